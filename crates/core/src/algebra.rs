@@ -1,0 +1,244 @@
+//! The tables of a Clifford algebra, derived from its signature.
+
+use crate::{Error, MAX_DIMENSION, Result, Signature};
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+/// One non-zero entry of the Cayley table: blade `left` times blade `right` is `sign` times blade `out`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Term {
+    /// Index of the left blade.
+    pub left: u16,
+    /// Index of the right blade.
+    pub right: u16,
+    /// Index of the resulting blade.
+    pub out: u16,
+    /// Index into [`Algebra::paths`] of the grades involved.
+    pub path: u16,
+    /// +1 or −1.
+    pub sign: i8,
+}
+
+/// A grade path: grades (left, out, right) for which the product has a non-zero term. Weighted products have one
+/// weight per path; paths are ordered lexicographically by this triple.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Path {
+    /// Grade of the left factor.
+    pub left: u8,
+    /// Grade of the result.
+    pub out: u8,
+    /// Grade of the right factor.
+    pub right: u8,
+}
+
+/// The tables of the algebra of one signature.
+///
+/// Blades are ordered by grade, then lexicographically by their generators: Cl(3,0) is
+/// `1, e1, e2, e3, e12, e13, e23, e123`. Cloning is cheap, and algebras of one signature share their tables.
+#[derive(Clone)]
+pub struct Algebra {
+    tables: Arc<Tables>,
+}
+
+struct Tables {
+    signature: Signature,
+    /// Blade index → bit set of generators (bit g for e_{g+1}).
+    masks: Vec<u16>,
+    /// Bit set of generators → blade index.
+    index_of_mask: Vec<u16>,
+    grades: Vec<u8>,
+    terms: Vec<Term>,
+    paths: Vec<Path>,
+    reverse_signs: Vec<i8>,
+    /// Scalar part of reverse(blade)·blade: the blade's weight in the quadratic form.
+    squared_norms: Vec<i8>,
+}
+
+impl Algebra {
+    /// The algebra of `signature`. The tables are computed once per process and shared.
+    ///
+    /// # Errors
+    /// [`Error::TooManyGenerators`] if p + q + r exceeds [`MAX_DIMENSION`].
+    pub fn new(signature: Signature) -> Result<Self> {
+        if signature.dimension() > MAX_DIMENSION {
+            return Err(Error::TooManyGenerators { signature });
+        }
+        static CACHE: OnceLock<Mutex<HashMap<Signature, Arc<Tables>>>> = OnceLock::new();
+        let cache = CACHE.get_or_init(Mutex::default);
+        // A panic while the lock is held leaves the map as it was: entries are inserted complete.
+        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = cache.entry(signature).or_insert_with(|| Arc::new(Tables::new(signature)));
+        Ok(Self { tables: Arc::clone(tables) })
+    }
+
+    /// The signature the tables were derived from.
+    pub fn signature(&self) -> Signature {
+        self.tables.signature
+    }
+
+    /// Number of generators n = p + q + r.
+    pub fn dimension(&self) -> usize {
+        self.signature().dimension()
+    }
+
+    /// Number of basis blades, 2ⁿ.
+    pub fn blade_count(&self) -> usize {
+        self.tables.grades.len()
+    }
+
+    /// Number of grades, n + 1.
+    pub fn grade_count(&self) -> usize {
+        self.dimension() + 1
+    }
+
+    /// The grade of each blade, ascending.
+    pub fn grades(&self) -> &[u8] {
+        &self.tables.grades
+    }
+
+    /// The blades of `grade`; empty beyond n. Blades of one grade are adjacent.
+    pub fn blades_of_grade(&self, grade: usize) -> Range<usize> {
+        let start = self.tables.grades.partition_point(|&g| usize::from(g) < grade);
+        let end = self.tables.grades.partition_point(|&g| usize::from(g) <= grade);
+        start..end
+    }
+
+    /// The non-zero entries of the Cayley table, ordered by left, then right blade.
+    pub fn terms(&self) -> &[Term] {
+        &self.tables.terms
+    }
+
+    /// The grade paths of the geometric product, in lexicographic order of (left, out, right).
+    pub fn paths(&self) -> &[Path] {
+        &self.tables.paths
+    }
+
+    /// The generators of a blade as a bit set: bit g is set if e_{g+1} is a factor.
+    ///
+    /// # Panics
+    /// If `blade` is not below [`blade_count`](Self::blade_count).
+    pub fn mask(&self, blade: usize) -> u16 {
+        self.tables.masks[blade]
+    }
+
+    /// The blade with the generators of `mask`, if there is one.
+    pub fn blade_of_mask(&self, mask: u16) -> Option<usize> {
+        self.tables.index_of_mask.get(usize::from(mask)).map(|&index| usize::from(index))
+    }
+
+    /// The product of two blades: the resulting blade and the sign (+1, −1, or 0 where the metric is degenerate).
+    ///
+    /// # Panics
+    /// If either index is not below [`blade_count`](Self::blade_count).
+    pub fn blade_product(&self, left: usize, right: usize) -> (usize, i8) {
+        let (a, b) = (self.mask(left), self.mask(right));
+        let sign = product_sign(self.signature(), a, b);
+        (usize::from(self.tables.index_of_mask[usize::from(a ^ b)]), sign)
+    }
+
+    /// Sign of each blade under reversion: (−1)^(k(k−1)/2) for grade k.
+    pub fn reverse_signs(&self) -> &[i8] {
+        &self.tables.reverse_signs
+    }
+
+    /// The diagonal of the quadratic form q(x) = ⟨reverse(x) x⟩₀: +1, −1 or 0 for each blade.
+    pub fn squared_norms(&self) -> &[i8] {
+        &self.tables.squared_norms
+    }
+
+    /// The name of a blade: `1` for the scalar, otherwise `e` and its generators counted from 1, such as `e13`.
+    ///
+    /// # Panics
+    /// If `blade` is not below [`blade_count`](Self::blade_count).
+    pub fn blade_name(&self, blade: usize) -> String {
+        let mask = self.mask(blade);
+        if mask == 0 {
+            return "1".to_owned();
+        }
+        let mut name = "e".to_owned();
+        for generator in generators(mask) {
+            name.push_str(&(generator + 1).to_string());
+        }
+        name
+    }
+}
+
+impl PartialEq for Algebra {
+    fn eq(&self, other: &Self) -> bool {
+        self.signature() == other.signature()
+    }
+}
+
+impl Eq for Algebra {}
+
+impl fmt::Debug for Algebra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Algebra({})", self.signature())
+    }
+}
+
+impl Tables {
+    fn new(signature: Signature) -> Self {
+        let blades = signature.blade_count();
+        let mut masks: Vec<u16> = (0..blades as u16).collect();
+        masks.sort_by_key(|&mask| (mask.count_ones(), generators(mask).collect::<Vec<_>>()));
+        let mut index_of_mask = vec![0u16; blades];
+        for (index, &mask) in masks.iter().enumerate() {
+            index_of_mask[usize::from(mask)] = index as u16;
+        }
+        let grades: Vec<u8> = masks.iter().map(|mask| mask.count_ones() as u8).collect();
+
+        let mut products = Vec::with_capacity(blades * blades);
+        for left in 0..blades {
+            for right in 0..blades {
+                let sign = product_sign(signature, masks[left], masks[right]);
+                if sign != 0 {
+                    let out = usize::from(index_of_mask[usize::from(masks[left] ^ masks[right])]);
+                    let path = Path { left: grades[left], out: grades[out], right: grades[right] };
+                    products.push((left, right, out, sign, path));
+                }
+            }
+        }
+        let mut paths: Vec<Path> = products.iter().map(|&(.., path)| path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let path_index: HashMap<Path, u16> = paths.iter().copied().zip(0u16..).collect();
+        let terms = products
+            .into_iter()
+            .map(|(left, right, out, sign, path)| Term {
+                left: left as u16,
+                right: right as u16,
+                out: out as u16,
+                path: path_index[&path],
+                sign,
+            })
+            .collect();
+
+        let reverse_signs: Vec<i8> = grades.iter().map(|&k| if k % 4 < 2 { 1 } else { -1 }).collect();
+        let squared_norms =
+            masks.iter().map(|&mask| generators(mask).map(|g| signature.square(g)).product()).collect();
+        Self { signature, masks, index_of_mask, grades, terms, paths, reverse_signs, squared_norms }
+    }
+}
+
+/// The generators in a bit set, ascending.
+fn generators(mask: u16) -> impl Iterator<Item = usize> {
+    (0..u16::BITS as usize).filter(move |&g| mask >> g & 1 == 1)
+}
+
+/// The sign of the product of two blades given as bit sets: the parity of the swaps that sort the concatenated
+/// generators, times the squares of the shared ones.
+fn product_sign(signature: Signature, a: u16, b: u16) -> i8 {
+    let mut swaps = 0;
+    let mut shifted = a >> 1;
+    while shifted != 0 {
+        swaps += (shifted & b).count_ones();
+        shifted >>= 1;
+    }
+    let metric: i8 = generators(a & b).map(|g| signature.square(g)).product();
+    if swaps % 2 == 0 { metric } else { -metric }
+}

@@ -1,0 +1,89 @@
+//! Errors of the algebra and of shapes.
+
+use crate::{DType, MAX_DIMENSION, Shape, Signature};
+
+/// The result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong below any device: signatures, multivectors, shapes and dtypes.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More generators than the tables support.
+    #[error("{signature} has {} generators; at most {MAX_DIMENSION} are supported", signature.dimension())]
+    TooManyGenerators {
+        /// The signature asked for.
+        signature: Signature,
+    },
+    /// Text that is not a signature.
+    #[error("`{text}` is not a signature; write p,q,r such as 3,0,0 or Cl(1,3,0)")]
+    InvalidSignature {
+        /// The text as given.
+        text: String,
+    },
+    /// Two values of different algebras met in one operation.
+    #[error("{operation}: the operands belong to different algebras, {left} and {right}")]
+    AlgebraMismatch {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Signature of the left operand.
+        left: Signature,
+        /// Signature of the right operand.
+        right: Signature,
+    },
+    /// A shape other than the one an operation needs.
+    #[error("{operation}: `{argument}` has shape {actual}, expected {expected} ({reason})")]
+    Shape {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument as in the operation's documentation.
+        argument: &'static str,
+        /// The shape it has.
+        actual: Shape,
+        /// The shape it should have, in numbers where they are known and names where they are free.
+        expected: String,
+        /// Why: where the expected numbers come from.
+        reason: String,
+    },
+    /// Shapes that cannot be broadcast together.
+    #[error(
+        "{operation}: shapes {left} and {right} cannot be broadcast together; \
+         from the right, each pair of sizes must be equal or contain a 1"
+    )]
+    Broadcast {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Left shape.
+        left: Shape,
+        /// Right shape.
+        right: Shape,
+    },
+    /// An axis outside the shape.
+    #[error("{operation}: axis {axis} is out of range for shape {shape} of rank {}", shape.rank())]
+    Axis {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The axis asked for.
+        axis: usize,
+        /// The shape.
+        shape: Shape,
+    },
+    /// A dtype other than the one an operation needs.
+    #[error("{operation}: `{argument}` has dtype {actual}, expected {expected}")]
+    DType {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// The dtype it has.
+        actual: DType,
+        /// The dtype it should have.
+        expected: DType,
+    },
+    /// Text that is not a dtype.
+    #[error("`{text}` is not a dtype; choose f64, f32, bf16 or f16")]
+    InvalidDType {
+        /// The text as given.
+        text: String,
+    },
+}
