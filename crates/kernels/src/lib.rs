@@ -1,1 +1,32 @@
-//! (under construction)
+//! Arrays on a device and the operators on them, with no knowledge of gradients.
+//!
+//! An [`Array`] is shared storage with a shape, strides, a dtype and a [`Device`]. Views (reshape, permute, slice,
+//! broadcast) share the storage; writing copies when the storage is shared. Operators validate shapes, dtypes and
+//! devices and say by name what is wrong. Every reduction has a fixed order, so that the same inputs give the same
+//! bits whatever the number of threads.
+//!
+//! ```
+//! use gradewise_kernels::{Array, Device};
+//!
+//! let x = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3], &Device::Cpu)?;
+//! let column = x.slice(1, 0..1)?;
+//! assert_eq!(column.strides(), &[3, 1]);
+//! assert_eq!(column.to_vec::<f32>()?, [1.0, 4.0]);
+//! assert!(column.as_slice::<f32>().is_err(), "a strided view is refused, not misread");
+//! # Ok::<(), gradewise_kernels::Error>(())
+//! ```
+
+mod array;
+mod device;
+mod element;
+mod error;
+mod index;
+pub mod memory;
+pub mod ops;
+
+pub use array::{Array, Summary, Validation};
+pub use device::{CudaDevice, Device};
+pub use element::Element;
+pub use error::{Error, Result};
+pub use gradewise_core::{DType, Shape};
+pub use index::Index;

@@ -1,0 +1,149 @@
+//! Reading and writing elements from the host.
+
+use super::{Array, Storage};
+use crate::{Device, Element, Error, Result, element::with_element, memory::Block, ops::copy};
+use gradewise_core::Shape;
+use std::sync::Arc;
+
+impl Array {
+    /// A new contiguous array whose elements `fill` writes into memory with unspecified contents.
+    ///
+    /// This is how operators make their results: no pass over the memory other than their own. Whatever `fill` leaves
+    /// unwritten is NaN in builds with debug assertions and garbage otherwise.
+    ///
+    /// # Errors
+    /// If the device cannot hold the dtype or is out of memory.
+    pub fn build<T: Element>(
+        shape: impl Into<Shape>,
+        device: &Device,
+        fill: impl FnOnce(&mut [T]),
+    ) -> Result<Self> {
+        const NAME: &str = "build";
+        device.require(T::DTYPE, NAME)?;
+        let shape = shape.into();
+        let elements = shape.elements();
+        match device {
+            Device::Cpu => {
+                let mut block = Block::new(elements.saturating_mul(size_of::<T>()), NAME)?;
+                fill(bytemuck::cast_slice_mut(block.bytes_mut()));
+                let strides = shape.contiguous_strides();
+                Ok(Self {
+                    storage: Storage::Cpu(Arc::new(block)),
+                    dtype: T::DTYPE,
+                    shape,
+                    strides,
+                    offset: 0,
+                })
+            }
+            Device::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// If the view is not contiguous, `T` is not its dtype, or it is not on the host.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        const NAME: &str = "as_slice";
+        if !self.is_contiguous() {
+            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            return Err(Error::NotContiguous { operation: NAME, shape, strides });
+        }
+        let (elements, offset) = (self.elements(), self.offset);
+        // An empty view may point past the end of its storage.
+        let range = if elements == 0 { 0..0 } else { offset..offset + elements };
+        Ok(&self.storage_slice::<T>(NAME)?[range])
+    }
+
+    /// The elements in row-major order, for writing. Copies first if the storage is shared or the view not contiguous,
+    /// so that no other array changes.
+    ///
+    /// # Errors
+    /// If `T` is not the dtype, the array is not on the host, or a copy finds no memory.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.require_element::<T>("as_mut_slice")?;
+        if !(self.is_contiguous() && self.is_unique()) {
+            *self = copy::contiguous(self)?;
+        }
+        let elements = self.elements();
+        let range = if elements == 0 { 0..0 } else { self.offset..self.offset + elements };
+        match &mut self.storage {
+            Storage::Cpu(block) => match Arc::get_mut(block) {
+                Some(block) => Ok(&mut bytemuck::cast_slice_mut(block.bytes_mut())[range]),
+                None => unreachable!("storage that was just found or made unique"),
+            },
+            Storage::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    /// The elements in row-major order, copied.
+    ///
+    /// # Errors
+    /// If `T` is not the dtype.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.require_element::<T>("to_vec")?;
+        if self.is_contiguous() {
+            return Ok(self.as_slice::<T>()?.to_vec());
+        }
+        let mut out = vec![T::zero(); self.elements()];
+        copy::gather_into(
+            self.storage_slice::<T>("to_vec")?,
+            self.offset,
+            self.dims(),
+            &self.strides,
+            &mut out,
+        );
+        Ok(out)
+    }
+
+    /// The elements in row-major order, widened to double precision.
+    ///
+    /// # Errors
+    /// If the host cannot read the dtype.
+    pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        with_element!(self.dtype, "to_f64_vec", T => {
+            Ok(self.to_vec::<T>()?.into_iter().map(Element::widen).collect())
+        })
+    }
+
+    /// The value of an array of one element, whatever its rank.
+    ///
+    /// # Errors
+    /// If there is not exactly one element.
+    pub fn item(&self) -> Result<f64> {
+        const NAME: &str = "item";
+        if self.elements() != 1 {
+            return Err(gradewise_core::Error::Shape {
+                operation: NAME,
+                argument: "self",
+                actual: self.shape.clone(),
+                expected: "one element".to_owned(),
+                reason: "only a single element has a value as a number".to_owned(),
+            }
+            .into());
+        }
+        with_element!(self.dtype, NAME, T => Ok(self.storage_slice::<T>(NAME)?[self.offset].widen()))
+    }
+
+    /// All of the storage that the view looks into, to be addressed with offset and strides.
+    pub(crate) fn storage_slice<T: Element>(&self, operation: &'static str) -> Result<&[T]> {
+        self.require_element::<T>(operation)?;
+        match &self.storage {
+            Storage::Cpu(block) => Ok(bytemuck::cast_slice(block.bytes())),
+            Storage::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    /// Position in the storage of the view's first element.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    fn require_element<T: Element>(&self, operation: &'static str) -> Result<()> {
+        if self.dtype == T::DTYPE {
+            return Ok(());
+        }
+        let (actual, expected) = (self.dtype, T::DTYPE);
+        Err(gradewise_core::Error::DType { operation, argument: "self", actual, expected }.into())
+    }
+}

@@ -1,0 +1,174 @@
+//! New arrays from values, constants and random numbers; conversions of dtype and device.
+
+use super::Array;
+use crate::{Device, Element, Error, Result, element::with_element, ops::copy};
+use gradewise_core::{DType, Shape};
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal, StandardUniform};
+
+impl Array {
+    /// An array of the given elements, in row-major order.
+    ///
+    /// # Errors
+    /// If their number does not fit the shape, or the device cannot hold the dtype.
+    pub fn from_slice<T: Element>(values: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
+        let shape = shape.into();
+        if values.len() != shape.elements() {
+            return Err(Error::Length { operation: "from_slice", shape, actual: values.len() });
+        }
+        Self::build(shape, device, |out: &mut [T]| out.copy_from_slice(values))
+    }
+
+    /// [`from_slice`](Self::from_slice) for a vector.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Self::from_slice).
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Into<Shape>, device: &Device) -> Result<Self> {
+        Self::from_slice(&values, shape, device)
+    }
+
+    /// An array of numbers given in double precision, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Self::from_slice).
+    pub fn from_f64(values: &[f64], shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        let shape = shape.into();
+        if values.len() != shape.elements() {
+            return Err(Error::Length { operation: "from_f64", shape, actual: values.len() });
+        }
+        let mut values = values.iter().copied();
+        Self::generate("from_f64", shape, dtype, device, || values.next().unwrap_or(f64::NAN))
+    }
+
+    /// A rank-0 array.
+    ///
+    /// # Errors
+    /// If the device does not support `dtype`.
+    pub fn scalar(value: f64, dtype: DType, device: &Device) -> Result<Self> {
+        Self::full(Shape::scalar(), value, dtype, device)
+    }
+
+    /// An array with one value everywhere.
+    ///
+    /// # Errors
+    /// If the device does not support `dtype` or is out of memory.
+    pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
+        device.require(dtype, "full")?;
+        with_element!(dtype, "full", T => {
+            Self::build(shape, device, |out: &mut [T]| out.fill(T::narrow(value)))
+        })
+    }
+
+    /// An array of zeros.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        Self::full(shape, 0.0, dtype, device)
+    }
+
+    /// An array of ones.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        Self::full(shape, 1.0, dtype, device)
+    }
+
+    /// Zeros with the shape, dtype and device of this array.
+    ///
+    /// # Errors
+    /// If out of memory.
+    pub fn zeros_like(&self) -> Result<Self> {
+        Self::zeros(&self.shape, self.dtype, &self.device())
+    }
+
+    /// One value everywhere, with the shape, dtype and device of this array.
+    ///
+    /// # Errors
+    /// If out of memory.
+    pub fn full_like(&self, value: f64) -> Result<Self> {
+        Self::full(&self.shape, value, self.dtype, &self.device())
+    }
+
+    /// Independent samples of the uniform distribution on [0, 1).
+    ///
+    /// Drawn in double precision and rounded (down, in `f32`, so that 1 does not occur): the same generator gives the
+    /// same numbers in every dtype and on every device.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub fn uniform<R: Rng + ?Sized>(
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+        rng: &mut R,
+    ) -> Result<Self> {
+        // 24 bits are exact in f32 as well: no rounding reaches 1.
+        const STEP: f64 = 1.0 / (1u64 << 24) as f64;
+        Self::generate("uniform", shape.into(), dtype, device, || {
+            let sample: f64 = StandardUniform.sample(rng);
+            if dtype == DType::F64 { sample } else { (sample / STEP).floor() * STEP }
+        })
+    }
+
+    /// Independent samples of the standard normal distribution.
+    ///
+    /// Drawn in double precision and rounded: the same generator gives the same numbers in every dtype and on every
+    /// device.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub fn randn<R: Rng + ?Sized>(
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Self::generate("randn", shape.into(), dtype, device, || StandardNormal.sample(rng))
+    }
+
+    /// The same values in another dtype; shares the storage if it is the same one.
+    ///
+    /// # Errors
+    /// If the device does not support `dtype` or is out of memory.
+    pub fn cast(&self, dtype: DType) -> Result<Self> {
+        if self.dtype == dtype {
+            return Ok(self.clone());
+        }
+        self.device().require(dtype, "cast")?;
+        let source = copy::contiguous(self)?;
+        with_element!(self.dtype, "cast", S => with_element!(dtype, "cast", T => {
+            let values = source.as_slice::<S>()?;
+            Self::build(&self.shape, &self.device(), |out: &mut [T]| {
+                for (out, &value) in out.iter_mut().zip(values) {
+                    *out = T::narrow(value.widen());
+                }
+            })
+        }))
+    }
+
+    /// The same values on another device; shares the storage if it is the same one.
+    ///
+    /// # Errors
+    /// If the transfer fails.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        match device {
+            Device::Cpu => Ok(self.clone()),
+            Device::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    fn generate(
+        operation: &'static str,
+        shape: Shape,
+        dtype: DType,
+        device: &Device,
+        mut next: impl FnMut() -> f64,
+    ) -> Result<Self> {
+        device.require(dtype, operation)?;
+        with_element!(dtype, operation, T => {
+            Self::build(shape, device, |out: &mut [T]| out.fill_with(|| T::narrow(next())))
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Arrays: storage, shape, strides, dtype, device.
+
+mod access;
+mod create;
+mod summary;
+mod views;
+
+pub use summary::{Summary, Validation};
+
+use crate::{CudaDevice, Device, Error, Result, memory::Block};
+use gradewise_core::{DType, Shape};
+use std::{fmt, sync::Arc};
+
+/// A shaped view of shared storage on a device.
+///
+/// Cloning and viewing share the storage; [`as_mut_slice`](Self::as_mut_slice) copies it first if anyone else holds it.
+/// Strides count elements; a stride of 0 repeats.
+#[derive(Clone)]
+pub struct Array {
+    storage: Storage,
+    dtype: DType,
+    shape: Shape,
+    strides: Vec<usize>,
+    offset: usize,
+}
+
+/// Where the elements are.
+#[derive(Clone)]
+enum Storage {
+    Cpu(Arc<Block>),
+    #[expect(dead_code, reason = "made by the CUDA backend, which this build does not have")]
+    Cuda(CudaDevice),
+}
+
+impl Array {
+    /// The sizes along the axes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The sizes along the axes, as a slice.
+    pub fn dims(&self) -> &[usize] {
+        self.shape.dims()
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// Distance in elements between neighbours along each axis; 0 along a broadcast axis.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// The storage type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Where the elements are.
+    pub fn device(&self) -> Device {
+        match &self.storage {
+            Storage::Cpu(_) => Device::Cpu,
+            Storage::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    /// Whether the elements lie one after the other in row-major order.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if size == 0 {
+                return true;
+            }
+            if size != 1 {
+                if stride != expected {
+                    return false;
+                }
+                expected *= size;
+            }
+        }
+        true
+    }
+
+    /// Whether no other array shares the storage, so that writing does not copy.
+    pub fn is_unique(&self) -> bool {
+        match &self.storage {
+            Storage::Cpu(block) => Arc::strong_count(block) == 1,
+            Storage::Cuda(cuda) => match *cuda {},
+        }
+    }
+
+    /// Refuses another shape, on behalf of `operation`; `reason` says where the expected shape comes from.
+    ///
+    /// # Errors
+    /// A shape error.
+    pub fn require_shape(
+        &self,
+        operation: &'static str,
+        argument: &'static str,
+        expected: &[usize],
+        reason: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.dims() == expected {
+            return Ok(());
+        }
+        Err(gradewise_core::Error::Shape {
+            operation,
+            argument,
+            actual: self.shape.clone(),
+            expected: Shape::from(expected).to_string(),
+            reason: reason(),
+        }
+        .into())
+    }
+
+    /// Refuses a dtype or device other than that of `reference`, on behalf of `operation`.
+    ///
+    /// # Errors
+    /// A dtype or device error that names `argument`.
+    pub fn require_like(
+        &self,
+        reference: &Self,
+        operation: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        if self.dtype != reference.dtype {
+            let (actual, expected) = (self.dtype, reference.dtype);
+            return Err(gradewise_core::Error::DType { operation, argument, actual, expected }.into());
+        }
+        let (actual, expected) = (self.device(), reference.device());
+        if actual == expected { Ok(()) } else { Err(Error::Device { operation, argument, actual, expected }) }
+    }
+}
+
+/// Refuses an axis outside `shape`, on behalf of `operation`.
+pub(crate) fn require_axis(operation: &'static str, axis: usize, shape: &Shape) -> Result<()> {
+    if axis < shape.rank() {
+        return Ok(());
+    }
+    Err(gradewise_core::Error::Axis { operation, axis, shape: shape.clone() }.into())
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({} {} on {}, strides {:?})", self.dtype, self.shape, self.device(), self.strides)
+    }
+}

@@ -1,0 +1,157 @@
+//! What an array looks like, for people.
+
+use super::Array;
+use crate::{Device, Error, Result};
+use gradewise_core::{DType, Shape};
+use std::fmt;
+
+/// Magnitude from which an input is suspicious: f32 keeps no digit below 1000 of it, and its fourth power overflows.
+const LARGE: f64 = 1e10;
+
+/// Shape, first values and statistics of an array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The sizes.
+    pub shape: Shape,
+    /// The storage type.
+    pub dtype: DType,
+    /// Where it is.
+    pub device: Device,
+    /// The first values in row-major order, at most eight.
+    pub first: Vec<f64>,
+    /// The smallest finite value; NaN if there is none.
+    pub min: f64,
+    /// The greatest finite value; NaN if there is none.
+    pub max: f64,
+    /// The mean of the finite values; NaN if there is none.
+    pub mean: f64,
+    /// The standard deviation (of the population) of the finite values; NaN if there is none.
+    pub std: f64,
+    /// Number of NaN.
+    pub nan: usize,
+    /// Number of ±∞.
+    pub infinite: usize,
+}
+
+/// Counts of values that an input should not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// Number of NaN.
+    pub nan: usize,
+    /// Number of ±∞.
+    pub infinite: usize,
+    /// Number of finite values with magnitude above 1e10.
+    pub large: usize,
+}
+
+impl Validation {
+    /// Whether every value is finite and of ordinary size.
+    pub fn is_clean(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Array {
+    /// Shape, first values and statistics. Reads the whole array.
+    ///
+    /// # Errors
+    /// If the host cannot read the dtype.
+    pub fn summary(&self) -> Result<Summary> {
+        let values = self.to_f64_vec()?;
+        let nan = values.iter().filter(|value| value.is_nan()).count();
+        let infinite = values.iter().filter(|value| value.is_infinite()).count();
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let count = (values.len() - nan - infinite) as f64;
+        let mean = finite().sum::<f64>() / count;
+        let variance = finite().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+        Ok(Summary {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            device: self.device(),
+            first: values.iter().copied().take(8).collect(),
+            min: finite().fold(f64::NAN, f64::min),
+            max: finite().fold(f64::NAN, f64::max),
+            mean,
+            std: variance.sqrt(),
+            nan,
+            infinite,
+        })
+    }
+
+    /// Counts NaN, infinite and suspiciously large (above 1e10) values.
+    ///
+    /// # Errors
+    /// If the host cannot read the dtype.
+    pub fn validate(&self) -> Result<Validation> {
+        let mut counts = Validation::default();
+        for value in self.to_f64_vec()? {
+            counts.nan += usize::from(value.is_nan());
+            counts.infinite += usize::from(value.is_infinite());
+            counts.large += usize::from(value.is_finite() && value.abs() > LARGE);
+        }
+        Ok(counts)
+    }
+
+    /// Refuses NaN and infinite values, and logs a warning about large ones, on behalf of `operation`.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] with their numbers.
+    pub fn require_finite(&self, operation: &'static str, argument: &'static str) -> Result<()> {
+        let Validation { nan, infinite, large } = self.validate()?;
+        if nan + infinite > 0 {
+            return Err(Error::NotFinite { operation, argument, shape: self.shape.clone(), nan, infinite });
+        }
+        if large > 0 {
+            tracing::warn!(
+                "{operation}: {large} values of `{argument}` {} exceed 1e10 in magnitude",
+                self.shape
+            );
+        }
+        Ok(())
+    }
+
+    /// ‖self − reference‖ / ‖reference‖ over all elements, in double precision; against a reference of zeros, ‖self‖.
+    /// Infinite if a NaN or an infinity occurs in either, so that no tolerance accepts one.
+    ///
+    /// # Errors
+    /// If the shapes differ.
+    pub fn relative_error(&self, reference: &Self) -> Result<f64> {
+        self.require_shape("relative_error", "self", reference.dims(), || {
+            "the reference has this shape".to_owned()
+        })?;
+        let (values, expected) = (self.to_f64_vec()?, reference.to_f64_vec()?);
+        let difference = values.iter().zip(&expected).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+        let norm = expected.iter().map(|b| b * b).sum::<f64>().sqrt();
+        let error = if norm == 0.0 { difference } else { difference / norm };
+        Ok(if error.is_finite() && norm.is_finite() { error } else { f64::INFINITY })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} on {}: [", self.dtype, self.shape, self.device)?;
+        for (position, value) in self.first.iter().enumerate() {
+            write!(f, "{}{value:.4}", if position == 0 { "" } else { ", " })?;
+        }
+        let more = if self.first.len() < self.shape.elements() { ", …" } else { "" };
+        write!(
+            f,
+            "{more}] min {:.4} max {:.4} mean {:.4} std {:.4}",
+            self.min, self.max, self.mean, self.std
+        )?;
+        if self.nan + self.infinite > 0 {
+            write!(f, " ({} NaN, {} infinite)", self.nan, self.infinite)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Array {
+    /// The [`Summary`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.summary() {
+            Ok(summary) => summary.fmt(f),
+            Err(_) => fmt::Debug::fmt(self, f),
+        }
+    }
+}

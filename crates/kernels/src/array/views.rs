@@ -1,0 +1,173 @@
+//! Views: new shapes and strides over the same storage.
+
+use super::{Array, require_axis};
+use crate::{Error, Result, ops::copy};
+use gradewise_core::Shape;
+use std::ops::Range;
+
+impl Array {
+    /// The same elements in another shape. Shares the storage where the strides allow it, copies otherwise.
+    ///
+    /// # Errors
+    /// If the number of elements differs.
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        if shape.elements() != self.elements() {
+            return Err(Error::Length { operation: "reshape", shape, actual: self.elements() });
+        }
+        match self.strides_as(&shape) {
+            Some(strides) => Ok(self.with_layout(shape, strides, self.offset)),
+            None => copy::contiguous(self)?.reshape(shape),
+        }
+    }
+
+    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this array.
+    ///
+    /// # Errors
+    /// If `axes` is not a permutation of the axes.
+    pub fn permute(&self, axes: &[usize]) -> Result<Self> {
+        let mut seen = vec![false; self.rank()];
+        let valid = axes.len() == self.rank()
+            && axes.iter().all(|&axis| seen.get_mut(axis).is_some_and(|seen| !std::mem::replace(seen, true)));
+        if !valid {
+            return Err(Error::Axes {
+                operation: "permute",
+                axes: axes.to_vec(),
+                reason: "are not a permutation of the axes",
+                shape: self.shape.clone(),
+            });
+        }
+        let shape = axes.iter().map(|&axis| self.shape[axis]).collect::<Vec<_>>();
+        let strides = axes.iter().map(|&axis| self.strides[axis]).collect();
+        Ok(self.with_layout(shape.into(), strides, self.offset))
+    }
+
+    /// Two axes exchanged.
+    ///
+    /// # Errors
+    /// If an axis is out of range.
+    pub fn transpose(&self, first: usize, second: usize) -> Result<Self> {
+        require_axis("transpose", first, &self.shape)?;
+        require_axis("transpose", second, &self.shape)?;
+        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        shape.swap(first, second);
+        strides.swap(first, second);
+        Ok(self.with_layout(shape.into(), strides, self.offset))
+    }
+
+    /// The part of the array with positions `range` along `axis`.
+    ///
+    /// # Errors
+    /// If the axis or the range is out of range.
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Self> {
+        const NAME: &str = "slice";
+        require_axis(NAME, axis, &self.shape)?;
+        let Range { start, end } = range;
+        if start > end || end > self.shape[axis] {
+            return Err(Error::Range { operation: NAME, start, end, axis, shape: self.shape.clone() });
+        }
+        let mut shape = self.shape.to_vec();
+        shape[axis] = end - start;
+        Ok(self.with_layout(shape.into(), self.strides.clone(), self.offset + start * self.strides[axis]))
+    }
+
+    /// Repeats the array, without copying, to a shape that it broadcasts to.
+    ///
+    /// # Errors
+    /// If a size is neither equal to the target's nor 1.
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
+        const NAME: &str = "broadcast_to";
+        let shape = shape.into();
+        if shape == self.shape {
+            return Ok(self.clone());
+        }
+        let mismatch = || gradewise_core::Error::Broadcast {
+            operation: NAME,
+            left: self.shape.clone(),
+            right: shape.clone(),
+        };
+        let missing = shape.rank().checked_sub(self.rank()).ok_or_else(mismatch)?;
+        let mut strides = vec![0; shape.rank()];
+        for axis in 0..self.rank() {
+            strides[missing + axis] = match (self.shape[axis], shape[missing + axis]) {
+                (own, target) if own == target => self.strides[axis],
+                (1, _) => 0,
+                _ => return Err(mismatch().into()),
+            };
+        }
+        Ok(self.with_layout(shape, strides, self.offset))
+    }
+
+    /// With a new axis of size 1 before `axis`, which may be the rank.
+    ///
+    /// # Errors
+    /// If `axis` is greater than the rank.
+    pub fn unsqueeze(&self, axis: usize) -> Result<Self> {
+        if axis > self.rank() {
+            require_axis("unsqueeze", axis, &self.shape)?;
+        }
+        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        shape.insert(axis, 1);
+        strides.insert(axis, 1);
+        Ok(self.with_layout(shape.into(), strides, self.offset))
+    }
+
+    /// Without `axis`, which must have size 1.
+    ///
+    /// # Errors
+    /// If the axis is out of range or has another size.
+    pub fn squeeze(&self, axis: usize) -> Result<Self> {
+        const NAME: &str = "squeeze";
+        require_axis(NAME, axis, &self.shape)?;
+        if self.shape[axis] != 1 {
+            return Err(gradewise_core::Error::Shape {
+                operation: NAME,
+                argument: "self",
+                actual: self.shape.clone(),
+                expected: format!("size 1 along axis {axis}"),
+                reason: "only an axis of one element can be left out".to_owned(),
+            }
+            .into());
+        }
+        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        shape.remove(axis);
+        strides.remove(axis);
+        Ok(self.with_layout(shape.into(), strides, self.offset))
+    }
+
+    /// The same values, adjacent in row-major order: this array itself if it already is, a copy otherwise.
+    ///
+    /// # Errors
+    /// If the device is out of memory.
+    pub fn contiguous(&self) -> Result<Self> {
+        if self.is_contiguous() { Ok(self.clone()) } else { copy::contiguous(self) }
+    }
+
+    fn with_layout(&self, shape: Shape, strides: Vec<usize>, offset: usize) -> Self {
+        Self { storage: self.storage.clone(), dtype: self.dtype, shape, strides, offset }
+    }
+
+    /// Strides that show the same elements in another shape, if there are any: each stretch of equal steps must be
+    /// covered exactly by some of the new axes.
+    fn strides_as(&self, shape: &Shape) -> Option<Vec<usize>> {
+        if self.is_contiguous() {
+            return Some(shape.contiguous_strides());
+        }
+        let (sizes, [steps]) = copy::collapse(self.dims(), [&self.strides]);
+        let mut strides = vec![1; shape.rank()];
+        let mut axis = shape.rank();
+        for (&size, &step) in sizes.iter().zip(&steps).rev() {
+            let (mut covered, mut stride) = (1, step);
+            while covered < size {
+                axis = axis.checked_sub(1)?;
+                strides[axis] = stride;
+                covered *= shape[axis];
+                stride *= shape[axis];
+            }
+            if covered != size {
+                return None;
+            }
+        }
+        Some(strides)
+    }
+}

@@ -1,0 +1,160 @@
+//! Errors of arrays, devices and operators.
+
+use crate::Device;
+use gradewise_core::{DType, Shape};
+
+/// The result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong with an array or an operator.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape, axis, broadcast or dtype mistake, or a bad signature.
+    #[error(transparent)]
+    Core(#[from] gradewise_core::Error),
+    /// The device exists in name only: this build has no backend for it.
+    #[error("device {device} is not available: {reason}")]
+    NoBackend {
+        /// The device asked for.
+        device: String,
+        /// What is missing, and what to do instead.
+        reason: &'static str,
+    },
+    /// Text that is not a device.
+    #[error("`{text}` is not a device; write cpu, cuda or cuda:N with N the device's number")]
+    InvalidDevice {
+        /// The text as given.
+        text: String,
+    },
+    /// Operands live on different devices.
+    #[error("{operation}: `{argument}` is on {actual}, expected {expected}; move it with to_device")]
+    Device {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// Where it is.
+        actual: Device,
+        /// Where it should be.
+        expected: Device,
+    },
+    /// The device's backend does not compute in this dtype.
+    #[error(
+        "{operation}: dtype {dtype} is not supported on {device}, which supports {supported}; convert with cast"
+    )]
+    UnsupportedDType {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The dtype asked for.
+        dtype: DType,
+        /// The device.
+        device: Device,
+        /// What the device supports.
+        supported: &'static str,
+    },
+    /// A view with gaps or reordered axes where adjacent elements are needed.
+    #[error(
+        "{operation}: an array of shape {shape} with strides {strides:?} is not contiguous; call contiguous() first"
+    )]
+    NotContiguous {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Shape of the view.
+        shape: Shape,
+        /// Its strides in elements.
+        strides: Vec<usize>,
+    },
+    /// The number of elements does not fit the shape.
+    #[error("{operation}: {actual} elements were given for shape {shape}, which has {}", shape.elements())]
+    Length {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The shape.
+        shape: Shape,
+        /// Number of elements given.
+        actual: usize,
+    },
+    /// A range outside an axis.
+    #[error("{operation}: range {start}..{end} is not inside axis {axis} of shape {shape}")]
+    Range {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Start of the range.
+        start: usize,
+        /// End of the range, exclusive.
+        end: usize,
+        /// The axis.
+        axis: usize,
+        /// The shape.
+        shape: Shape,
+    },
+    /// Axes that are not a permutation, or occur twice.
+    #[error("{operation}: axes {axes:?} {reason} (shape {shape})")]
+    Axes {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The axes given.
+        axes: Vec<usize>,
+        /// What they should be.
+        reason: &'static str,
+        /// The shape.
+        shape: Shape,
+    },
+    /// An index outside what it indexes.
+    #[error("{operation}: index {value} at position {position} is out of range, expected less than {bound}")]
+    Index {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Position in the list of indices.
+        position: usize,
+        /// The index.
+        value: usize,
+        /// Size of what it indexes.
+        bound: usize,
+    },
+    /// A parameter outside its range.
+    #[error("{operation}: `{argument}` is {actual}, expected {expected}")]
+    Argument {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// The value given.
+        actual: String,
+        /// What is accepted.
+        expected: &'static str,
+    },
+    /// The system has no memory left for a buffer.
+    #[error(
+        "{operation}: out of memory: {requested} bytes requested, {allocated} in use, {reserved} reserved from the \
+         system; reduce the batch, or accumulate gradients over smaller batches"
+    )]
+    OutOfMemory {
+        /// The operation that asked.
+        operation: &'static str,
+        /// Bytes requested.
+        requested: usize,
+        /// Bytes in live buffers.
+        allocated: usize,
+        /// Bytes obtained from the system.
+        reserved: usize,
+    },
+    /// Values that a computation cannot use.
+    #[error(
+        "{operation}: `{argument}` of shape {shape} holds {nan} NaN and {infinite} infinite values; find out where \
+         they come from before computing with them"
+    )]
+    NotFinite {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// The shape.
+        shape: Shape,
+        /// Number of NaN.
+        nan: usize,
+        /// Number of ±∞.
+        infinite: usize,
+    },
+}

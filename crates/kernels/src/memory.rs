@@ -1,0 +1,248 @@
+//! Host memory for arrays: 64-byte aligned blocks from a caching pool.
+//!
+//! A training step makes and drops hundreds of buffers of the same few sizes. Returning them to the system each time
+//! costs a page fault per 4 KiB when they come back; the pool keeps them instead, sorted into size classes (four per
+//! power of two, so that at most a quarter of a block is slack). [`stats`] tells what is in use, [`trim`] gives the
+//! unused blocks back.
+//!
+//! A block that is handed out again holds whatever its last owner left. In builds with debug assertions, or with
+//! `GRADEWISE_POISON=1` in the environment, it is filled with NaN instead, so that an element which an operator forgot
+//! to write shows.
+
+use crate::{Error, Result};
+use std::{
+    alloc::{self, Layout},
+    ptr::NonNull,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+/// Alignment of every block in bytes: a cache line, and the widest vector register.
+pub const ALIGNMENT: usize = 64;
+
+/// The byte that fills poisoned blocks: 0xFFFF… is a NaN in every floating-point format.
+const POISON: u8 = 0xFF;
+
+const CLASSES_PER_OCTAVE: usize = 4;
+const CLASSES: usize = (usize::BITS as usize) * CLASSES_PER_OCTAVE;
+
+/// Counters of the host pool, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// In blocks that live arrays hold.
+    pub allocated: usize,
+    /// Obtained from the system: `allocated` plus what the pool keeps for reuse.
+    pub reserved: usize,
+    /// The largest `allocated` since the start or the last [`reset_peak`].
+    pub peak: usize,
+}
+
+/// The counters now.
+pub fn stats() -> Stats {
+    pool().stats
+}
+
+/// Lets [`Stats::peak`] start again from what is allocated now.
+pub fn reset_peak() {
+    let mut pool = pool();
+    pool.stats.peak = pool.stats.allocated;
+}
+
+/// Returns the blocks that no array holds to the system; gives their size in bytes.
+pub fn trim() -> usize {
+    pool().trim()
+}
+
+/// A free block. Owned by the pool's list it is in.
+struct Free(NonNull<u8>);
+
+// SAFETY: a free block is plain memory that nothing else points to.
+unsafe impl Send for Free {}
+
+struct Pool {
+    free: [Vec<Free>; CLASSES],
+    stats: Stats,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    free: [const { Vec::new() }; CLASSES],
+    stats: Stats { allocated: 0, reserved: 0, peak: 0 },
+});
+
+fn pool() -> MutexGuard<'static, Pool> {
+    // The pool's methods cannot panic half-way; a poisoned lock still guards a consistent pool.
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn poisons() -> bool {
+    static POISONS: OnceLock<bool> = OnceLock::new();
+    cfg!(debug_assertions)
+        || *POISONS.get_or_init(|| std::env::var_os("GRADEWISE_POISON").is_some_and(|value| value == "1"))
+}
+
+/// The smallest class whose blocks hold `bytes`: the octave, and how many quarters of it are needed on top.
+fn class_of(bytes: usize) -> usize {
+    let bytes = bytes.max(ALIGNMENT);
+    let octave = bytes.ilog2() as usize;
+    let quarter = 1usize << (octave - 2);
+    let quarters = (bytes - (1 << octave)).div_ceil(quarter);
+    octave * CLASSES_PER_OCTAVE + quarters
+}
+
+/// Size of the blocks of a class, if it fits an allocation.
+fn class_size(class: usize) -> Option<usize> {
+    let (octave, quarters) = (class / CLASSES_PER_OCTAVE, class % CLASSES_PER_OCTAVE);
+    let size = (1usize.checked_shl(octave as u32)?).checked_add(quarters << (octave - 2))?;
+    (size <= isize::MAX as usize - ALIGNMENT).then_some(size)
+}
+
+fn layout(size: usize) -> Layout {
+    // `class_size` bounds the size; the alignment is a power of two.
+    Layout::from_size_align(size, ALIGNMENT).unwrap_or_else(|_| unreachable!("class sizes fit a layout"))
+}
+
+impl Pool {
+    fn take(&mut self, class: usize, size: usize) -> Option<Free> {
+        let block = self.free[class].pop();
+        if block.is_none() {
+            self.stats.reserved += size;
+        }
+        self.stats.allocated += size;
+        self.stats.peak = self.stats.peak.max(self.stats.allocated);
+        block
+    }
+
+    fn trim(&mut self) -> usize {
+        let mut released = 0;
+        for (class, list) in self.free.iter_mut().enumerate() {
+            if let Some(size) = class_size_if_any(class, list) {
+                for block in list.drain(..) {
+                    // SAFETY: the block came from `alloc_zeroed` with this layout and nothing points to it.
+                    unsafe { alloc::dealloc(block.0.as_ptr(), layout(size)) };
+                    released += size;
+                }
+                list.shrink_to_fit();
+            }
+        }
+        self.stats.reserved -= released;
+        released
+    }
+}
+
+fn class_size_if_any(class: usize, list: &[Free]) -> Option<usize> {
+    if list.is_empty() { None } else { class_size(class) }
+}
+
+/// Bytes on the host, aligned to [`ALIGNMENT`], that return to the pool when dropped.
+///
+/// Every byte is initialised, with unspecified contents.
+pub(crate) struct Block {
+    pointer: NonNull<u8>,
+    bytes: usize,
+    class: usize,
+    size: usize,
+}
+
+// SAFETY: a block owns its memory; shared access is read-only and exclusive access takes `&mut self`.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    pub fn new(bytes: usize, operation: &'static str) -> Result<Self> {
+        let out_of_memory = || {
+            let Stats { allocated, reserved, .. } = stats();
+            Error::OutOfMemory { operation, requested: bytes, allocated, reserved }
+        };
+        let class = class_of(bytes);
+        let size = class_size(class).ok_or_else(out_of_memory)?;
+        let recycled = pool().take(class, size);
+        let pointer = match recycled {
+            Some(Free(pointer)) => pointer,
+            None => match allocate(size) {
+                Some(pointer) => pointer,
+                None => {
+                    let mut pool = pool();
+                    pool.stats.reserved -= size;
+                    pool.stats.allocated -= size;
+                    drop(pool);
+                    return Err(out_of_memory());
+                }
+            },
+        };
+        let mut block = Self { pointer, bytes, class, size };
+        if poisons() {
+            block.bytes_mut().fill(POISON);
+        }
+        Ok(block)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `pointer` owns at least `bytes` bytes, initialised since `alloc_zeroed`.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.bytes) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut pool = pool();
+        pool.stats.allocated -= self.size;
+        pool.free[self.class].push(Free(self.pointer));
+    }
+}
+
+/// Memory from the system; before giving up, with everything returned that the pool keeps.
+fn allocate(size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: class sizes are never zero. Zeroed, because reading memory nobody wrote is undefined behaviour.
+    let request = || NonNull::new(unsafe { alloc::alloc_zeroed(layout(size)) });
+    request().or_else(|| {
+        trim();
+        request()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_class_holds_its_request_with_at_most_a_quarter_of_slack(bytes in 0usize..1 << 40) {
+            let size = class_size(class_of(bytes)).unwrap();
+            prop_assert!(size >= bytes);
+            prop_assert!(size <= ALIGNMENT || size * 4 <= bytes * 5, "{bytes} in {size}");
+            prop_assert_eq!(class_size(class_of(size)), Some(size), "class sizes are their own class");
+        }
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_poisoned() {
+        for bytes in [0, 1, 63, 64, 65, 1 << 20] {
+            let mut block = Block::new(bytes, "test").unwrap();
+            assert_eq!(block.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(block.bytes().len(), bytes);
+            block.bytes_mut().fill(7);
+            drop(block);
+            let again = Block::new(bytes, "test").unwrap();
+            if poisons() {
+                assert!(again.bytes().iter().all(|&byte| byte == POISON));
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize / 2] {
+            let before = stats().allocated;
+            assert!(
+                matches!(Block::new(bytes, "test"), Err(Error::OutOfMemory { requested, .. }) if requested == bytes)
+            );
+            assert!(stats().allocated < before.saturating_add(bytes / 2));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The operators, one module each.
+
+pub(crate) mod copy;
