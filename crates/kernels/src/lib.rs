@@ -20,9 +20,11 @@ mod array;
 mod device;
 mod element;
 mod error;
+mod gemm;
 mod index;
 pub mod memory;
 pub mod ops;
+mod simd;
 
 pub use array::{Array, Summary, Validation};
 pub use device::{CudaDevice, Device};

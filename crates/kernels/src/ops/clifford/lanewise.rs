@@ -1,0 +1,179 @@
+//! Driver of operators that treat every (row, feature) position by itself, with parameters `[features, grades]`.
+
+use super::{
+    layout::{Layout, Lines, split_chunks, store, sum_partials},
+    program::Programs,
+    tile::{Tile, with_capacity, zero_tile},
+};
+use crate::simd::{Kernel, LANES, Lanes, Real, dispatch};
+use rayon::prelude::*;
+
+/// An operator on tiles. `params` and `sums` hold a lane group for each parameter and grade, parameter-major.
+pub(crate) trait Lanewise<T: Real>: Sync {
+    fn forward<const FMA: bool, const BLADES: usize>(
+        tables: &Programs,
+        params: &[Lanes<T>],
+        x: &mut Tile<T, BLADES>,
+    );
+
+    /// Turns the gradient of the result into that of `x`; adds the gradients of the parameters to `sums`.
+    fn backward<const FMA: bool, const BLADES: usize>(
+        tables: &Programs,
+        params: &[Lanes<T>],
+        x: &Tile<T, BLADES>,
+        grad: &mut Tile<T, BLADES>,
+        sums: &mut [Lanes<T>],
+    );
+}
+
+/// Interleaves parameters `[features, grades]` each into `[features, parameters × grades]`.
+fn interleave<T: Real>(params: &[&[T]], features: usize, grades: usize) -> Vec<T> {
+    let mut rows = Vec::with_capacity(features * grades * params.len());
+    for feature in 0..features {
+        for param in params {
+            rows.extend_from_slice(&param[feature * grades..][..grades]);
+        }
+    }
+    rows
+}
+
+struct Plan<'a, T> {
+    tables: &'a Programs,
+    layout: Layout,
+    params: Vec<Lanes<T>>,
+    count: usize,
+}
+
+impl<'a, T: Real> Plan<'a, T> {
+    fn new(tables: &'a Programs, batch: usize, features: usize, params: &[&[T]]) -> Self {
+        let grades = tables.blades_of_grade.len();
+        let layout = Layout::new(tables.blades, batch, features);
+        let count = params.len() * grades;
+        let params = layout.spread(&interleave(params, features, grades), count);
+        Self { tables, layout, params, count }
+    }
+}
+
+/// Calls `body(tile index, position, length)` for each tile of a chunk line of `len` elements.
+#[inline(always)]
+pub(crate) fn for_tiles(layout: &Layout, len: usize, mut body: impl FnMut(usize, usize, usize)) {
+    let span = layout.rows * layout.features;
+    for start in (0..len).step_by(span.max(1)) {
+        let span_len = span.min(len - start);
+        for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
+            body(index, start + offset, LANES.min(span_len - offset));
+        }
+    }
+}
+
+pub(crate) fn forward<T: Real, O: Lanewise<T>>(
+    tables: &Programs,
+    (batch, features): (usize, usize),
+    x: &[T],
+    params: &[&[T]],
+    out: &mut [T],
+) {
+    struct Forward<'a, 'b, T, O, const BLADES: usize> {
+        plan: &'a Plan<'a, T>,
+        x: Lines<'a, T>,
+        out: &'a mut [&'b mut [T]],
+        operator: std::marker::PhantomData<O>,
+    }
+    impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Forward<'_, '_, T, O, BLADES> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<const FMA: bool>(self) {
+            let Self { plan, x, out, .. } = self;
+            let len = out.first().map_or(0, |line| line.len());
+            for_tiles(&plan.layout, len, |index, position, count| {
+                let mut tile: Tile<T, BLADES> = zero_tile();
+                for (blade, lanes) in tile.iter_mut().enumerate().take(plan.tables.blades) {
+                    *lanes = x.load(blade, position, count);
+                }
+                let params = &plan.params[index * plan.count..][..plan.count];
+                O::forward::<FMA, BLADES>(plan.tables, params, &mut tile);
+                for (line, lanes) in out.iter_mut().zip(&tile) {
+                    store(&mut line[position..position + count], lanes);
+                }
+            });
+        }
+    }
+
+    let plan = Plan::new(tables, batch, features, params);
+    split_chunks(out, &plan.layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+        let x = Lines::new(x, &plan.layout, chunk);
+        with_capacity!(tables.blades, CAPACITY => {
+            dispatch(Forward::<T, O, CAPACITY> {
+                plan: &plan, x, out: &mut out, operator: std::marker::PhantomData,
+            });
+        });
+    });
+}
+
+/// Writes the gradient of `x` and returns those of the parameters, each `[features, grades]`.
+pub(crate) fn backward<T: Real, O: Lanewise<T>>(
+    tables: &Programs,
+    (batch, features): (usize, usize),
+    x: &[T],
+    params: &[&[T]],
+    grad: &[T],
+    grad_x: &mut [T],
+) -> Vec<Vec<T>> {
+    struct Backward<'a, 'b, T, O, const BLADES: usize> {
+        plan: &'a Plan<'a, T>,
+        x: Lines<'a, T>,
+        grad: Lines<'a, T>,
+        grad_x: &'a mut [&'b mut [T]],
+        operator: std::marker::PhantomData<O>,
+    }
+    impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Backward<'_, '_, T, O, BLADES> {
+        type Output = Vec<Lanes<T>>;
+
+        #[inline(always)]
+        fn run<const FMA: bool>(self) -> Vec<Lanes<T>> {
+            let Self { plan, x, grad, grad_x, .. } = self;
+            let mut sums = vec![[T::zero(); LANES]; plan.params.len()];
+            let len = grad_x.first().map_or(0, |line| line.len());
+            for_tiles(&plan.layout, len, |index, position, count| {
+                let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
+                for blade in 0..plan.tables.blades {
+                    tile[blade & (BLADES - 1)] = x.load(blade, position, count);
+                    g[blade & (BLADES - 1)] = grad.load(blade, position, count);
+                }
+                let range = index * plan.count..(index + 1) * plan.count;
+                let (params, sums) = (&plan.params[range.clone()], &mut sums[range]);
+                O::backward::<FMA, BLADES>(plan.tables, params, &tile, &mut g, sums);
+                for (line, lanes) in grad_x.iter_mut().zip(&g) {
+                    store(&mut line[position..position + count], lanes);
+                }
+            });
+            sums
+        }
+    }
+
+    let plan = Plan::new(tables, batch, features, params);
+    let partials: Vec<Vec<T>> = split_chunks(grad_x, &plan.layout)
+        .into_par_iter()
+        .enumerate()
+        .map(|(chunk, mut grad_x)| {
+            let (x, grad) = (Lines::new(x, &plan.layout, chunk), Lines::new(grad, &plan.layout, chunk));
+            let sums = with_capacity!(tables.blades, CAPACITY => {
+                dispatch(Backward::<T, O, CAPACITY> {
+                    plan: &plan, x, grad, grad_x: &mut grad_x, operator: std::marker::PhantomData,
+                })
+            });
+            plan.layout.gather(&sums, plan.count)
+        })
+        .collect();
+    let sums = sum_partials(partials).unwrap_or_else(|| vec![T::zero(); features * plan.count]);
+    let grades = tables.blades_of_grade.len();
+    (0..params.len())
+        .map(|param| {
+            sums.chunks_exact(plan.count.max(1))
+                .flat_map(|row| &row[param * grades..][..grades])
+                .copied()
+                .collect()
+        })
+        .collect()
+}

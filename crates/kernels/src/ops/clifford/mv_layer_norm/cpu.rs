@@ -1,0 +1,228 @@
+//! mv_layer_norm on the CPU: a·x / (mean over features of ‖x‖ + 1e-6).
+
+use crate::{
+    ops::clifford::{
+        lanewise::for_tiles,
+        layout::{Layout, Lines, load, split_chunks, store, sum_partials},
+        program::Programs,
+        rms_norm::dot,
+        tile::{NORM_EPS, smooth_norm, smooth_norm_slope},
+    },
+    simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch, mul_add, subtract_product},
+};
+use rayon::prelude::*;
+
+/// The quadratic form of the whole multivector.
+#[inline(always)]
+fn quadratic_form<T: Real, const FMA: bool>(
+    tables: &Programs,
+    x: &Lines<'_, T>,
+    position: usize,
+    count: usize,
+) -> Lanes<T> {
+    let mut q = [T::zero(); LANES];
+    for (blade, &metric) in tables.metric.iter().enumerate() {
+        let part = x.load(blade, position, count);
+        match metric {
+            1 => accumulate::<T, FMA>(&mut q, &part, &part),
+            -1 => subtract_product::<T, FMA>(&mut q, &part, &part),
+            _ => {}
+        }
+    }
+    q
+}
+
+/// Replaces each row of `values` by one value, computed from the row.
+#[inline(always)]
+fn per_row<T: Real>(values: &mut [T], features: usize, f: impl Fn(&[T]) -> T) {
+    for row in values.chunks_exact_mut(features.max(1)) {
+        let value = f(row);
+        row.fill(value);
+    }
+}
+
+/// mean of ‖x‖ + eps over each row.
+#[inline(always)]
+fn divisor<T: Real, const FMA: bool>(norms: &[T]) -> T {
+    let sum = norms.iter().copied().fold(Sum::<T>::default(), Sum::push).total();
+    sum / T::narrow(norms.len() as f64) + T::narrow(NORM_EPS)
+}
+
+/// A sum with interleaved partial sums.
+struct Sum<T> {
+    partials: [T; 8],
+    next: usize,
+}
+
+impl<T: Real> Default for Sum<T> {
+    fn default() -> Self {
+        Self { partials: [T::zero(); 8], next: 0 }
+    }
+}
+
+impl<T: Real> Sum<T> {
+    #[inline(always)]
+    fn push(mut self, value: T) -> Self {
+        self.partials[self.next & 7] += value;
+        self.next += 1;
+        self
+    }
+
+    #[inline(always)]
+    fn total(self) -> T {
+        let [a, b, c, d, e, f, g, h] = self.partials;
+        ((a + b) + (c + d)) + ((e + f) + (g + h))
+    }
+}
+
+pub(crate) fn forward<T: Real>(
+    tables: &Programs,
+    (batch, features): (usize, usize),
+    x: &[T],
+    a: &[T],
+    out: &mut [T],
+) {
+    let layout = Layout::new(tables.blades, batch, features);
+    let gains = layout.spread(a, 1);
+    split_chunks(out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+        let x = Lines::new(x, &layout, chunk);
+        dispatch(Forward { tables, layout: &layout, gains: &gains, x, out: &mut out });
+    });
+}
+
+struct Forward<'a, 'b, T> {
+    tables: &'a Programs,
+    layout: &'a Layout,
+    gains: &'a [Lanes<T>],
+    x: Lines<'a, T>,
+    out: &'a mut [&'b mut [T]],
+}
+
+impl<T: Real> Kernel for Forward<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { tables, layout, gains, x, out } = self;
+        let len = out.first().map_or(0, |line| line.len());
+        // ‖x‖ of every position of the chunk, then 1/(mean + eps).
+        let mut scale = vec![T::zero(); len];
+        for_tiles(layout, len, |_, position, count| {
+            let q = quadratic_form::<T, FMA>(tables, &x, position, count);
+            let mut norms = [T::zero(); LANES];
+            for lane in 0..LANES {
+                norms[lane] = smooth_norm(q[lane]);
+            }
+            store(&mut scale[position..position + count], &norms);
+        });
+        per_row(&mut scale, layout.features, |norms| T::one() / divisor::<T, FMA>(norms));
+        for_tiles(layout, len, |index, position, count| {
+            let mut factor = load(&scale[position..position + count]);
+            for lane in 0..LANES {
+                factor[lane] *= gains[index][lane];
+            }
+            for (blade, line) in out.iter_mut().enumerate() {
+                let mut part = x.load(blade, position, count);
+                for lane in 0..LANES {
+                    part[lane] *= factor[lane];
+                }
+                store(&mut line[position..position + count], &part);
+            }
+        });
+    }
+}
+
+/// Writes the gradient of `x` and returns that of `a`.
+pub(crate) fn backward<T: Real>(
+    tables: &Programs,
+    (batch, features): (usize, usize),
+    x: &[T],
+    a: &[T],
+    grad: &[T],
+    grad_x: &mut [T],
+) -> Vec<T> {
+    let layout = Layout::new(tables.blades, batch, features);
+    let gains = layout.spread(a, 1);
+    let partials: Vec<Vec<T>> = split_chunks(grad_x, &layout)
+        .into_par_iter()
+        .enumerate()
+        .map(|(chunk, mut grad_x)| {
+            let (x, grad) = (Lines::new(x, &layout, chunk), Lines::new(grad, &layout, chunk));
+            let kernel = Backward { tables, layout: &layout, gains: &gains, x, grad, grad_x: &mut grad_x };
+            layout.gather(&dispatch(kernel), 1)
+        })
+        .collect();
+    sum_partials(partials).unwrap_or_else(|| vec![T::zero(); features])
+}
+
+struct Backward<'a, 'b, T> {
+    tables: &'a Programs,
+    layout: &'a Layout,
+    gains: &'a [Lanes<T>],
+    x: Lines<'a, T>,
+    grad: Lines<'a, T>,
+    grad_x: &'a mut [&'b mut [T]],
+}
+
+impl<T: Real> Kernel for Backward<'_, '_, T> {
+    /// Gradient of the gain, spread over a span.
+    type Output = Vec<Lanes<T>>;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Vec<Lanes<T>> {
+        let Self { tables, layout, gains, x, grad, grad_x } = self;
+        let len = grad_x.first().map_or(0, |line| line.len());
+        let features = layout.features;
+        let mut sums = vec![[T::zero(); LANES]; layout.tiles];
+        // Per position: ∂‖x‖/∂q, Σ_blades grad·x, and what the row makes of them.
+        let mut slope = vec![T::zero(); len];
+        let mut inverse = vec![T::zero(); len];
+        let mut dots = vec![T::zero(); len];
+        let mut gained = vec![T::zero(); len];
+        for_tiles(layout, len, |index, position, count| {
+            let q = quadratic_form::<T, FMA>(tables, &x, position, count);
+            let mut dot = [T::zero(); LANES];
+            for blade in 0..tables.blades {
+                let (x, g) = (x.load(blade, position, count), grad.load(blade, position, count));
+                accumulate::<T, FMA>(&mut dot, &g, &x);
+            }
+            let (mut norms, mut slopes, mut weighted) =
+                ([T::zero(); LANES], [T::zero(); LANES], [T::zero(); LANES]);
+            for lane in 0..LANES {
+                norms[lane] = smooth_norm(q[lane]);
+                slopes[lane] = smooth_norm_slope(q[lane], norms[lane]);
+                weighted[lane] = dot[lane] * gains[index][lane];
+            }
+            store(&mut inverse[position..position + count], &norms);
+            store(&mut slope[position..position + count], &slopes);
+            store(&mut dots[position..position + count], &dot);
+            store(&mut gained[position..position + count], &weighted);
+        });
+        per_row(&mut inverse, features, |norms| T::one() / divisor::<T, FMA>(norms));
+        let ones = vec![T::one(); features];
+        per_row(&mut gained, features, |weighted| {
+            -dot::<T, FMA>(weighted, &ones) / T::narrow(features as f64)
+        });
+        for_tiles(layout, len, |index, position, count| {
+            let range = position..position + count;
+            let inv = load(&inverse[range.clone()]);
+            let (mut factor, mut pull) = (load(&gained[range.clone()]), load(&slope[range.clone()]));
+            let dot = load(&dots[range]);
+            for lane in 0..LANES {
+                pull[lane] *= factor[lane] * inv[lane] * inv[lane] * T::narrow(2.0);
+                factor[lane] = inv[lane] * gains[index][lane];
+                sums[index][lane] = mul_add::<T, FMA>(dot[lane], inv[lane], sums[index][lane]);
+            }
+            for (blade, line) in grad_x.iter_mut().enumerate() {
+                let (x, g) = (x.load(blade, position, count), grad.load(blade, position, count));
+                let metric = T::narrow(f64::from(tables.metric[blade]));
+                let mut out = [T::zero(); LANES];
+                for lane in 0..LANES {
+                    out[lane] = mul_add::<T, FMA>(pull[lane] * metric, x[lane], factor[lane] * g[lane]);
+                }
+                store(&mut line[position..position + count], &out);
+            }
+        });
+        sums
+    }
+}

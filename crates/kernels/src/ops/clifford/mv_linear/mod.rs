@@ -1,0 +1,137 @@
+//! The grade-wise linear map: each blade of `x` `[blades, batch, in]` times the matrix of its grade.
+//!
+//! Weights are `[grades, in, out]`, or `[in, out]` when all grades share one matrix. A bias `[out]` goes to the scalar
+//! blade ([`Bias::Scalar`]), which keeps the map equivariant, or to every blade ([`Bias::AllBlades`]), which does not
+//! and exists to load the weights of a reference implementation that does so.
+
+pub(crate) mod cpu;
+
+use super::{
+    contract::{alike, exact, features, with_real},
+    program::Programs,
+};
+use crate::{Array, Result};
+use gradewise_core::{Algebra, Error as CoreError};
+use std::ops::Range;
+
+/// Which blades a bias is added to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Bias {
+    /// The scalar blade only: equivariant.
+    #[default]
+    Scalar,
+    /// Every blade: **not** equivariant once trained; for weights of the Python reference.
+    AllBlades,
+}
+
+impl Bias {
+    fn blades(self, algebra: &Algebra) -> Range<usize> {
+        match self {
+            Self::Scalar => 0..1,
+            Self::AllBlades => 0..algebra.blade_count(),
+        }
+    }
+}
+
+const NAME: &str = "mv_linear";
+
+struct Sizes {
+    batch: usize,
+    inputs: usize,
+    outputs: usize,
+    shared: bool,
+}
+
+fn check(algebra: &Algebra, x: &Array, w: &Array) -> Result<Sizes> {
+    let (batch, inputs) = features(NAME, "x", algebra, x)?;
+    let grades = algebra.grade_count();
+    match w.shape()[..] {
+        [g, n, outputs] if g == grades && n == inputs => Ok(Sizes { batch, inputs, outputs, shared: false }),
+        [n, outputs] if n == inputs => Ok(Sizes { batch, inputs, outputs, shared: true }),
+        _ => Err(CoreError::Shape {
+            operation: NAME,
+            argument: "w",
+            actual: w.shape().clone(),
+            expected: format!("[{grades}, {inputs}, out] or [{inputs}, out]"),
+            reason: format!(
+                "one matrix for each of the {grades} grades of {}, or one shared by all",
+                algebra.signature()
+            ),
+        }
+        .into()),
+    }
+}
+
+/// `out[b] = x[b]·w[grade(b)]` plus the bias, `[blades, batch, out]`.
+///
+/// # Errors
+/// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
+pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bias)>) -> Result<Array> {
+    let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
+    if let Some((bias, _)) = bias {
+        exact(NAME, "bias", bias, &[outputs], || "one entry for each output feature".to_owned())?;
+    }
+    let dtype = alike(NAME, &[("x", x), ("w", w), ("bias", bias.map_or(w, |(bias, _)| bias))])?;
+    let (x, w) = (x.contiguous()?, w.contiguous()?);
+    let bias = bias.map(|(array, bias)| array.contiguous().map(|array| (array, bias))).transpose()?;
+    let tables = Programs::of(algebra);
+    let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
+    with_real!(dtype, NAME, T => {
+        let bias = match &bias {
+            Some((array, bias)) => Some((array.as_slice::<T>()?, bias.blades(algebra))),
+            None => None,
+        };
+        let (x_slice, w_slice) = (x.as_slice::<T>()?, w.as_slice::<T>()?);
+        let shape = [algebra.blade_count(), batch, outputs];
+        Array::build::<T>(shape, &x.device(), |out| linear.forward(x_slice, w_slice, bias, out))
+    })
+}
+
+/// Gradients of [`forward`]; those not asked for are `None`.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients {
+    /// Of `x`.
+    pub x: Option<Array>,
+    /// Of `w`.
+    pub w: Option<Array>,
+    /// Of the bias, `[out]`.
+    pub bias: Option<Array>,
+}
+
+/// Gradients for the cotangent `grad` `[blades, batch, out]`; `needs` says which of x, w and bias to compute.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward(
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    bias: Bias,
+    grad: &Array,
+    [need_x, need_w, need_bias]: [bool; 3],
+) -> Result<Gradients> {
+    let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
+    exact(NAME, "grad", grad, &[algebra.blade_count(), batch, outputs], || {
+        "the gradient has the shape of the output".to_owned()
+    })?;
+    let dtype = alike(NAME, &[("x", x), ("w", w), ("grad", grad)])?;
+    let (x, w, grad) = (x.contiguous()?, w.contiguous()?, grad.contiguous()?);
+    let tables = Programs::of(algebra);
+    let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
+    with_real!(dtype, NAME, T => {
+        let (x_slice, w_slice, grad_slice) = (x.as_slice::<T>()?, w.as_slice::<T>()?, grad.as_slice::<T>()?);
+        let mut gradients = Gradients::default();
+        if need_x {
+            let build = |out: &mut [T]| linear.grad_input(grad_slice, w_slice, out);
+            gradients.x = Some(Array::build::<T>(x.shape(), &x.device(), build)?);
+        }
+        if need_w {
+            gradients.w = Some(Array::from_vec(linear.grad_weights(x_slice, grad_slice), w.shape(), &w.device())?);
+        }
+        if need_bias {
+            let sums = linear.grad_bias(grad_slice, bias.blades(algebra));
+            gradients.bias = Some(Array::from_vec(sums, [outputs], &w.device())?);
+        }
+        Ok(gradients)
+    })
+}

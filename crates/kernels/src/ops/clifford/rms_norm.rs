@@ -1,0 +1,174 @@
+//! RMS norm per batch row and grade: o / √((1/N)·Σ_features Σ_blades-of-grade o² + 1e-6). No learned gain.
+
+use super::{
+    layout::{Layout, split_chunks},
+    program::Programs,
+};
+use crate::simd::{Kernel, Real, dispatch, mul_add};
+use rayon::prelude::*;
+
+/// Added to the mean square before the root (SPEC).
+const EPS: f64 = 1e-6;
+/// Independent partial sums, so that a reduction over features vectorises and rounds like a short sum.
+const PARTIALS: usize = 16;
+
+/// Σ a·b with [`PARTIALS`] partial sums.
+#[inline(always)]
+pub(crate) fn dot<T: Real, const FMA: bool>(a: &[T], b: &[T]) -> T {
+    let mut sums = [T::zero(); PARTIALS];
+    let (a_chunks, a_rest) = a.as_chunks::<PARTIALS>();
+    let (b_chunks, b_rest) = b.as_chunks::<PARTIALS>();
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        for lane in 0..PARTIALS {
+            sums[lane] = mul_add::<T, FMA>(a[lane], b[lane], sums[lane]);
+        }
+    }
+    for (lane, (&a, &b)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[lane] = mul_add::<T, FMA>(a, b, sums[lane]);
+    }
+    let mut width = PARTIALS;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+    }
+    sums[0]
+}
+
+/// Normalises every row of `lines`, one line per blade, and records 1/rms.
+pub(crate) struct ScaleRows<'a, 'b, T> {
+    pub tables: &'a Programs,
+    pub lines: &'a mut [&'b mut [T]],
+    pub features: usize,
+    /// `[grades, rows]`
+    pub inverse_rms: &'a mut [T],
+}
+
+impl<T: Real> Kernel for ScaleRows<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { tables, lines, features, inverse_rms } = self;
+        let rows = lines.first().map_or(0, |line| line.len() / features.max(1));
+        for row in 0..rows {
+            scale_row::<T, FMA>(tables, lines, (row, rows), features, inverse_rms);
+        }
+    }
+}
+
+/// Normalises one row of each line and records 1/rms in `inverse_rms` `[grades, rows]`.
+#[inline(always)]
+pub(crate) fn scale_row<T: Real, const FMA: bool>(
+    tables: &Programs,
+    lines: &mut [&mut [T]],
+    (row, rows): (usize, usize),
+    features: usize,
+    inverse_rms: &mut [T],
+) {
+    let range = row * features..(row + 1) * features;
+    for (grade, blades) in tables.blades_of_grade.iter().enumerate() {
+        let mut squares = T::zero();
+        for line in &lines[blades.clone()] {
+            let part = &line[range.clone()];
+            squares += dot::<T, FMA>(part, part);
+        }
+        let scale = T::one() / (squares / T::narrow(features as f64) + T::narrow(EPS)).sqrt();
+        inverse_rms[grade * rows + row] = scale;
+        for line in &mut lines[blades.clone()] {
+            for value in &mut line[range.clone()] {
+                *value *= scale;
+            }
+        }
+    }
+}
+
+/// Joins per-chunk `[grades, rows of the chunk]` into `[grades, batch]`.
+pub(crate) fn join_rows<T: Real>(parts: &[Vec<T>], grades: usize, batch: usize) -> Vec<T> {
+    let mut joined = Vec::with_capacity(grades * batch);
+    for grade in 0..grades {
+        for part in parts {
+            let rows = part.len() / grades;
+            joined.extend_from_slice(&part[grade * rows..][..rows]);
+        }
+    }
+    joined
+}
+
+/// Operands of the norm's backward pass, arrays `[blades, batch, features]` and `inverse_rms` `[grades, batch]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Normalized<'a, T> {
+    pub output: &'a [T],
+    pub inverse_rms: &'a [T],
+    pub batch: usize,
+    pub features: usize,
+}
+
+/// Gradient of the norm's input for `rows` rows from `first`: with r = 1/rms, ô = o·r and D = Σ grad·ô, that is
+/// r·(grad − ô·D/N). Row t of a blade goes to `out[blade·stride + t·features..]`.
+#[inline(always)]
+pub(crate) fn rows_gradient<T: Real, const FMA: bool>(
+    tables: &Programs,
+    normalized: &Normalized<'_, T>,
+    grad: &[T],
+    (first, rows): (usize, usize),
+    out: &mut [T],
+    stride: usize,
+) {
+    let features = normalized.features;
+    for row in 0..rows {
+        let start = |blade: usize| (blade * normalized.batch + first + row) * features;
+        for (grade, blades) in tables.blades_of_grade.iter().enumerate() {
+            let mut projection = T::zero();
+            for blade in blades.clone() {
+                let o = &normalized.output[start(blade)..][..features];
+                projection += dot::<T, FMA>(o, &grad[start(blade)..][..features]);
+            }
+            let scale = normalized.inverse_rms[grade * normalized.batch + first + row];
+            let pull = -scale * projection / T::narrow(features as f64);
+            for blade in blades.clone() {
+                let o = &normalized.output[start(blade)..][..features];
+                let g = &grad[start(blade)..][..features];
+                let target = &mut out[blade * stride + row * features..][..features];
+                for ((target, &o), &g) in target.iter_mut().zip(o).zip(g) {
+                    *target = mul_add::<T, FMA>(pull, o, scale * g);
+                }
+            }
+        }
+    }
+}
+
+/// [`rows_gradient`] of a whole array.
+pub(crate) fn gradient<T: Real>(tables: &Programs, normalized: &Normalized<'_, T>, grad: &[T]) -> Vec<T> {
+    struct Rows<'a, 'b, T> {
+        tables: &'a Programs,
+        normalized: &'a Normalized<'a, T>,
+        grad: &'a [T],
+        first: usize,
+        lines: &'a mut [&'b mut [T]],
+    }
+    impl<T: Real> Kernel for Rows<'_, '_, T> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<const FMA: bool>(self) {
+            let len = self.lines.first().map_or(0, |line| line.len());
+            let rows = len / self.normalized.features.max(1);
+            let mut scratch = vec![T::zero(); self.lines.len() * len];
+            let range = (self.first, rows);
+            rows_gradient::<T, FMA>(self.tables, self.normalized, self.grad, range, &mut scratch, len);
+            for (line, scratch) in self.lines.iter_mut().zip(scratch.chunks_exact(len.max(1))) {
+                line.copy_from_slice(scratch);
+            }
+        }
+    }
+
+    let layout = Layout::new(tables.blades, normalized.batch, normalized.features);
+    let mut out = vec![T::zero(); grad.len()];
+    split_chunks(&mut out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut lines)| {
+        let first = chunk * layout.chunk;
+        dispatch(Rows { tables, normalized, grad, first, lines: &mut lines });
+    });
+    out
+}

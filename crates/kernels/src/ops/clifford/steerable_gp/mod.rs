@@ -1,0 +1,171 @@
+//! The core of the steerable product layer, fused: `(left + sgp(x, mv_normalization(right; a), w)) / √2`, or the
+//! product alone without `left` (Ruhe et al. 2023, arXiv:2305.11141).
+//!
+//! `x`, `right` and `left` are `[blades, batch, features]`, `a` `[features, grades]`, `w` `[features, paths]`.
+
+use super::{
+    contract::{alike, exact, features, grades_reason, paths_reason, with_real},
+    program::Programs,
+    sgp::{Epilogue, Prologue, cpu, run_backward},
+};
+use crate::{Array, Element, Result};
+use gradewise_core::Algebra;
+use rayon::prelude::*;
+
+const NAME: &str = "steerable_gp";
+
+/// Operands of the steerable product.
+#[derive(Clone, Copy, Debug)]
+pub struct Operands<'a> {
+    /// Left factor.
+    pub x: &'a Array,
+    /// Right factor before its normalisation.
+    pub right: &'a Array,
+    /// Normalisation parameter.
+    pub a: &'a Array,
+    /// Product weights.
+    pub w: &'a Array,
+    /// Added to the product; without it there is no division by √2 either.
+    pub left: Option<&'a Array>,
+}
+
+/// Gradients of the operands; those not asked for are `None`.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients {
+    /// Of `x`.
+    pub x: Option<Array>,
+    /// Of `right`.
+    pub right: Option<Array>,
+    /// Of `a`.
+    pub a: Option<Array>,
+    /// Of `w`.
+    pub w: Option<Array>,
+    /// Of `left`, if there is one: `grad`/√2.
+    pub left: Option<Array>,
+}
+
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize)> {
+    let Operands { x, right, a, w, left } = operands;
+    let (batch, n) = features(NAME, "x", algebra, x)?;
+    exact(NAME, "right", right, x.shape(), || "both factors have one shape".to_owned())?;
+    if let Some(left) = left {
+        exact(NAME, "left", left, x.shape(), || "it is added to the product".to_owned())?;
+    }
+    exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
+    exact(NAME, "w", w, &[n, algebra.paths().len()], || paths_reason(algebra))?;
+    Ok((batch, n))
+}
+
+/// The operands as contiguous arrays.
+struct Contiguous {
+    x: Array,
+    right: Array,
+    a: Array,
+    w: Array,
+    left: Option<Array>,
+}
+
+impl Contiguous {
+    fn new(operands: &Operands<'_>) -> Result<Self> {
+        Ok(Self {
+            x: operands.x.contiguous()?,
+            right: operands.right.contiguous()?,
+            a: operands.a.contiguous()?,
+            w: operands.w.contiguous()?,
+            left: operands.left.map(Array::contiguous).transpose()?,
+        })
+    }
+
+    fn slices<'a, T: crate::simd::Real>(
+        &'a self,
+        tables: &'a Programs,
+        (batch, features): (usize, usize),
+    ) -> Result<cpu::Operands<'a, T>> {
+        let epilogue = match &self.left {
+            Some(left) => Epilogue::Residual {
+                base: left.as_slice::<T>()?,
+                scale: T::narrow(std::f64::consts::FRAC_1_SQRT_2),
+            },
+            None => Epilogue::None,
+        };
+        Ok(cpu::Operands {
+            tables,
+            batch,
+            features,
+            x: self.x.as_slice::<T>()?,
+            y: self.right.as_slice::<T>()?,
+            weights: self.w.as_slice::<T>()?,
+            left: Prologue::None,
+            right: Prologue::Normalize(self.a.as_slice::<T>()?),
+            epilogue,
+        })
+    }
+}
+
+/// The product, `[blades, batch, features]`.
+///
+/// # Errors
+/// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
+pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
+    let sizes = check(algebra, operands)?;
+    let dtype = dtype(operands)?;
+    let arrays = Contiguous::new(operands)?;
+    let tables = Programs::of(algebra);
+    with_real!(dtype, NAME, T => {
+        let operands = arrays.slices::<T>(&tables, sizes)?;
+        Array::build::<T>(arrays.x.shape(), &arrays.x.device(), |out| {
+            cpu::forward(&operands, out);
+        })
+    })
+}
+
+fn dtype(operands: &Operands<'_>) -> Result<gradewise_core::DType> {
+    let Operands { x, right, a, w, left } = operands;
+    alike(NAME, &[("x", x), ("right", right), ("a", a), ("w", w), ("left", left.unwrap_or(x))])
+}
+
+/// Gradients for the cotangent `grad` of the output. `needs` says which of x, right and w to compute; that of `a` comes
+/// with `right`, that of `left` whenever there is one.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward(
+    algebra: &Algebra,
+    operands: &Operands<'_>,
+    grad: &Array,
+    needs: [bool; 3],
+) -> Result<Gradients> {
+    let sizes = check(algebra, operands)?;
+    exact(NAME, "grad", grad, operands.x.shape(), || "the gradient has the shape of the output".to_owned())?;
+    let dtype = dtype(operands)?;
+    let arrays = Contiguous::new(operands)?;
+    let grad = grad.contiguous()?;
+    let tables = Programs::of(algebra);
+    with_real!(dtype, NAME, T => {
+        let operands = arrays.slices::<T>(&tables, sizes)?;
+        let (grads, parameters) = run_backward(&operands, &arrays.x, grad.as_slice::<T>()?, needs)?;
+        let [x, right] = grads;
+        let device = arrays.w.device();
+        let left = match &arrays.left {
+            Some(_) => {
+                let (grad, scale) = (grad.as_slice::<T>()?, T::narrow(std::f64::consts::FRAC_1_SQRT_2));
+                Some(Array::build::<T>(arrays.x.shape(), &device, |out| {
+                    const PIECE: usize = 1 << 14;
+                    out.par_chunks_mut(PIECE).zip(grad.par_chunks(PIECE)).for_each(|(out, grad)| {
+                        for (out, &grad) in out.iter_mut().zip(grad) {
+                            *out = grad * scale;
+                        }
+                    });
+                })?)
+            }
+            None => None,
+        };
+        Ok(Gradients {
+            x,
+            right,
+            a: if needs[1] { Some(Array::from_vec(parameters.normalization, arrays.a.shape(), &device)?) } else { None },
+            w: if needs[2] { Some(Array::from_vec(parameters.weights, arrays.w.shape(), &device)?) } else { None },
+            left,
+        })
+    })
+}

@@ -1,0 +1,55 @@
+//! Bilinear products given by a table, on the CPU.
+
+use super::Table;
+use crate::{
+    ops::clifford::layout::{Layout, load, split_chunks, store},
+    simd::{Kernel, LANES, Real, accumulate, dispatch, subtract_product},
+};
+use rayon::prelude::*;
+
+/// `out[o] = Σ ±a[i]·b[k]`; `a`, `b` and `out` have `line` elements per blade.
+pub(crate) fn forward<T: Real>(table: &Table, line: usize, a: &[T], b: &[T], out: &mut [T]) {
+    // Positions per task: every operand's part of a block stays in cache while all terms read it.
+    const BLOCK: usize = 1024;
+    let layout = Layout { chunk: BLOCK, ..Layout::new(table.out, line, 1) };
+    split_chunks(out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+        dispatch(Product { table, line, a, b, start: chunk * BLOCK, out: &mut out });
+    });
+}
+
+struct Product<'a, 'b, T> {
+    table: &'a Table,
+    line: usize,
+    a: &'a [T],
+    b: &'a [T],
+    start: usize,
+    out: &'a mut [&'b mut [T]],
+}
+
+impl<T: Real> Kernel for Product<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { table, line, a, b, start, out } = self;
+        let len = out.first().map_or(0, |out| out.len());
+        for offset in (0..len).step_by(LANES) {
+            let count = LANES.min(len - offset);
+            let part = |data: &'_ [T], blade: u16| {
+                load(&data[usize::from(blade) * line + start + offset..][..count])
+            };
+            for (terms, out) in table.by_out.iter().zip(out.iter_mut()) {
+                let mut sum = [T::zero(); LANES];
+                for term in terms {
+                    let (a, b) = (part(a, term.a), part(b, term.b));
+                    if term.sign > 0 {
+                        accumulate::<T, FMA>(&mut sum, &a, &b);
+                    } else {
+                        subtract_product::<T, FMA>(&mut sum, &a, &b);
+                    }
+                }
+                store(&mut out[offset..offset + count], &sum);
+            }
+        }
+    }
+}

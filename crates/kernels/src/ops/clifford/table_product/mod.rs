@@ -1,0 +1,124 @@
+//! Bilinear products given by a table of signed terms: `out[o] = Σ ±a[i]·b[k]`, position by position.
+//!
+//! The geometric product is one ([`Table::geometric`]); so are its gradients, whose tables are permutations of its
+//! own ([`Table::grad_a`], [`Table::grad_b`]). Being closed under differentiation, this is the primitive from which
+//! the fused operators are re-expressed when higher derivatives are asked for.
+
+pub(crate) mod cpu;
+
+use super::contract::{alike, exact, with_real};
+use crate::{Array, Result};
+use gradewise_core::Algebra;
+use std::sync::Arc;
+
+const NAME: &str = "table_product";
+
+/// One term `sign·a[a]·b[b]` of result `out`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableTerm {
+    /// Index into the left operand's leading axis.
+    pub a: u16,
+    /// Index into the right operand's leading axis.
+    pub b: u16,
+    /// Index into the result's leading axis.
+    pub out: u16,
+    /// +1 or −1.
+    pub sign: i8,
+}
+
+/// A bilinear product of operands with `a` and `b` entries along the leading axis and a result with `out`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Size of the left operand's leading axis.
+    pub a: usize,
+    /// Size of the right operand's leading axis.
+    pub b: usize,
+    /// Size of the result's leading axis.
+    pub out: usize,
+    pub(crate) by_out: Vec<Vec<TableTerm>>,
+}
+
+impl Table {
+    /// A table from its terms; terms outside the sizes are left out.
+    fn new(a: usize, b: usize, out: usize, terms: impl IntoIterator<Item = TableTerm>) -> Self {
+        let mut by_out = vec![Vec::new(); out];
+        for term in terms {
+            debug_assert!(usize::from(term.a) < a && usize::from(term.b) < b);
+            if let Some(list) = by_out.get_mut(usize::from(term.out)) {
+                list.push(term);
+            }
+        }
+        Self { a, b, out, by_out }
+    }
+
+    /// The geometric product of `algebra`: blades × blades → blades.
+    pub fn geometric(algebra: &Algebra) -> Arc<Self> {
+        let blades = algebra.blade_count();
+        let terms = algebra.terms().iter().map(|term| TableTerm {
+            a: term.left,
+            b: term.right,
+            out: term.out,
+            sign: term.sign,
+        });
+        Arc::new(Self::new(blades, blades, blades, terms))
+    }
+
+    /// The geometric product resolved by grade path: one result for each (path, result blade) that occurs, in that
+    /// order. Also gives the path and the blade of each result.
+    pub fn by_path(algebra: &Algebra) -> (Arc<Self>, Vec<u32>, Vec<u32>) {
+        let mut keys: Vec<(u16, u16)> = algebra.terms().iter().map(|term| (term.path, term.out)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let terms = algebra.terms().iter().filter_map(|term| {
+            let out = keys.binary_search(&(term.path, term.out)).ok()?;
+            Some(TableTerm { a: term.left, b: term.right, out: out as u16, sign: term.sign })
+        });
+        let blades = algebra.blade_count();
+        let table = Self::new(blades, blades, keys.len(), terms);
+        let (paths, outs) = keys.into_iter().map(|(path, out)| (u32::from(path), u32::from(out))).unzip();
+        (Arc::new(table), paths, outs)
+    }
+
+    /// The table of the gradient with respect to the left operand: (∂out, b) → ∂a.
+    pub fn grad_a(&self) -> Arc<Self> {
+        let terms = self.terms().map(|t| TableTerm { a: t.out, b: t.b, out: t.a, sign: t.sign });
+        Arc::new(Self::new(self.out, self.b, self.a, terms))
+    }
+
+    /// The table of the gradient with respect to the right operand: (∂out, a) → ∂b.
+    pub fn grad_b(&self) -> Arc<Self> {
+        let terms = self.terms().map(|t| TableTerm { a: t.out, b: t.a, out: t.b, sign: t.sign });
+        Arc::new(Self::new(self.out, self.a, self.b, terms))
+    }
+
+    /// The terms, ordered by result.
+    pub fn terms(&self) -> impl Iterator<Item = TableTerm> + '_ {
+        self.by_out.iter().flatten().copied()
+    }
+}
+
+/// The product of `a` `[table.a, …]` and `b` `[table.b, …]`, which agree in all but the leading axis.
+///
+/// # Errors
+/// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
+pub fn forward(table: &Table, a: &Array, b: &Array) -> Result<Array> {
+    let expect = |argument, array: &Array, leading: usize, rest: &[usize]| {
+        let mut expected = vec![leading];
+        expected.extend_from_slice(rest);
+        exact(NAME, argument, array, &expected, || {
+            format!("the table has {leading} entries for `{argument}`; the other axes agree")
+        })
+    };
+    let rest = a.shape().get(1..).unwrap_or(&[]).to_vec();
+    expect("a", a, table.a, &rest)?;
+    expect("b", b, table.b, &rest)?;
+    let dtype = alike(NAME, &[("a", a), ("b", b)])?;
+    let (a, b) = (a.contiguous()?, b.contiguous()?);
+    let mut shape = vec![table.out];
+    shape.extend_from_slice(&rest);
+    let line = rest.iter().product();
+    with_real!(dtype, NAME, T => {
+        let (a_slice, b_slice) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
+        Array::build::<T>(shape, &a.device(), |out| cpu::forward(table, line, a_slice, b_slice, out))
+    })
+}

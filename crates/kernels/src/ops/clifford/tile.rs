@@ -1,0 +1,240 @@
+//! A tile: [`LANES`] positions of every blade at once, and the products and nonlinearities on it.
+//!
+//! `BLADES` is the capacity of a tile, a power of two at least as large as the number of blades: indices are masked
+//! with it, which is free and spares the bounds check of each of the thousands of accesses in a product.
+
+use super::program::{Group, Program, Programs};
+use crate::simd::{LANES, Lanes, Real, accumulate, mul_add, subtract_product};
+
+/// [`LANES`] positions of every blade.
+pub(crate) type Tile<T, const BLADES: usize> = [Lanes<T>; BLADES];
+
+#[inline(always)]
+pub(crate) fn zero_tile<T: Real, const BLADES: usize>() -> Tile<T, BLADES> {
+    [[T::zero(); LANES]; BLADES]
+}
+
+/// Σ ±a_i·b_k over the pairs of one group.
+#[inline(always)]
+fn group_sum<T: Real, const FMA: bool, const BLADES: usize>(
+    program: &Program,
+    group: &Group,
+    a: &Tile<T, BLADES>,
+    b: &Tile<T, BLADES>,
+) -> Lanes<T> {
+    let mut sum = [T::zero(); LANES];
+    let mask = BLADES - 1;
+    for &(i, k) in &program.pairs[group.start as usize..group.split as usize] {
+        accumulate::<T, FMA>(&mut sum, &a[usize::from(i) & mask], &b[usize::from(k) & mask]);
+    }
+    for &(i, k) in &program.pairs[group.split as usize..group.end as usize] {
+        subtract_product::<T, FMA>(&mut sum, &a[usize::from(i) & mask], &b[usize::from(k) & mask]);
+    }
+    sum
+}
+
+/// `out[result] = Σ_groups w[path]·Σ ±a_i·b_k`.
+#[inline(always)]
+pub(crate) fn weighted<T: Real, const FMA: bool, const BLADES: usize>(
+    program: &Program,
+    a: &Tile<T, BLADES>,
+    b: &Tile<T, BLADES>,
+    weights: &[Lanes<T>],
+    out: &mut Tile<T, BLADES>,
+) {
+    let mask = BLADES - 1;
+    for result in 0..program.spans.len() {
+        let mut total = [T::zero(); LANES];
+        for group in program.span(result) {
+            let sum = group_sum::<T, FMA, BLADES>(program, group, a, b);
+            accumulate::<T, FMA>(&mut total, &sum, &weights[usize::from(group.path)]);
+        }
+        out[result & mask] = total;
+    }
+}
+
+/// `sums[path] += Σ_results grad[result]·Σ ±a_i·b_k`: the gradient of the weights.
+#[inline(always)]
+pub(crate) fn weight_gradient<T: Real, const FMA: bool, const BLADES: usize>(
+    by_path: &Program,
+    a: &Tile<T, BLADES>,
+    b: &Tile<T, BLADES>,
+    grad: &Tile<T, BLADES>,
+    sums: &mut [Lanes<T>],
+) {
+    let mask = BLADES - 1;
+    for (path, total) in sums.iter_mut().enumerate() {
+        for group in by_path.span(path) {
+            let sum = group_sum::<T, FMA, BLADES>(by_path, group, a, b);
+            accumulate::<T, FMA>(total, &sum, &grad[usize::from(group.result) & mask]);
+        }
+    }
+}
+
+/// Φ of each lane.
+#[inline(always)]
+pub(crate) fn normal_cdf<T: Real, const FMA: bool>(x: &Lanes<T>) -> Lanes<T> {
+    let mut cdf = [T::zero(); LANES];
+    for lane in 0..LANES {
+        cdf[lane] = x[lane].normal_cdf::<FMA>();
+    }
+    cdf
+}
+
+/// gate(x) = x·Φ(x₀): the scalar part gates every part. `cdf` is Φ(x₀).
+#[inline(always)]
+pub(crate) fn gate<T: Real, const BLADES: usize>(x: &mut Tile<T, BLADES>, cdf: &Lanes<T>, blades: usize) {
+    for part in x.iter_mut().take(blades) {
+        for lane in 0..LANES {
+            part[lane] *= cdf[lane];
+        }
+    }
+}
+
+/// Turns the gradient of gate(x) into that of x. `cdf` is Φ(x₀).
+#[inline(always)]
+pub(crate) fn gate_gradient<T: Real, const FMA: bool, const BLADES: usize>(
+    x: &Tile<T, BLADES>,
+    cdf: &Lanes<T>,
+    grad: &mut Tile<T, BLADES>,
+    blades: usize,
+) {
+    let mut dot = [T::zero(); LANES];
+    for blade in 0..blades {
+        accumulate::<T, FMA>(&mut dot, &x[blade & (BLADES - 1)], &grad[blade & (BLADES - 1)]);
+    }
+    for part in grad.iter_mut().take(blades) {
+        for lane in 0..LANES {
+            part[lane] *= cdf[lane];
+        }
+    }
+    for lane in 0..LANES {
+        grad[0][lane] = mul_add::<T, FMA>(x[0][lane].normal_pdf::<FMA>(), dot[lane], grad[0][lane]);
+    }
+}
+
+/// The quadratic form restricted to one grade.
+#[inline(always)]
+pub(crate) fn quadratic_form<T: Real, const FMA: bool, const BLADES: usize>(
+    tables: &Programs,
+    grade: usize,
+    x: &Tile<T, BLADES>,
+) -> Lanes<T> {
+    let mut q = [T::zero(); LANES];
+    for blade in tables.blades_of_grade[grade].clone() {
+        let part = &x[blade & (BLADES - 1)];
+        match tables.metric[blade] {
+            1 => accumulate::<T, FMA>(&mut q, part, part),
+            -1 => subtract_product::<T, FMA>(&mut q, part, part),
+            _ => {}
+        }
+    }
+    q
+}
+
+/// ‖x‖ = (q² + 1e-16)^¼, smooth where q crosses zero.
+#[inline(always)]
+pub(crate) fn smooth_norm<T: Real>(q: T) -> T {
+    (q * q + T::narrow(SMOOTH_EPS)).sqrt().sqrt()
+}
+
+/// ∂‖x‖/∂q = q / (2‖x‖³).
+#[inline(always)]
+pub(crate) fn smooth_norm_slope<T: Real>(q: T, norm: T) -> T {
+    T::narrow(0.5) * q / (norm * norm * norm)
+}
+
+/// Keeps the norm and its gradient finite at q = 0 (SPEC: ‖x‖ = (q² + 1e-16)^¼).
+const SMOOTH_EPS: f64 = 1e-16;
+/// Added to the interpolated norm and to the mean norm before dividing by them.
+pub(crate) const NORM_EPS: f64 = 1e-6;
+
+/// The divisor σ(a)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6 of `mv_normalization`, from q and σ(a).
+#[inline(always)]
+pub(crate) fn interpolated_norm<T: Real>(q: T, s: T) -> T {
+    s * (smooth_norm(q) - T::one()) + T::narrow(1.0 + NORM_EPS)
+}
+
+/// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k) for each grade.
+#[inline(always)]
+pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
+    tables: &Programs,
+    x: &mut Tile<T, BLADES>,
+    s: &[Lanes<T>],
+) {
+    for (grade, s) in s.iter().enumerate() {
+        let mut scale = quadratic_form::<T, FMA, BLADES>(tables, grade, x);
+        for lane in 0..LANES {
+            scale[lane] = T::one() / interpolated_norm(scale[lane], s[lane]);
+        }
+        for blade in tables.blades_of_grade[grade].clone() {
+            let part = &mut x[blade & (BLADES - 1)];
+            for lane in 0..LANES {
+                part[lane] *= scale[lane];
+            }
+        }
+    }
+}
+
+/// Turns the gradient of mv_normalization(x) into that of x, and adds the gradient of `a` to `sums`.
+#[inline(always)]
+pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
+    tables: &Programs,
+    x: &Tile<T, BLADES>,
+    s: &[Lanes<T>],
+    grad: &mut Tile<T, BLADES>,
+    sums: &mut [Lanes<T>],
+) {
+    for (grade, (s, sums)) in s.iter().zip(sums).enumerate() {
+        let q = quadratic_form::<T, FMA, BLADES>(tables, grade, x);
+        let mut dot = [T::zero(); LANES];
+        for blade in tables.blades_of_grade[grade].clone() {
+            accumulate::<T, FMA>(&mut dot, &grad[blade & (BLADES - 1)], &x[blade & (BLADES - 1)]);
+        }
+        let (mut inverse, mut pull) = ([T::zero(); LANES], [T::zero(); LANES]);
+        for lane in 0..LANES {
+            let norm = smooth_norm(q[lane]);
+            let inv = T::one() / interpolated_norm(q[lane], s[lane]);
+            let c = -dot[lane] * inv * inv;
+            sums[lane] += c * (norm - T::one()) * s[lane] * (T::one() - s[lane]);
+            inverse[lane] = inv;
+            pull[lane] = c * s[lane] * (smooth_norm_slope(q[lane], norm) + smooth_norm_slope(q[lane], norm));
+        }
+        for blade in tables.blades_of_grade[grade].clone() {
+            let (x, grad) = (&x[blade & (BLADES - 1)], &mut grad[blade & (BLADES - 1)]);
+            let metric = T::narrow(f64::from(tables.metric[blade]));
+            for lane in 0..LANES {
+                grad[lane] = mul_add::<T, FMA>(pull[lane] * metric, x[lane], grad[lane] * inverse[lane]);
+            }
+        }
+    }
+}
+
+/// Calls `$function::<…, BLADES>` with the smallest tile capacity that holds `$blades` blades.
+macro_rules! with_capacity {
+    ($blades:expr, $capacity:ident => $body:expr) => {
+        match $blades {
+            0..=4 => {
+                const $capacity: usize = 4;
+                $body
+            }
+            5..=8 => {
+                const $capacity: usize = 8;
+                $body
+            }
+            9..=16 => {
+                const $capacity: usize = 16;
+                $body
+            }
+            17..=32 => {
+                const $capacity: usize = 32;
+                $body
+            }
+            _ => {
+                const $capacity: usize = 256;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_capacity;
