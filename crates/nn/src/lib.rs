@@ -1,1 +1,7 @@
-//! (under construction)
+//! Equivariant networks on Clifford algebras: data, layers, models, optimisers, checkpoints and training.
+#![forbid(unsafe_code)]
+
+pub mod data;
+mod error;
+
+pub use error::{Error, Result};

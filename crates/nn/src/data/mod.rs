@@ -1,0 +1,54 @@
+//! Data sets: simulated, read from files, checked, and served in batches.
+
+pub mod loader;
+pub mod nbody;
+pub mod npy;
+mod validate;
+
+pub use validate::{LARGE_VALUE, check_finite};
+
+use std::{fmt, str::FromStr};
+
+/// The part a sample plays: fitted, watched, or reported.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Split {
+    /// Samples the parameters are fitted to.
+    Train,
+    /// Samples watched during training.
+    Valid,
+    /// Samples reported at the end.
+    Test,
+}
+
+impl Split {
+    /// Every split.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Valid, Self::Test];
+
+    /// The name used in file names and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Valid => "valid",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Split {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| crate::Error::Argument {
+            operation: "parse split",
+            argument: "split",
+            actual: format!("`{text}`"),
+            expected: "train, valid or test".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! The samples a model sees.
+
+use super::{INPUT_FRAME, TARGET_FRAME, Trajectories};
+use crate::data::check_finite;
+use crate::{Error, Result};
+
+/// Samples of the n-body task, or a batch of them: the state of every system at one frame and the positions at a
+/// later one. All arrays are row-major.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NBodyData {
+    samples: usize,
+    particles: usize,
+    loc: Vec<f64>,
+    vel: Vec<f64>,
+    charges: Vec<f64>,
+    target: Vec<f64>,
+}
+
+impl NBodyData {
+    /// Samples from arrays: `loc`, `vel` and `target` of shape `[samples, particles, 3]`, `charges`
+    /// `[samples, particles]`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the lengths disagree; [`Error::NotFinite`] with the index of the first NaN or infinity.
+    pub fn new(
+        particles: usize,
+        loc: Vec<f64>,
+        vel: Vec<f64>,
+        charges: Vec<f64>,
+        target: Vec<f64>,
+    ) -> Result<Self> {
+        const OPERATION: &str = "n-body samples";
+        if particles == 0 || !charges.len().is_multiple_of(particles) {
+            return Err(Error::Argument {
+                operation: OPERATION,
+                argument: "charges",
+                actual: format!("{} values", charges.len()),
+                expected: format!("a multiple of the {particles} particles of a sample, which must not be 0"),
+            });
+        }
+        let samples = charges.len() / particles;
+        check_finite(OPERATION, "charges", &[samples, particles], &charges)?;
+        for (argument, values) in [("loc", &loc), ("vel", &vel), ("target", &target)] {
+            if values.len() != charges.len() * 3 {
+                return Err(Error::Argument {
+                    operation: OPERATION,
+                    argument,
+                    actual: format!("{} values", values.len()),
+                    expected: format!("{}: [samples {samples}, particles {particles}, 3]", charges.len() * 3),
+                });
+            }
+            check_finite(OPERATION, argument, &[samples, particles, 3], values)?;
+        }
+        Ok(Self { samples, particles, loc, vel, charges, target })
+    }
+
+    /// The published task: from the state at frame 30 to the positions at frame 40.
+    ///
+    /// # Errors
+    /// As [`NBodyData::between`].
+    pub fn from_trajectories(trajectories: &Trajectories) -> Result<Self> {
+        Self::between(trajectories, INPUT_FRAME, TARGET_FRAME)
+    }
+
+    /// From the state at frame `input` to the positions at frame `target`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the trajectories lack a frame; [`Error::NotFinite`].
+    pub fn between(trajectories: &Trajectories, input: usize, target: usize) -> Result<Self> {
+        Self::new(
+            trajectories.particles(),
+            trajectories.loc_at(input)?,
+            trajectories.vel_at(input)?,
+            trajectories.charges().to_vec(),
+            trajectories.loc_at(target)?,
+        )
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.samples
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Particles of each sample.
+    pub fn particles(&self) -> usize {
+        self.particles
+    }
+
+    /// Positions, `[samples, particles, 3]`.
+    pub fn loc(&self) -> &[f64] {
+        &self.loc
+    }
+
+    /// Velocities, `[samples, particles, 3]`.
+    pub fn vel(&self) -> &[f64] {
+        &self.vel
+    }
+
+    /// Charges, `[samples, particles]`.
+    pub fn charges(&self) -> &[f64] {
+        &self.charges
+    }
+
+    /// Positions to predict, `[samples, particles, 3]`.
+    pub fn target(&self) -> &[f64] {
+        &self.target
+    }
+
+    /// The samples at `indices`, in that order; repeats are allowed.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if an index is out of range.
+    pub fn select(&self, indices: &[usize]) -> Result<Self> {
+        if let Some(bad) = indices.iter().find(|&&index| index >= self.samples) {
+            return Err(Error::Argument {
+                operation: "n-body samples",
+                argument: "indices",
+                actual: bad.to_string(),
+                expected: format!("less than {}, the number of samples", self.samples),
+            });
+        }
+        let gather = |values: &[f64], width: usize| -> Vec<f64> {
+            indices.iter().flat_map(|&index| &values[index * width..(index + 1) * width]).copied().collect()
+        };
+        Ok(Self {
+            samples: indices.len(),
+            particles: self.particles,
+            loc: gather(&self.loc, self.particles * 3),
+            vel: gather(&self.vel, self.particles * 3),
+            charges: gather(&self.charges, self.particles),
+            target: gather(&self.target, self.particles * 3),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Split;
+
+    fn data() -> NBodyData {
+        let trajectories = Trajectories::simulate(4, 5, 3, 11, Split::Train).unwrap();
+        NBodyData::between(&trajectories, 0, 2).unwrap()
+    }
+
+    #[test]
+    fn selection_keeps_samples_whole() {
+        let data = data();
+        let some = data.select(&[3, 0, 3]).unwrap();
+        assert_eq!((some.len(), some.particles()), (3, 4));
+        assert_eq!(some.loc()[..12], data.loc()[36..48]);
+        assert_eq!(some.target()[12..24], data.target()[..12]);
+        assert_eq!(some.charges()[8..], data.charges()[12..16]);
+        assert!(data.select(&[]).unwrap().is_empty());
+        assert!(data.select(&[5]).unwrap_err().to_string().contains("less than 5"));
+    }
+
+    #[test]
+    fn nan_in_any_array_is_refused_by_name() {
+        let data = data();
+        for which in ["loc", "vel", "charges", "target"] {
+            let spoil = |name: &str, values: &[f64]| {
+                let mut values = values.to_vec();
+                if name == which {
+                    values[7] = f64::NAN;
+                }
+                values
+            };
+            let error = NBodyData::new(
+                4,
+                spoil("loc", data.loc()),
+                spoil("vel", data.vel()),
+                spoil("charges", data.charges()),
+                spoil("target", data.target()),
+            )
+            .unwrap_err();
+            assert!(matches!(&error, Error::NotFinite { argument, .. } if argument == which), "{error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Recorded frames of many systems.
+
+use super::{PUBLISHED_FRAMES, Simulation};
+use crate::data::Split;
+use crate::{Error, Result};
+
+/// Positions and velocities of many systems at consecutive frames, in the published layout.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trajectories {
+    pub(super) systems: usize,
+    pub(super) frames: usize,
+    pub(super) particles: usize,
+    /// `[systems, frames, 3, particles]`
+    pub(super) loc: Vec<f64>,
+    /// `[systems, frames, 3, particles]`
+    pub(super) vel: Vec<f64>,
+    /// `[systems, particles]`
+    pub(super) charges: Vec<f64>,
+}
+
+impl Trajectories {
+    /// Simulates `systems` systems of `particles` particles for `frames` frames (see [`Simulation::sample`]). The
+    /// initial state is not among them: frame k is the state after 100·(k + 1) time steps.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for systems without particles.
+    pub fn simulate(
+        particles: usize,
+        systems: usize,
+        frames: usize,
+        seed: u64,
+        split: Split,
+    ) -> Result<Self> {
+        let mut simulation = Simulation::sample(particles, systems, seed, split)?;
+        let size = frames * 3 * particles;
+        let (mut loc, mut vel) = (vec![0.0; systems * size], vec![0.0; systems * size]);
+        for frame in 0..frames {
+            simulation.advance(1);
+            for (all, state) in [(&mut loc, simulation.loc()), (&mut vel, simulation.vel())] {
+                for (position, value) in state.into_iter().enumerate() {
+                    let (system, rest) = (position / (particles * 3), position % (particles * 3));
+                    let (particle, axis) = (rest / 3, rest % 3);
+                    all[system * size + (frame * 3 + axis) * particles + particle] = value;
+                }
+            }
+        }
+        Ok(Self { systems, frames, particles, loc, vel, charges: simulation.charges().to_vec() })
+    }
+
+    /// Simulates all [`PUBLISHED_FRAMES`] frames.
+    ///
+    /// # Errors
+    /// As [`Trajectories::simulate`].
+    pub fn simulate_published(particles: usize, systems: usize, seed: u64, split: Split) -> Result<Self> {
+        Self::simulate(particles, systems, PUBLISHED_FRAMES, seed, split)
+    }
+
+    /// Number of systems.
+    pub fn systems(&self) -> usize {
+        self.systems
+    }
+
+    /// Number of frames.
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Particles of each system.
+    pub fn particles(&self) -> usize {
+        self.particles
+    }
+
+    /// Charges, `[systems, particles]` row-major.
+    pub fn charges(&self) -> &[f64] {
+        &self.charges
+    }
+
+    /// Positions of all systems at `frame`, `[systems, particles, 3]` row-major.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such frame.
+    pub fn loc_at(&self, frame: usize) -> Result<Vec<f64>> {
+        self.at(frame, &self.loc)
+    }
+
+    /// Velocities of all systems at `frame`, `[systems, particles, 3]` row-major.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there is no such frame.
+    pub fn vel_at(&self, frame: usize) -> Result<Vec<f64>> {
+        self.at(frame, &self.vel)
+    }
+
+    /// The first `systems` systems.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there are fewer.
+    pub fn take(mut self, systems: usize) -> Result<Self> {
+        if systems > self.systems {
+            return Err(Error::Argument {
+                operation: "n-body trajectories",
+                argument: "systems",
+                actual: systems.to_string(),
+                expected: format!("at most {}, the number there are", self.systems),
+            });
+        }
+        self.systems = systems;
+        self.loc.truncate(systems * self.frames * 3 * self.particles);
+        self.vel.truncate(systems * self.frames * 3 * self.particles);
+        self.charges.truncate(systems * self.particles);
+        Ok(self)
+    }
+
+    fn at(&self, frame: usize, values: &[f64]) -> Result<Vec<f64>> {
+        if frame >= self.frames {
+            return Err(Error::Argument {
+                operation: "n-body trajectories",
+                argument: "frame",
+                actual: frame.to_string(),
+                expected: format!("less than {}, the number of frames", self.frames),
+            });
+        }
+        let mut out = Vec::with_capacity(self.systems * self.particles * 3);
+        for system in 0..self.systems {
+            let start = (system * self.frames + frame) * 3 * self.particles;
+            for particle in 0..self.particles {
+                out.extend((0..3).map(|axis| values[start + axis * self.particles + particle]));
+            }
+        }
+        Ok(out)
+    }
+}

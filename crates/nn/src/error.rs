@@ -1,0 +1,85 @@
+//! Errors of data, files, layers and training.
+
+use std::{io, path::PathBuf};
+
+/// The result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong above the operators: with files, data sets, configurations and training.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A shape or dtype mistake, or a bad signature.
+    #[error(transparent)]
+    Core(#[from] gradewise_core::Error),
+    /// The operating system refused to read or write.
+    #[error("{operation}: {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        operation: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that is not what its name or place promises.
+    #[error("{} is not a usable {format} file: {reason}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format it was read as.
+        format: &'static str,
+        /// What is wrong and, where there is one, the remedy.
+        reason: String,
+    },
+    /// A folder or set of files that does not make up a data set.
+    #[error("{} is not a usable data set: {reason}", path.display())]
+    DataSet {
+        /// The folder or the file at fault.
+        path: PathBuf,
+        /// What is wrong and, where there is one, the remedy.
+        reason: String,
+    },
+    /// NaN or infinity where numbers are needed.
+    #[error(
+        "{operation}: `{argument}` holds {value} at index {index:?}; every value must be finite, \
+         so drop or repair the sample"
+    )]
+    NotFinite {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The argument or tensor.
+        argument: String,
+        /// Index of the first offending element, one number per axis.
+        index: Vec<usize>,
+        /// The offending value.
+        value: f64,
+    },
+    /// An argument outside its range.
+    #[error("{operation}: `{argument}` is {actual}, expected {expected}")]
+    Argument {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The argument.
+        argument: &'static str,
+        /// Its value.
+        actual: String,
+        /// What is accepted.
+        expected: String,
+    },
+    /// A background thread ended before its work was done.
+    #[error("{operation}: the background thread stopped early: {reason}")]
+    Worker {
+        /// What the thread was for.
+        operation: &'static str,
+        /// How it ended.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Wraps an error of the operating system with what was being done to which file.
+    pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { operation, path: path.into(), source }
+    }
+}
