@@ -12,6 +12,9 @@ pub enum Error {
     /// A shape or dtype mistake, or a bad signature.
     #[error(transparent)]
     Core(#[from] gradewise_core::Error),
+    /// An array or an operator refused.
+    #[error(transparent)]
+    Kernels(#[from] gradewise_kernels::Error),
     /// The operating system refused to read or write.
     #[error("{operation}: {}: {source}", path.display())]
     Io {
@@ -30,6 +33,16 @@ pub enum Error {
         /// The format it was read as.
         format: &'static str,
         /// What is wrong and, where there is one, the remedy.
+        reason: String,
+    },
+    /// A tensor of a file that is missing, or not what it should be.
+    #[error("{}: tensor `{name}`: {reason}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// What is wrong.
         reason: String,
     },
     /// A folder or set of files that does not make up a data set.

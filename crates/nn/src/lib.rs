@@ -1,6 +1,7 @@
 //! Equivariant networks on Clifford algebras: data, layers, models, optimisers, checkpoints and training.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod data;
 mod error;
 

@@ -61,9 +61,7 @@ fn foreign_and_broken_files_say_what_is_wrong() {
     assert!(
         reason(&file(&header("'<f8'", "(4294967296, 4294967296)"), &[0; 8])).contains("impossibly large")
     );
-    assert!(
-        reason(&file(&header("'<f8'", "(2305843009213693952,)"), &[0; 8])).contains("impossibly large")
-    );
+    assert!(reason(&file(&header("'<f8'", "(2305843009213693952,)"), &[0; 8])).contains("impossibly large"));
     assert!(reason(&file(&header("'<f8'", "(-1,)"), &[])).contains("shape"));
     assert!(reason(&file("{}", &[])).contains("missing"));
 }

@@ -1,0 +1,50 @@
+//! Replacing a file as a whole.
+
+use crate::{Error, Result};
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+/// Writes a file so that its name never stands for half of it: the contents go to `<name>.partial` in the same
+/// folder, reach the disk, and then take the place of `path` in one step. If anything fails, or the process is
+/// killed, a previous file at `path` stays as it was.
+///
+/// # Errors
+/// [`Error::Io`] from creating, writing (a full disk) or renaming; the partial file is removed.
+pub fn replace_file(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let path = path.as_ref();
+    let failed = |source| Error::io("write file (the previous one, if any, is kept)", path, source);
+    let name = path.file_name().ok_or_else(|| {
+        failed(io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file"))
+    })?;
+    let mut partial_name = name.to_owned();
+    partial_name.push(".partial");
+    let partial = path.with_file_name(partial_name);
+    let result = write_and_sync(&partial, write).and_then(|()| std::fs::rename(&partial, path));
+    if let Err(source) = result {
+        // The error that matters is the first one; the partial file may not even exist.
+        let _ = std::fs::remove_file(&partial);
+        return Err(failed(source));
+    }
+    sync_folder(path);
+    Ok(())
+}
+
+fn write_and_sync(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    write(&mut file)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// Makes the renaming itself durable where folders can be synchronised; elsewhere it is the system's business.
+fn sync_folder(path: &Path) {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}

@@ -1,0 +1,227 @@
+//! Files of named tensors: any safetensors file, and checkpoints of training runs.
+
+mod atomic;
+mod tensors;
+
+pub use atomic::replace_file;
+pub use tensors::{StoredTensor, TensorFile};
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Version of the layout written by this crate. Readers refuse newer ones.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Key of the safetensors metadata under which [`CheckpointMetadata`] is stored as JSON. One key, because the
+/// safetensors header has no defined order and equal checkpoints should be equal bytes.
+const METADATA_KEY: &str = "gradewise";
+
+/// What a checkpoint says about itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CheckpointMetadata {
+    /// Layout of the file, [`FORMAT_VERSION`] when written.
+    pub format_version: u32,
+    /// Name of the model family, such as `nbody`.
+    pub model: String,
+    /// What is needed to build the model again.
+    pub model_config: serde_json::Value,
+    /// Optimiser steps taken.
+    pub step: u64,
+    /// Scalars of the optimiser, the schedule and the trainer; null for weights alone.
+    pub training: serde_json::Value,
+}
+
+/// The weights of a model, with the state of its training if that is to go on.
+///
+/// On disk it is a safetensors file: the model's tensors under their own names, other sections as
+/// `section::name`, and [`CheckpointMetadata`] as JSON in the metadata.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Checkpoint {
+    /// What the checkpoint says about itself.
+    pub metadata: CheckpointMetadata,
+    /// Its tensors.
+    pub tensors: TensorFile,
+}
+
+impl Checkpoint {
+    /// Reads a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Format`] if the file is truncated, foreign, or of a newer version.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_tensor_file(TensorFile::read(path)?)
+    }
+
+    /// Whether a tensor file carries the metadata of a checkpoint.
+    pub fn is_checkpoint(tensors: &TensorFile) -> bool {
+        tensors.metadata.contains_key(METADATA_KEY)
+    }
+
+    /// Interprets a tensor file as a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it was written by another program, or by a newer version of this one.
+    pub fn from_tensor_file(mut tensors: TensorFile) -> Result<Self> {
+        let refused = |tensors: &TensorFile, reason: String| Error::Format {
+            path: tensors.path().to_owned(),
+            format: "checkpoint",
+            reason,
+        };
+        let Some(json) = tensors.metadata.remove(METADATA_KEY) else {
+            let reason =
+                "it is a safetensors file without checkpoint metadata; `inspect` shows what it holds";
+            return Err(refused(&tensors, reason.to_owned()));
+        };
+        let version = serde_json::from_str::<serde_json::Value>(&json)
+            .ok()
+            .and_then(|value| value.get("format_version")?.as_u64())
+            .ok_or_else(|| refused(&tensors, "its metadata has no format version".to_owned()))?;
+        if version > u64::from(FORMAT_VERSION) {
+            let reason = format!(
+                "it has format version {version}, this program reads up to {FORMAT_VERSION}; use a newer gradewise"
+            );
+            return Err(refused(&tensors, reason));
+        }
+        let metadata = serde_json::from_str(&json)
+            .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
+        Ok(Self { metadata, tensors })
+    }
+
+    /// Writes the checkpoint so that a file at `path` is complete at any moment: it is either the previous one or
+    /// this one (see [`replace_file`]).
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the previous file is untouched.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let bytes = self.to_bytes(path.as_ref())?;
+        replace_file(path, |file| file.write_all(&bytes))
+    }
+
+    fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
+        let json = serde_json::to_string(&self.metadata).map_err(|error| Error::Format {
+            path: path.to_owned(),
+            format: "checkpoint",
+            reason: format!("its metadata cannot be written as JSON: {error}"),
+        })?;
+        let mut tensors = self.tensors.clone();
+        tensors.metadata.insert(METADATA_KEY.to_owned(), json);
+        tensors.to_bytes(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    fn checkpoint(step: u64) -> Checkpoint {
+        let mut tensors = TensorFile::new();
+        let values: Vec<f64> = (0..12).map(|i| (i as f64 + step as f64).sin()).collect();
+        tensors.insert(
+            "linear.weight",
+            StoredTensor::from_f64(&[3, 4], &values, gradewise_core::DType::F64).unwrap(),
+        );
+        tensors.insert(
+            "adam.m::linear.weight",
+            StoredTensor::from_f64(&[0], &[], gradewise_core::DType::F32).unwrap(),
+        );
+        Checkpoint {
+            metadata: CheckpointMetadata {
+                format_version: FORMAT_VERSION,
+                model: "nbody".to_owned(),
+                model_config: serde_json::json!({"hidden": 28}),
+                step,
+                training: serde_json::Value::Null,
+            },
+            tensors,
+        }
+    }
+
+    fn encoded() -> Vec<u8> {
+        checkpoint(3).to_bytes(Path::new("x")).unwrap()
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Checkpoint> {
+        TensorFile::from_bytes(bytes, "some.safetensors").and_then(Checkpoint::from_tensor_file)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_equal_checkpoints_are_equal_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint.safetensors");
+        checkpoint(3).write(&path).unwrap();
+        let back = Checkpoint::read(&path).unwrap();
+        assert_eq!(back.metadata, checkpoint(3).metadata);
+        let values = |c: &Checkpoint| c.tensors.get("linear.weight").unwrap().to_f64_vec().unwrap();
+        assert_eq!(values(&back), values(&checkpoint(3)));
+        assert_eq!(std::fs::read(&path).unwrap(), encoded());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
+    }
+
+    #[test]
+    fn a_full_disk_loses_neither_the_previous_checkpoint_nor_leaves_a_part_of_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint.safetensors");
+        checkpoint(1).write(&path).unwrap();
+        let bytes = encoded();
+        let error = replace_file(&path, |file| {
+            file.write_all(&bytes[..bytes.len() / 2])?;
+            Err(std::io::Error::from(std::io::ErrorKind::StorageFull))
+        })
+        .unwrap_err();
+        assert!(error.to_string().contains("checkpoint.safetensors"), "{error}");
+        assert_eq!(Checkpoint::read(&path).unwrap().metadata.step, 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A run killed while writing leaves its temporary file; the next write is not disturbed by it.
+        std::fs::File::create(folder.path().join("checkpoint.safetensors.partial"))
+            .unwrap()
+            .write_all(b"x")
+            .unwrap();
+        checkpoint(2).write(&path).unwrap();
+        assert_eq!(Checkpoint::read(&path).unwrap().metadata.step, 2);
+    }
+
+    #[test]
+    fn foreign_newer_and_missing_files_say_so() {
+        let plain = TensorFile::new().to_bytes(Path::new("x")).unwrap();
+        assert!(parse(&plain).unwrap_err().to_string().contains("without checkpoint metadata"));
+        let mut newer = checkpoint(0);
+        newer.metadata.format_version = FORMAT_VERSION + 1;
+        let error = parse(&newer.to_bytes(Path::new("x")).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("newer gradewise"), "{error}");
+        assert!(matches!(Checkpoint::read("/nonexistent/c.safetensors"), Err(Error::Io { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn a_truncated_file_is_always_refused(keep in 0usize..10_000) {
+            let bytes = encoded();
+            let keep = keep % bytes.len();
+            let refused = matches!(parse(&bytes[..keep]), Err(Error::Format { .. }));
+            prop_assert!(refused);
+        }
+
+        #[test]
+        fn a_damaged_file_never_panics(position in 0usize..10_000, bit in 0u8..8) {
+            let mut bytes = encoded();
+            let position = position % bytes.len();
+            bytes[position] ^= 1 << bit;
+            if let Ok(tensors) = TensorFile::from_bytes(&bytes, "x") {
+                for (_, tensor) in tensors.iter() {
+                    let _ = tensor.to_f64_vec();
+                }
+                let _ = Checkpoint::from_tensor_file(tensors);
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), header in 0u64..200) {
+            let _ = TensorFile::from_bytes(&bytes, "x");
+            let _ = TensorFile::from_bytes(&[&header.to_le_bytes(), bytes.as_slice()].concat(), "x");
+        }
+    }
+}

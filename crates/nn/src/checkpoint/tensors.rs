@@ -1,0 +1,340 @@
+//! safetensors files: named tensors of any real dtype with text metadata.
+
+use crate::{Error, Result};
+use gradewise_core::DType;
+use gradewise_kernels::{Array, Device};
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
+
+const FORMAT: &str = "safetensors";
+
+/// A tensor as it lies in a file: shape, dtype, and bytes that no computation has touched.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredTensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// Little-endian, row-major.
+    bytes: Vec<u8>,
+}
+
+impl StoredTensor {
+    /// Stores an array's values in its own dtype, bit for bit.
+    ///
+    /// # Errors
+    /// From the device, if the values cannot be brought to the host.
+    pub fn from_array(array: &Array) -> Result<Self> {
+        let (dtype, bytes) = match array.dtype() {
+            DType::F32 => {
+                (Dtype::F32, array.to_vec::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect())
+            }
+            dtype => return Self::from_f64(array.dims(), &array.to_f64_vec()?, dtype),
+        };
+        Ok(Self { dtype, shape: array.dims().to_vec(), bytes })
+    }
+
+    /// Stores row-major values rounded to `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the number of values does not fit the shape.
+    pub fn from_f64(shape: &[usize], values: &[f64], dtype: DType) -> Result<Self> {
+        if gradewise_core::Shape::from(shape).elements() != values.len() {
+            return Err(Error::Argument {
+                operation: "store tensor",
+                argument: "values",
+                actual: format!("{} values", values.len()),
+                expected: format!("as many as the shape {shape:?} has elements"),
+            });
+        }
+        let values = values.iter();
+        let (dtype, bytes) = match dtype {
+            DType::F64 => (Dtype::F64, values.flat_map(|v| v.to_le_bytes()).collect()),
+            DType::F32 => (Dtype::F32, values.flat_map(|&v| (v as f32).to_le_bytes()).collect()),
+            DType::BF16 => (Dtype::BF16, values.flat_map(|&v| bf16::from_f64(v).to_le_bytes()).collect()),
+            DType::F16 => (Dtype::F16, values.flat_map(|&v| f16::from_f64(v).to_le_bytes()).collect()),
+        };
+        Ok(Self { dtype, shape: shape.to_vec(), bytes })
+    }
+
+    /// Sizes along the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The dtype, if it is one that arrays can have.
+    pub fn dtype(&self) -> Option<DType> {
+        match self.dtype {
+            Dtype::F64 => Some(DType::F64),
+            Dtype::F32 => Some(DType::F32),
+            Dtype::BF16 => Some(DType::BF16),
+            Dtype::F16 => Some(DType::F16),
+            _ => None,
+        }
+    }
+
+    /// The dtype's name in lower case: `f32`, `i64`, `bool`, …
+    pub fn dtype_name(&self) -> String {
+        format!("{:?}", self.dtype).to_lowercase()
+    }
+
+    /// Size of the data in bytes.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The values in row-major order; `None` for dtypes that are not plain real numbers (complex, 4 to 8-bit
+    /// floats). Integers beyond 2⁵³ are rounded.
+    pub fn to_f64_vec(&self) -> Option<Vec<f64>> {
+        fn decode<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Option<Vec<f64>> {
+            Some(bytes.as_chunks::<N>().0.iter().map(|&chunk| value(chunk)).collect())
+        }
+        let bytes = &self.bytes;
+        match self.dtype {
+            Dtype::F64 => decode(bytes, f64::from_le_bytes),
+            Dtype::F32 => decode(bytes, |b| f32::from_le_bytes(b).into()),
+            Dtype::BF16 => decode(bytes, |b| bf16::from_le_bytes(b).to_f64()),
+            Dtype::F16 => decode(bytes, |b| f16::from_le_bytes(b).to_f64()),
+            Dtype::I64 => decode(bytes, |b| i64::from_le_bytes(b) as f64),
+            Dtype::U64 => decode(bytes, |b| u64::from_le_bytes(b) as f64),
+            Dtype::I32 => decode(bytes, |b| i32::from_le_bytes(b).into()),
+            Dtype::U32 => decode(bytes, |b| u32::from_le_bytes(b).into()),
+            Dtype::I16 => decode(bytes, |b| i16::from_le_bytes(b).into()),
+            Dtype::U16 => decode(bytes, |b| u16::from_le_bytes(b).into()),
+            Dtype::I8 => decode(bytes, |b| i8::from_le_bytes(b).into()),
+            Dtype::U8 | Dtype::BOOL => decode(bytes, |[b]: [u8; 1]| b.into()),
+            _ => None,
+        }
+    }
+}
+
+/// Named tensors and text metadata, as read from or to be written to a safetensors file. Names are in order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TensorFile {
+    /// Text metadata.
+    pub metadata: BTreeMap<String, String>,
+    tensors: BTreeMap<String, StoredTensor>,
+    path: PathBuf,
+}
+
+impl TensorFile {
+    /// No tensors yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a safetensors file.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Format`] if the file is truncated or foreign.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| Error::io("read tensor file", path, source))?;
+        Self::from_bytes(&bytes, path)
+    }
+
+    /// Parses the contents of a safetensors file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Format`].
+    pub fn from_bytes(bytes: &[u8], path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let refused = |error| Error::Format { path: path.clone(), format: FORMAT, reason: describe(&error) };
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(refused)?;
+        let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
+        let tensors = SafeTensors::deserialize(bytes)
+            .map_err(refused)?
+            .iter()
+            .map(|(name, view)| {
+                let (dtype, shape, bytes) = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+                (name.to_owned(), StoredTensor { dtype, shape, bytes })
+            })
+            .collect();
+        Ok(Self { metadata, tensors, path })
+    }
+
+    /// Writes the file in one step (see [`replace_file`](super::replace_file)).
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let bytes = self.to_bytes(path.as_ref())?;
+        super::replace_file(path, |file| file.write_all(&bytes))
+    }
+
+    pub(super) fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
+        let refused =
+            |error| Error::Format { path: path.to_owned(), format: FORMAT, reason: describe(&error) };
+        let views = self
+            .tensors
+            .iter()
+            .map(|(name, t)| {
+                Ok((name, TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map_err(refused)?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let metadata: HashMap<String, String> = self.metadata.clone().into_iter().collect();
+        safetensors::serialize(views, (!metadata.is_empty()).then_some(metadata)).map_err(refused)
+    }
+
+    /// The file this was read from; empty if it was not.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds or replaces a tensor.
+    pub fn insert(&mut self, name: impl Into<String>, tensor: StoredTensor) {
+        self.tensors.insert(name.into(), tensor);
+    }
+
+    /// Adds or replaces a tensor with an array's values.
+    ///
+    /// # Errors
+    /// As [`StoredTensor::from_array`].
+    pub fn insert_array(&mut self, name: impl Into<String>, array: &Array) -> Result<()> {
+        self.insert(name, StoredTensor::from_array(array)?);
+        Ok(())
+    }
+
+    /// A tensor by name.
+    pub fn get(&self, name: &str) -> Option<&StoredTensor> {
+        self.tensors.get(name)
+    }
+
+    /// All tensors in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &StoredTensor)> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The tensors named `section::…`, without that prefix.
+    pub fn section(&self, section: &str) -> impl Iterator<Item = (&str, &StoredTensor)> {
+        self.iter()
+            .filter_map(move |(name, tensor)| Some((name.strip_prefix(section)?.strip_prefix("::")?, tensor)))
+    }
+
+    /// Number of tensors.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Whether there is no tensor.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    /// The tensor `name` as an array of `dtype` on `device`; exact unless `dtype` is narrower than the stored one.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if there is none of that name, or it does not hold real numbers.
+    pub fn array(&self, name: &str, dtype: DType, device: &Device) -> Result<Array> {
+        let tensor = self.get(name).ok_or_else(|| self.refuse(name, self.missing()))?;
+        let values = tensor.to_f64_vec().ok_or_else(|| {
+            self.refuse(name, format!("it has dtype {}, expected real numbers", tensor.dtype_name()))
+        })?;
+        Ok(Array::from_f64(&values, tensor.shape(), dtype, device)?)
+    }
+
+    /// Like [`TensorFile::array`], refusing any other shape.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] naming both shapes.
+    pub fn array_of_shape(
+        &self,
+        name: &str,
+        shape: &[usize],
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Array> {
+        if let Some(tensor) = self.get(name).filter(|tensor| tensor.shape() != shape) {
+            return Err(self.refuse(name, format!("its shape is {:?}, expected {shape:?}", tensor.shape())));
+        }
+        self.array(name, dtype, device)
+    }
+
+    fn missing(&self) -> String {
+        const SHOWN: usize = 12;
+        let mut names: Vec<&str> = self.tensors.keys().map(String::as_str).take(SHOWN).collect();
+        if self.len() > SHOWN {
+            names.push("…");
+        }
+        format!("it is missing; the file's {} tensors are {}", self.len(), names.join(", "))
+    }
+
+    fn refuse(&self, name: &str, reason: String) -> Error {
+        Error::Tensor { path: self.path.clone(), name: name.to_owned(), reason }
+    }
+}
+
+fn describe(error: &SafeTensorError) -> String {
+    match error {
+        SafeTensorError::HeaderTooSmall => {
+            "it is shorter than any safetensors file; it is empty or truncated".into()
+        }
+        SafeTensorError::InvalidHeaderLength => {
+            "its header is longer than the file; it is truncated, or not safetensors at all".into()
+        }
+        SafeTensorError::HeaderTooLarge => {
+            "its first bytes are no safetensors header; it is a foreign file".into()
+        }
+        SafeTensorError::InvalidHeader(_) | SafeTensorError::InvalidHeaderDeserialization(_) => {
+            format!("its header is not the JSON of a safetensors file ({error})")
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "its data do not end where the header says; it is truncated, or has foreign data at its end"
+                .into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_survive_bit_for_bit() {
+        let device = Device::Cpu;
+        let single: Vec<f32> = vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0, 3.4e38, f32::INFINITY, 1.0 / 3.0];
+        let double: Vec<f64> = vec![0.1, -0.0, 5e-324, 1.7e308, 1.0 / 3.0, 2.0];
+        let mut file = TensorFile::new();
+        file.insert_array("single", &Array::from_slice(&single, [2, 3], &device).unwrap()).unwrap();
+        file.insert_array("double", &Array::from_slice(&double, [6], &device).unwrap()).unwrap();
+        let back = TensorFile::from_bytes(&file.to_bytes(Path::new("x")).unwrap(), "x").unwrap();
+        let bits = back.array("single", DType::F32, &device).unwrap().to_vec::<f32>().unwrap();
+        assert!(bits.iter().zip(&single).all(|(a, b)| a.to_bits() == b.to_bits()));
+        let bits = back.array("double", DType::F64, &device).unwrap().to_vec::<f64>().unwrap();
+        assert!(bits.iter().zip(&double).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+
+    #[test]
+    fn half_precision_is_rounded_and_read() {
+        for (dtype, error) in [(DType::F16, 5e-4), (DType::BF16, 4e-3)] {
+            let stored = StoredTensor::from_f64(&[3], &[1.0 / 3.0, -7.1, 0.02], dtype).unwrap();
+            assert_eq!((stored.dtype(), stored.byte_len()), (Some(dtype), 6));
+            for (a, b) in stored.to_f64_vec().unwrap().iter().zip([1.0 / 3.0, -7.1, 0.02]) {
+                assert!((a / b - 1.0).abs() < error && a != &b, "{dtype} {a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn missing_names_and_wrong_shapes_are_named() {
+        let mut file = TensorFile::new();
+        file.insert("weight", StoredTensor::from_f64(&[2, 2], &[1.0; 4], DType::F32).unwrap());
+        let error = file.array("wieght", DType::F32, &Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("`wieght`") && error.contains("weight"), "{error}");
+        let error = file.array_of_shape("weight", &[4], DType::F32, &Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("[2, 2]") && error.contains("[4]"), "{error}");
+        assert!(StoredTensor::from_f64(&[2, 2], &[1.0; 3], DType::F32).is_err());
+    }
+
+    #[test]
+    fn sections_are_separate() {
+        let mut file = TensorFile::new();
+        for name in ["a", "adam.m::a", "adam.v::a", "adam.m::b"] {
+            file.insert(name, StoredTensor::from_f64(&[1], &[1.0], DType::F32).unwrap());
+        }
+        assert_eq!(file.section("adam.m").map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b"]);
+    }
+}
