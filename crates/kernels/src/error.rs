@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// Operands live on different devices.
     #[error("{operation}: `{argument}` is on {actual}, expected {expected}; move it with to_device")]
-    Device {
+    DeviceMismatch {
         /// The operation that refused.
         operation: &'static str,
         /// Name of the argument.

@@ -1,7 +1,10 @@
 //! Lists of indices that are checked once.
 
 use crate::{Device, Error, Result};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 /// A list of indices below a known bound, checked when it is made, resident on a device, and cheap to clone.
 ///
@@ -13,6 +16,15 @@ struct Inner {
     values: Vec<u32>,
     bound: usize,
     device: Device,
+    groups: OnceLock<Groups>,
+}
+
+/// Positions of a list of indices, grouped by value.
+pub(crate) struct Groups {
+    /// `order[starts[v]..starts[v + 1]]` are the positions where the value is `v`.
+    pub starts: Vec<u32>,
+    /// Positions, ascending within a group.
+    pub order: Vec<u32>,
 }
 
 impl Index {
@@ -42,7 +54,7 @@ impl Index {
             }
         };
         let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        Ok(Self(Arc::new(Inner { values, bound, device: device.clone() })))
+        Ok(Self(Arc::new(Inner { values, bound, device: device.clone(), groups: OnceLock::new() })))
     }
 
     /// Number of indices.
@@ -67,7 +79,33 @@ impl Index {
 
     /// The indices.
     pub fn to_vec(&self) -> Vec<usize> {
-        self.0.values.iter().map(|&value| value as usize).collect()
+        self.values().iter().map(|&value| value as usize).collect()
+    }
+
+    pub(crate) fn values(&self) -> &[u32] {
+        &self.0.values
+    }
+
+    /// The positions grouped by value, computed on first use: a sum over each group in ascending order is a
+    /// deterministic scatter-add, whatever the number of threads.
+    pub(crate) fn groups(&self) -> &Groups {
+        self.0.groups.get_or_init(|| {
+            let mut starts = vec![0u32; self.bound() + 1];
+            for &value in self.values() {
+                starts[value as usize + 1] += 1;
+            }
+            for value in 0..self.bound() {
+                starts[value + 1] += starts[value];
+            }
+            let mut next = starts.clone();
+            let mut order = vec![0; self.len()];
+            for (position, &value) in self.values().iter().enumerate() {
+                let slot = &mut next[value as usize];
+                order[*slot as usize] = position as u32;
+                *slot += 1;
+            }
+            Groups { starts, order }
+        })
     }
 }
 

@@ -86,13 +86,8 @@ impl Array {
             return Ok(self.as_slice::<T>()?.to_vec());
         }
         let mut out = vec![T::zero(); self.elements()];
-        copy::gather_into(
-            self.storage_slice::<T>("to_vec")?,
-            self.offset,
-            self.dims(),
-            &self.strides,
-            &mut out,
-        );
+        let source = copy::view::<T>(self, "to_vec")?;
+        copy::copy_into(self.dims(), source, (&mut out, &self.shape.contiguous_strides()));
         Ok(out)
     }
 

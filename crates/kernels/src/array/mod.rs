@@ -135,7 +135,11 @@ impl Array {
             return Err(gradewise_core::Error::DType { operation, argument, actual, expected }.into());
         }
         let (actual, expected) = (self.device(), reference.device());
-        if actual == expected { Ok(()) } else { Err(Error::Device { operation, argument, actual, expected }) }
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(Error::DeviceMismatch { operation, argument, actual, expected })
+        }
     }
 }
 

@@ -1,5 +1,25 @@
 //! The operators, one module each.
+//!
+//! Elementwise operators broadcast by NumPy's rule. Operands must have one dtype and one device. Results are new and
+//! contiguous unless an operator says otherwise.
 
+mod binary;
 pub mod clifford;
+mod concat;
 pub(crate) mod copy;
 pub mod optim;
+mod pad;
+mod reduce;
+mod split;
+mod unary;
+
+pub use binary::{
+    add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
+};
+pub use concat::{concat, stack};
+pub use pad::pad;
+pub use reduce::{max_over, mean, min_over, sum, sum_to};
+pub use unary::{
+    abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
+    rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,
+};

@@ -61,7 +61,7 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
             .into());
         }
         if array.device() != first.device() {
-            return Err(Error::Device {
+            return Err(Error::DeviceMismatch {
                 operation,
                 argument,
                 actual: array.device(),

@@ -1,0 +1,38 @@
+//! Padding with zeros.
+
+use crate::{
+    Array, Error, Result,
+    array::require_axis,
+    element::with_element,
+    ops::{
+        copy::{copy_into, view},
+        split,
+    },
+};
+use gradewise_core::Shape;
+
+/// Zeros of size `size` along `axis` with `x` at positions `start..`: the transpose of [`Array::slice`].
+///
+/// # Errors
+/// If the axis is out of range or `x` does not fit at `start`.
+pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
+    const NAME: &str = "pad";
+    require_axis(NAME, axis, x.shape())?;
+    let end = start.saturating_add(x.dims()[axis]);
+    let mut sizes = x.dims().to_vec();
+    sizes[axis] = size;
+    let shape = Shape::from(sizes);
+    if end > size {
+        return Err(Error::Range { operation: NAME, start, end, axis, shape });
+    }
+    let strides = shape.contiguous_strides();
+    with_element!(x.dtype(), NAME, T => {
+        let source = view::<T>(x, NAME)?;
+        Array::build(&shape, &x.device(), |out: &mut [T]| {
+            split::for_chunks(out, split::CHUNK, |_, chunk| chunk.fill(0.0));
+            if x.elements() > 0 {
+                copy_into(x.dims(), source, (&mut out[start * strides[axis]..], &strides));
+            }
+        })
+    })
+}
