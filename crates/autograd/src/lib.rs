@@ -1,1 +1,39 @@
-//! (under construction)
+//! Reverse-mode gradients of any order over [`gradewise_kernels`] arrays.
+//!
+//! A [`Tensor`] is an [`Array`](gradewise_kernels::Array) with a history: what it was computed from, and how gradients
+//! flow back. There is no global tape, so graphs on different threads never meet; dropping the last tensor of a graph
+//! frees it. Backward rules are themselves written on tensors, hence [`BackwardOptions::create_graph`] gives second and
+//! higher derivatives; fused operators run their own kernels for the first order and are re-expressed in primitives
+//! when a graph of the gradient is asked for (see [`Function`]).
+//!
+//! ```
+//! use gradewise_autograd::Tensor;
+//! use gradewise_kernels::Device;
+//!
+//! let x = Tensor::from_slice(&[1.0f64, 2.0, 3.0], [3], &Device::Cpu)?.requires_grad();
+//! let loss = x.square()?.sum_all()?;
+//! let grads = loss.backward()?;
+//! assert_eq!(grads.get(&x)?.to_vec::<f64>()?, [2.0, 4.0, 6.0]);
+//! # Ok::<(), gradewise_autograd::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+pub mod clifford;
+mod engine;
+mod error;
+mod function;
+mod gradients;
+mod mode;
+mod ops;
+mod tensor;
+
+pub use checkpoint::checkpoint;
+pub use engine::{BackwardOptions, grad};
+pub use error::{Error, Result};
+pub use function::{BackwardContext, Function};
+pub use gradients::Gradients;
+pub use mode::{is_grad_enabled, no_grad};
+pub use ops::concat;
+pub use ops::stack;
+pub use tensor::{Tensor, TensorId};

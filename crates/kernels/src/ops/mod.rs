@@ -7,9 +7,12 @@ mod binary;
 pub mod clifford;
 mod concat;
 pub(crate) mod copy;
+mod indexing;
+mod matmul;
 pub mod optim;
 mod pad;
 mod reduce;
+mod softmax;
 mod split;
 mod unary;
 
@@ -17,8 +20,11 @@ pub use binary::{
     add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
 };
 pub use concat::{concat, stack};
+pub use indexing::{index_select, segment_sum};
+pub use matmul::matmul;
 pub use pad::pad;
 pub use reduce::{max_over, mean, min_over, sum, sum_to};
+pub use softmax::{log_softmax, softmax};
 pub use unary::{
     abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
     rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,

@@ -1,0 +1,78 @@
+//! Gradient checkpointing: memory for time.
+
+use crate::{BackwardOptions, Result, Tensor, TensorId, engine, mode};
+use std::collections::{BTreeMap, HashSet};
+
+/// Computes `body(inputs)` without keeping its intermediate results; the backward pass computes them again.
+///
+/// Gradients reach `inputs` and everything else that `body` uses, such as parameters it captures. `body` must compute
+/// the same function both times: random numbers in it must come from a fixed seed (Chen et al. 2016,
+/// arXiv:1604.06174).
+///
+/// # Errors
+/// Whatever `body` returns.
+pub fn checkpoint(
+    inputs: &[&Tensor],
+    body: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    let aliases = |keep_history: bool| -> Vec<Tensor> {
+        inputs
+            .iter()
+            .map(|input| match (input.is_grad_required(), keep_history) {
+                (true, true) => input.alias(),
+                (true, false) => input.requires_grad(),
+                (false, _) => (*input).clone(),
+            })
+            .collect()
+    };
+    if !mode::is_grad_enabled() {
+        return body(&aliases(true));
+    }
+    // Ids ascend: what is older than this and appears in the graph was captured by `body`.
+    let start = TensorId::next();
+    let local = aliases(false);
+    let output = body(&local)?;
+    let captured = captured(&output, start);
+    let array = output.array().clone();
+    drop(output);
+
+    let count = inputs.len();
+    let mut all: Vec<&Tensor> = inputs.to_vec();
+    all.extend(&captured);
+    Ok(Tensor::from_op("checkpoint", array, &all, move |context, grad| {
+        let create_graph = mode::is_grad_enabled();
+        mode::with_mode(true, || {
+            let (inputs, captured) = context.inputs.split_at(count);
+            let local: Vec<Tensor> = inputs
+                .iter()
+                .map(|input| match (input.is_grad_required(), create_graph) {
+                    (true, true) => input.alias(),
+                    (true, false) => input.requires_grad(),
+                    (false, _) => input.clone(),
+                })
+                .collect();
+            let output = body(&local)?;
+            let wanted: Vec<&Tensor> = local.iter().chain(captured).collect();
+            let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
+            engine::partial(&output, &wanted, &options)
+        })
+    }))
+}
+
+/// The tensors older than `start` that `output` depends on and that require gradients.
+fn captured(output: &Tensor, start: TensorId) -> Vec<Tensor> {
+    let mut found: BTreeMap<TensorId, Tensor> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    let mut pending = vec![output.clone()];
+    while let Some(tensor) = pending.pop() {
+        if !seen.insert(tensor.id()) {
+            continue;
+        }
+        if tensor.id() < start {
+            found.insert(tensor.id(), tensor);
+        } else if let Some(node) = tensor.node() {
+            pending.extend(node.inputs.iter().filter(|input| input.is_grad_required()).cloned());
+        }
+    }
+    found.into_values().collect()
+}

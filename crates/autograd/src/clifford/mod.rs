@@ -1,0 +1,17 @@
+//! Differentiable operators on Clifford-algebra features `[blades, batch, features]`.
+//!
+//! Each runs one kernel forward and one backward; second derivatives are those of its re-expression in primitives.
+
+mod linear;
+mod norm;
+mod primitives;
+mod product;
+mod silu;
+mod steerable;
+
+pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
+pub use linear::mv_linear;
+pub use norm::{mv_layer_norm, mv_normalization};
+pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, sgp};
+pub use silu::mv_silu;
+pub use steerable::{Steerable, steerable_product};

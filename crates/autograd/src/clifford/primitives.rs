@@ -1,0 +1,76 @@
+//! The primitives from which fused operators are re-expressed.
+
+use crate::{Result, Tensor};
+use gradewise_core::Algebra;
+use gradewise_kernels::{
+    Array, Device, Index,
+    ops::clifford::table_product::{self, Table},
+};
+use std::sync::Arc;
+
+/// `out[o] = Σ ±a[i]·b[k]` by a table. Its gradients are products of the same kind, so it is differentiable to any
+/// order.
+pub(super) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let output = table_product::forward(table, a.array(), b.array())?;
+    let table = Arc::clone(table);
+    Ok(Tensor::from_op("table_product", output, &[a, b], move |context, grad| {
+        let [a, b] = [&context.inputs[0], &context.inputs[1]];
+        let grad_a = context.needs(0).then(|| table_product(&table.grad_a(), grad, b)).transpose()?;
+        let grad_b = context.needs(1).then(|| table_product(&table.grad_b(), grad, a)).transpose()?;
+        Ok(vec![grad_a, grad_b])
+    }))
+}
+
+/// The grade of each blade, as an index.
+pub(super) fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
+    let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
+    Ok(Index::new(&grades, algebra.grade_count(), device)?)
+}
+
+/// Indices as an [`Index`].
+pub(super) fn index(values: &[u32], bound: usize, device: &Device) -> Result<Index> {
+    let values: Vec<usize> = values.iter().map(|&value| value as usize).collect();
+    Ok(Index::new(&values, bound, device)?)
+}
+
+/// x·Φ(x₀) with Φ(t) = ½(1 + erf(t/√2)).
+pub(super) fn gate(x: &Tensor) -> Result<Tensor> {
+    let scalar = x.slice(0, 0..1)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?;
+    x.mul(&scalar.erf()?.add_scalar(1.0)?.mul_scalar(0.5)?)
+}
+
+/// The diagonal of the quadratic form, `[blades, 1, 1]`.
+fn metric(algebra: &Algebra, like: &Tensor) -> Result<Tensor> {
+    let diagonal: Vec<f64> = algebra.squared_norms().iter().map(|&m| f64::from(m)).collect();
+    let shape = [diagonal.len(), 1, 1];
+    Ok(Tensor::new(Array::from_f64(&diagonal, shape, like.dtype(), &like.device())?))
+}
+
+/// q(x⁽ᵏ⁾) of each grade: `[blades, batch, features]` → `[grades, batch, features]`.
+pub(super) fn quadratic_by_grade(algebra: &Algebra, x: &Tensor) -> Result<Tensor> {
+    let grades = grade_index(algebra, &x.device())?;
+    x.square()?.mul(&metric(algebra, x)?)?.segment_sum(0, &grades)
+}
+
+/// q(x) of the whole multivector: `[1, batch, features]`.
+pub(super) fn quadratic(algebra: &Algebra, x: &Tensor) -> Result<Tensor> {
+    x.square()?.mul(&metric(algebra, x)?)?.sum(&[0], true)
+}
+
+/// (q² + 1e-16)^¼.
+pub(super) fn smooth_norm(q: &Tensor) -> Result<Tensor> {
+    q.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
+}
+
+/// A parameter `[features, columns]` as `[columns, 1, features]`, to broadcast against `[…, batch, features]`.
+pub(super) fn by_column(parameter: &Tensor) -> Result<Tensor> {
+    let (features, columns) = (parameter.shape()[0], parameter.shape()[1]);
+    parameter.transpose(0, 1)?.reshape([columns, 1, features])
+}
+
+/// o / √(mean over features of Σ_blades-of-grade o² + 1e-6), per batch row and grade.
+pub(super) fn rms_norm(algebra: &Algebra, o: &Tensor) -> Result<Tensor> {
+    let grades = grade_index(algebra, &o.device())?;
+    let mean_square = o.square()?.segment_sum(0, &grades)?.mean(&[2], true)?;
+    o.div(&mean_square.add_scalar(1e-6)?.sqrt()?.index_select(0, &grades)?)
+}

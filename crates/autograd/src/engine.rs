@@ -1,0 +1,207 @@
+//! Backward passes.
+//!
+//! A tensor's id exceeds those of its inputs, so processing tensors by descending id visits every consumer of a
+//! tensor before the tensor itself: a heap replaces the topological sort, and the order in which contributions to a
+//! gradient are added is fixed by the program, not by the run.
+
+use crate::{Error, Gradients, Result, Tensor, TensorId, mode, tensor::RuleContext};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+
+/// Options of a backward pass.
+#[derive(Clone, Debug, Default)]
+pub struct BackwardOptions {
+    /// The gradient of the tensor that backward starts from; 1 if `None`, for a tensor of one element.
+    pub seed: Option<Tensor>,
+    /// Record the history of the gradients, so that they can be differentiated again.
+    pub create_graph: bool,
+}
+
+impl BackwardOptions {
+    /// Options that keep the graph of the gradients.
+    pub fn create_graph() -> Self {
+        Self { create_graph: true, ..Self::default() }
+    }
+
+    /// Options with a seed gradient.
+    pub fn seed(seed: Tensor) -> Self {
+        Self { seed: Some(seed), ..Self::default() }
+    }
+}
+
+fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
+    if !output.is_grad_required() {
+        return Err(Error::NoHistory { shape: output.shape().clone() });
+    }
+    match &options.seed {
+        Some(seed) if seed.shape() == output.shape() => Ok(seed.clone()),
+        Some(seed) => Err(Error::GradientShape {
+            operation: "backward",
+            index: 0,
+            actual: seed.shape().clone(),
+            expected: output.shape().clone(),
+        }),
+        None if output.shape().elements() == 1 => {
+            Tensor::ones(output.shape().clone(), output.dtype(), &output.device())
+        }
+        None => Err(Error::NotScalar { shape: output.shape().clone() }),
+    }
+}
+
+pub(crate) fn backward(output: &Tensor, options: &BackwardOptions) -> Result<Gradients> {
+    let seed = seed(output, options)?;
+    let mut pass = Pass::default();
+    mode::with_mode(options.create_graph, || pass.run(output, seed))?;
+    Ok(Gradients::new(pass.gradients, pass.visited))
+}
+
+/// Gradients of `output` with respect to `inputs`, leaves or intermediate results; `None` for an input that `output`
+/// does not depend on. Only the part of the graph between them is visited. An input that another is computed from gets
+/// its total derivative.
+///
+/// # Errors
+/// As [`Tensor::backward`].
+pub fn grad(output: &Tensor, inputs: &[&Tensor], options: &BackwardOptions) -> Result<Vec<Option<Tensor>>> {
+    towards(output, inputs, options, false)
+}
+
+/// As [`grad`], but gradients do not flow through `inputs`: partial derivatives, with every input held independent.
+pub(crate) fn partial(
+    output: &Tensor,
+    inputs: &[&Tensor],
+    options: &BackwardOptions,
+) -> Result<Vec<Option<Tensor>>> {
+    towards(output, inputs, options, true)
+}
+
+fn towards(
+    output: &Tensor,
+    inputs: &[&Tensor],
+    options: &BackwardOptions,
+    stop: bool,
+) -> Result<Vec<Option<Tensor>>> {
+    let seed = seed(output, options)?;
+    let wanted: HashSet<TensorId> = inputs.iter().map(|input| input.id()).collect();
+    let relevant = Some(relevant(output, &wanted, stop));
+    let mut pass = Pass { wanted: Some(wanted), stop, relevant, ..Pass::default() };
+    mode::with_mode(options.create_graph, || pass.run(output, seed))?;
+    Ok(inputs.iter().map(|input| pass.gradients.get(&input.id()).cloned()).collect())
+}
+
+/// The tensors between `output` and `wanted`, both included.
+fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<TensorId> {
+    // Nothing older than the oldest wanted tensor can depend on one.
+    let Some(&oldest) = wanted.iter().min() else { return HashSet::new() };
+    let mut seen: BTreeMap<TensorId, Tensor> = BTreeMap::new();
+    let mut pending = vec![output.clone()];
+    while let Some(tensor) = pending.pop() {
+        if tensor.id() < oldest || seen.contains_key(&tensor.id()) {
+            continue;
+        }
+        if let Some(node) = tensor.node()
+            && !(stop && wanted.contains(&tensor.id()))
+        {
+            pending.extend(node.inputs.iter().filter(|input| input.is_grad_required()).cloned());
+        }
+        seen.insert(tensor.id(), tensor);
+    }
+    let mut relevant = HashSet::new();
+    for (&id, tensor) in &seen {
+        let leads =
+            |node: &crate::tensor::Node| node.inputs.iter().any(|input| relevant.contains(&input.id()));
+        if wanted.contains(&id) || tensor.node().is_some_and(leads) {
+            relevant.insert(id);
+        }
+    }
+    relevant
+}
+
+#[derive(Default)]
+struct Pass {
+    /// Tensors to differentiate with respect to; every leaf if `None`.
+    wanted: Option<HashSet<TensorId>>,
+    /// Whether gradients end at the wanted tensors rather than flow on through them.
+    stop: bool,
+    /// Tensors worth visiting; all if `None`.
+    relevant: Option<HashSet<TensorId>>,
+    gradients: BTreeMap<TensorId, Tensor>,
+    visited: HashSet<TensorId>,
+}
+
+/// A tensor in the heap, ordered by id.
+struct Pending(Tensor);
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.id().cmp(&other.0.id())
+    }
+}
+
+impl Pass {
+    fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
+        let mut arriving: HashMap<TensorId, Tensor> = HashMap::from([(output.id(), seed)]);
+        let mut heap = BinaryHeap::from([Pending(output.clone())]);
+        while let Some(Pending(tensor)) = heap.pop() {
+            let Some(gradient) = arriving.remove(&tensor.id()) else { continue };
+            let gradient = tensor.run_hooks(gradient)?;
+            self.visited.insert(tensor.id());
+            let wanted = match &self.wanted {
+                Some(wanted) => wanted.contains(&tensor.id()),
+                None => tensor.is_leaf(),
+            };
+            if wanted {
+                self.gradients.insert(tensor.id(), gradient.clone());
+                if self.stop {
+                    continue;
+                }
+            }
+            let Some(node) = tensor.node() else { continue };
+            let context = RuleContext { inputs: &node.inputs, output: &tensor };
+            let gradients = (node.rule)(&context, &gradient)?;
+            if gradients.len() != node.inputs.len() {
+                return Err(Error::GradientCount {
+                    operation: node.operation,
+                    actual: gradients.len(),
+                    expected: node.inputs.len(),
+                });
+            }
+            for (index, (input, gradient)) in node.inputs.iter().zip(gradients).enumerate() {
+                let Some(gradient) = gradient else { continue };
+                let relevant = self.relevant.as_ref().is_none_or(|relevant| relevant.contains(&input.id()));
+                if !input.is_grad_required() || !relevant {
+                    continue;
+                }
+                if gradient.shape() != input.shape() {
+                    return Err(Error::GradientShape {
+                        operation: node.operation,
+                        index,
+                        actual: gradient.shape().clone(),
+                        expected: input.shape().clone(),
+                    });
+                }
+                let sum = match arriving.remove(&input.id()) {
+                    Some(sum) => sum.accumulate(&gradient)?,
+                    None => {
+                        heap.push(Pending(input.clone()));
+                        gradient
+                    }
+                };
+                arriving.insert(input.id(), sum);
+            }
+        }
+        Ok(())
+    }
+}

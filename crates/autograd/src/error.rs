@@ -1,0 +1,105 @@
+//! Errors of the gradient engine.
+
+use gradewise_core::Shape;
+
+/// The result of a fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong while building or differentiating a graph.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operator refused its arguments.
+    #[error(transparent)]
+    Kernel(#[from] gradewise_kernels::Error),
+    /// Backward from something that has no history.
+    #[error(
+        "backward: the tensor of shape {shape} has no history: none of its inputs requires a gradient, or it was \
+         computed under no_grad; mark inputs with requires_grad()"
+    )]
+    NoHistory {
+        /// Shape of the tensor.
+        shape: Shape,
+    },
+    /// Backward from a tensor with several elements, without saying in which direction.
+    #[error(
+        "backward: the tensor has shape {shape}, not one element; reduce it (sum, mean) or give a seed gradient of \
+         that shape"
+    )]
+    NotScalar {
+        /// Shape of the tensor.
+        shape: Shape,
+    },
+    /// A gradient was asked for a tensor that requires none.
+    #[error(
+        "gradient: the tensor of shape {shape} does not require a gradient; create it with requires_grad()"
+    )]
+    NotRequired {
+        /// Shape of the tensor.
+        shape: Shape,
+    },
+    /// A gradient was asked for a tensor that took no part in the computation.
+    #[error(
+        "gradient: the tensor of shape {shape} is not part of this graph: it did not contribute to the result that was \
+         differentiated, or the gradients belong to another graph"
+    )]
+    NotInGraph {
+        /// Shape of the tensor.
+        shape: Shape,
+    },
+    /// A gradient was asked for an intermediate result, which is not kept.
+    #[error(
+        "gradient: the tensor of shape {shape} is an intermediate result of `{operation}`, whose gradient is not kept; \
+         use grad(output, inputs) to differentiate with respect to it"
+    )]
+    Intermediate {
+        /// Shape of the tensor.
+        shape: Shape,
+        /// The operation that made it.
+        operation: &'static str,
+    },
+    /// A backward rule returned a gradient of the wrong shape, or too few of them.
+    #[error("backward of `{operation}`: gradient {index} has shape {actual}, its input has {expected}")]
+    GradientShape {
+        /// The operation.
+        operation: &'static str,
+        /// Which input.
+        index: usize,
+        /// Shape of the gradient.
+        actual: Shape,
+        /// Shape of the input.
+        expected: Shape,
+    },
+    /// A backward rule returned a number of gradients other than its number of inputs.
+    #[error("backward of `{operation}` returned {actual} gradients for {expected} inputs")]
+    GradientCount {
+        /// The operation.
+        operation: &'static str,
+        /// Number of gradients.
+        actual: usize,
+        /// Number of inputs.
+        expected: usize,
+    },
+    /// A second derivative through a function that defines only its first.
+    #[error(
+        "`{operation}` has no second derivative: implement Function::reexpress in terms of differentiable operations"
+    )]
+    NotTwiceDifferentiable {
+        /// The function.
+        operation: &'static str,
+    },
+    /// Arguments that an operation of this crate cannot take.
+    #[error("{operation}: {message}")]
+    Argument {
+        /// The operation.
+        operation: &'static str,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+}
+
+impl From<gradewise_core::Error> for Error {
+    fn from(error: gradewise_core::Error) -> Self {
+        Self::Kernel(error.into())
+    }
+}

@@ -1,0 +1,140 @@
+//! Binary arithmetic with broadcasting, and arithmetic with numbers.
+
+use crate::{Result, Tensor, tensor::RuleContext};
+use gradewise_kernels::ops;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// The gradient of input `index`, summed over the axes it was broadcast along.
+fn reduced(
+    context: &RuleContext<'_>,
+    index: usize,
+    gradient: impl FnOnce() -> Result<Tensor>,
+) -> Result<Option<Tensor>> {
+    if !context.needs(index) {
+        return Ok(None);
+    }
+    gradient()?.sum_to(context.inputs[index].shape()).map(Some)
+}
+
+impl Tensor {
+    /// Elementwise `self + other`, broadcast together.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast, different dtypes or devices.
+    pub fn add(&self, other: &Tensor) -> Result<Tensor> {
+        let output = ops::add(self.array(), other.array())?;
+        Ok(Tensor::from_op("add", output, &[self, other], |context, grad| {
+            Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || Ok(grad.clone()))?])
+        }))
+    }
+
+    /// Elementwise `self - other`, broadcast together.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
+        let output = ops::sub(self.array(), other.array())?;
+        Ok(Tensor::from_op("sub", output, &[self, other], |context, grad| {
+            Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || grad.neg())?])
+        }))
+    }
+
+    /// Elementwise `self · other`, broadcast together.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
+        let output = ops::mul(self.array(), other.array())?;
+        Ok(Tensor::from_op("mul", output, &[self, other], |context, grad| {
+            Ok(vec![
+                reduced(context, 0, || grad.mul(&context.inputs[1]))?,
+                reduced(context, 1, || grad.mul(&context.inputs[0]))?,
+            ])
+        }))
+    }
+
+    /// Elementwise `self / other`, broadcast together. Division by zero gives what IEEE 754 says.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn div(&self, other: &Tensor) -> Result<Tensor> {
+        let output = ops::div(self.array(), other.array())?;
+        Ok(Tensor::from_op("div", output, &[self, other], |context, grad| {
+            let divisor = &context.inputs[1];
+            Ok(vec![
+                reduced(context, 0, || grad.div(divisor))?,
+                reduced(context, 1, || grad.mul(context.output)?.div(divisor)?.neg())?,
+            ])
+        }))
+    }
+
+    /// Elementwise smaller value, broadcast together. Where both are equal, each gets half of the gradient.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn minimum(&self, other: &Tensor) -> Result<Tensor> {
+        self.neg()?.maximum(&other.neg()?)?.neg()
+    }
+
+    /// Elementwise larger value, broadcast together. Where both are equal, each gets half of the gradient.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
+        let output = ops::max(self.array(), other.array())?;
+        Ok(Tensor::from_op("maximum", output, &[self, other], |context, grad| {
+            let [a, b] = [context.inputs[0].detach(), context.inputs[1].detach()];
+            // ½(1 + sign(a − b)): 1 where a is larger, 0 where b is, ½ where they are equal.
+            let share = Tensor::new(ops::sign(a.sub(&b)?.array())?).add_scalar(1.0)?.mul_scalar(0.5)?;
+            Ok(vec![
+                reduced(context, 0, || grad.mul(&share))?,
+                reduced(context, 1, || grad.mul(&share.mul_scalar(-1.0)?.add_scalar(1.0)?))?,
+            ])
+        }))
+    }
+
+    /// Adds a number to every element.
+    ///
+    /// # Errors
+    /// The device has no memory or does not serve the dtype.
+    pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
+        let output = ops::add_scalar(self.array(), value)?;
+        Ok(Tensor::from_op("add_scalar", output, &[self], |_, grad| Ok(vec![Some(grad.clone())])))
+    }
+
+    /// Multiplies every element by a number.
+    ///
+    /// # Errors
+    /// As [`add_scalar`](Self::add_scalar).
+    pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
+        let output = ops::mul_scalar(self.array(), value)?;
+        Ok(Tensor::from_op("mul_scalar", output, &[self], move |_, grad| {
+            Ok(vec![Some(grad.mul_scalar(value)?)])
+        }))
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $function:ident) => {
+        impl $trait for &Tensor {
+            type Output = Result<Tensor>;
+
+            fn $method(self, other: &Tensor) -> Result<Tensor> {
+                Tensor::$function(self, other)
+            }
+        }
+    };
+}
+
+operator!(Add, add, add);
+operator!(Sub, sub, sub);
+operator!(Mul, mul, mul);
+operator!(Div, div, div);
+
+impl Neg for &Tensor {
+    type Output = Result<Tensor>;
+
+    fn neg(self) -> Result<Tensor> {
+        Tensor::neg(self)
+    }
+}

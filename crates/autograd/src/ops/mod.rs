@@ -1,0 +1,12 @@
+//! Differentiable operations, one file per family. Rules are written on tensors, so they differentiate again.
+
+mod arithmetic;
+mod join;
+mod matmul;
+mod reduce;
+mod select;
+mod softmax;
+mod unary;
+mod views;
+
+pub use join::{concat, stack};

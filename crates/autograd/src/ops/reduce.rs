@@ -1,0 +1,88 @@
+//! Reductions.
+
+use crate::{Result, Tensor};
+use gradewise_core::Shape;
+use gradewise_kernels::ops;
+
+/// `shape` with the reduced axes as 1.
+fn kept(shape: &Shape, axes: &[usize]) -> Shape {
+    let mut sizes = shape.to_vec();
+    for &axis in axes {
+        sizes[axis] = 1;
+    }
+    Shape::from(sizes)
+}
+
+impl Tensor {
+    /// The sum over `axes`, which stay as size 1 if `keep`.
+    ///
+    /// # Errors
+    /// An axis out of range or twice.
+    pub fn sum(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
+        let output = ops::sum(self.array(), axes, keep)?;
+        let axes = axes.to_vec();
+        Ok(Tensor::from_op("sum", output, &[self], move |context, grad| {
+            let shape = context.inputs[0].shape();
+            Ok(vec![Some(grad.reshape(kept(shape, &axes))?.broadcast_to(shape)?)])
+        }))
+    }
+
+    /// The sum of all elements, a scalar.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub fn sum_all(&self) -> Result<Tensor> {
+        self.sum(&(0..self.shape().rank()).collect::<Vec<_>>(), false)
+    }
+
+    /// The mean over `axes`, which stay as size 1 if `keep`.
+    ///
+    /// # Errors
+    /// An axis out of range or twice.
+    pub fn mean(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
+        let sum = self.sum(axes, keep)?;
+        let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
+        sum.mul_scalar(1.0 / count as f64)
+    }
+
+    /// The mean of all elements, a scalar.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub fn mean_all(&self) -> Result<Tensor> {
+        self.mean(&(0..self.shape().rank()).collect::<Vec<_>>(), false)
+    }
+
+    /// The largest element over `axes`, which stay as size 1 if `keep`. Equal largest elements share the gradient.
+    ///
+    /// # Errors
+    /// An axis out of range or twice, or an axis of size 0.
+    pub fn max(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
+        let output = ops::max_over(self.array(), axes, keep)?;
+        let axes = axes.to_vec();
+        Ok(Tensor::from_op("max", output, &[self], move |context, grad| {
+            let x = &context.inputs[0];
+            let shape = kept(x.shape(), &axes);
+            let largest = context.output.detach().reshape(shape.clone())?;
+            // 1 where x equals the maximum, 0 below it.
+            let below = ops::abs(&ops::sign(&ops::sub(x.array(), largest.array())?)?)?;
+            let hits = Tensor::new(ops::add_scalar(&ops::mul_scalar(&below, -1.0)?, 1.0)?);
+            let share = hits.div(&hits.sum(&axes, true)?)?;
+            Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
+        }))
+    }
+
+    /// Sums over the axes along which `shape` would be broadcast to this shape: the gradient of broadcasting.
+    ///
+    /// # Errors
+    /// `shape` does not broadcast to this shape.
+    pub fn sum_to(&self, shape: &Shape) -> Result<Tensor> {
+        if self.shape() == shape {
+            return Ok(self.clone());
+        }
+        let output = ops::sum_to(self.array(), shape)?;
+        Ok(Tensor::from_op("sum_to", output, &[self], |context, grad| {
+            Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
+        }))
+    }
+}

@@ -1,0 +1,48 @@
+//! Selection along an axis and its transpose, summation by segment.
+
+use crate::{Result, Tensor};
+use gradewise_kernels::{Array, Index, ops};
+
+impl Tensor {
+    /// The entries of `axis` that `index` names, in its order.
+    ///
+    /// # Errors
+    /// An axis out of range, or whose size is not the bound of `index`.
+    pub fn index_select(&self, axis: usize, index: &Index) -> Result<Tensor> {
+        let output = ops::index_select(self.array(), axis, index)?;
+        let index = index.clone();
+        Ok(Tensor::from_op("index_select", output, &[self], move |_, grad| {
+            Ok(vec![Some(grad.segment_sum(axis, &index)?)])
+        }))
+    }
+
+    /// Adds the entries of `axis` that `segments` gives the same number; the result has `segments.bound()` entries.
+    /// The order of the additions is fixed.
+    ///
+    /// # Errors
+    /// An axis out of range, or whose size is not the length of `segments`.
+    pub fn segment_sum(&self, axis: usize, segments: &Index) -> Result<Tensor> {
+        let output = ops::segment_sum(self.array(), axis, segments)?;
+        let segments = segments.clone();
+        Ok(Tensor::from_op("segment_sum", output, &[self], move |_, grad| {
+            Ok(vec![Some(grad.index_select(axis, &segments)?)])
+        }))
+    }
+
+    /// The mean of the entries of `axis` that `segments` gives the same number; an empty segment gives zeros.
+    ///
+    /// # Errors
+    /// As [`segment_sum`](Self::segment_sum).
+    pub fn segment_mean(&self, axis: usize, segments: &Index) -> Result<Tensor> {
+        let sum = self.segment_sum(axis, segments)?;
+        let mut counts = vec![0.0f64; segments.bound()];
+        for segment in segments.to_vec() {
+            counts[segment] += 1.0;
+        }
+        let weights: Vec<f64> = counts.iter().map(|&count| 1.0 / count.max(1.0)).collect();
+        let mut shape = vec![1; sum.shape().rank()];
+        shape[axis] = weights.len();
+        let weights = Array::from_f64(&weights, shape, self.dtype(), &self.device())?;
+        sum.mul(&Tensor::new(weights))
+    }
+}
