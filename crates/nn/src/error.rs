@@ -15,6 +15,25 @@ pub enum Error {
     /// An array or an operator refused.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
+    /// A graph could not be built or differentiated.
+    #[error(transparent)]
+    Autograd(#[from] gradewise_autograd::Error),
+    /// Parameters that the source does not have.
+    #[error("load: the source lacks {} of the model's parameters: {}", names.len(), names.join(", "))]
+    MissingParameters {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A parameter of another shape than the model's.
+    #[error("load: parameter `{name}` has shape {actual}, the model's has {expected}")]
+    ParameterShape {
+        /// The parameter.
+        name: String,
+        /// The shape in the source.
+        actual: gradewise_core::Shape,
+        /// The model's shape.
+        expected: gradewise_core::Shape,
+    },
     /// The operating system refused to read or write.
     #[error("{operation}: {}: {source}", path.display())]
     Io {

@@ -4,5 +4,11 @@
 pub mod checkpoint;
 pub mod data;
 mod error;
+pub mod init;
+pub mod layers;
+pub mod loss;
+pub mod models;
+mod parameter;
 
 pub use error::{Error, Result};
+pub use parameter::{Module, Parameter, Placement, Visitor};

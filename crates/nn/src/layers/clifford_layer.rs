@@ -1,0 +1,124 @@
+//! The layer of the Flash-Clifford family.
+
+use super::{Layer, mv_linear::Bias};
+use crate::{Module, Parameter, Placement, Result, Visitor};
+use gradewise_autograd::{
+    Tensor,
+    clifford::{self, ProductOptions},
+};
+use gradewise_core::{Algebra, Signature};
+
+/// `y = mv_linear(x) + bias`, then `norm(product(gate(x), gate(y), weight))`.
+///
+/// Parameters, named as in the Python reference: `gp_weight` `[features, paths]` with variance 1/(n+1), or
+/// `[paths, features, features]` when fully connected; `linear_weight` `[grades, features, features]` with variance
+/// 1/(features·(n+1)), or 1/features when fully connected; `linear_bias` `[features]`, zero.
+///
+/// ```
+/// use gradewise_core::{DType, Signature};
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::layers::{CliffordLayer, Layer};
+/// use gradewise_autograd::Tensor;
+/// use rand::SeedableRng;
+///
+/// let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
+/// let layer = CliffordLayer::new(16, Signature::CL3).normalize(true).init(&Device::Cpu, &mut rng)?;
+/// let x = Tensor::randn([8, 4, 16], DType::F32, &Device::Cpu, &mut rng)?.requires_grad();
+/// let grads = layer.forward(&x)?.square()?.mean_all()?.backward()?;
+/// assert_eq!(grads.get(&x)?.shape(), x.shape());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct CliffordLayer {
+    algebra: Algebra,
+    gp_weight: Parameter,
+    linear_weight: Parameter,
+    linear_bias: Parameter,
+    normalize: bool,
+    fully_connected: bool,
+    bias: Bias,
+}
+
+/// Settings of a [`CliffordLayer`].
+#[derive(Clone, Debug)]
+pub struct CliffordLayerBuilder {
+    signature: Signature,
+    features: usize,
+    normalize: bool,
+    fully_connected: bool,
+    bias: Bias,
+}
+
+impl CliffordLayer {
+    /// A layer of `features` over the algebra of `signature`.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize, signature: Signature) -> CliffordLayerBuilder {
+        let (normalize, fully_connected, bias) = (true, false, Bias::Scalar);
+        CliffordLayerBuilder { signature, features, normalize, fully_connected, bias }
+    }
+}
+
+impl CliffordLayerBuilder {
+    /// Whether the output is RMS-normalised by grade (the default).
+    #[must_use]
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.normalize = normalize;
+        self
+    }
+
+    /// Whether the product mixes features with a matrix per path; by default it has a weight per feature and path.
+    #[must_use]
+    pub fn fully_connected(mut self, fully_connected: bool) -> Self {
+        self.fully_connected = fully_connected;
+        self
+    }
+
+    /// Which blades the bias goes to: the scalar by default. [`Bias::AllBlades`] reproduces the Python reference and is
+    /// **not** equivariant.
+    #[must_use]
+    pub fn bias(mut self, bias: Bias) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<CliffordLayer> {
+        let placement = placement.into();
+        let Self { signature, features: n, normalize, fully_connected, bias } = self;
+        let algebra = Algebra::new(signature)?;
+        let (paths, grades) = (algebra.paths().len(), algebra.grade_count());
+        let deviation = |fan_in: usize| (fan_in.max(1) as f64).sqrt().recip();
+        let shape = if fully_connected { vec![paths, n, n] } else { vec![n, paths] };
+        let gp_weight = placement.normal(shape, deviation(grades), rng)?;
+        let fan_in = if fully_connected { n } else { n * grades };
+        let linear_weight = placement.normal([grades, n, n], deviation(fan_in), rng)?;
+        let linear_bias = placement.filled([n], 0.0)?;
+        Ok(CliffordLayer { algebra, gp_weight, linear_weight, linear_bias, normalize, fully_connected, bias })
+    }
+}
+
+impl Module for CliffordLayer {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.parameter("gp_weight", &self.gp_weight);
+        visitor.parameter("linear_weight", &self.linear_weight);
+        visitor.parameter("linear_bias", &self.linear_bias);
+    }
+}
+
+impl Layer for CliffordLayer {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let bias = self.linear_bias.tensor();
+        let y =
+            clifford::mv_linear(&self.algebra, x, &self.linear_weight.tensor(), Some((&bias, self.bias)))?;
+        let options = ProductOptions { gate: true, normalize: self.normalize };
+        let product = if self.fully_connected { clifford::fcgp } else { clifford::sgp };
+        Ok(product(&self.algebra, x, &y, &self.gp_weight.tensor(), options)?)
+    }
+}

@@ -1,0 +1,33 @@
+//! Layers. Each is a builder until `init` places it on a device and draws its parameters.
+//!
+//! Features of a Clifford algebra are `[blades, batch, features]`; ordinary layers take `[…, features]`.
+
+mod clifford_layer;
+mod dense;
+mod mv_linear;
+mod mv_norm;
+mod mv_silu;
+mod regular;
+mod sequential;
+mod steerable;
+
+pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
+pub use dense::{Linear, LinearBuilder};
+pub use mv_linear::{MvLinear, MvLinearBuilder};
+pub use mv_norm::{MvLayerNorm, MvNormalization};
+pub use mv_silu::MvSilu;
+pub use regular::{Dropout, LayerNorm};
+pub use sequential::{Activation, Sequential};
+pub use steerable::{SteerableProduct, SteerableProductBuilder};
+
+use crate::{Module, Result};
+use gradewise_autograd::Tensor;
+
+/// A module that maps one tensor to one tensor.
+pub trait Layer: Module + Send + Sync {
+    /// The layer's output for `x`.
+    ///
+    /// # Errors
+    /// Whatever the layer's operators refuse: shapes, dtypes or devices that do not fit, named.
+    fn forward(&self, x: &Tensor) -> Result<Tensor>;
+}

@@ -1,0 +1,113 @@
+//! The grade-wise linear layer.
+
+use super::Layer;
+use crate::{Module, Parameter, Placement, Result, Visitor};
+use gradewise_autograd::{Tensor, clifford};
+use gradewise_core::{Algebra, Signature};
+
+pub use gradewise_autograd::clifford::Bias;
+
+/// A linear map of features that does not mix blades: one matrix per grade, or one shared by all.
+///
+/// Parameters: `weight` `[grades, in, out]` (`[in, out]` when shared) with variance 1/in, and `bias` `[out]`, zero, on
+/// the scalar blade by default (see [`Bias`]).
+#[derive(Debug)]
+pub struct MvLinear {
+    algebra: Algebra,
+    weight: Parameter,
+    bias: Option<(Parameter, Bias)>,
+}
+
+/// Settings of an [`MvLinear`].
+#[derive(Clone, Debug)]
+pub struct MvLinearBuilder {
+    signature: Signature,
+    inputs: usize,
+    outputs: usize,
+    per_grade: bool,
+    bias: Option<Bias>,
+    variance: Option<f64>,
+}
+
+impl MvLinear {
+    /// A map from `inputs` to `outputs` features over the algebra of `signature`.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(inputs: usize, outputs: usize, signature: Signature) -> MvLinearBuilder {
+        let (per_grade, bias, variance) = (true, Some(Bias::Scalar), None);
+        MvLinearBuilder { signature, inputs, outputs, per_grade, bias, variance }
+    }
+
+    /// The matrices.
+    pub fn weight(&self) -> &Parameter {
+        &self.weight
+    }
+
+    /// The bias, if there is one.
+    pub fn bias(&self) -> Option<&Parameter> {
+        self.bias.as_ref().map(|(bias, _)| bias)
+    }
+}
+
+impl MvLinearBuilder {
+    /// Whether each grade has a matrix of its own (the default) or all share one.
+    #[must_use]
+    pub fn per_grade(mut self, per_grade: bool) -> Self {
+        self.per_grade = per_grade;
+        self
+    }
+
+    /// Which blades the bias goes to; `None` for no bias.
+    #[must_use]
+    pub fn bias(mut self, bias: Option<Bias>) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// The variance of the initial weights; 1/in by default.
+    #[must_use]
+    pub fn variance(mut self, variance: f64) -> Self {
+        self.variance = Some(variance);
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<MvLinear> {
+        let placement = placement.into();
+        let algebra = Algebra::new(self.signature)?;
+        let variance = self.variance.unwrap_or(1.0 / self.inputs.max(1) as f64);
+        let mut shape = vec![self.inputs, self.outputs];
+        if self.per_grade {
+            shape.insert(0, algebra.grade_count());
+        }
+        let weight = placement.normal(shape, variance.sqrt(), rng)?;
+        let bias = match self.bias {
+            Some(bias) => Some((placement.filled([self.outputs], 0.0)?, bias)),
+            None => None,
+        };
+        Ok(MvLinear { algebra, weight, bias })
+    }
+}
+
+impl Module for MvLinear {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.parameter("weight", &self.weight);
+        if let Some((bias, _)) = &self.bias {
+            visitor.parameter("bias", bias);
+        }
+    }
+}
+
+impl Layer for MvLinear {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let bias = self.bias.as_ref().map(|(bias, kind)| (bias.tensor(), *kind));
+        let bias = bias.as_ref().map(|(bias, kind)| (bias, *kind));
+        Ok(clifford::mv_linear(&self.algebra, x, &self.weight.tensor(), bias)?)
+    }
+}

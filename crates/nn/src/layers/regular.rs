@@ -1,0 +1,121 @@
+//! Layer norm and dropout on ordinary features.
+
+use super::Layer;
+use crate::{Error, Module, Parameter, Placement, Result, Visitor};
+use gradewise_autograd::Tensor;
+use gradewise_kernels::Array;
+use rand::{RngExt, SeedableRng};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Normalises the last axis to mean 0 and variance 1, then scales and shifts: (x − μ)/√(σ² + 1e-5)·weight + bias (Ba et
+/// al. 2016, arXiv:1607.06450). The variance is computed from centred values.
+///
+/// Parameters: `weight`, one, and `bias`, zero, both `[features]`.
+#[derive(Debug)]
+pub struct LayerNorm {
+    weight: Parameter,
+    bias: Parameter,
+}
+
+/// Added to the variance before its root.
+const EPS: f64 = 1e-5;
+
+impl LayerNorm {
+    /// For `features` in the last axis.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init(features: usize, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = placement.into();
+        Ok(Self { weight: placement.filled([features], 1.0)?, bias: placement.filled([features], 0.0)? })
+    }
+}
+
+impl Module for LayerNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.parameter("weight", &self.weight);
+        visitor.parameter("bias", &self.bias);
+    }
+}
+
+impl Layer for LayerNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let Some(last) = x.shape().rank().checked_sub(1) else {
+            return Err(Error::Argument {
+                operation: "LayerNorm",
+                argument: "x",
+                actual: "a scalar".to_owned(),
+                expected: "at least one axis".to_owned(),
+            });
+        };
+        let centred = x.sub(&x.mean(&[last], true)?)?;
+        let variance = centred.square()?.mean(&[last], true)?;
+        let normalized = centred.mul(&variance.add_scalar(EPS)?.rsqrt()?)?;
+        Ok(normalized.mul(&self.weight.tensor())?.add(&self.bias.tensor())?)
+    }
+}
+
+/// Zeroes each element with probability `p` and scales the others by 1/(1 − p), while training.
+///
+/// The masks follow from the seed and the number of forward passes so far: a run repeats exactly, and
+/// [`set_position`](Self::set_position) resumes one.
+#[derive(Debug)]
+pub struct Dropout {
+    p: f64,
+    seed: u64,
+    position: AtomicU64,
+    training: AtomicBool,
+}
+
+impl Dropout {
+    /// With drop probability `p`, in training mode.
+    ///
+    /// # Errors
+    /// A probability outside 0 ≤ p < 1.
+    pub fn new(p: f64, seed: u64) -> Result<Self> {
+        if !(0.0..1.0).contains(&p) {
+            return Err(Error::Argument {
+                operation: "Dropout",
+                argument: "p",
+                actual: p.to_string(),
+                expected: "a probability of at least 0 and below 1".to_owned(),
+            });
+        }
+        Ok(Self { p, seed, position: AtomicU64::new(0), training: AtomicBool::new(true) })
+    }
+
+    /// Whether to drop; in evaluation the layer is the identity.
+    pub fn set_training(&self, training: bool) {
+        self.training.store(training, Ordering::Relaxed);
+    }
+
+    /// Number of masks drawn so far.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// Continues after `position` masks.
+    pub fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+impl Module for Dropout {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}
+
+impl Layer for Dropout {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if self.p == 0.0 || !self.training.load(Ordering::Relaxed) {
+            return Ok(x.clone());
+        }
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(self.position.fetch_add(1, Ordering::Relaxed));
+        let scale = 1.0 / (1.0 - self.p);
+        let mask: Vec<f64> = (0..x.shape().elements())
+            .map(|_| if rng.random::<f64>() < self.p { 0.0 } else { scale })
+            .collect();
+        let mask = Array::from_f64(&mask, x.shape(), x.dtype(), &x.device())?;
+        Ok(x.mul(&Tensor::new(mask))?)
+    }
+}

@@ -1,0 +1,118 @@
+//! The steerable geometric product layer.
+
+use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
+use crate::{Module, Parameter, Placement, Result, Visitor};
+use gradewise_autograd::{
+    Tensor,
+    clifford::{self, ProductOptions, Steerable},
+};
+use gradewise_core::{Algebra, Signature};
+
+/// `(linear_left(x) + product(x, normalization(linear_right(x)), weight)) / √2`, or the product alone (Ruhe et al. 2023,
+/// arXiv:2305.11141).
+///
+/// The product is `sgp`, with a weight per feature and path, or, fully connected, `fcgp` with a matrix per path.
+/// Parameters: `weight` `[features, paths]` with variance 1/(n+1), or `[paths, in, out]` with variance 1/(in·(n+1));
+/// `linear_right.weight`, `normalization.a`, `linear_left.weight`, `linear_left.bias`.
+#[derive(Debug)]
+pub struct SteerableProduct {
+    algebra: Algebra,
+    weight: Parameter,
+    fully_connected: bool,
+    linear_right: MvLinear,
+    normalization: MvNormalization,
+    linear_left: Option<MvLinear>,
+}
+
+/// Settings of a [`SteerableProduct`].
+#[derive(Clone, Debug)]
+pub struct SteerableProductBuilder {
+    signature: Signature,
+    inputs: usize,
+    outputs: Option<usize>,
+    first_order: bool,
+}
+
+impl SteerableProduct {
+    /// A product of `features` over the algebra of `signature`.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize, signature: Signature) -> SteerableProductBuilder {
+        SteerableProductBuilder { signature, inputs: features, outputs: None, first_order: true }
+    }
+
+    /// A fully connected product from `inputs` to `outputs` features.
+    pub fn fully_connected(inputs: usize, outputs: usize, signature: Signature) -> SteerableProductBuilder {
+        SteerableProductBuilder { signature, inputs, outputs: Some(outputs), first_order: true }
+    }
+}
+
+impl SteerableProductBuilder {
+    /// Whether the linear map of `x` is added to the product (the default).
+    #[must_use]
+    pub fn first_order(mut self, first_order: bool) -> Self {
+        self.first_order = first_order;
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<SteerableProduct> {
+        let placement = placement.into();
+        let Self { signature, inputs, outputs, first_order } = self;
+        let algebra = Algebra::new(signature)?;
+        let (paths, grades) = (algebra.paths().len(), algebra.grade_count() as f64);
+        let linear_right = MvLinear::new(inputs, inputs, signature).bias(None).init(&placement, rng)?;
+        let normalization = MvNormalization::init(inputs, signature, &placement)?;
+        let weight = match outputs {
+            Some(outputs) => {
+                let variance = 1.0 / (inputs.max(1) as f64 * grades);
+                placement.normal([paths, inputs, outputs], variance.sqrt(), rng)?
+            }
+            None => placement.normal([inputs, paths], grades.sqrt().recip(), rng)?,
+        };
+        let linear_left = if first_order {
+            let left = MvLinear::new(inputs, outputs.unwrap_or(inputs), signature);
+            Some(left.bias(Some(Bias::Scalar)).init(&placement, rng)?)
+        } else {
+            None
+        };
+        let fully_connected = outputs.is_some();
+        Ok(SteerableProduct { algebra, weight, fully_connected, linear_right, normalization, linear_left })
+    }
+}
+
+impl Module for SteerableProduct {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.parameter("weight", &self.weight);
+        visitor.module("linear_right", &self.linear_right);
+        visitor.module("normalization", &self.normalization);
+        if let Some(left) = &self.linear_left {
+            visitor.module("linear_left", left);
+        }
+    }
+}
+
+impl Layer for SteerableProduct {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let right = self.linear_right.forward(x)?;
+        let left = self.linear_left.as_ref().map(|left| left.forward(x)).transpose()?;
+        let weight = self.weight.tensor();
+        if !self.fully_connected {
+            let a = self.normalization.a().tensor();
+            let operands = Steerable { x, right: &right, a: &a, w: &weight, left: left.as_ref() };
+            return Ok(clifford::steerable_product(&self.algebra, &operands)?);
+        }
+        let right = self.normalization.forward(&right)?;
+        let product = clifford::fcgp(&self.algebra, x, &right, &weight, ProductOptions::default())?;
+        match left {
+            Some(left) => Ok(left.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?),
+            None => Ok(product),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Message passing between multivector features of nodes.
+
+use crate::{
+    Module, Placement, Result, Visitor,
+    layers::{Layer, MvLayerNorm, MvLinear, MvSilu, Sequential, SteerableProduct},
+};
+use gradewise_autograd::{Tensor, concat};
+use gradewise_core::Signature;
+use gradewise_kernels::{Device, Index};
+
+/// Blocks of mv_linear → mv_silu → steerable product → mv_layer_norm, the last block included.
+pub struct MvMlp(Sequential);
+
+impl MvMlp {
+    /// `blocks` blocks from `inputs` to `outputs` features, `outputs` wide throughout.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        (inputs, outputs, blocks): (usize, usize, usize),
+        signature: Signature,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let mut layers = Sequential::new();
+        let mut width = inputs;
+        for _ in 0..blocks {
+            layers = layers
+                .then(MvLinear::new(width, outputs, signature).init(placement, rng)?)
+                .then(MvSilu::init(outputs, signature, placement)?)
+                .then(SteerableProduct::new(outputs, signature).init(placement, rng)?)
+                .then(MvLayerNorm::init(outputs, signature, placement)?);
+            width = outputs;
+        }
+        Ok(Self(layers))
+    }
+}
+
+impl Module for MvMlp {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.0.visit(visitor);
+    }
+}
+
+impl Layer for MvMlp {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.0.forward(x)
+    }
+}
+
+/// Directed edges between nodes: messages flow from `senders` to `receivers`.
+#[derive(Clone, Debug)]
+pub struct Edges {
+    /// The node each message arrives at.
+    pub receivers: Index,
+    /// The node each message comes from.
+    pub senders: Index,
+}
+
+impl Edges {
+    /// Every ordered pair of different nodes within each of `graphs` graphs of `nodes` nodes, nodes numbered graph by
+    /// graph.
+    ///
+    /// # Errors
+    /// More nodes than an index can hold.
+    pub fn complete(graphs: usize, nodes: usize, device: &Device) -> Result<Self> {
+        let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+        for graph in 0..graphs {
+            for receiver in 0..nodes {
+                for sender in (0..nodes).filter(|&sender| sender != receiver) {
+                    receivers.push(graph * nodes + receiver);
+                    senders.push(graph * nodes + sender);
+                }
+            }
+        }
+        let bound = graphs * nodes;
+        Ok(Self {
+            receivers: Index::new(&receivers, bound, device)?,
+            senders: Index::new(&senders, bound, device)?,
+        })
+    }
+}
+
+/// One round of messages: `m_ij = edge([h_i − h_j, e_ij])`, averaged over j, then `h_i += node([h_i, m̄_i])` (Ruhe et al.
+/// 2023, arXiv:2305.11141).
+pub struct MessagePassing {
+    edge: MvMlp,
+    node: MvMlp,
+}
+
+impl MessagePassing {
+    /// For `features` per node and `attributes` per edge; both networks have two blocks.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        features: usize,
+        attributes: usize,
+        signature: Signature,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Ok(Self {
+            edge: MvMlp::init((features + attributes, features, 2), signature, placement, rng)?,
+            node: MvMlp::init((2 * features, features, 2), signature, placement, rng)?,
+        })
+    }
+
+    /// New features of the nodes: `h` `[blades, nodes, features]`, `attributes` `[blades, edges, attributes]`.
+    ///
+    /// # Errors
+    /// Shapes, dtypes or devices that do not fit together, named.
+    pub fn forward(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
+        let difference = h.index_select(1, &edges.receivers)?.sub(&h.index_select(1, &edges.senders)?)?;
+        let messages = self.edge.forward(&concat(&[&difference, attributes], 2)?)?;
+        let mean = messages.segment_mean(1, &edges.receivers)?;
+        Ok(h.add(&self.node.forward(&concat(&[h, &mean], 2)?)?)?)
+    }
+}
+
+impl Module for MessagePassing {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("edge", &self.edge);
+        visitor.module("node", &self.node);
+    }
+}

@@ -1,0 +1,216 @@
+//! The charged n-body model (Ruhe et al. 2023, arXiv:2305.11141): where will each particle be?
+
+use super::{Edges, MessagePassing};
+use crate::{
+    Error, Module, Placement, Result, Visitor,
+    layers::{Layer, MvLinear},
+    loss,
+};
+use gradewise_autograd::Tensor;
+use gradewise_core::Signature;
+use gradewise_kernels::{Array, DType, Device};
+use serde::{Deserialize, Serialize};
+
+/// Sizes of the model. The defaults are the paper's, with 134,625 parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NBodyConfig {
+    /// Multivector features per particle.
+    pub hidden: usize,
+    /// Rounds of messages.
+    pub layers: usize,
+}
+
+impl Default for NBodyConfig {
+    fn default() -> Self {
+        Self { hidden: 28, layers: 3 }
+    }
+}
+
+/// A batch of systems as the model takes it.
+#[derive(Clone, Debug)]
+pub struct NBodyBatch {
+    /// `[8, systems × particles, 3]`: the charge as a scalar, the position relative to the system's mean and the velocity
+    /// as vectors.
+    pub features: Tensor,
+    /// `[8, edges, 1]`: the product of the charges, as a scalar.
+    pub attributes: Tensor,
+    /// `[3, systems × particles]`: positions, one row per coordinate.
+    pub positions: Tensor,
+    /// Every ordered pair of particles of a system.
+    pub edges: Edges,
+    /// Number of systems.
+    pub systems: usize,
+    /// Particles per system.
+    pub particles: usize,
+}
+
+const CHANNELS: usize = 3;
+
+impl NBodyBatch {
+    /// A batch from positions and velocities `[systems][3][particles]` and charges `[systems][particles]`, all row-major
+    /// (the layout of the published files).
+    ///
+    /// # Errors
+    /// Slices whose lengths do not agree; a dtype the device does not serve.
+    pub fn new(
+        (positions, velocities, charges): (&[f64], &[f64], &[f64]),
+        particles: usize,
+        placement: &Placement,
+    ) -> Result<Self> {
+        let systems = charges.len().checked_div(particles).unwrap_or(0);
+        let nodes = systems * particles;
+        for (argument, actual, expected) in [
+            ("charges", charges.len(), nodes),
+            ("positions", positions.len(), 3 * nodes),
+            ("velocities", velocities.len(), 3 * nodes),
+        ] {
+            if actual != expected || particles == 0 {
+                return Err(Error::Argument {
+                    operation: "NBodyBatch::new",
+                    argument,
+                    actual: format!("{actual} numbers"),
+                    expected: format!("{expected} for {systems} systems of {particles} particles"),
+                });
+            }
+        }
+        let at = |system: usize, axis: usize, particle: usize| (system * 3 + axis) * particles + particle;
+        let mut features = vec![0.0; 8 * nodes * CHANNELS];
+        let mut rows = vec![0.0; 3 * nodes];
+        for system in 0..systems {
+            for axis in 0..3 {
+                let line = &positions[at(system, axis, 0)..][..particles];
+                let mean = line.iter().sum::<f64>() / particles as f64;
+                for particle in 0..particles {
+                    let node = system * particles + particle;
+                    let vector = ((1 + axis) * nodes + node) * CHANNELS;
+                    features[vector + 1] = line[particle] - mean;
+                    features[vector + 2] = velocities[at(system, axis, particle)];
+                    rows[axis * nodes + node] = line[particle];
+                }
+            }
+        }
+        for (node, &charge) in charges.iter().enumerate() {
+            features[node * CHANNELS] = charge;
+        }
+        let Placement { device, dtype } = placement;
+        let edges = Edges::complete(systems, particles, device)?;
+        let (receivers, senders) = (edges.receivers.to_vec(), edges.senders.to_vec());
+        let mut attributes = vec![0.0; 8 * receivers.len()];
+        for (attribute, (&i, &j)) in attributes.iter_mut().zip(receivers.iter().zip(&senders)) {
+            *attribute = charges[i] * charges[j];
+        }
+        let tensor = |values: &[f64], shape: &[usize]| -> Result<Tensor> {
+            Ok(Tensor::new(Array::from_f64(values, shape, *dtype, device)?))
+        };
+        Ok(Self {
+            features: tensor(&features, &[8, nodes, CHANNELS])?,
+            attributes: tensor(&attributes, &[8, receivers.len(), 1])?,
+            positions: tensor(&rows, &[3, nodes])?,
+            edges,
+            systems,
+            particles,
+        })
+    }
+
+    /// Target positions `[systems][3][particles]` in the layout of [`positions`](Self::positions).
+    ///
+    /// # Errors
+    /// A number of values other than that of the positions.
+    pub fn targets(&self, positions: &[f64]) -> Result<Tensor> {
+        let nodes = self.systems * self.particles;
+        if positions.len() != 3 * nodes {
+            return Err(Error::Argument {
+                operation: "NBodyBatch::targets",
+                argument: "positions",
+                actual: format!("{} numbers", positions.len()),
+                expected: (3 * nodes).to_string(),
+            });
+        }
+        let mut rows = vec![0.0; 3 * nodes];
+        for (system, chunk) in positions.chunks_exact(3 * self.particles).enumerate() {
+            for (axis, line) in chunk.chunks_exact(self.particles).enumerate() {
+                rows[axis * nodes + system * self.particles..][..self.particles].copy_from_slice(line);
+            }
+        }
+        let (dtype, device) = (self.positions.dtype(), self.positions.device());
+        Ok(Tensor::new(Array::from_f64(&rows, [3, nodes], dtype, &device)?))
+    }
+
+    /// Values in the layout of [`positions`](Self::positions) back as `[systems][3][particles]`.
+    ///
+    /// # Errors
+    /// A number of values other than that of the positions.
+    pub fn by_system(&self, rows: &Tensor) -> Result<Vec<f64>> {
+        let shape = [3, self.systems, self.particles];
+        Ok(rows.array().reshape(shape)?.permute(&[1, 0, 2])?.to_f64_vec()?)
+    }
+}
+
+/// The model: an embedding shared by the grades, rounds of messages over all pairs, and a projection to one
+/// multivector per particle, whose vector part is the predicted displacement.
+pub struct NBody {
+    embedding: MvLinear,
+    layers: Vec<MessagePassing>,
+    projection: MvLinear,
+}
+
+impl NBody {
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &NBodyConfig,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let (placement, signature) = (placement.into(), Signature::CL3);
+        let embedding =
+            MvLinear::new(CHANNELS, config.hidden, signature).per_grade(false).init(&placement, rng)?;
+        let layers = (0..config.layers)
+            .map(|_| MessagePassing::init(config.hidden, 1, signature, &placement, rng))
+            .collect::<Result<_>>()?;
+        let projection = MvLinear::new(config.hidden, 1, signature).init(&placement, rng)?;
+        Ok(Self { embedding, layers, projection })
+    }
+
+    /// Predicted positions `[3, systems × particles]`.
+    ///
+    /// # Errors
+    /// A batch of another dtype or device than the parameters.
+    pub fn forward(&self, batch: &NBodyBatch) -> Result<Tensor> {
+        let mut h = self.embedding.forward(&batch.features)?;
+        for layer in &self.layers {
+            h = layer.forward(&h, &batch.attributes, &batch.edges)?;
+        }
+        let output = self.projection.forward(&h)?;
+        let displacement = output.slice(0, 1..4)?.reshape(batch.positions.shape())?;
+        Ok(batch.positions.add(&displacement)?)
+    }
+
+    /// Mean squared error of the predictions over coordinates, particles and systems.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn loss(&self, batch: &NBodyBatch, targets: &Tensor) -> Result<Tensor> {
+        loss::mean_squared_error(&self.forward(batch)?, targets)
+    }
+
+    /// Where the parameters are, and their dtype.
+    pub fn placement(&self) -> Placement {
+        let weight = self.projection.weight().array();
+        let (device, dtype): (Device, DType) = (weight.device(), weight.dtype());
+        Placement { device, dtype }
+    }
+}
+
+impl Module for NBody {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("embedding", &self.embedding);
+        for (index, layer) in self.layers.iter().enumerate() {
+            visitor.module(format_args!("layers.{index}"), layer);
+        }
+        visitor.module("projection", &self.projection);
+    }
+}
