@@ -1,6 +1,9 @@
 //! The tables of a Clifford algebra, derived from its signature.
 
-use crate::{Error, MAX_DIMENSION, Result, Signature};
+use crate::{
+    Error, MAX_DIMENSION, Result, Signature,
+    blade::{generators, order_blades, product_sign, reverse_sign},
+};
 use std::{
     collections::HashMap,
     fmt,
@@ -117,6 +120,16 @@ impl Algebra {
         &self.tables.paths
     }
 
+    /// Blade index → bit set of generators.
+    pub(crate) fn masks(&self) -> &[u16] {
+        &self.tables.masks
+    }
+
+    /// Bit set of generators → blade index.
+    pub(crate) fn positions(&self) -> &[u16] {
+        &self.tables.index_of_mask
+    }
+
     /// The generators of a blade as a bit set: bit g is set if e_{g+1} is a factor.
     ///
     /// # Panics
@@ -184,12 +197,8 @@ impl fmt::Debug for Algebra {
 impl Tables {
     fn new(signature: Signature) -> Self {
         let blades = signature.blade_count();
-        let mut masks: Vec<u16> = (0..blades as u16).collect();
-        masks.sort_by_key(|&mask| (mask.count_ones(), generators(mask).collect::<Vec<_>>()));
-        let mut index_of_mask = vec![0u16; blades];
-        for (index, &mask) in masks.iter().enumerate() {
-            index_of_mask[usize::from(mask)] = index as u16;
-        }
+        let (mut masks, mut index_of_mask) = (vec![0; blades], vec![0; blades]);
+        order_blades(&mut masks, &mut index_of_mask);
         let grades: Vec<u8> = masks.iter().map(|mask| mask.count_ones() as u8).collect();
 
         let mut products = Vec::with_capacity(blades * blades);
@@ -218,27 +227,9 @@ impl Tables {
             })
             .collect();
 
-        let reverse_signs: Vec<i8> = grades.iter().map(|&k| if k % 4 < 2 { 1 } else { -1 }).collect();
+        let reverse_signs: Vec<i8> = grades.iter().map(|&k| reverse_sign(k.into())).collect();
         let squared_norms =
             masks.iter().map(|&mask| generators(mask).map(|g| signature.square(g)).product()).collect();
         Self { signature, masks, index_of_mask, grades, terms, paths, reverse_signs, squared_norms }
     }
-}
-
-/// The generators in a bit set, ascending.
-fn generators(mask: u16) -> impl Iterator<Item = usize> {
-    (0..u16::BITS as usize).filter(move |&g| mask >> g & 1 == 1)
-}
-
-/// The sign of the product of two blades given as bit sets: the parity of the swaps that sort the concatenated
-/// generators, times the squares of the shared ones.
-fn product_sign(signature: Signature, a: u16, b: u16) -> i8 {
-    let mut swaps = 0;
-    let mut shifted = a >> 1;
-    while shifted != 0 {
-        swaps += (shifted & b).count_ones();
-        shifted >>= 1;
-    }
-    let metric: i8 = generators(a & b).map(|g| signature.square(g)).product();
-    if swaps % 2 == 0 { metric } else { -metric }
 }

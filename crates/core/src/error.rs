@@ -31,6 +31,41 @@ pub enum Error {
         /// Signature of the right operand.
         right: Signature,
     },
+    /// An index outside its range.
+    #[error("{operation}: `{argument}` is {index}; there are {count}, counted from 0")]
+    Index {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// The index given.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// An operation without a result for this operand, such as the inverse of a null vector.
+    #[error("{operation}: no result exists or no closed form gives it: {reason}")]
+    Undefined {
+        /// The operation that refused.
+        operation: &'static str,
+        /// What the operand lacks, and what to do instead.
+        reason: &'static str,
+    },
+    /// Text that is not a multivector.
+    #[error(
+        "`{text}` is not a multivector of {signature}: at character {position}, {reason}; \
+         write sums of blades such as `1 + 2e1 - e12`, with parentheses around exponents and fractions"
+    )]
+    InvalidMultivector {
+        /// The text as given.
+        text: String,
+        /// The algebra it was read for.
+        signature: Signature,
+        /// Where reading stopped, in characters counted from 1.
+        position: usize,
+        /// What was found there.
+        reason: String,
+    },
     /// A shape other than the one an operation needs.
     #[error("{operation}: `{argument}` has shape {actual}, expected {expected} ({reason})")]
     Shape {

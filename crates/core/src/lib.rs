@@ -2,7 +2,8 @@
 //!
 //! A [`Signature`] (p, q, r) determines everything else: the blades, the sparse Cayley table, the grade paths
 //! along which weighted products carry one weight each. [`Algebra`] holds those tables for a signature known at
-//! run time.
+//! run time; [`Cl<P, Q, R>`](Cl) is the same as a type. A [`Multivector`] belongs to either and has every product of
+//! the literature; a [`Rotor`] moves multivectors.
 //!
 //! The crate has no unsafe code, knows nothing of devices, and does no I/O. It also defines the vocabulary the
 //! numerical crates above it share: [`Shape`], [`DType`] and the shape errors.
@@ -19,13 +20,31 @@
 #![forbid(unsafe_code)]
 
 mod algebra;
+mod blade;
+mod cl;
+mod clifford;
 mod dtype;
 mod error;
+mod multivector;
+pub mod pga3;
+mod rotor;
+mod scalar;
 mod shape;
 mod signature;
+mod text;
 
 pub use algebra::{Algebra, Path, Term};
+pub use cl::{Cga3, Cl, Cl2, Cl3, Cl4, Cl5, Pga2, Pga3, Sta};
+pub use clifford::{CliffordAlgebra, TypeLevel};
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub use multivector::Multivector;
+pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
+pub use scalar::{Real, Scalar};
 pub use shape::Shape;
 pub use signature::{MAX_DIMENSION, Signature};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

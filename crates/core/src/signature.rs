@@ -47,9 +47,9 @@ impl Signature {
         self.p as usize + self.q as usize + self.r as usize
     }
 
-    /// Number of basis blades, 2ⁿ.
+    /// Number of basis blades, 2ⁿ; saturates at `usize::MAX` far beyond [`MAX_DIMENSION`].
     pub const fn blade_count(self) -> usize {
-        1 << self.dimension()
+        if self.dimension() < usize::BITS as usize { 1 << self.dimension() } else { usize::MAX }
     }
 
     /// Number of grades, n + 1.

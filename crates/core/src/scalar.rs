@@ -1,0 +1,116 @@
+//! The numbers a multivector may have as coefficients.
+
+use num_integer::Integer;
+use num_rational::Ratio;
+use num_traits::{Float, Num, NumAssign, Signed};
+use std::{fmt, ops::Neg, str::FromStr};
+
+/// A coefficient of a [`Multivector`](crate::Multivector): `f32`, `f64`, a signed integer, or a
+/// [`Ratio`] of signed integers.
+///
+/// Integers and ratios make the algebra exact, which is how its laws are tested. Overflow is the number's own affair:
+/// integers behave as in any Rust arithmetic.
+pub trait Scalar: Num + NumAssign + Neg<Output = Self> + Clone + PartialOrd + fmt::Debug {
+    /// `self / divisor` where that is a number of this type: `None` for a zero divisor, and for integers that leave
+    /// a remainder.
+    fn quotient(&self, divisor: &Self) -> Option<Self>;
+
+    /// Whether `self` is rounding noise beside `scale ≥ 0`: exactly zero for exact numbers, at most 2¹² ulps of
+    /// `scale` for floats (the noise of a few thousand chained operations). NaN is never negligible.
+    fn is_negligible(&self, scale: &Self) -> bool;
+
+    /// The text of a number that is not negative, with `precision` digits after the point if the type has such.
+    fn to_text(&self, precision: Option<usize>) -> String;
+
+    /// Reads what [`to_text`](Self::to_text) writes.
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+/// A floating-point coefficient: what norms, exponentials, logarithms and rotors need. `f32` or `f64`.
+pub trait Real: Scalar + Float {
+    /// The nearest number of this type.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Scalar for $integer {
+            fn quotient(&self, divisor: &Self) -> Option<Self> {
+                match self.checked_rem(*divisor) {
+                    Some(0) => self.checked_div(*divisor),
+                    _ => None,
+                }
+            }
+
+            fn is_negligible(&self, _scale: &Self) -> bool {
+                *self == 0
+            }
+
+            fn to_text(&self, _precision: Option<usize>) -> String {
+                self.to_string()
+            }
+
+            fn from_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+
+integers!(i8 i16 i32 i64 i128 isize);
+
+macro_rules! floats {
+    ($($float:ty)*) => {$(
+        impl Scalar for $float {
+            fn quotient(&self, divisor: &Self) -> Option<Self> {
+                (*divisor != 0.0).then(|| self / divisor)
+            }
+
+            fn is_negligible(&self, scale: &Self) -> bool {
+                self.abs() <= 4096.0 * <$float>::EPSILON * scale
+            }
+
+            fn to_text(&self, precision: Option<usize>) -> String {
+                match precision {
+                    Some(digits) => format!("{self:.digits$}"),
+                    // Beyond these bounds plain decimals are rows of zeros.
+                    None if *self == 0.0 || (1e-5..1e16).contains(self) || !self.is_finite() => self.to_string(),
+                    None => format!("{self:e}"),
+                }
+            }
+
+            fn from_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+
+        impl Real for $float {
+            fn from_f64(value: f64) -> Self {
+                value as $float
+            }
+        }
+    )*};
+}
+
+floats!(f32 f64);
+
+impl<I> Scalar for Ratio<I>
+where
+    I: Integer + Signed + NumAssign + Clone + fmt::Debug + fmt::Display + FromStr,
+{
+    fn quotient(&self, divisor: &Self) -> Option<Self> {
+        (!num_traits::Zero::is_zero(divisor)).then(|| self.clone() / divisor.clone())
+    }
+
+    fn is_negligible(&self, _scale: &Self) -> bool {
+        num_traits::Zero::is_zero(self)
+    }
+
+    fn to_text(&self, _precision: Option<usize>) -> String {
+        self.to_string()
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
