@@ -34,7 +34,15 @@ pub enum Error {
         /// The model's shape.
         expected: gradewise_core::Shape,
     },
-    /// The operating system refused to read or write.
+    /// The operating system refused to write.
+    #[error("write {}: {source}", path.display())]
+    Write {
+        /// The file. If there was one before, it is unchanged.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The operating system refused to read.
     #[error("{operation}: {}: {source}", path.display())]
     Io {
         /// What was being done.
@@ -113,5 +121,24 @@ impl Error {
     /// Wraps an error of the operating system with what was being done to which file.
     pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Io { operation, path: path.into(), source }
+    }
+
+    /// Whether the error lies in what was given (files, data, arguments) rather than in what happened on the way.
+    pub fn is_input(&self) -> bool {
+        match self {
+            Self::Io { .. }
+            | Self::Format { .. }
+            | Self::Tensor { .. }
+            | Self::MissingParameters { .. }
+            | Self::ParameterShape { .. }
+            | Self::DataSet { .. }
+            | Self::NotFinite { .. }
+            | Self::Argument { .. } => true,
+            Self::Core(_)
+            | Self::Kernels(_)
+            | Self::Autograd(_)
+            | Self::Write { .. }
+            | Self::Worker { .. } => false,
+        }
     }
 }

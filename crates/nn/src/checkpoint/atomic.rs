@@ -12,13 +12,13 @@ use std::{
 /// killed, a previous file at `path` stays as it was.
 ///
 /// # Errors
-/// [`Error::Io`] from creating, writing (a full disk) or renaming; the partial file is removed.
+/// [`Error::Write`] from creating, writing (a full disk) or renaming; the partial file is removed.
 pub fn replace_file(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let path = path.as_ref();
-    let failed = |source| Error::io("write file (the previous one, if any, is kept)", path, source);
+    let failed = |source| Error::Write { path: path.to_owned(), source };
     let name = path.file_name().ok_or_else(|| {
         failed(io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file"))
     })?;

@@ -92,7 +92,7 @@ impl Checkpoint {
     /// this one (see [`replace_file`]).
     ///
     /// # Errors
-    /// [`Error::Io`]; the previous file is untouched.
+    /// [`Error::Write`]; the previous file is untouched.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let bytes = self.to_bytes(path.as_ref())?;
         replace_file(path, |file| file.write_all(&bytes))

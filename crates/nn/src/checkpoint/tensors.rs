@@ -158,7 +158,7 @@ impl TensorFile {
     /// Writes the file in one step (see [`replace_file`](super::replace_file)).
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Write`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let bytes = self.to_bytes(path.as_ref())?;
         super::replace_file(path, |file| file.write_all(&bytes))

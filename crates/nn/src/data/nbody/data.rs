@@ -17,7 +17,7 @@ pub struct NBodyData {
 }
 
 impl NBodyData {
-    /// Samples from arrays: `loc`, `vel` and `target` of shape `[samples, particles, 3]`, `charges`
+    /// Samples from arrays: `loc`, `vel` and `target` of shape `[samples, 3, particles]`, `charges`
     /// `[samples, particles]`.
     ///
     /// # Errors
@@ -46,10 +46,10 @@ impl NBodyData {
                     operation: OPERATION,
                     argument,
                     actual: format!("{} values", values.len()),
-                    expected: format!("{}: [samples {samples}, particles {particles}, 3]", charges.len() * 3),
+                    expected: format!("{}: [samples {samples}, 3, particles {particles}]", charges.len() * 3),
                 });
             }
-            check_finite(OPERATION, argument, &[samples, particles, 3], values)?;
+            check_finite(OPERATION, argument, &[samples, 3, particles], values)?;
         }
         Ok(Self { samples, particles, loc, vel, charges, target })
     }
@@ -91,12 +91,12 @@ impl NBodyData {
         self.particles
     }
 
-    /// Positions, `[samples, particles, 3]`.
+    /// Positions, `[samples, 3, particles]`.
     pub fn loc(&self) -> &[f64] {
         &self.loc
     }
 
-    /// Velocities, `[samples, particles, 3]`.
+    /// Velocities, `[samples, 3, particles]`.
     pub fn vel(&self) -> &[f64] {
         &self.vel
     }
@@ -106,7 +106,7 @@ impl NBodyData {
         &self.charges
     }
 
-    /// Positions to predict, `[samples, particles, 3]`.
+    /// Positions to predict, `[samples, 3, particles]`.
     pub fn target(&self) -> &[f64] {
         &self.target
     }

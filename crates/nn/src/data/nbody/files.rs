@@ -80,7 +80,7 @@ impl Trajectories {
     /// Writes the four files of `split` into `folder` in the published layout.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Write`].
     pub fn save(&self, folder: impl AsRef<Path>, split: Split, suffix: &str) -> Result<()> {
         let folder = folder.as_ref();
         let path = |kind: &str| folder.join(format!("{kind}_{split}{suffix}.npy"));

@@ -53,7 +53,7 @@ struct Block {
 }
 
 impl Simulation {
-    /// Systems in given states: `loc` and `vel` of shape `[systems, particles, 3]`, `charges` `[systems, particles]`,
+    /// Systems in given states: `loc` and `vel` of shape `[systems, 3, particles]`, `charges` `[systems, particles]`,
     /// all row-major.
     ///
     /// # Errors
@@ -75,10 +75,10 @@ impl Simulation {
                     operation: OPERATION,
                     argument,
                     actual: format!("{} values", values.len()),
-                    expected: format!("{}: [systems {systems}, particles {particles}, 3]", charges.len() * 3),
+                    expected: format!("{}: [systems {systems}, 3, particles {particles}]", charges.len() * 3),
                 });
             }
-            check_finite(OPERATION, argument, &[systems, particles, 3], values)?;
+            check_finite(OPERATION, argument, &[systems, 3, particles], values)?;
         }
         check_finite(OPERATION, "charges", &[systems, particles], charges)?;
         let blocks = (0..systems.div_ceil(LANES))
@@ -103,11 +103,8 @@ impl Simulation {
             rng.set_stream(((split as u64 + 1) << 56) | system as u64);
             charges.extend((0..particles).map(|_| if rng.random::<bool>() { 1.0 } else { -1.0 }));
             loc.extend((0..particles * 3).map(|_| rng.sample::<f64, _>(StandardNormal)));
-            for _ in 0..particles {
-                let direction: [f64; 3] = std::array::from_fn(|_| rng.sample(StandardNormal));
-                let norm = direction.iter().map(|c| c * c).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
-                vel.extend(direction.map(|c| c * (INITIAL_SPEED / norm)));
-            }
+            let velocities: Vec<[f64; 3]> = (0..particles).map(|_| random_velocity(&mut rng)).collect();
+            vel.extend((0..3).flat_map(|axis| velocities.iter().map(move |velocity| velocity[axis])));
         }
         Self::new(particles, &loc, &vel, &charges)
     }
@@ -142,12 +139,12 @@ impl Simulation {
         });
     }
 
-    /// Positions, `[systems, particles, 3]` row-major.
+    /// Positions, `[systems, 3, particles]` row-major.
     pub fn loc(&self) -> Vec<f64> {
         self.gather(|block| &block.loc)
     }
 
-    /// Velocities, `[systems, particles, 3]` row-major.
+    /// Velocities, `[systems, 3, particles]` row-major.
     pub fn vel(&self) -> Vec<f64> {
         self.gather(|block| &block.vel)
     }
@@ -161,12 +158,20 @@ impl Simulation {
     fn gather(&self, field: impl Fn(&Block) -> &Vec<[Lanes; 3]>) -> Vec<f64> {
         let mut out = Vec::with_capacity(self.systems * self.particles * 3);
         for system in 0..self.systems {
-            for axes in field(&self.blocks[system / LANES]) {
-                out.extend(axes.iter().map(|lanes| lanes[system % LANES]));
+            let particles = field(&self.blocks[system / LANES]);
+            for axis in 0..3 {
+                out.extend(particles.iter().map(|axes| axes[axis][system % LANES]));
             }
         }
         out
     }
+}
+
+/// Of uniform direction and length [`INITIAL_SPEED`].
+fn random_velocity(rng: &mut ChaCha8Rng) -> [f64; 3] {
+    let direction: [f64; 3] = std::array::from_fn(|_| rng.sample(StandardNormal));
+    let norm = direction.iter().map(|c| c * c).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+    direction.map(|c| c * (INITIAL_SPEED / norm))
 }
 
 impl Block {
@@ -188,7 +193,7 @@ impl Block {
                     std::array::from_fn(|axis| {
                         // Idle lanes keep their particles apart, so they do no arithmetic with infinities.
                         fill(
-                            &|system| values[(system * particles + particle) * 3 + axis],
+                            &|system| values[(system * 3 + axis) * particles + particle],
                             spread * particle as f64,
                         )
                     })
@@ -258,7 +263,8 @@ mod tests {
     #[test]
     fn a_pair_follows_the_written_recurrence() {
         let (mut x, mut v) = ([[0.3, -0.2, 0.9], [-0.7, 0.4, 0.1]], [[0.1, 0.3, -0.2], [0.0, -0.4, 0.2]]);
-        let mut simulation = Simulation::new(2, x.as_flattened(), v.as_flattened(), &[1.0, -1.0]).unwrap();
+        let by_axis = |x: &[[f64; 3]; 2]| -> Vec<f64> { (0..6).map(|k| x[k % 2][k / 2]).collect() };
+        let mut simulation = Simulation::new(2, &by_axis(&x), &by_axis(&v), &[1.0, -1.0]).unwrap();
         simulation.advance(1);
         for _ in 0..STEPS_PER_FRAME {
             let r: [f64; 3] = std::array::from_fn(|a| x[0][a] - x[1][a]);
@@ -271,7 +277,7 @@ mod tests {
                 x[1][a] += 0.001 * v[1][a];
             }
         }
-        for (ours, reference) in simulation.loc().iter().zip(x.as_flattened()) {
+        for (&ours, reference) in simulation.loc().iter().zip(by_axis(&x)) {
             assert!((ours - reference).abs() < 1e-13, "{ours} {reference}");
         }
         let distance: f64 = (0..3).map(|a| (x[0][a] - x[1][a]).powi(2)).sum::<f64>().sqrt();
@@ -280,9 +286,9 @@ mod tests {
 
     #[test]
     fn the_force_is_clamped_and_coinciding_particles_stay_finite() {
-        let mut close = Simulation::new(2, &[0.0, 0.0, 0.0, 1e-3, 0.0, 0.0], &[0.0; 6], &[1.0, 1.0]).unwrap();
+        let mut close = Simulation::new(2, &[0.0, 1e-3, 0.0, 0.0, 0.0, 0.0], &[0.0; 6], &[1.0, 1.0]).unwrap();
         close.blocks[0].step();
-        assert_eq!(close.vel(), [-0.1, 0.0, 0.0, 0.1, 0.0, 0.0]);
+        assert_eq!(close.vel(), [-0.1, 0.1, 0.0, 0.0, 0.0, 0.0]);
         assert!(close.closest_approach()[0] < NEAR_COLLISION);
         let mut same = Simulation::new(2, &[0.5; 6], &[0.25; 6], &[1.0, -1.0]).unwrap();
         same.advance(1);
@@ -295,7 +301,7 @@ mod tests {
         let mut many = Simulation::sample(5, 11, 7, Split::Test).unwrap();
         let momentum = |s: &Simulation| -> Vec<f64> {
             let vel = s.vel();
-            (0..9).map(|k| (0..5).map(|p| vel[(k / 3 * 5 + p) * 3 + k % 3]).sum()).collect()
+            vel.chunks(5).map(|particles| particles.iter().sum()).collect()
         };
         let before = momentum(&few);
         few.advance(2);
@@ -329,7 +335,9 @@ mod tests {
         let variance = loc.iter().map(|x| x * x).sum::<f64>() / loc.len() as f64;
         assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
         let vel = simulation.vel();
-        assert!(vel.chunks(3).all(|v| (v.iter().map(|c| c * c).sum::<f64>().sqrt() - 0.5).abs() < 1e-15));
+        assert!(vel.chunks(15).all(|v| {
+            (0..5).all(|p| ((v[p].powi(2) + v[p + 5].powi(2) + v[p + 10].powi(2)).sqrt() - 0.5).abs() < 1e-15)
+        }));
         let attracting =
             simulation.blocks.iter().flat_map(|b| b.pairs.iter().flatten()).filter(|&&q| q < 0.0).count();
         assert!((attracting as f64 / 40_000.0 - 0.5).abs() < 0.02, "{attracting}");
@@ -342,7 +350,7 @@ mod tests {
         let mut loc = [0.0; 6];
         loc[4] = f64::NAN;
         let error = Simulation::new(2, &loc, &[0.0; 6], &[1.0; 2]).unwrap_err();
-        assert!(matches!(&error, Error::NotFinite { index, .. } if *index == [0, 1, 1]), "{error}");
+        assert!(matches!(&error, Error::NotFinite { index, .. } if *index == [0, 2, 0]), "{error}");
         let mut none = Simulation::new(5, &[], &[], &[]).unwrap();
         none.advance(1);
         assert!(none.loc().is_empty());

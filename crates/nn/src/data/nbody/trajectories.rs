@@ -37,10 +37,9 @@ impl Trajectories {
         for frame in 0..frames {
             simulation.advance(1);
             for (all, state) in [(&mut loc, simulation.loc()), (&mut vel, simulation.vel())] {
-                for (position, value) in state.into_iter().enumerate() {
-                    let (system, rest) = (position / (particles * 3), position % (particles * 3));
-                    let (particle, axis) = (rest / 3, rest % 3);
-                    all[system * size + (frame * 3 + axis) * particles + particle] = value;
+                let width = 3 * particles;
+                for (system, values) in state.chunks_exact(width).enumerate() {
+                    all[system * size + frame * width..][..width].copy_from_slice(values);
                 }
             }
         }
@@ -75,7 +74,7 @@ impl Trajectories {
         &self.charges
     }
 
-    /// Positions of all systems at `frame`, `[systems, particles, 3]` row-major.
+    /// Positions of all systems at `frame`, `[systems, 3, particles]` row-major.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such frame.
@@ -83,7 +82,7 @@ impl Trajectories {
         self.at(frame, &self.loc)
     }
 
-    /// Velocities of all systems at `frame`, `[systems, particles, 3]` row-major.
+    /// Velocities of all systems at `frame`, `[systems, 3, particles]` row-major.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such frame.
@@ -120,13 +119,8 @@ impl Trajectories {
                 expected: format!("less than {}, the number of frames", self.frames),
             });
         }
-        let mut out = Vec::with_capacity(self.systems * self.particles * 3);
-        for system in 0..self.systems {
-            let start = (system * self.frames + frame) * 3 * self.particles;
-            for particle in 0..self.particles {
-                out.extend((0..3).map(|axis| values[start + axis * self.particles + particle]));
-            }
-        }
-        Ok(out)
+        let width = 3 * self.particles;
+        let start = |system: usize| (system * self.frames + frame) * width;
+        Ok((0..self.systems).flat_map(|system| &values[start(system)..][..width]).copied().collect())
     }
 }

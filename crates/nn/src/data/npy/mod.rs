@@ -5,9 +5,10 @@
 
 mod header;
 
+use crate::checkpoint::replace_file;
 use crate::{Error, Result};
 use header::{Header, parse_header};
-use std::{io::Write, path::Path};
+use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 const FORMAT: &str = ".npy";
@@ -131,16 +132,13 @@ fn encode_as(
     Ok(out)
 }
 
-/// Writes row-major `values` as a `<f8` file.
+/// Writes row-major `values` as a `<f8` file, in one step (see [`replace_file`]).
 ///
 /// # Errors
-/// [`Error::Argument`] as [`encode`]; [`Error::Io`].
+/// [`Error::Argument`] as [`encode`]; [`Error::Write`].
 pub fn write(path: impl AsRef<Path>, shape: &[usize], values: &[f64]) -> Result<()> {
-    let path = path.as_ref();
     let bytes = encode(shape, values)?;
-    std::fs::File::create(path)
-        .and_then(|mut file| file.write_all(&bytes))
-        .map_err(|source| Error::io("write .npy file", path, source))
+    replace_file(path, |file| file.write_all(&bytes))
 }
 
 fn checked_elements(shape: &[usize]) -> Option<usize> {
