@@ -1,0 +1,43 @@
+//! Dropout masks (Srivastava et al. 2014) from a counter-based generator.
+
+mod philox;
+
+use crate::{Array, Device, Element, Error, Result, element::with_element, ops::split};
+use gradewise_core::{DType, Shape};
+
+/// An array that is 0 with probability `p` and 1/(1 − p) otherwise, independently at each element.
+///
+/// Element `i` depends on `seed`, `stream` and `i` only: the same numbers come out on any device and any number of
+/// threads, and a recomputation gets them again. Use another `stream` for every layer and step.
+///
+/// # Errors
+/// If `p` is not in [0, 1); if the device does not support the dtype.
+pub fn dropout_mask(
+    shape: impl Into<Shape>,
+    p: f64,
+    (seed, stream): (u64, u64),
+    dtype: DType,
+    device: &Device,
+) -> Result<Array> {
+    const NAME: &str = "dropout_mask";
+    if !(0.0..1.0).contains(&p) {
+        let actual = p.to_string();
+        return Err(Error::Argument { operation: NAME, argument: "p", actual, expected: "in [0, 1)" });
+    }
+    device.require(dtype, NAME)?;
+    // 32 random bits are below the threshold with probability p, to within 2⁻³².
+    let threshold = (p * 2f64.powi(32)) as u32;
+    with_element!(dtype, NAME, T => {
+        let kept = T::narrow(1.0 / (1.0 - p));
+        Array::build(shape, device, |out: &mut [T]| {
+            split::for_chunks(out, split::CHUNK, |start, out| {
+                for (index, group) in out.chunks_mut(4).enumerate() {
+                    let bits = philox::random((start / 4 + index) as u64, stream, seed);
+                    for (out, bits) in group.iter_mut().zip(bits) {
+                        *out = if bits < threshold { 0.0 } else { kept };
+                    }
+                }
+            });
+        })
+    })
+}

@@ -1,0 +1,129 @@
+//! Layer normalisation (Ba et al. 2016, arXiv:1607.06450).
+
+mod cpu;
+
+use crate::{Array, Result, array::require_axis, element::with_element, ops};
+
+/// The ε of the published layers, added to the variance.
+pub const EPSILON: f64 = 1e-5;
+
+/// A normalised array and what its backward pass needs.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// (x − mean)·inverse_std·weight + bias, of the shape of x.
+    pub output: Array,
+    /// The mean of each row: the shape of x without its last axis.
+    pub mean: Array,
+    /// 1/√(variance + ε) of each row.
+    pub inverse_std: Array,
+}
+
+/// Gradients of a layer normalisation; those of absent arguments are `None`.
+#[derive(Clone, Debug)]
+pub struct Gradients {
+    /// Of x.
+    pub x: Array,
+    /// Of the weight.
+    pub weight: Option<Array>,
+    /// Of the bias.
+    pub bias: Option<Array>,
+}
+
+const NAME: &str = "layer_norm";
+
+fn check_parameter(
+    argument: &'static str,
+    parameter: Option<&Array>,
+    x: &Array,
+    features: usize,
+) -> Result<()> {
+    let Some(parameter) = parameter else { return Ok(()) };
+    parameter.require_like(x, NAME, argument)?;
+    parameter.require_shape(NAME, argument, &[features], || {
+        "one entry for each element of the last axis".to_owned()
+    })
+}
+
+fn features(x: &Array) -> Result<usize> {
+    require_axis(NAME, 0, x.shape())?;
+    Ok(x.dims()[x.rank() - 1])
+}
+
+/// Normalises along the last axis to mean 0 and variance 1 (of the population, two passes), then scales by `weight`
+/// and adds `bias`, both `[features]`. ε is added to the variance; usually [`EPSILON`].
+///
+/// # Errors
+/// If `x` has rank 0, or shapes, dtypes or devices do not fit together.
+pub fn layer_norm(
+    x: &Array,
+    weight: Option<&Array>,
+    bias: Option<&Array>,
+    epsilon: f64,
+) -> Result<LayerNorm> {
+    let features = features(x)?;
+    check_parameter("weight", weight, x, features)?;
+    check_parameter("bias", bias, x, features)?;
+    let x = x.contiguous()?;
+    let [weight, bias] =
+        [weight.map(Array::contiguous).transpose()?, bias.map(Array::contiguous).transpose()?];
+    let rows = x.dims()[..x.rank() - 1].to_vec();
+    let device = x.device();
+    with_element!(x.dtype(), NAME, T => {
+        let x_slice = x.as_slice::<T>()?;
+        let affine = cpu::Affine {
+            weight: weight.as_ref().map(Array::as_slice).transpose()?,
+            bias: bias.as_ref().map(Array::as_slice).transpose()?,
+        };
+        let statistics = cpu::statistics(x_slice, features, rows.iter().product(), epsilon);
+        let mean = Array::from_slice(&statistics.mean, rows.clone(), &device)?;
+        let inverse_std = Array::from_slice(&statistics.inverse_std, rows, &device)?;
+        let output = Array::build(x.shape(), &device, |out: &mut [T]| {
+            cpu::forward(x_slice, features, &statistics, &affine, out);
+        })?;
+        Ok(LayerNorm { output, mean, inverse_std })
+    })
+}
+
+/// The gradients of [`layer_norm`], given that of its output.
+///
+/// # Errors
+/// If `grad` does not fit `x`, or `mean` and `inverse_std` are not those of the forward pass.
+pub fn layer_norm_backward(
+    x: &Array,
+    weight: Option<&Array>,
+    has_bias: bool,
+    (mean, inverse_std): (&Array, &Array),
+    grad: &Array,
+) -> Result<Gradients> {
+    let features = features(x)?;
+    check_parameter("weight", weight, x, features)?;
+    let like_x = || "the gradient of the output has its shape".to_owned();
+    grad.require_shape(NAME, "grad", x.dims(), like_x)?;
+    let rows = &x.dims()[..x.rank() - 1];
+    for (argument, statistic) in [("mean", mean), ("inverse_std", inverse_std)] {
+        statistic.require_like(x, NAME, argument)?;
+        statistic.require_shape(NAME, argument, rows, || "one entry for each row of x".to_owned())?;
+    }
+    let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+    let axes = (0..x.rank() - 1).collect::<Vec<_>>();
+    with_element!(x.dtype(), NAME, T => {
+        let weight = weight.map(Array::contiguous).transpose()?;
+        let affine = cpu::Affine { weight: weight.as_ref().map(Array::as_slice).transpose()?, bias: None };
+        let statistics = cpu::Statistics { mean: mean.to_vec::<T>()?, inverse_std: inverse_std.to_vec::<T>()? };
+        let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);
+        let grad_x = Array::build(x.shape(), &x.device(), |out: &mut [T]| {
+            cpu::backward(x_slice, grad_slice, features, &statistics, &affine, out);
+        })?;
+        let grad_weight = if weight.is_some() {
+            let normalized = Array::build(x.shape(), &x.device(), |out: &mut [T]| {
+                let plain = cpu::Affine { weight: None, bias: None };
+                cpu::forward(x_slice, features, &statistics, &plain, out);
+            })?;
+            Some(ops::sum(&ops::mul(&grad, &normalized)?, &axes, false)?)
+        } else {
+            None
+        };
+        let grad_bias = has_bias.then(|| ops::sum(&grad, &axes, false)).transpose()?;
+        Ok(Gradients { x: grad_x, weight: grad_weight, bias: grad_bias })
+    })
+}
