@@ -88,6 +88,29 @@ pub enum Error {
         /// The function.
         operation: &'static str,
     },
+    /// Backward and central differences disagree.
+    #[error("gradcheck: {deviation} ({checked} elements were compared; this one deviates most)")]
+    GradientMismatch {
+        /// The element that deviates most.
+        deviation: Box<crate::Deviation>,
+        /// Number of elements compared.
+        checked: usize,
+    },
+    /// Gradients differ by whether their graph is recorded: a fused backward and its re-expression disagree.
+    #[error(
+        "gradgradcheck: input {input}, element {element:?}: the gradient is {plain:e}, but {recorded:e} when its graph \
+         is recorded; a Function's backward and reexpress disagree"
+    )]
+    ReexpressionMismatch {
+        /// Which input.
+        input: usize,
+        /// Position of the element.
+        element: Vec<usize>,
+        /// The gradient without its graph.
+        plain: f64,
+        /// The gradient with its graph.
+        recorded: f64,
+    },
     /// Arguments that an operation of this crate cannot take.
     #[error("{operation}: {message}")]
     Argument {

@@ -1,0 +1,252 @@
+//! Gradients against finite differences.
+
+use crate::{BackwardOptions, Error, Result, Tensor, concat, grad};
+use gradewise_kernels::{Array, DType};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::fmt;
+
+/// How [`gradcheck`] compares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradcheckOptions {
+    /// Step of the central difference, relative to elements above 1 in magnitude. The error of the difference is
+    /// about step² from truncation and 10⁻¹⁶/step from rounding, so 1e-5 is near the best for smooth functions.
+    pub step: f64,
+    /// Relative deviation that is accepted.
+    pub relative: f64,
+    /// Absolute deviation that is accepted.
+    pub absolute: f64,
+    /// Elements checked per input; of larger inputs, so many are drawn at random.
+    pub samples: usize,
+    /// Seed of the draw, and of the direction in which an output of several elements is differentiated.
+    pub seed: u64,
+}
+
+impl Default for GradcheckOptions {
+    fn default() -> Self {
+        Self { step: 1e-5, relative: 1e-6, absolute: 1e-8, samples: 64, seed: 0 }
+    }
+}
+
+/// One element's derivative, computed in two ways.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deviation {
+    /// Which input.
+    pub input: usize,
+    /// Position of the element along each axis of the input.
+    pub element: Vec<usize>,
+    /// The derivative by the backward pass.
+    pub analytic: f64,
+    /// The derivative by central differences.
+    pub numeric: f64,
+}
+
+impl Deviation {
+    /// The deviation in units of what is accepted: above 1 is a failure. Infinite for NaN.
+    pub fn excess(&self, options: &GradcheckOptions) -> f64 {
+        let accepted = options.absolute + options.relative * self.analytic.abs().max(self.numeric.abs());
+        let excess = (self.analytic - self.numeric).abs() / accepted;
+        if excess.is_nan() { f64::INFINITY } else { excess }
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { input, element, analytic, numeric } = self;
+        write!(
+            f,
+            "input {input}, element {element:?}: backward gives {analytic:e}, central differences {numeric:e}"
+        )
+    }
+}
+
+/// The result of a check that passed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradcheckReport {
+    /// Number of elements compared, over all inputs.
+    pub checked: usize,
+    /// The largest deviation relative to what was accepted; `None` if nothing was compared.
+    pub worst: Option<Deviation>,
+}
+
+impl fmt::Display for GradcheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} elements agree", self.checked)?;
+        match &self.worst {
+            Some(worst) => write!(f, "; the furthest apart: {worst}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Compares the gradients of `function` with central differences, element by element, in double precision.
+///
+/// An output of several elements is differentiated in one random direction: gradients of Σ v·y with v drawn from the
+/// seed. `function` must be smooth near the inputs and give the same result each time; a random mask inside it needs a
+/// fixed seed.
+///
+/// ```
+/// use gradewise_autograd::{GradcheckOptions, Tensor, gradcheck};
+/// use gradewise_kernels::Device;
+///
+/// let x = Tensor::from_slice(&[0.3f64, -0.8, 1.7], [3], &Device::Cpu)?;
+/// let report = gradcheck(|inputs| inputs[0].sin()?.mul(&inputs[0]), &[&x], &GradcheckOptions::default())?;
+/// assert_eq!(report.checked, 3);
+/// # Ok::<(), gradewise_autograd::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::GradientMismatch`] with the element that deviates most; [`Error::Argument`] for inputs other than f64 or a
+/// function that is not deterministic; whatever the function returns.
+pub fn gradcheck(
+    function: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    options: &GradcheckOptions,
+) -> Result<GradcheckReport> {
+    const NAME: &str = "gradcheck";
+    if let Some((index, input)) = inputs.iter().enumerate().find(|(_, input)| input.dtype() != DType::F64) {
+        let message = format!(
+            "input {index} is {}; finite differences in less than f64 are noise, so make it f64 with cast",
+            input.dtype()
+        );
+        return Err(Error::Argument { operation: NAME, message });
+    }
+    let leaves: Vec<Tensor> = inputs.iter().map(|input| input.requires_grad()).collect();
+    let output = function(&leaves)?;
+    let base = output.to_vec::<f64>()?;
+    if function(&leaves)?.to_vec::<f64>()? != base && !base.iter().any(|value| value.is_nan()) {
+        let message =
+            "the function gives different results for the same inputs; fix the seeds of its random numbers";
+        return Err(Error::Argument { operation: NAME, message: message.to_owned() });
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    let direction = Tensor::randn(output.shape(), DType::F64, &output.device(), &mut rng)?;
+    let gradients = if output.is_grad_required() {
+        let options = BackwardOptions::seed(direction.clone());
+        grad(&output, &leaves.iter().collect::<Vec<_>>(), &options)?
+    } else {
+        vec![None; leaves.len()]
+    };
+    let direction = direction.to_vec::<f64>()?;
+
+    let mut report = GradcheckReport { checked: 0, worst: None };
+    for (index, leaf) in leaves.iter().enumerate() {
+        let values = leaf.to_vec::<f64>()?;
+        let analytic = match &gradients[index] {
+            Some(gradient) => gradient.to_vec::<f64>()?,
+            None => vec![0.0; values.len()],
+        };
+        for position in chosen(values.len(), options.samples, &mut rng) {
+            let moved = |step: f64| -> Result<(f64, Vec<f64>)> {
+                let mut values = values.clone();
+                values[position] += step;
+                let array = Array::from_slice(&values, leaf.shape(), &leaf.device())?;
+                let mut arguments = leaves.clone();
+                arguments[index] = Tensor::new(array).requires_grad();
+                Ok((values[position], function(&arguments)?.to_vec::<f64>()?))
+            };
+            let step = options.step * values[position].abs().max(1.0);
+            let ((above, y_above), (below, y_below)) = (moved(step)?, moved(-step)?);
+            // Differences first: elements that do not depend on this one then contribute exactly nothing.
+            let difference: f64 =
+                direction.iter().zip(y_above.iter().zip(&y_below)).map(|(v, (a, b))| v * (a - b)).sum();
+            let deviation = Deviation {
+                input: index,
+                element: unravel(position, leaf.shape()),
+                analytic: analytic[position],
+                numeric: difference / (above - below),
+            };
+            report.checked += 1;
+            let excess = deviation.excess(options);
+            if report.worst.as_ref().is_none_or(|worst| excess > worst.excess(options)) {
+                report.worst = Some(deviation);
+            }
+        }
+    }
+    match report.worst {
+        Some(worst) if worst.excess(options) > 1.0 => {
+            Err(Error::GradientMismatch { deviation: Box::new(worst), checked: report.checked })
+        }
+        _ => Ok(report),
+    }
+}
+
+/// Compares the second derivatives of `function` with central differences of its first: [`gradcheck`] of the map from
+/// the inputs, and a direction in the output, to the gradients. Also checks that the first derivatives are the same
+/// whether their graph is recorded or not, which ties the backward of a [`Function`](crate::Function) to its
+/// re-expression.
+///
+/// # Errors
+/// As [`gradcheck`], where the last input of a reported deviation is the direction; [`Error::ReexpressionMismatch`].
+pub fn gradgradcheck(
+    function: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    options: &GradcheckOptions,
+) -> Result<GradcheckReport> {
+    let leaves: Vec<Tensor> = inputs.iter().map(|input| input.requires_grad()).collect();
+    let output = function(&leaves)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed.wrapping_add(1));
+    let direction = Tensor::randn(output.shape(), output.dtype(), &output.device(), &mut rng)?;
+    let gradients = |inputs: &[Tensor], direction: &Tensor, create_graph: bool| -> Result<Vec<Tensor>> {
+        let output = function(inputs)?;
+        let wanted: Vec<&Tensor> = inputs.iter().collect();
+        let options = BackwardOptions { seed: Some(direction.clone()), create_graph };
+        let zeros = |input: &Tensor| Tensor::zeros(input.shape(), input.dtype(), &input.device());
+        let gradients = grad(&output, &wanted, &options)?;
+        gradients
+            .into_iter()
+            .zip(inputs)
+            .map(|(gradient, input)| gradient.map_or_else(|| zeros(input), Ok))
+            .collect()
+    };
+
+    let plain = gradients(&leaves, &direction, false)?;
+    let recorded = gradients(&leaves, &direction, true)?;
+    for (input, (plain, recorded)) in plain.iter().zip(&recorded).enumerate() {
+        let shape = plain.shape();
+        let values = plain.array().to_f64_vec()?.into_iter().zip(recorded.array().to_f64_vec()?);
+        for (position, (plain, recorded)) in values.enumerate() {
+            let deviation = Deviation { input, element: vec![], analytic: plain, numeric: recorded };
+            if deviation.excess(options) > 1.0 {
+                let element = unravel(position, shape);
+                return Err(Error::ReexpressionMismatch { input, element, plain, recorded });
+            }
+        }
+    }
+
+    let flat = |arguments: &[Tensor]| -> Result<Tensor> {
+        let Some((direction, inputs)) = arguments.split_last() else {
+            unreachable!("the direction is always among the arguments");
+        };
+        let flatten = |gradient: &Tensor| gradient.reshape([gradient.shape().elements()]);
+        let flat = gradients(inputs, direction, true)?.iter().map(flatten).collect::<Result<Vec<_>>>()?;
+        concat(&flat.iter().collect::<Vec<_>>(), 0)
+    };
+    let mut all = inputs.to_vec();
+    all.push(&direction);
+    gradcheck(flat, &all, options)
+}
+
+/// All positions below `count`, or `samples` of them at random, ascending.
+fn chosen(count: usize, samples: usize, rng: &mut ChaCha8Rng) -> Vec<usize> {
+    if count <= samples {
+        return (0..count).collect();
+    }
+    let mut positions = rand::seq::index::sample(rng, count, samples).into_vec();
+    positions.sort_unstable();
+    positions
+}
+
+fn unravel(position: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut rest = position;
+    let mut element: Vec<usize> = sizes
+        .iter()
+        .rev()
+        .map(|&size| {
+            let at = rest % size;
+            rest /= size;
+            at
+        })
+        .collect();
+    element.reverse();
+    element
+}

@@ -1,0 +1,169 @@
+//! The check itself: it catches what is wrong, says where, and refuses what it cannot check.
+
+use gradewise_autograd::{
+    BackwardContext, Error, Function, GradcheckOptions, Result, Tensor, gradcheck, gradgradcheck,
+};
+use gradewise_kernels::{Array, DType, Device, ops};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+const CPU: Device = Device::Cpu;
+
+fn random(shape: &[usize], seed: u64) -> Tensor {
+    Tensor::randn(shape, DType::F64, &CPU, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap()
+}
+
+/// x³, whose backward can be told to be wrong at one element.
+#[derive(Clone, Copy)]
+struct Cube {
+    wrong: Option<usize>,
+    factor: f64,
+    wrong_reexpression: bool,
+}
+
+impl Function for Cube {
+    fn name(&self) -> &'static str {
+        "cube"
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        Ok((ops::pow_scalar(&inputs[0], 3.0)?, vec![]))
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+        let slope = ops::mul_scalar(&ops::square(&context.inputs()[0])?, 3.0)?;
+        let mut gradient = ops::mul(grad, &slope)?;
+        if let Some(wrong) = self.wrong {
+            gradient.as_mut_slice::<f64>()?[wrong] *= self.factor;
+        }
+        Ok(vec![Some(gradient)])
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        inputs[0].pow(if self.wrong_reexpression { 2.0 } else { 3.0 })
+    }
+}
+
+const RIGHT: Cube = Cube { wrong: None, factor: 1.0, wrong_reexpression: false };
+
+#[test]
+fn a_right_backward_passes() {
+    let x = random(&[3, 5], 1);
+    let apply = |x: &[Tensor]| Tensor::apply(RIGHT, &[&x[0]]);
+    let report = gradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap();
+    assert_eq!(report.checked, 15);
+    assert!(report.to_string().contains("15 elements agree"), "{report}");
+    assert_eq!(gradgradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap().checked, 30);
+}
+
+#[test]
+fn one_wrong_element_is_named_with_both_values() {
+    let (x, y) = (random(&[3, 5], 1), random(&[3, 5], 2));
+    for factor in [0.0, -1.0, 1.001, f64::NAN, f64::INFINITY] {
+        let wrong = Cube { wrong: Some(7), factor, ..RIGHT };
+        let function = |inputs: &[Tensor]| inputs[0].add(&Tensor::apply(wrong, &[&inputs[1]])?);
+        let error = gradcheck(function, &[&x, &y], &GradcheckOptions::default()).unwrap_err();
+        let Error::GradientMismatch { deviation, checked } = &error else { panic!("{error}") };
+        assert_eq!((deviation.input, &deviation.element[..], *checked), (1, &[1, 2][..], 30));
+        assert!((deviation.analytic - deviation.numeric * factor).abs() < 1e-6 || !factor.is_finite());
+        let text = error.to_string();
+        assert!(text.contains("input 1, element [1, 2]") && text.contains("central differences"), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_second_derivative_is_caught() {
+    let x = random(&[4], 3);
+    let wrong = Cube { wrong_reexpression: true, ..RIGHT };
+    let function = |x: &[Tensor]| Tensor::apply(wrong, &[&x[0]]);
+    assert!(gradcheck(function, &[&x], &GradcheckOptions::default()).is_ok());
+    let error = gradgradcheck(function, &[&x], &GradcheckOptions::default()).unwrap_err();
+    let Error::ReexpressionMismatch { input: 0, element, plain, recorded } = &error else {
+        panic!("{error}")
+    };
+    let value = x.to_vec::<f64>().unwrap()[element[0]];
+    assert!((plain / recorded - 1.5 * value).abs() < 1e-9, "3x² against 2x");
+}
+
+#[test]
+fn a_wrong_rule_of_second_order_is_caught() {
+    // The gradient is right, but its graph loses the dependence on x: as if 3x² were a constant.
+    struct Frozen;
+    impl Function for Frozen {
+        fn name(&self) -> &'static str {
+            "frozen"
+        }
+        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+            RIGHT.forward(inputs)
+        }
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+            RIGHT.backward(context, grad)
+        }
+        fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+            inputs[0].detach().square()?.mul_scalar(3.0)?.mul(&inputs[0])
+        }
+    }
+    let x = random(&[4], 3);
+    let error =
+        gradgradcheck(|x| Tensor::apply(Frozen, &[&x[0]]), &[&x], &GradcheckOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
+}
+
+#[test]
+fn a_missing_gradient_is_caught() {
+    let x = random(&[4], 4);
+    let detached = |x: &[Tensor]| x[0].detach().mul(&x[0]);
+    let error = gradcheck(detached, &[&x], &GradcheckOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
+    let constant = |x: &[Tensor]| x[0].detach().square();
+    let error = gradcheck(constant, &[&x], &GradcheckOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::GradientMismatch { .. }), "{error}");
+}
+
+#[test]
+fn large_inputs_are_sampled_reproducibly() {
+    let x = random(&[1000], 5);
+    let options = GradcheckOptions { samples: 20, ..GradcheckOptions::default() };
+    let function = |x: &[Tensor]| x[0].sin();
+    let report = gradcheck(function, &[&x], &options).unwrap();
+    assert_eq!(report.checked, 20);
+    assert_eq!(gradcheck(function, &[&x], &options).unwrap(), report);
+    let other = gradcheck(function, &[&x], &GradcheckOptions { seed: 9, ..options }).unwrap();
+    assert_ne!(other.worst, report.worst);
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused() {
+    let x = Tensor::ones([3], DType::F32, &CPU).unwrap();
+    let error = gradcheck(|x| x[0].sin(), &[&x], &GradcheckOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("input 0 is f32") && error.contains("f64"), "{error}");
+
+    let calls = std::cell::Cell::new(0.0);
+    let drifting = |x: &[Tensor]| {
+        calls.set(calls.get() + 1.0);
+        x[0].mul_scalar(calls.get())
+    };
+    let error =
+        gradcheck(drifting, &[&random(&[3], 6)], &GradcheckOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("different results"), "{error}");
+}
+
+#[test]
+fn a_function_without_second_derivative_says_so() {
+    struct Once;
+    impl Function for Once {
+        fn name(&self) -> &'static str {
+            "once"
+        }
+        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+            Ok((ops::square(&inputs[0])?, vec![]))
+        }
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+            Ok(vec![Some(ops::mul(grad, &ops::mul_scalar(&context.inputs()[0], 2.0)?)?)])
+        }
+    }
+    let x = random(&[3], 7);
+    let apply = |x: &[Tensor]| Tensor::apply(Once, &[&x[0]]);
+    gradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap();
+    let error = gradgradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::NotTwiceDifferentiable { operation: "once" }), "{error}");
+}

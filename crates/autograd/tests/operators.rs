@@ -1,0 +1,188 @@
+//! Every operator: its first derivatives against central differences, its second derivatives likewise, and whether
+//! its results require gradients. Sizes are odd, shapes broadcast, inputs are random and away from kinks.
+
+use gradewise_autograd::{
+    BackwardOptions, GradcheckOptions, Result, Tensor, concat, grad, gradcheck, gradgradcheck, no_grad, stack,
+};
+use gradewise_kernels::{Array, DType, Device, Index};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+const CPU: Device = Device::Cpu;
+
+/// One operator on inputs of the given shapes, shifted and scaled into its domain.
+struct Case {
+    name: &'static str,
+    shapes: &'static [&'static [usize]],
+    operator: Operator,
+}
+
+type Operator = fn(&[Tensor]) -> Result<Tensor>;
+
+macro_rules! cases {
+    ($($name:literal $shapes:expr => |$x:ident| $body:expr;)*) => {
+        &[$(Case { name: $name, shapes: &$shapes, operator: |$x| $body }),*]
+    };
+}
+
+fn index(values: &[usize], bound: usize) -> Index {
+    Index::new(values, bound, &CPU).unwrap()
+}
+
+/// A tensor with positive elements.
+fn positive(x: &Tensor) -> Result<Tensor> {
+    x.square()?.add_scalar(0.3)
+}
+
+const SMOOTH: &[Case] = cases! {
+    "neg" [&[3, 5]] => |x| x[0].neg();
+    "exp" [&[3, 5]] => |x| x[0].exp();
+    "log" [&[3, 5]] => |x| positive(&x[0])?.log();
+    "sqrt" [&[3, 5]] => |x| positive(&x[0])?.sqrt();
+    "rsqrt" [&[3, 5]] => |x| positive(&x[0])?.rsqrt();
+    "recip" [&[3, 5]] => |x| positive(&x[0])?.recip();
+    "square" [&[3, 5]] => |x| x[0].square();
+    "sin" [&[3, 5]] => |x| x[0].sin();
+    "cos" [&[3, 5]] => |x| x[0].cos();
+    "tanh" [&[3, 5]] => |x| x[0].tanh();
+    "sigmoid" [&[3, 5]] => |x| x[0].sigmoid();
+    "silu" [&[3, 5]] => |x| x[0].silu();
+    "gelu" [&[3, 5]] => |x| x[0].gelu();
+    "erf" [&[3, 5]] => |x| x[0].erf();
+    "pow 3" [&[3, 5]] => |x| x[0].pow(3.0);
+    "pow 1" [&[3, 5]] => |x| x[0].pow(1.0);
+    "pow -1.5" [&[3, 5]] => |x| positive(&x[0])?.pow(-1.5);
+    "add_scalar" [&[3, 5]] => |x| x[0].add_scalar(0.7);
+    "mul_scalar" [&[3, 5]] => |x| x[0].mul_scalar(-0.7);
+    "add" [&[3, 5], &[3, 5]] => |x| x[0].add(&x[1]);
+    "add broadcast" [&[2, 1, 5], &[3, 1]] => |x| x[0].add(&x[1]);
+    "sub" [&[1], &[3, 5]] => |x| x[0].sub(&x[1]);
+    "mul" [&[3, 5], &[3, 5]] => |x| x[0].mul(&x[1]);
+    "mul broadcast" [&[2, 3, 5], &[5]] => |x| x[0].mul(&x[1]);
+    "mul scalar tensor" [&[2, 3], &[]] => |x| x[0].mul(&x[1]);
+    "mul by itself" [&[3, 5]] => |x| x[0].mul(&x[0]);
+    "div" [&[3, 1], &[3, 5]] => |x| x[0].div(&positive(&x[1])?);
+    "sum" [&[2, 3, 5]] => |x| x[0].sum(&[0, 2], false);
+    "sum keep" [&[2, 3, 5]] => |x| x[0].sum(&[1], true);
+    "sum_all" [&[2, 3, 5]] => |x| x[0].sum_all();
+    "mean" [&[2, 3, 5]] => |x| x[0].mean(&[1, 2], true);
+    "mean_all" [&[2, 3, 5]] => |x| x[0].mean_all();
+    "sum_to" [&[2, 3, 5]] => |x| x[0].sum_to(&[3, 1].into());
+    "broadcast_to" [&[3, 1]] => |x| x[0].broadcast_to(&[2, 3, 5].into());
+    "reshape" [&[2, 3, 5]] => |x| x[0].reshape([5, 6]);
+    "reshape of a view" [&[2, 3, 5]] => |x| x[0].transpose(0, 2)?.reshape([15, 2]);
+    "permute" [&[2, 3, 5]] => |x| x[0].permute(&[2, 0, 1]);
+    "transpose" [&[2, 3, 5]] => |x| x[0].transpose(0, 2);
+    "unsqueeze" [&[3, 5]] => |x| x[0].unsqueeze(1);
+    "squeeze" [&[3, 1, 5]] => |x| x[0].squeeze(1);
+    "slice" [&[4, 5, 3]] => |x| x[0].slice(1, 1..4);
+    "slices of one tensor" [&[7, 3]] => |x| x[0].slice(0, 0..4)?.mul(&x[0].slice(0, 3..7)?);
+    "contiguous" [&[3, 5]] => |x| x[0].transpose(0, 1)?.contiguous();
+    "concat" [&[2, 1, 3], &[2, 4, 3]] => |x| concat(&[&x[0], &x[1], &x[0]], 1);
+    "stack" [&[2, 3], &[2, 3]] => |x| stack(&[&x[0], &x[1]], 1);
+    "index_select" [&[4, 3]] => |x| x[0].index_select(0, &index(&[3, 1, 1, 0, 3], 4));
+    "index_select inside" [&[2, 4, 3]] => |x| x[0].index_select(1, &index(&[3, 3, 2], 4));
+    "segment_sum" [&[2, 5, 3]] => |x| x[0].segment_sum(1, &index(&[2, 0, 2, 2, 0], 4));
+    "segment_mean" [&[5, 3]] => |x| x[0].segment_mean(0, &index(&[2, 0, 2, 2, 0], 4));
+    "matmul" [&[3, 5], &[5, 2]] => |x| x[0].matmul(&x[1]);
+    "matmul of views" [&[5, 3], &[2, 5]] => |x| x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?);
+    "matmul batched" [&[2, 3, 4], &[2, 4, 2]] => |x| x[0].matmul(&x[1]);
+    "matmul broadcast" [&[2, 1, 3, 4], &[3, 4, 2]] => |x| x[0].matmul(&x[1]);
+    "matmul shared" [&[2, 3, 4], &[4, 2]] => |x| x[0].matmul(&x[1]);
+    "softmax" [&[3, 5]] => |x| x[0].softmax(1);
+    "softmax first axis" [&[3, 5]] => |x| x[0].softmax(0);
+    "log_softmax" [&[3, 5]] => |x| x[0].log_softmax(1);
+    "a composite" [&[3, 5], &[5, 3], &[3]] => |x| {
+        x[0].matmul(&x[1])?.add(&x[2])?.silu()?.softmax(1)?.square()?.mean(&[0], false)
+    };
+};
+
+/// Piecewise linear operators: nothing to differentiate twice, and no step may cross a kink.
+const PIECEWISE: &[Case] = cases! {
+    "abs" [&[3, 5]] => |x| x[0].abs();
+    "relu" [&[3, 5]] => |x| x[0].relu();
+    "clamp" [&[3, 5]] => |x| x[0].clamp(-0.9, 0.9);
+    "max over axes" [&[2, 3, 5]] => |x| x[0].max(&[0, 2], false);
+    "maximum" [&[3, 5], &[5]] => |x| x[0].maximum(&x[1]);
+    "minimum" [&[3, 5], &[3, 1]] => |x| x[0].minimum(&x[1]);
+};
+
+fn inputs(case: &Case, seed: u64) -> Vec<Tensor> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let draw = |shape: &&[usize]| Tensor::randn(*shape, DType::F64, &CPU, &mut rng).unwrap();
+    case.shapes.iter().map(draw).collect()
+}
+
+fn passes<T>(case: &Case, what: &str, result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{what} of {}: {error}", case.name))
+}
+
+#[test]
+fn first_derivatives() {
+    for case in SMOOTH.iter().chain(PIECEWISE) {
+        let inputs = inputs(case, 1);
+        let inputs = inputs.iter().collect::<Vec<_>>();
+        let report =
+            passes(case, "gradcheck", gradcheck(case.operator, &inputs, &GradcheckOptions::default()));
+        assert!(report.checked > 0);
+    }
+}
+
+#[test]
+fn second_derivatives() {
+    // A linear operator's second derivative vanishes; squaring its result makes it visible.
+    for case in SMOOTH {
+        let inputs = inputs(case, 2);
+        let inputs = inputs.iter().collect::<Vec<_>>();
+        let squared = |x: &[Tensor]| (case.operator)(x)?.square();
+        passes(case, "gradgradcheck", gradgradcheck(squared, &inputs, &GradcheckOptions::default()));
+    }
+}
+
+#[test]
+fn gradients_are_required_exactly_of_what_depends_on_a_leaf() {
+    for case in SMOOTH.iter().chain(PIECEWISE) {
+        let constants = inputs(case, 3);
+        let output = passes(case, "forward", (case.operator)(&constants));
+        assert!(!output.is_grad_required() && output.is_leaf(), "{} of constants", case.name);
+        for position in 0..constants.len() {
+            let mut some = constants.clone();
+            some[position] = some[position].requires_grad();
+            let output = passes(case, "forward", (case.operator)(&some));
+            assert!(output.is_grad_required() && !output.is_leaf(), "{} of leaf {position}", case.name);
+            let silent = passes(case, "forward", no_grad(|| (case.operator)(&some)));
+            assert!(!silent.is_grad_required(), "{} under no_grad", case.name);
+            assert!(!output.detach().is_grad_required());
+            // A gradient has no history unless its graph was asked for.
+            let ones = Tensor::ones(output.shape(), DType::F64, &CPU).unwrap();
+            let options = BackwardOptions::seed(ones);
+            let gradient = passes(case, "backward", grad(&output, &[&some[position]], &options));
+            let gradient = gradient[0].as_ref().unwrap();
+            assert!(!gradient.is_grad_required(), "the gradient of {} has a history", case.name);
+            assert_eq!(gradient.shape(), some[position].shape());
+        }
+    }
+}
+
+#[test]
+fn single_precision_gradients_agree_with_double() {
+    for case in SMOOTH.iter().chain(PIECEWISE) {
+        let double = inputs(case, 4);
+        let single: Vec<Tensor> =
+            double.iter().map(|x| Tensor::new(x.array().cast(DType::F32).unwrap()).requires_grad()).collect();
+        let rounded: Vec<Tensor> =
+            single.iter().map(|x| Tensor::new(x.array().cast(DType::F64).unwrap()).requires_grad()).collect();
+        let gradients = |x: &[Tensor]| -> Vec<Array> {
+            let output = (case.operator)(x).unwrap();
+            let seed = Tensor::full(output.shape(), 0.7, output.dtype(), &CPU).unwrap();
+            let options = BackwardOptions::seed(seed);
+            let gradients = grad(&output, &x.iter().collect::<Vec<_>>(), &options).unwrap();
+            gradients.into_iter().map(|gradient| gradient.unwrap().array().clone()).collect()
+        };
+        for (single, double) in gradients(&single).iter().zip(&gradients(&rounded)) {
+            // The gradient of softmax in a constant direction is 0: everything cancels, so an absolute bound joins in.
+            let error = single.relative_error(double).unwrap();
+            let largest = double.to_f64_vec().unwrap().into_iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+            assert!(error < 1e-5 || error * largest < 1e-6, "{}: {error:e}", case.name);
+        }
+    }
+}
