@@ -1,0 +1,363 @@
+//! The gradient engine: accumulation, errors with reasons, hooks, deep graphs, threads, checkpointing, higher orders.
+
+use gradewise_autograd::{
+    BackwardContext, BackwardOptions, Error, Function, Result, Tensor, checkpoint, concat, grad,
+    is_grad_enabled, no_grad,
+};
+use gradewise_kernels::{Array, DType, Device, ops};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+const CPU: Device = Device::Cpu;
+
+fn leaf(values: &[f64]) -> Tensor {
+    Tensor::from_slice(values, [values.len()], &CPU).unwrap().requires_grad()
+}
+
+fn random(shape: &[usize], seed: u64) -> Tensor {
+    Tensor::randn(shape, DType::F64, &CPU, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap().requires_grad()
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_vec().unwrap()
+}
+
+#[test]
+fn contributions_of_every_use_add_up() -> Result<()> {
+    let x = leaf(&[1.0, -2.0, 3.0]);
+    let square = x.mul(&x)?;
+    let y = concat(&[&square.mul(&x)?, &square, &x], 0)?.sum_all()?;
+    let grads = y.backward()?;
+    let expected: Vec<f64> = [1.0f64, -2.0, 3.0].iter().map(|x| 3.0 * x * x + 2.0 * x + 1.0).collect();
+    assert_eq!(values(grads.get(&x)?), expected);
+    assert_eq!(grads.len(), 1);
+    assert_eq!(y.backward()?.get(&x)?.to_vec::<f64>()?, expected, "a graph can be differentiated again");
+    Ok(())
+}
+
+#[test]
+fn adding_to_a_gradient_changes_no_other_tensor() -> Result<()> {
+    // The gradient of `add` is shared by both operands, and one of them receives another contribution.
+    let (a, b) = (leaf(&[1.0, 2.0]), leaf(&[3.0, 4.0]));
+    let seed = Tensor::from_slice(&[1.0, 1.0], [2], &CPU)?;
+    let y = a.add(&b)?.add(&a.mul_scalar(10.0)?)?;
+    let grads = y.backward_with(&BackwardOptions::seed(seed.clone()))?;
+    assert_eq!(values(grads.get(&a)?), [11.0, 11.0]);
+    assert_eq!(values(grads.get(&b)?), [1.0, 1.0]);
+    assert_eq!(values(&seed), [1.0, 1.0]);
+    Ok(())
+}
+
+#[test]
+fn a_missing_gradient_has_a_reason() -> Result<()> {
+    let (x, other) = (leaf(&[1.0]), leaf(&[2.0]));
+    let middle = x.square()?;
+    let constant = Tensor::from_slice(&[3.0], [1], &CPU)?;
+    let mut grads = middle.mul(&constant)?.backward()?;
+    assert!(matches!(grads.get(&other), Err(Error::NotInGraph { .. })));
+    assert!(matches!(grads.get(&constant), Err(Error::NotRequired { .. })));
+    assert!(matches!(grads.get(&middle), Err(Error::Intermediate { operation: "square", .. })));
+    let foreign = other.square()?.backward()?;
+    assert!(matches!(foreign.get(&x), Err(Error::NotInGraph { .. })));
+    assert!(matches!(foreign.get(&middle), Err(Error::NotInGraph { .. })));
+    assert!(matches!(grads.get(&x.detach()), Err(Error::NotRequired { .. })));
+    assert!(grads.contains(&x) && !grads.contains(&other));
+    assert_eq!(values(&grads.take(&x)?), [6.0]);
+    assert!(grads.is_empty());
+    Ok(())
+}
+
+#[test]
+fn backward_needs_a_scalar_or_a_seed() -> Result<()> {
+    let x = leaf(&[1.0, 2.0]);
+    let y = x.square()?;
+    assert!(matches!(y.backward(), Err(Error::NotScalar { .. })));
+    assert!(matches!(x.detach().sum_all()?.backward(), Err(Error::NoHistory { .. })));
+    let hidden = no_grad(|| x.sum_all())?;
+    assert!(matches!(hidden.backward(), Err(Error::NoHistory { .. })));
+    let wrong = Tensor::ones([3], DType::F64, &CPU)?;
+    assert!(matches!(y.backward_with(&BackwardOptions::seed(wrong)), Err(Error::GradientShape { .. })));
+    let seed = Tensor::from_slice(&[10.0, 100.0], [2], &CPU)?;
+    assert_eq!(values(y.backward_with(&BackwardOptions::seed(seed))?.get(&x)?), [20.0, 400.0]);
+    assert_eq!(values(x.slice(0, 0..1)?.backward()?.get(&x)?), [1.0, 0.0], "one element is a scalar");
+    Ok(())
+}
+
+#[test]
+fn recording_stops_inside_no_grad_only() -> Result<()> {
+    let x = leaf(&[1.0]);
+    assert!(is_grad_enabled());
+    no_grad(|| {
+        assert!(!is_grad_enabled());
+        no_grad(|| assert!(!is_grad_enabled()));
+        assert!(!is_grad_enabled(), "the inner guard does not end the outer one");
+        assert!(std::thread::spawn(is_grad_enabled).join().unwrap(), "other threads go on recording");
+    });
+    let panicked = std::panic::catch_unwind(|| no_grad(|| std::panic::resume_unwind(Box::new(()))));
+    assert!(panicked.is_err() && is_grad_enabled(), "a panic inside restores the mode");
+    assert!(x.square()?.is_grad_required());
+    Ok(())
+}
+
+#[test]
+fn hooks_see_the_complete_gradient_and_can_replace_it() -> Result<()> {
+    let x = leaf(&[2.0]);
+    let middle = x.square()?;
+    let seen = Arc::new(Mutex::new(vec![]));
+    let log = Arc::clone(&seen);
+    middle.register_hook(move |gradient| {
+        log.lock().unwrap().push(gradient.item()?);
+        Ok(None)
+    });
+    middle.register_hook(|gradient| Ok(Some(gradient.mul_scalar(10.0)?)));
+    let y = middle.mul_scalar(3.0)?.add(&middle.mul_scalar(4.0)?)?;
+    assert_eq!(values(y.backward()?.get(&x)?), [7.0 * 10.0 * 4.0]);
+    assert_eq!(*seen.lock().unwrap(), [7.0], "once, after both contributions");
+    x.register_hook(|_| Ok(Some(Tensor::zeros([2], DType::F64, &CPU)?)));
+    assert!(matches!(y.backward(), Err(Error::GradientShape { operation: "hook", .. })));
+    Ok(())
+}
+
+#[test]
+fn grad_differentiates_towards_intermediates_and_no_further() -> Result<()> {
+    let x = leaf(&[0.5, 1.5]);
+    let middle = x.exp()?;
+    let unrelated = leaf(&[1.0]);
+    let visits = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&visits);
+    x.register_hook(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(None)
+    });
+    let y = middle.square()?.sum_all()?;
+    let gradients = grad(&y, &[&middle, &unrelated], &BackwardOptions::default())?;
+    let expected: Vec<f64> = values(&middle).iter().map(|m| 2.0 * m).collect();
+    assert_eq!(values(gradients[0].as_ref().unwrap()), expected);
+    assert!(gradients[1].is_none());
+    assert_eq!(visits.load(Ordering::Relaxed), 0, "nothing before the intermediate is visited");
+
+    let both = grad(&y, &[&x, &middle], &BackwardOptions::default())?;
+    let total: Vec<f64> = values(&middle).iter().map(|m| 2.0 * m * m).collect();
+    assert_eq!(
+        values(both[0].as_ref().unwrap()),
+        total,
+        "the derivative through the other input is included"
+    );
+    assert_eq!(visits.load(Ordering::Relaxed), 1);
+    Ok(())
+}
+
+#[test]
+fn derivatives_of_any_order() -> Result<()> {
+    // The n-th derivative of sin is sin(x + nπ/2).
+    let x = leaf(&[0.3, -1.1, 2.0]);
+    let mut derivative = x.sin()?;
+    for order in 1..=5 {
+        let total = derivative.sum_all()?;
+        derivative = total.backward_with(&BackwardOptions::create_graph())?.take(&x)?;
+        let shift = std::f64::consts::FRAC_PI_2 * f64::from(order);
+        for (value, x) in values(&derivative).iter().zip(values(&x)) {
+            assert!((value - (x + shift).sin()).abs() < 1e-12, "order {order}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn forces_can_be_trained() -> Result<()> {
+    // Energy k·Σx²/2, forces −k·x: a loss on the forces has a derivative with respect to k.
+    let (x, k) = (leaf(&[1.0, 2.0]), leaf(&[3.0]));
+    let energy = x.square()?.sum_all()?.mul(&k)?.mul_scalar(0.5)?;
+    let force = grad(&energy, &[&x], &BackwardOptions::create_graph())?[0].clone().unwrap().neg()?;
+    assert_eq!(values(&force), [-3.0, -6.0]);
+    let loss = force.square()?.sum_all()?;
+    let grads = loss.backward()?;
+    assert_eq!(values(grads.get(&k)?), [2.0 * 3.0 * 5.0]);
+    assert_eq!(values(grads.get(&x)?), [18.0, 36.0]);
+    Ok(())
+}
+
+#[test]
+fn a_long_chain_neither_overflows_the_stack_nor_slows_down() {
+    const STEPS: usize = 200_000;
+    let run = || -> Result<f64> {
+        let x = leaf(&[1.0]);
+        let mut y = x.clone();
+        for _ in 0..STEPS {
+            y = y.add_scalar(1e-6)?;
+        }
+        let gradient = y.backward()?.get(&x)?.item();
+        let towards = grad(&y, &[&x], &BackwardOptions::default())?;
+        assert_eq!(values(towards[0].as_ref().unwrap()), [1.0]);
+        drop(x);
+        drop(y);
+        gradient
+    };
+    // A stack that a recursion over the chain would overflow a hundred times over.
+    let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(run).unwrap();
+    assert_eq!(thread.join().unwrap().unwrap(), 1.0);
+}
+
+#[test]
+fn threads_build_and_differentiate_graphs_on_shared_leaves() {
+    let x = random(&[50], 1);
+    let gradient = |scale: f64| -> Result<Vec<f64>> {
+        Ok(values(x.mul_scalar(scale)?.sin()?.sum_all()?.backward()?.get(&x)?))
+    };
+    let results: Vec<Vec<f64>> = std::thread::scope(|scope| {
+        let handles: Vec<_> =
+            (1..9).map(|scale| scope.spawn(move || gradient(f64::from(scale)).unwrap())).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    });
+    for (scale, result) in (1..9).map(f64::from).zip(results) {
+        let expected: Vec<f64> = values(&x).iter().map(|x| scale * (scale * x).cos()).collect();
+        assert!(result.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+}
+
+#[test]
+fn the_same_graph_gives_the_same_bits() -> Result<()> {
+    let (x, w) = (random(&[40, 30], 2), random(&[30, 30], 3));
+    let run = || -> Result<Vec<f64>> {
+        let mut y = x.clone();
+        for _ in 0..4 {
+            y = y.add(&y.matmul(&w)?.tanh()?)?.softmax(1)?.add(&x)?;
+        }
+        Ok(values(y.square()?.sum_all()?.backward()?.get(&w)?))
+    };
+    assert_eq!(run()?, run()?);
+    Ok(())
+}
+
+/// A chain of layers with a captured parameter.
+fn block(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    let mut y = x.clone();
+    for _ in 0..3 {
+        y = y.matmul(w)?.tanh()?;
+    }
+    Ok(y)
+}
+
+#[test]
+fn a_checkpoint_changes_neither_values_nor_gradients() -> Result<()> {
+    let (x, w, b) = (random(&[4, 5], 4), random(&[5, 5], 5), random(&[5], 6));
+    let plain = block(&x.add(&b)?, &w)?.square()?.sum_all()?;
+    let expected = plain.backward()?;
+    let captured = w.clone();
+    let body = move |inputs: &[Tensor]| block(&inputs[0].add(&inputs[1])?, &captured);
+    let y = checkpoint(&[&x, &b], body)?.square()?.sum_all()?;
+    assert_eq!(y.item()?, plain.item()?);
+    let grads = y.backward()?;
+    for tensor in [&x, &w, &b] {
+        assert_eq!(values(grads.get(tensor)?), values(expected.get(tensor)?));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_recomputes_and_reaches_second_derivatives() -> Result<()> {
+    let (x, w) = (random(&[3, 3], 7), random(&[3, 3], 8));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (counter, captured) = (Arc::clone(&calls), w.clone());
+    let body = move |inputs: &[Tensor]| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        block(&inputs[0], &captured)
+    };
+    let second = |energy: Tensor| -> Result<(Vec<f64>, Vec<f64>)> {
+        let force = grad(&energy, &[&x], &BackwardOptions::create_graph())?[0].clone().unwrap();
+        let grads = force.square()?.sum_all()?.backward()?;
+        Ok((values(grads.get(&x)?), values(grads.get(&w)?)))
+    };
+    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-12 * (1.0 + b.abs()));
+    let y = checkpoint(&[&x], body)?;
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    y.sum_all()?.backward()?;
+    assert_eq!(calls.load(Ordering::Relaxed), 2, "once forward, once backward");
+    let (gx, gw) = second(y.sum_all()?)?;
+    let (ex, ew) = second(block(&x, &w)?.sum_all()?)?;
+    assert!(close(&gx, &ex) && close(&gw, &ew));
+
+    let silent = no_grad(|| checkpoint(&[&x], |inputs| inputs[0].exp()))?;
+    assert!(!silent.is_grad_required());
+    Ok(())
+}
+
+#[test]
+fn checkpoints_nest_and_pass_errors_on() -> Result<()> {
+    let (x, w) = (random(&[3, 3], 9), random(&[3, 3], 10));
+    let (inner, outer) = (w.clone(), w.clone());
+    let nested = checkpoint(&[&x], move |inputs| {
+        let inner = inner.clone();
+        let y = checkpoint(&[&inputs[0]], move |inputs| block(&inputs[0], &inner))?;
+        block(&y, &outer)
+    })?;
+    let grads = nested.sum_all()?.backward()?;
+    let expected = block(&block(&x, &w)?, &w)?.sum_all()?.backward()?;
+    for tensor in [&x, &w] {
+        let (a, b) = (values(grads.get(tensor)?), values(expected.get(tensor)?));
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-13 * (1.0 + b.abs())));
+    }
+    assert!(checkpoint(&[&x], |inputs| inputs[0].reshape([5])).is_err());
+    Ok(())
+}
+
+/// Returns gradients that do not fit.
+struct Misfit(Vec<Option<Array>>);
+
+impl Function for Misfit {
+    fn name(&self) -> &'static str {
+        "misfit"
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        Ok((ops::add(&inputs[0], &inputs[1])?, vec![]))
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, _: &Array) -> Result<Vec<Option<Array>>> {
+        Ok(self.0.clone())
+    }
+}
+
+#[test]
+fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
+    let (a, b) = (leaf(&[1.0]), leaf(&[2.0]));
+    let run = |gradients| Tensor::apply(Misfit(gradients), &[&a, &b])?.backward();
+    let one = Array::ones([1], DType::F64, &CPU)?;
+    let count = Error::GradientCount { operation: "misfit", actual: 1, expected: 2 };
+    assert_eq!(run(vec![Some(one.clone())]).unwrap_err().to_string(), count.to_string());
+    let error = run(vec![Some(one.clone()), Some(one.broadcast_to([2])?)]).unwrap_err();
+    assert!(matches!(error, Error::GradientShape { operation: "misfit", index: 1, .. }), "{error}");
+    let grads = run(vec![Some(one), None])?;
+    assert!(grads.contains(&a) && !grads.contains(&b));
+    Ok(())
+}
+
+#[test]
+fn a_function_learns_which_gradients_are_needed() -> Result<()> {
+    struct Product(Arc<Mutex<Vec<[bool; 3]>>>);
+    impl Function for Product {
+        fn name(&self) -> &'static str {
+            "product"
+        }
+        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+            let output = ops::mul(&inputs[0], &inputs[1])?;
+            Ok((output.clone(), vec![ops::neg(&output)?]))
+        }
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+            self.0.lock().unwrap().push([context.needs(0), context.needs(1), context.needs(2)]);
+            assert_eq!(context.saved()[0].to_f64_vec()?, ops::neg(context.output())?.to_f64_vec()?);
+            let [a, b] = context.inputs() else { unreachable!("two inputs") };
+            Ok(vec![Some(ops::mul(grad, b)?), Some(ops::mul(grad, a)?)])
+        }
+    }
+    let (a, b, seen) = (leaf(&[2.0]), leaf(&[3.0]), Arc::default());
+    let product = |a: &Tensor, b: &Tensor| Tensor::apply(Product(Arc::clone(&seen)), &[a, b]);
+    let grads = product(&a, &b.detach())?.backward()?;
+    assert_eq!((values(grads.get(&a)?), grads.contains(&b)), (vec![3.0], false));
+    assert_eq!(values(product(&a, &a)?.backward()?.get(&a)?), [4.0], "one tensor as both inputs");
+    assert_eq!(*seen.lock().unwrap(), [[true, false, false], [true, true, false]]);
+    Ok(())
+}
