@@ -19,10 +19,12 @@ pub trait Scalar: Num + NumAssign + Neg<Output = Self> + Clone + PartialOrd + fm
     /// `scale` for floats (the noise of a few thousand chained operations). NaN is never negligible.
     fn is_negligible(&self, scale: &Self) -> bool;
 
-    /// The text of a number that is not negative, with `precision` digits after the point if the type has such.
+    /// The number as text, negative ones with a leading `-`, with `precision` digits after the point if the type has
+    /// such.
     fn to_text(&self, precision: Option<usize>) -> String;
 
-    /// Reads what [`to_text`](Self::to_text) writes.
+    /// Reads what [`to_text`](Self::to_text) writes, without loss if that had no precision. `None` for anything that
+    /// is not a number of this type.
     fn from_text(text: &str) -> Option<Self>;
 }
 
@@ -74,7 +76,7 @@ macro_rules! floats {
                 match precision {
                     Some(digits) => format!("{self:.digits$}"),
                     // Beyond these bounds plain decimals are rows of zeros.
-                    None if *self == 0.0 || (1e-5..1e16).contains(self) || !self.is_finite() => self.to_string(),
+                    None if *self == 0.0 || (1e-5..1e16).contains(&self.abs()) || !self.is_finite() => self.to_string(),
                     None => format!("{self:e}"),
                 }
             }
@@ -111,6 +113,11 @@ where
     }
 
     fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
+        // Not Ratio's own reader: it overflows on a denominator with a sign.
+        let (numerator, denominator) = match text.split_once('/') {
+            Some((numerator, denominator)) => (numerator.parse().ok()?, denominator.parse().ok()?),
+            None => (text.parse().ok()?, I::one()),
+        };
+        (denominator > I::zero()).then(|| Self::new(numerator, denominator))
     }
 }

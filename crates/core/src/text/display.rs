@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// The minus sign is U+2212. Whatever is not digits with a decimal point stands in parentheses, `(1e-7)e12` or
 /// `(1/2)e1`, so that the `e` of an exponent is never taken for a blade. A precision, as in `{:.3}`, applies to each
-/// floating-point coefficient. What is written without a precision reads back as the same multivector.
+/// floating-point coefficient; a coefficient written as `1` is left out before a blade. What is written without a precision reads back as the same multivector.
 impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Multivector<A, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
@@ -15,7 +15,12 @@ impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Multivector<A, T> {
             if coefficient.is_zero() {
                 continue;
             }
-            let negative = *coefficient < T::zero();
+            // The sign is taken off the text rather than the number: the smallest integer has no opposite.
+            let text = coefficient.to_text(f.precision());
+            let (negative, text) = match text.strip_prefix('-') {
+                Some(magnitude) => (true, magnitude),
+                None => (false, text.as_str()),
+            };
             f.write_str(match (first, negative) {
                 (true, false) => "",
                 (true, true) => "−",
@@ -23,14 +28,10 @@ impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Multivector<A, T> {
                 (false, true) => " − ",
             })?;
             first = false;
-            let magnitude = if negative { -coefficient.clone() } else { coefficient.clone() };
-            if mask == 0 || !magnitude.is_one() || f.precision().is_some() {
-                let text = magnitude.to_text(f.precision());
-                if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-                    f.write_str(&text)?;
-                } else {
-                    write!(f, "({text})")?;
-                }
+            if text.bytes().any(|byte| !byte.is_ascii_digit() && byte != b'.') {
+                write!(f, "({text})")?;
+            } else if mask == 0 || text != "1" {
+                f.write_str(text)?;
             }
             if mask != 0 {
                 f.write_str("e")?;

@@ -3,8 +3,8 @@
 use crate::{Algebra, CliffordAlgebra, Error, Multivector, Result, Scalar, TypeLevel, blade::outer_sign};
 use std::str::FromStr;
 
-/// Reads what [`Display`](std::fmt::Display) writes. `-` serves as minus too, spaces are optional, blades may repeat
-/// (their coefficients add up) and may name their generators in any order (`e21` is −e12).
+/// Reads what [`Display`](std::fmt::Display) writes. `-` serves as minus too, spaces are optional, blades come in any
+/// order, each once, and may name their generators in any order (`e21` is −e12).
 ///
 /// # Errors
 /// [`Error::InvalidMultivector`] with the place where reading stopped.
@@ -17,8 +17,8 @@ impl<A: TypeLevel, T: Scalar> FromStr for Multivector<A, T> {
 }
 
 impl Algebra {
-    /// Reads a multivector such as `1 + 2e1 − e12`. `-` serves as minus too, spaces are optional, blades may repeat
-    /// (their coefficients add up) and may name their generators in any order (`e21` is −e12).
+    /// Reads a multivector such as `1 + 2e1 − e12`. `-` serves as minus too, spaces are optional, blades come in any
+    /// order, each once, and may name their generators in any order (`e21` is −e12).
     ///
     /// # Errors
     /// [`Error::InvalidMultivector`] with the place where reading stopped.
@@ -47,11 +47,21 @@ impl<A: CliffordAlgebra> Reader<'_, A> {
     /// `[sign] term (sign term)*`, where a sign is one of + - −.
     fn sum<T: Scalar>(&mut self) -> Result<Multivector<A, T>, String> {
         let mut total = Multivector::zero_in(self.algebra);
+        let mut seen = vec![false; total.coefficients().len()];
         let mut negative = self.sign().unwrap_or(false);
         loop {
-            let (blade, value) = self.term::<T>()?;
-            if let Some(coefficient) = total.coefficients_mut().get_mut(blade) {
-                *coefficient += if negative { -value } else { value };
+            self.skip_spaces();
+            let start = self.at;
+            let (blade, value) = self.term::<T>(negative)?;
+            match (total.coefficients_mut().get_mut(blade), seen.get_mut(blade)) {
+                (Some(coefficient), Some(seen)) if !*seen => {
+                    *coefficient = value;
+                    *seen = true;
+                }
+                _ => {
+                    self.at = start;
+                    return Err("this blade has a coefficient already".to_owned());
+                }
             }
             self.skip_spaces();
             if self.at == self.characters.len() {
@@ -61,50 +71,51 @@ impl<A: CliffordAlgebra> Reader<'_, A> {
         }
     }
 
-    /// `coefficient [blade]` or `blade`: the blade's index and its coefficient.
-    fn term<T: Scalar>(&mut self) -> Result<(usize, T), String> {
-        self.skip_spaces();
+    /// `coefficient [blade]` or `blade`: the blade's index and its coefficient, with the sign before it.
+    fn term<T: Scalar>(&mut self, mut negative: bool) -> Result<(usize, T), String> {
         let start = self.at;
-        let coefficient = self.coefficient::<T>()?;
-        if coefficient.is_some() {
+        let text = self.coefficient()?;
+        if text.is_some() {
             self.skip_spaces();
         }
-        match (self.blade()?, coefficient) {
-            (Some((blade, negative)), coefficient) => {
-                let value = coefficient.unwrap_or_else(T::one);
-                Ok((blade, if negative { -value } else { value }))
-            }
-            (None, Some(value)) => Ok((0, value)),
-            (None, None) => {
-                self.at = start;
-                Err("expected a number or a blade".to_owned())
-            }
+        let blade = self.blade()?;
+        if text.is_none() && blade.is_none() {
+            return Err("expected a number or a blade".to_owned());
         }
-    }
-
-    /// Digits with a decimal point, or anything that is a number in parentheses.
-    fn coefficient<T: Scalar>(&mut self) -> Result<Option<T>, String> {
-        let start = self.at;
-        let text: String = if self.peek() == Some('(') {
-            self.at += 1;
-            let inside = self.take_while(|c| c != ')');
-            if self.peek().is_none() {
-                self.at = start;
-                return Err("this parenthesis is not closed".to_owned());
-            }
-            self.at += 1;
-            inside.trim().replace('−', "-")
+        let (index, odd) = blade.unwrap_or_default();
+        negative ^= odd;
+        let text = text.as_deref().unwrap_or("1");
+        // The number is read with its final sign: the smallest integer has no opposite.
+        let magnitude = text.strip_prefix(['-', '−']).map_or(text, |rest| {
+            negative = !negative;
+            rest
+        });
+        let value = if magnitude.starts_with(['-', '−', '+']) {
+            None
         } else {
-            self.take_while(|c| c.is_ascii_digit() || c == '.')
+            T::from_text(&format!("{}{magnitude}", if negative { "-" } else { "" }))
         };
-        if self.at == start {
-            return Ok(None);
-        }
-        let value = T::from_text(&text);
         if value.is_none() {
             self.at = start;
         }
-        value.map(Some).ok_or_else(|| format!("`{text}` is not a coefficient of this type"))
+        Ok((index, value.ok_or_else(|| format!("`{text}` is not a coefficient of this type"))?))
+    }
+
+    /// Digits with a decimal point, or anything in parentheses, as text.
+    fn coefficient(&mut self) -> Result<Option<String>, String> {
+        if self.peek() != Some('(') {
+            let digits = self.take_while(|c| c.is_ascii_digit() || c == '.');
+            return Ok((!digits.is_empty()).then_some(digits));
+        }
+        let start = self.at;
+        self.at += 1;
+        let inside = self.take_while(|c| c != ')');
+        if self.peek().is_none() {
+            self.at = start;
+            return Err("this parenthesis is not closed".to_owned());
+        }
+        self.at += 1;
+        Ok(Some(inside.trim().to_owned()))
     }
 
     /// `e` and generators counted from 1: the blade's index, and whether their order makes it negative.
