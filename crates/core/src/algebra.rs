@@ -2,7 +2,7 @@
 
 use crate::{
     Error, MAX_DIMENSION, Result, Signature,
-    blade::{generators, order_blades, product_sign, reverse_sign},
+    blade::{generators, order_blades, product_sign, reverse_sign, squares},
 };
 use std::{
     collections::HashMap,
@@ -228,8 +228,7 @@ impl Tables {
             .collect();
 
         let reverse_signs: Vec<i8> = grades.iter().map(|&k| reverse_sign(k.into())).collect();
-        let squared_norms =
-            masks.iter().map(|&mask| generators(mask).map(|g| signature.square(g)).product()).collect();
+        let squared_norms = masks.iter().map(|&mask| squares(signature, mask)).collect();
         Self { signature, masks, index_of_mask, grades, terms, paths, reverse_signs, squared_norms }
     }
 }

@@ -42,13 +42,21 @@ const fn odd_swaps(a: u16, b: u16) -> bool {
 /// The sign of the geometric product of two blades: the parity of the swaps that sort the concatenated generators,
 /// times the squares of the shared ones. The resulting blade is `a ^ b`.
 pub(crate) const fn product_sign(signature: Signature, a: u16, b: u16) -> i8 {
+    let metric = squares(signature, a & b);
+    if odd_swaps(a, b) { -metric } else { metric }
+}
+
+/// The product of the squares of the generators of a blade E, which is reverse(E) E.
+pub(crate) const fn squares(signature: Signature, blade: u16) -> i8 {
     let positive = (1u16 << signature.p) - 1;
     let negative = ((1u16 << (signature.p + signature.q)) - 1) & !positive;
-    let shared = a & b;
-    if shared & !(positive | negative) != 0 {
-        return 0;
+    if blade & !(positive | negative) != 0 {
+        0
+    } else if (blade & negative).count_ones() % 2 == 1 {
+        -1
+    } else {
+        1
     }
-    if odd_swaps(a, b) != ((shared & negative).count_ones() % 2 == 1) { -1 } else { 1 }
 }
 
 /// The sign of the outer product of two blades without a common generator.

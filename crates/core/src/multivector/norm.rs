@@ -1,7 +1,7 @@
 //! Norms and inverses.
 
 use super::Multivector;
-use crate::{CliffordAlgebra, Error, Real, Result, Scalar};
+use crate::{CliffordAlgebra, Error, Real, Result, Scalar, blade::squares};
 
 impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// The squared norm q(x) = ⟨reverse(x) x⟩₀, signed: the quadratic form extended to all blades.
@@ -9,8 +9,7 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         let signature = self.algebra.signature();
         self.coefficients().iter().zip(self.algebra.masks()).fold(T::zero(), |sum, (c, &mask)| {
             let square = || c.clone() * c.clone();
-            // reverse(E) E is the product of the squares of the generators of E.
-            match crate::blade::generators(mask).map(|g| signature.square(g)).product::<i8>() {
+            match squares(signature, mask) {
                 1 => sum + square(),
                 -1 => sum - square(),
                 _ => sum,
