@@ -8,6 +8,7 @@ pub mod init;
 pub mod layers;
 pub mod loss;
 pub mod models;
+pub mod optim;
 mod parameter;
 
 pub use error::{Error, Result};
