@@ -4,7 +4,7 @@
 use gradewise_autograd::{
     BackwardOptions, GradcheckOptions, Result, Tensor, concat, grad, gradcheck, gradgradcheck, no_grad, stack,
 };
-use gradewise_kernels::{Array, DType, Device, Index};
+use gradewise_kernels::{Array, DType, Device, Index, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 const CPU: Device = Device::Cpu;
@@ -26,6 +26,12 @@ macro_rules! cases {
 
 fn index(values: &[usize], bound: usize) -> Index {
     Index::new(values, bound, &CPU).unwrap()
+}
+
+/// A mask that is 1 on every other element.
+fn checkered(like: &Tensor) -> Array {
+    let mask: Vec<f64> = (0..15).map(|position| f64::from(position % 2)).collect();
+    Array::from_f64(&mask, [3, 5], like.dtype(), &CPU).unwrap()
 }
 
 /// A tensor with positive elements.
@@ -91,6 +97,14 @@ const SMOOTH: &[Case] = cases! {
     "softmax" [&[3, 5]] => |x| x[0].softmax(1);
     "softmax first axis" [&[3, 5]] => |x| x[0].softmax(0);
     "log_softmax" [&[3, 5]] => |x| x[0].log_softmax(1);
+    "layer_norm" [&[3, 5], &[5], &[5]] => |x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5);
+    "layer_norm without bias" [&[2, 3, 5], &[5]] => |x| x[0].layer_norm(Some(&x[1]), None, 1e-5);
+    "layer_norm without weight" [&[3, 5], &[5]] => |x| x[0].layer_norm(None, Some(&x[1]), 1e-5);
+    "layer_norm alone, of a view" [&[5, 3]] => |x| x[0].transpose(0, 1)?.layer_norm(None, None, 1e-5);
+    "select" [&[3, 5], &[5]] => |x| x[0].select(&checkered(&x[0]), &x[1]);
+    "select of a broadcast" [&[3, 1], &[]] => |x| x[0].select(&checkered(&x[0]), &x[1]);
+    "dropout" [&[3, 5]] => |x| x[0].dropout(0.4, (3, 4));
+    "dropout of nothing" [&[3, 5]] => |x| x[0].mul_scalar(1.0)?.dropout(0.0, (3, 4));
     "a composite" [&[3, 5], &[5, 3], &[3]] => |x| {
         x[0].matmul(&x[1])?.add(&x[2])?.silu()?.softmax(1)?.square()?.mean(&[0], false)
     };
@@ -102,6 +116,7 @@ const PIECEWISE: &[Case] = cases! {
     "relu" [&[3, 5]] => |x| x[0].relu();
     "clamp" [&[3, 5]] => |x| x[0].clamp(-0.9, 0.9);
     "max over axes" [&[2, 3, 5]] => |x| x[0].max(&[0, 2], false);
+    "min over axes" [&[2, 3, 5]] => |x| x[0].min(&[1], true);
     "maximum" [&[3, 5], &[5]] => |x| x[0].maximum(&x[1]);
     "minimum" [&[3, 5], &[3, 1]] => |x| x[0].minimum(&x[1]);
 };
@@ -185,4 +200,30 @@ fn single_precision_gradients_agree_with_double() {
             assert!(error < 1e-5 || error * largest < 1e-6, "{}: {error:e}", case.name);
         }
     }
+}
+
+#[test]
+fn equal_extrema_share_the_gradient() -> Result<()> {
+    let leaf = |values: &[f64]| Tensor::from_slice(values, [values.len()], &CPU).unwrap().requires_grad();
+    let x = leaf(&[2.0, 1.0, 2.0, f64::NEG_INFINITY]);
+    assert_eq!(x.max(&[0], false)?.backward()?.get(&x)?.to_vec::<f64>()?, [0.5, 0.0, 0.5, 0.0]);
+    let (a, b) = (leaf(&[1.0, 2.0, f64::INFINITY]), leaf(&[1.0, 3.0, f64::INFINITY]));
+    let grads = a.maximum(&b)?.sum_all()?.backward()?;
+    assert_eq!(grads.get(&a)?.to_vec::<f64>()?, [0.5, 0.0, 0.5]);
+    assert_eq!(grads.get(&b)?.to_vec::<f64>()?, [0.5, 1.0, 0.5]);
+    let x = leaf(&[f64::INFINITY, -1.0, 0.5]);
+    assert_eq!(x.clamp(0.0, 1.0)?.sum_all()?.backward()?.get(&x)?.to_vec::<f64>()?, [0.0, 0.0, 1.0]);
+    Ok(())
+}
+
+#[test]
+fn a_nan_that_is_not_selected_reaches_no_gradient() -> Result<()> {
+    // √x at −1 is NaN, as is its slope; only the other branch is chosen there.
+    let x = Tensor::from_slice(&[4.0, -1.0], [2], &CPU)?.requires_grad();
+    let mask = ops::greater(x.array(), &Array::scalar(0.0, DType::F64, &CPU)?)?;
+    let safe = x.select(&mask, &Tensor::ones([2], DType::F64, &CPU)?)?;
+    let y = safe.sqrt()?.select(&mask, &x.mul_scalar(3.0)?)?;
+    assert_eq!(y.to_vec::<f64>()?, [2.0, -3.0]);
+    assert_eq!(y.sum_all()?.backward()?.get(&x)?.to_vec::<f64>()?, [0.25, 3.0]);
+    Ok(())
 }

@@ -83,9 +83,10 @@ impl Tensor {
     pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::max(self.array(), other.array())?;
         Ok(Tensor::from_op("maximum", output, &[self, other], |context, grad| {
-            let [a, b] = [context.inputs[0].detach(), context.inputs[1].detach()];
-            // ½(1 + sign(a − b)): 1 where a is larger, 0 where b is, ½ where they are equal.
-            let share = Tensor::new(ops::sign(a.sub(&b)?.array())?).add_scalar(1.0)?.mul_scalar(0.5)?;
+            let (a, b) = (context.inputs[0].array(), context.inputs[1].array());
+            // 1 where a is larger, 0 where b is, ½ where they are equal.
+            let share = ops::mul_scalar(&ops::add(&ops::greater(a, b)?, &ops::greater_equal(a, b)?)?, 0.5)?;
+            let share = Tensor::new(share);
             Ok(vec![
                 reduced(context, 0, || grad.mul(&share))?,
                 reduced(context, 1, || grad.mul(&share.mul_scalar(-1.0)?.add_scalar(1.0)?))?,

@@ -2,6 +2,8 @@
 
 mod arithmetic;
 mod join;
+mod layer_norm;
+mod mask;
 mod matmul;
 mod reduce;
 mod select;

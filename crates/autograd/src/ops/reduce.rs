@@ -64,12 +64,18 @@ impl Tensor {
             let x = &context.inputs[0];
             let shape = kept(x.shape(), &axes);
             let largest = context.output.detach().reshape(shape.clone())?;
-            // 1 where x equals the maximum, 0 below it.
-            let below = ops::abs(&ops::sign(&ops::sub(x.array(), largest.array())?)?)?;
-            let hits = Tensor::new(ops::add_scalar(&ops::mul_scalar(&below, -1.0)?, 1.0)?);
+            let hits = Tensor::new(ops::equal(x.array(), largest.array())?);
             let share = hits.div(&hits.sum(&axes, true)?)?;
             Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
         }))
+    }
+
+    /// The smallest element over `axes`, which stay as size 1 if `keep`. Equal smallest elements share the gradient.
+    ///
+    /// # Errors
+    /// As [`max`](Self::max).
+    pub fn min(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
+        self.neg()?.max(axes, keep)?.neg()
     }
 
     /// Sums over the axes along which `shape` would be broadcast to this shape: the gradient of broadcasting.
