@@ -1,1 +1,2 @@
 //! Facade
+pub mod verify;

@@ -52,6 +52,13 @@ pub(crate) fn product<T: Real>(
         }
         return;
     }
+    // A small product costs as little in double precision, and what follows it may be ill conditioned (an indefinite
+    // norm near zero magnifies every rounding).
+    const SMALL: usize = 1 << 14;
+    if m * k * n <= SMALL {
+        small((m, k, n), a, b, out, add);
+        return;
+    }
     // SAFETY: the assertion above bounds every element the strides reach; `out` is borrowed mutably and so does not
     // overlap `a` or `b`; f32 and f64 (the only `Real` types) are what the crate implements.
     unsafe {
@@ -76,5 +83,27 @@ pub(crate) fn product<T: Real>(
             false,
             gemm::Parallelism::None,
         );
+    }
+}
+
+/// The product by its definition, summed in double precision.
+fn small<T: Real>(
+    (m, k, n): (usize, usize, usize),
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    out: &mut [T],
+    add: bool,
+) {
+    for row in 0..m {
+        for column in 0..n {
+            let sum: f64 = (0..k)
+                .map(|inner| {
+                    let a = a.data[row * a.row_stride + inner * a.column_stride];
+                    a.widen() * b.data[inner * b.row_stride + column * b.column_stride].widen()
+                })
+                .sum();
+            let target = &mut out[row * n + column];
+            *target = if add { *target + T::narrow(sum) } else { T::narrow(sum) };
+        }
     }
 }

@@ -45,16 +45,6 @@ pub(crate) fn mul_add<T: Real, const FMA: bool>(a: T, b: T, c: T) -> T {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Applies `f` to every lane.
-#[inline(always)]
-pub(crate) fn map<T: Real>(a: &Lanes<T>, f: impl Fn(T) -> T) -> Lanes<T> {
-    let mut out = [T::zero(); LANES];
-    for lane in 0..LANES {
-        out[lane] = f(a[lane]);
-    }
-    out
-}
-
 /// `out += a·b`.
 #[inline(always)]
 pub(crate) fn accumulate<T: Real, const FMA: bool>(out: &mut Lanes<T>, a: &Lanes<T>, b: &Lanes<T>) {

@@ -105,8 +105,11 @@ pub(crate) struct Normalized<'a, T> {
     pub features: usize,
 }
 
-/// Gradient of the norm's input for `rows` rows from `first`: with r = 1/rms, ô = o·r and D = Σ grad·ô, that is
-/// r·(grad − ô·D/N). Row t of a blade goes to `out[blade·stride + t·features..]`.
+/// Gradient of the norm's input for `rows` rows from `first`. With r = 1/rms and ô = o·r that is r·(grad − ô·D/N), D =
+/// Σ grad·ô. Row t of a blade goes to `out[blade·stride + t·features..]`.
+///
+/// Where few elements share a norm, grad − ô·D/N nearly vanishes and ô's rounding would show: there the part of grad
+/// along ô, which the norm scales by 1 − ô²/N = eps·r², is separated first.
 #[inline(always)]
 pub(crate) fn rows_gradient<T: Real, const FMA: bool>(
     tables: &Programs,
@@ -116,20 +119,47 @@ pub(crate) fn rows_gradient<T: Real, const FMA: bool>(
     out: &mut [T],
     stride: usize,
 ) {
+    const FEW: usize = 16;
     let features = normalized.features;
     for row in 0..rows {
         let start = |blade: usize| (blade * normalized.batch + first + row) * features;
         for (grade, blades) in tables.blades_of_grade.iter().enumerate() {
+            let scale = normalized.inverse_rms[grade * normalized.batch + first + row];
+            let row_of = |data: &'_ [T], blade: usize| -> std::ops::Range<usize> {
+                debug_assert!(start(blade) + features <= data.len());
+                start(blade)..start(blade) + features
+            };
+            if blades.len() * features <= FEW {
+                let (mut projection, mut squares) = (0.0f64, 0.0f64);
+                for blade in blades.clone() {
+                    let range = row_of(grad, blade);
+                    for (&o, &g) in normalized.output[range.clone()].iter().zip(&grad[range]) {
+                        projection += o.widen() * g.widen();
+                        squares += o.widen() * o.widen();
+                    }
+                }
+                let along = if squares > 0.0 { projection / squares } else { 0.0 };
+                let kept = EPS * scale.widen() * scale.widen();
+                for blade in blades.clone() {
+                    let range = row_of(grad, blade);
+                    let target = &mut out[blade * stride + row * features..][..features];
+                    let pairs = normalized.output[range.clone()].iter().zip(&grad[range]);
+                    for (target, (&o, &g)) in target.iter_mut().zip(pairs) {
+                        let parallel = along * o.widen();
+                        *target = T::narrow(scale.widen() * ((g.widen() - parallel) + parallel * kept));
+                    }
+                }
+                continue;
+            }
             let mut projection = T::zero();
             for blade in blades.clone() {
-                let o = &normalized.output[start(blade)..][..features];
-                projection += dot::<T, FMA>(o, &grad[start(blade)..][..features]);
+                let range = row_of(grad, blade);
+                projection += dot::<T, FMA>(&normalized.output[range.clone()], &grad[range]);
             }
-            let scale = normalized.inverse_rms[grade * normalized.batch + first + row];
             let pull = -scale * projection / T::narrow(features as f64);
             for blade in blades.clone() {
-                let o = &normalized.output[start(blade)..][..features];
-                let g = &grad[start(blade)..][..features];
+                let range = row_of(grad, blade);
+                let (o, g) = (&normalized.output[range.clone()], &grad[range]);
                 let target = &mut out[blade * stride + row * features..][..features];
                 for ((target, &o), &g) in target.iter_mut().zip(o).zip(g) {
                     *target = mul_add::<T, FMA>(pull, o, scale * g);

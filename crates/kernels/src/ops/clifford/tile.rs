@@ -120,12 +120,26 @@ pub(crate) fn quadratic_form<T: Real, const FMA: bool, const BLADES: usize>(
     grade: usize,
     x: &Tile<T, BLADES>,
 ) -> Lanes<T> {
+    let blades = tables.blades_of_grade[grade].clone();
+    signed_squares::<T, FMA>(&tables.metric[blades.clone()], |index| x[(blades.start + index) & (BLADES - 1)])
+}
+
+/// Σ metric[i]·part(i)². With both signs in the metric the sum can cancel; it is then formed without fused
+/// multiply-add, whose single rounding favours one of two equal squares.
+#[inline(always)]
+pub(crate) fn signed_squares<T: Real, const FMA: bool>(
+    metric: &[i8],
+    part: impl Fn(usize) -> Lanes<T>,
+) -> Lanes<T> {
     let mut q = [T::zero(); LANES];
-    for blade in tables.blades_of_grade[grade].clone() {
-        let part = &x[blade & (BLADES - 1)];
-        match tables.metric[blade] {
-            1 => accumulate::<T, FMA>(&mut q, part, part),
-            -1 => subtract_product::<T, FMA>(&mut q, part, part),
+    let indefinite = metric.contains(&1) && metric.contains(&-1);
+    for (index, &metric) in metric.iter().enumerate() {
+        let part = part(index);
+        match (metric, indefinite) {
+            (1, false) => accumulate::<T, FMA>(&mut q, &part, &part),
+            (-1, false) => subtract_product::<T, FMA>(&mut q, &part, &part),
+            (1, true) => accumulate::<T, false>(&mut q, &part, &part),
+            (-1, true) => subtract_product::<T, false>(&mut q, &part, &part),
             _ => {}
         }
     }
@@ -149,23 +163,35 @@ const SMOOTH_EPS: f64 = 1e-16;
 /// Added to the interpolated norm and to the mean norm before dividing by them.
 pub(crate) const NORM_EPS: f64 = 1e-6;
 
-/// The divisor σ(a)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6 of `mv_normalization`, from q and σ(a).
+/// The divisor σ(a)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6 of `mv_normalization`, from q, σ(a) and σ(−a): as σ(a)‖x⁽ᵏ⁾‖ + σ(−a) + 1e-6
+/// nothing cancels.
 #[inline(always)]
-pub(crate) fn interpolated_norm<T: Real>(q: T, s: T) -> T {
-    s * (smooth_norm(q) - T::one()) + T::narrow(1.0 + NORM_EPS)
+pub(crate) fn interpolated_norm<T: Real>(q: T, s: T, complement: T) -> T {
+    s * smooth_norm(q) + (complement + T::narrow(NORM_EPS))
 }
 
-/// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k) for each grade.
+/// σ(a) and σ(−a) of parameters `[features, grades]`, as `[features, 2·grades]`: what [`normalize`] takes, spread.
+pub(crate) fn interpolation<T: Real>(a: &[T], grades: usize) -> Vec<T> {
+    a.chunks_exact(grades)
+        .flat_map(|row| {
+            let s = row.iter().map(|a| a.sigmoid::<false>());
+            s.chain(row.iter().map(|a| (-*a).sigmoid::<false>()))
+        })
+        .collect()
+}
+
+/// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k), then σ(−a_k).
 #[inline(always)]
 pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
     tables: &Programs,
     x: &mut Tile<T, BLADES>,
     s: &[Lanes<T>],
 ) {
-    for (grade, s) in s.iter().enumerate() {
+    let (s, complement) = s.split_at(s.len() / 2);
+    for (grade, (s, complement)) in s.iter().zip(complement).enumerate() {
         let mut scale = quadratic_form::<T, FMA, BLADES>(tables, grade, x);
         for lane in 0..LANES {
-            scale[lane] = T::one() / interpolated_norm(scale[lane], s[lane]);
+            scale[lane] = T::one() / interpolated_norm(scale[lane], s[lane], complement[lane]);
         }
         for blade in tables.blades_of_grade[grade].clone() {
             let part = &mut x[blade & (BLADES - 1)];
@@ -185,7 +211,8 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
     grad: &mut Tile<T, BLADES>,
     sums: &mut [Lanes<T>],
 ) {
-    for (grade, (s, sums)) in s.iter().zip(sums).enumerate() {
+    let (s, complement) = s.split_at(s.len() / 2);
+    for (grade, ((s, complement), sums)) in s.iter().zip(complement).zip(sums).enumerate() {
         let q = quadratic_form::<T, FMA, BLADES>(tables, grade, x);
         let mut dot = [T::zero(); LANES];
         for blade in tables.blades_of_grade[grade].clone() {
@@ -194,9 +221,9 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
         let (mut inverse, mut pull) = ([T::zero(); LANES], [T::zero(); LANES]);
         for lane in 0..LANES {
             let norm = smooth_norm(q[lane]);
-            let inv = T::one() / interpolated_norm(q[lane], s[lane]);
+            let inv = T::one() / interpolated_norm(q[lane], s[lane], complement[lane]);
             let c = -dot[lane] * inv * inv;
-            sums[lane] += c * (norm - T::one()) * s[lane] * (T::one() - s[lane]);
+            sums[lane] += c * (norm - T::one()) * s[lane] * complement[lane];
             inverse[lane] = inv;
             pull[lane] = c * s[lane] * (smooth_norm_slope(q[lane], norm) + smooth_norm_slope(q[lane], norm));
         }

@@ -6,9 +6,9 @@ use crate::{
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm::dot,
-        tile::{NORM_EPS, smooth_norm, smooth_norm_slope},
+        tile::{NORM_EPS, signed_squares, smooth_norm, smooth_norm_slope},
     },
-    simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch, mul_add, subtract_product},
+    simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch, mul_add},
 };
 use rayon::prelude::*;
 
@@ -20,16 +20,7 @@ fn quadratic_form<T: Real, const FMA: bool>(
     position: usize,
     count: usize,
 ) -> Lanes<T> {
-    let mut q = [T::zero(); LANES];
-    for (blade, &metric) in tables.metric.iter().enumerate() {
-        let part = x.load(blade, position, count);
-        match metric {
-            1 => accumulate::<T, FMA>(&mut q, &part, &part),
-            -1 => subtract_product::<T, FMA>(&mut q, &part, &part),
-            _ => {}
-        }
-    }
-    q
+    signed_squares::<T, FMA>(&tables.metric, |blade| x.load(blade, position, count))
 }
 
 /// Replaces each row of `values` by one value, computed from the row.

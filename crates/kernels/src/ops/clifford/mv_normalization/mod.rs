@@ -8,7 +8,7 @@ use super::{
     lanewise,
     program::Programs,
 };
-use crate::{Array, Result};
+use crate::{Array, Result, simd::Real};
 use gradewise_core::Algebra;
 
 const NAME: &str = "mv_normalization";
@@ -17,6 +17,11 @@ fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<(usize, usize)> {
     let (batch, n) = features(NAME, "x", algebra, x)?;
     exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
     Ok((batch, n))
+}
+
+/// σ(a) and σ(−a): the kernel never forms 1 − σ(a), which would lose digits near 1.
+fn sigmoids<T: Real>(a: &[T]) -> (Vec<T>, Vec<T>) {
+    (a.iter().map(|a| a.sigmoid::<false>()).collect(), a.iter().map(|a| (-*a).sigmoid::<false>()).collect())
 }
 
 /// The operator on `x` `[blades, batch, features]`.
@@ -30,7 +35,9 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
     let a = a.contiguous()?;
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let (x_slice, params) = (x.as_slice::<T>()?, [a.as_slice::<T>()?]);
+        let x_slice = x.as_slice::<T>()?;
+        let (s, complement) = sigmoids(a.as_slice::<T>()?);
+        let params = [&s[..], &complement[..]];
         Array::build::<T>(x.shape(), &x.device(), |out| {
             lanewise::forward::<T, cpu::MvNormalization>(&tables, sizes, x_slice, &params, out);
         })
@@ -59,7 +66,8 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);
-        let params = [a.as_slice::<T>()?];
+        let (s, complement) = sigmoids(a.as_slice::<T>()?);
+        let params = [&s[..], &complement[..]];
         let mut parameters = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
             parameters = lanewise::backward::<T, cpu::MvNormalization>(&tables, sizes, x_slice, &params, grad_slice, out);

@@ -51,7 +51,7 @@ struct Plan<'a, T> {
     operands: &'a Operands<'a, T>,
     layout: Layout,
     weights: Vec<Lanes<T>>,
-    /// σ(a) of the right operand's normalisation, spread; empty otherwise.
+    /// σ(a) and σ(−a) of the right operand's normalisation, spread; empty otherwise.
     s: Vec<Lanes<T>>,
     grades: usize,
 }
@@ -62,10 +62,7 @@ impl<'a, T: Real> Plan<'a, T> {
         let weights = layout.spread(operands.weights, operands.tables.paths);
         let grades = operands.tables.blades_of_grade.len();
         let s = match operands.right {
-            Prologue::Normalize(a) => {
-                let s: Vec<T> = a.iter().map(|a| a.sigmoid::<false>()).collect();
-                layout.spread(&s, grades)
-            }
+            Prologue::Normalize(a) => layout.spread(&tile::interpolation(a, grades), 2 * grades),
             Prologue::None | Prologue::Gate => Vec::new(),
         };
         Self { operands, layout, weights, s, grades }
@@ -76,7 +73,7 @@ impl<'a, T: Real> Plan<'a, T> {
     }
 
     fn s_of(&self, tile: usize) -> &[Lanes<T>] {
-        if self.s.is_empty() { &[] } else { &self.s[tile * self.grades..][..self.grades] }
+        if self.s.is_empty() { &[] } else { &self.s[tile * 2 * self.grades..][..2 * self.grades] }
     }
 }
 
@@ -289,7 +286,7 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         let rows = layout.chunk.min(layout.batch - chunk * layout.chunk);
         let (len, span) = (rows * layout.features, layout.rows * layout.features);
         let mut sums = Accumulator::new(if needs.weights { plan.weights.len() } else { 0 });
-        let mut norm_sums = Accumulator::new(plan.s.len());
+        let mut norm_sums = Accumulator::new(plan.s.len() / 2);
         // Gradient of the unnormalised product of one span, by blade.
         let normalized = match &operands.epilogue {
             Epilogue::RmsNorm(Some(normalized)) => Some(normalized),
