@@ -107,6 +107,19 @@ pub enum Error {
         /// What is accepted.
         expected: String,
     },
+    /// Training no longer yields usable gradients.
+    #[error(
+        "training diverged at step {step}: {skipped} steps in a row were skipped ({reason}); lower the learning rate or \
+         clip gradients, and go on from the last checkpoint"
+    )]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// Steps skipped in a row.
+        skipped: u64,
+        /// What was wrong with the last one.
+        reason: String,
+    },
     /// A background thread ended before its work was done.
     #[error("{operation}: the background thread stopped early: {reason}")]
     Worker {
@@ -138,6 +151,7 @@ impl Error {
             | Self::Kernels(_)
             | Self::Autograd(_)
             | Self::Write { .. }
+            | Self::Diverged { .. }
             | Self::Worker { .. } => false,
         }
     }

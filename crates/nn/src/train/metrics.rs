@@ -1,0 +1,100 @@
+//! The record of a run: one JSON object per line.
+
+use crate::checkpoint::replace_file;
+use crate::{Error, Result};
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+/// Appends records to a `.jsonl` file; each is on the disk's side of the program before the next step.
+#[derive(Debug)]
+pub struct MetricsLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsLog {
+    /// Starts an empty record, replacing an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        match File::create(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(Error::Write { path, source }),
+        }
+    }
+
+    /// Goes on with the record of a run that is resumed after `step` steps: later records, which the run will write
+    /// again, and a line cut off by a crash are dropped. Without a file an empty record is started.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Write`].
+    pub fn resume(path: impl Into<PathBuf>, step: u64) -> Result<Self> {
+        let path = path.into();
+        if !path.exists() {
+            return Self::create(path);
+        }
+        let kept: Vec<Value> = Self::read(&path)?
+            .into_iter()
+            .filter(|r| r["step"].as_u64().is_some_and(|s| s <= step))
+            .collect();
+        replace_file(&path, |file| kept.iter().try_for_each(|record| writeln!(file, "{record}")))?;
+        match OpenOptions::new().append(true).open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(Error::Write { path, source }),
+        }
+    }
+
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn write(&mut self, record: &impl Serialize) -> Result<()> {
+        let line = serde_json::to_string(record).map_err(std::io::Error::from);
+        line.and_then(|line| self.file.write_all((line + "\n").as_bytes()).and_then(|()| self.file.flush()))
+            .map_err(|source| Error::Write { path: self.path.clone(), source })
+    }
+
+    /// The records of a file. Lines that are not JSON objects, such as one cut off by a crash, are left out.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(path: impl AsRef<Path>) -> Result<Vec<Value>> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| Error::io("read metrics", path, source))?;
+        let lines = bytes.split(|&byte| byte == b'\n');
+        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).filter(Value::is_object).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_resumed_record_drops_what_will_be_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut log = MetricsLog::create(&path).unwrap();
+        for step in [10, 20, 30] {
+            log.write(&json!({"step": step, "loss": 0.5})).unwrap();
+        }
+        drop(log);
+        let mut cut = OpenOptions::new().append(true).open(&path).unwrap();
+        cut.write_all(b"{\"step\": 1, \"lo").unwrap();
+        let mut log = MetricsLog::resume(&path, 20).unwrap();
+        log.write(&json!({"step": 30, "loss": 0.25})).unwrap();
+        let records = MetricsLog::read(&path).unwrap();
+        assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), [10, 20, 30]);
+        assert_eq!(records[2]["loss"], 0.25);
+        assert!(MetricsLog::resume(folder.path().join("none.jsonl"), 5).is_ok());
+        assert!(matches!(MetricsLog::create("/nonexistent/m.jsonl"), Err(Error::Write { .. })));
+    }
+}

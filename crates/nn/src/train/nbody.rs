@@ -1,0 +1,81 @@
+//! Batches for the n-body model, its predictions and its error on a data set.
+
+use crate::data::loader::{BatchOrder, Prefetch};
+use crate::data::nbody::NBodyData;
+use crate::models::{NBody, NBodyBatch};
+use crate::{Error, Placement, Result};
+use gradewise_autograd::{Tensor, no_grad};
+use std::sync::Arc;
+
+/// A batch with what is to be predicted.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// The model's input.
+    pub batch: NBodyBatch,
+    /// True positions, `[3, systems × particles]`.
+    pub targets: Tensor,
+}
+
+impl Example {
+    /// Puts samples on a device.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn new(data: &NBodyData, placement: &Placement) -> Result<Self> {
+        let batch = NBodyBatch::new((data.loc(), data.vel(), data.charges()), data.particles(), placement)?;
+        let targets = batch.targets(data.target())?;
+        Ok(Self { batch, targets })
+    }
+}
+
+/// Batches prepared by a background thread, without end, from batch number `first` on.
+///
+/// # Errors
+/// [`Error::Worker`] if there is no thread to be had; later errors arrive as items.
+pub fn examples(
+    data: Arc<NBodyData>,
+    order: &BatchOrder,
+    first: u64,
+    placement: &Placement,
+) -> Result<Prefetch<Example>> {
+    const AHEAD: usize = 2;
+    let placement = placement.clone();
+    let batches = order.batches_from(first);
+    Prefetch::new(AHEAD, batches.map(move |indices| Example::new(&data.select(&indices)?, &placement)))
+}
+
+/// Predicted positions, `[samples, 3, particles]` row-major, computed in batches of `batch_size`.
+///
+/// # Errors
+/// [`Error::Argument`] for a batch size of zero; from the device.
+pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    let placement = model.placement();
+    let mut predictions = Vec::with_capacity(data.target().len());
+    for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
+        let part = data.select(&indices)?;
+        let batch = NBodyBatch::new((part.loc(), part.vel(), part.charges()), part.particles(), &placement)?;
+        let rows = no_grad(|| model.forward(&batch))?;
+        predictions.extend(batch.by_system(&rows)?);
+    }
+    Ok(predictions)
+}
+
+/// The mean over coordinates, particles and samples of the squared error of predictions.
+///
+/// # Errors
+/// [`Error::Argument`] if there are not as many predictions as coordinates, or none.
+pub fn mean_squared_error(predictions: &[f64], data: &NBodyData) -> Result<f64> {
+    if predictions.len() != data.target().len() || predictions.is_empty() {
+        return Err(Error::Argument {
+            operation: "mean squared error",
+            argument: "predictions",
+            actual: format!("{} values", predictions.len()),
+            expected: format!("{}, and at least one", data.target().len()),
+        });
+    }
+    let squares = predictions.iter().zip(data.target()).map(|(p, t)| (p - t).powi(2));
+    Ok(squares.sum::<f64>() / predictions.len() as f64)
+}

@@ -1,0 +1,265 @@
+//! The training step and everything that must survive between two of them.
+
+use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
+use crate::optim::{GradientNorms, Method, MovingAverage, Optimizer, Schedule, clip_by_norm};
+use crate::{Error, Module, Parameter, Result};
+use gradewise_autograd::Tensor;
+use gradewise_kernels::{Array, ops};
+use serde::{Deserialize, Serialize};
+
+/// After so many steps in a row without a usable gradient, training has diverged.
+pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
+
+/// How a [`Trainer`] trains.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrainerConfig {
+    /// The optimiser's rule.
+    pub method: Method,
+    /// Its learning rate over the steps.
+    pub schedule: Schedule,
+    /// Batches whose gradients are averaged for one step, at least 1.
+    pub accumulation: usize,
+    /// Largest norm of all gradients together, if there is a limit.
+    pub clip_norm: Option<f64>,
+    /// Decay of the moving average of the weights, if one is kept.
+    pub ema: Option<f64>,
+}
+
+/// What happened in one step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepReport {
+    /// Steps taken so far, this one included.
+    pub step: u64,
+    /// Mean loss of the step's batches, before the step.
+    pub loss: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// Norms of the gradients, before clipping, in the order of the parameters.
+    pub norms: GradientNorms,
+    /// Whether the gradients were scaled down.
+    pub clipped: bool,
+    /// Whether the step was left out because its loss or gradients were not finite.
+    pub skipped: bool,
+}
+
+/// A model with its optimiser, schedule and moving average.
+///
+/// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
+/// are, the data and the schedule move on, and the step is reported and counted.
+pub struct Trainer<M> {
+    model: M,
+    parameters: Vec<(String, Parameter)>,
+    config: TrainerConfig,
+    optimizer: Optimizer,
+    average: Option<MovingAverage>,
+    step: u64,
+    skips: Skips,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Skips {
+    total: u64,
+    consecutive: u64,
+}
+
+/// The scalars of a training run, as stored in a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct State {
+    optimizer: serde_json::Value,
+    skips: Skips,
+}
+
+impl<M: Module> Trainer<M> {
+    /// Starts training at step 0.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for constants outside their range.
+    pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
+        config.schedule.validate()?;
+        if config.accumulation == 0 {
+            return Err(Error::Argument {
+                operation: "trainer",
+                argument: "accumulation",
+                actual: "0".to_owned(),
+                expected: "at least 1".to_owned(),
+            });
+        }
+        let optimizer = Optimizer::new(config.method)?;
+        let parameters = model.named_parameters();
+        let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
+        Ok(Self { model, parameters, config, optimizer, average, step: 0, skips: Skips::default() })
+    }
+
+    /// The model, with its own weights (not their average).
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// The names of the parameters, in the order of [`StepReport::norms`].
+    pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Steps taken so far, skipped ones included.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// Steps skipped so far.
+    pub fn skipped_steps(&self) -> u64 {
+        self.skips.total
+    }
+
+    /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
+    ///
+    /// # Errors
+    /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
+    /// [`Error::Worker`] if the batches run out.
+    pub fn step<B>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
+        let mut mean_loss = 0.0;
+        for _ in 0..self.config.accumulation {
+            let batch = batches.next().unwrap_or_else(|| {
+                Err(Error::Worker {
+                    operation: "training step",
+                    reason: "there are no more batches".to_owned(),
+                })
+            })?;
+            mean_loss += self.accumulate(&mut gradients, &loss(&self.model, &batch)?)?;
+        }
+        let norms = GradientNorms::of(&gradients)?;
+        let lr = self.config.schedule.lr(self.step);
+        self.step += 1;
+        let skipped = !(mean_loss.is_finite() && norms.are_finite());
+        let mut clipped = false;
+        if skipped {
+            self.skip(mean_loss, &norms)?;
+        } else {
+            if let Some(limit) = self.config.clip_norm {
+                clipped = clip_by_norm(&mut gradients, &norms, limit)?;
+            }
+            self.optimizer.step(lr, &self.parameters, &gradients)?;
+            if let Some(average) = &mut self.average {
+                average.update()?;
+            }
+            self.skips.consecutive = 0;
+        }
+        Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped })
+    }
+
+    /// Adds the gradients of `loss`, divided by the number of batches of a step; returns the loss divided likewise.
+    fn accumulate(&self, gradients: &mut [Option<Array>], loss: &Tensor) -> Result<f64> {
+        let share = 1.0 / self.config.accumulation as f64;
+        let mut found = loss.mul_scalar(share)?.backward()?;
+        for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
+            let leaf = parameter.tensor();
+            // A parameter that took no part in this batch has no gradient from it.
+            if !found.contains(&leaf) {
+                continue;
+            }
+            let gradient = found.take(&leaf)?.array().clone();
+            match sum {
+                Some(sum) => ops::add_assign(sum, &gradient)?,
+                None => *sum = Some(gradient),
+            }
+        }
+        Ok(loss.item()? * share)
+    }
+
+    fn skip(&mut self, loss: f64, norms: &GradientNorms) -> Result<()> {
+        self.skips.total += 1;
+        self.skips.consecutive += 1;
+        let bad: Vec<&str> = self
+            .parameter_names()
+            .zip(&norms.each)
+            .filter(|(_, norm)| !norm.is_finite())
+            .map(|(name, _)| name)
+            .collect();
+        let what = match bad.first() {
+            Some(first) => format!(
+                "{} of {} gradients are not finite, the first of `{first}`",
+                bad.len(),
+                norms.each.len()
+            ),
+            None => format!("the loss is {loss}"),
+        };
+        tracing::warn!("step {} skipped: {what}", self.step);
+        if self.skips.consecutive >= MAX_CONSECUTIVE_SKIPS {
+            return Err(Error::Diverged { step: self.step, skipped: self.skips.consecutive, reason: what });
+        }
+        Ok(())
+    }
+
+    /// Runs `work` on the weights that count: their moving average if one is kept, else the weights themselves.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn evaluate<T>(&self, work: impl FnOnce(&M) -> Result<T>) -> Result<T> {
+        match &self.average {
+            Some(average) => average.apply(|| work(&self.model)),
+            None => work(&self.model),
+        }
+    }
+
+    /// Everything that is needed to go on, or to use the model. `name` and `model_config` identify the model.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn checkpoint(&self, name: &str, model_config: serde_json::Value) -> Result<Checkpoint> {
+        let mut tensors = TensorFile::new();
+        for (name, parameter) in &self.parameters {
+            tensors.insert_array(name.clone(), &parameter.array())?;
+        }
+        if let Some(average) = &self.average {
+            average.save(&mut tensors)?;
+        }
+        let state = State { optimizer: self.optimizer.save(&mut tensors)?, skips: self.skips };
+        let training = serde_json::to_value(state).map_err(|error| Error::Worker {
+            operation: "checkpoint",
+            reason: format!("the training state has no JSON form: {error}"),
+        })?;
+        let metadata = CheckpointMetadata {
+            format_version: FORMAT_VERSION,
+            model: name.to_owned(),
+            model_config,
+            step: self.step,
+            training,
+        };
+        Ok(Checkpoint { metadata, tensors })
+    }
+
+    /// Goes on from a checkpoint: the steps that follow compute the same bits as if training had not been interrupted,
+    /// provided they see the same batches.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`], [`Error::Argument`] or [`Error::Format`] if the checkpoint is of another model or optimiser,
+    /// or holds weights alone.
+    pub fn resume(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        let state = State::deserialize(&checkpoint.metadata.training).map_err(|_| Error::Format {
+            path: checkpoint.tensors.path().to_owned(),
+            format: "checkpoint",
+            reason: "it holds weights without the state of their training, so training cannot go on from it"
+                .to_owned(),
+        })?;
+        let mut values = Vec::with_capacity(self.parameters.len());
+        for (name, parameter) in &self.parameters {
+            let like = parameter.array();
+            let stored = &checkpoint.tensors;
+            values.push(stored.array_of_shape(name, like.dims(), like.dtype(), &like.device())?);
+        }
+        let mut optimizer = Optimizer::new(self.config.method)?;
+        optimizer.load(&state.optimizer, &checkpoint.tensors, &self.parameters)?;
+        if let Some(average) = &mut self.average {
+            average.load(&checkpoint.tensors)?;
+        }
+        for ((_, parameter), value) in self.parameters.iter().zip(values) {
+            parameter.set(value)?;
+        }
+        (self.optimizer, self.step, self.skips) = (optimizer, checkpoint.metadata.step, state.skips);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Training: interrupted runs go on with the same bits, accumulation equals a larger batch, bad steps are skipped.
+
+use gradewise_core::DType;
+use gradewise_kernels::Device;
+use gradewise_nn::{
+    Error, Module, Placement, Result,
+    checkpoint::{Checkpoint, TensorFile},
+    data::{
+        Split,
+        loader::BatchOrder,
+        nbody::{NBodyData, Trajectories},
+    },
+    models::{NBody, NBodyConfig},
+    optim::{Method, Schedule},
+    train::{
+        MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig,
+        nbody::{Example, examples, mean_squared_error, predict},
+    },
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::sync::Arc;
+
+fn placement(dtype: DType) -> Placement {
+    Placement::new(&Device::Cpu, dtype)
+}
+
+fn data(samples: usize) -> Arc<NBodyData> {
+    let trajectories = Trajectories::simulate(3, samples, 12, 5, Split::Train).unwrap();
+    Arc::new(NBodyData::between(&trajectories, 1, 11).unwrap())
+}
+
+fn model(dtype: DType) -> NBody {
+    let config = NBodyConfig { hidden: 4, layers: 1 };
+    NBody::init(&config, placement(dtype), &mut ChaCha8Rng::seed_from_u64(2)).unwrap()
+}
+
+fn config() -> TrainerConfig {
+    TrainerConfig {
+        method: Method::adam(1e-4),
+        schedule: Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
+        accumulation: 2,
+        clip_norm: Some(1.0),
+        ema: Some(0.9),
+    }
+}
+
+fn run(trainer: &mut Trainer<NBody>, data: &Arc<NBodyData>, steps: usize) -> Vec<StepReport> {
+    let order = BatchOrder::sequential(data.len(), 4).unwrap().shuffled(1).drop_last().unwrap();
+    let placement = trainer.model().placement();
+    let mut batches = examples(Arc::clone(data), &order, trainer.steps() * 2, &placement).unwrap();
+    (0..steps).map(|_| trainer.step(&mut batches, |m, e| m.loss(&e.batch, &e.targets)).unwrap()).collect()
+}
+
+fn weights(trainer: &Trainer<NBody>) -> Vec<f64> {
+    trainer.model().parameters().iter().flat_map(|p| p.array().to_f64_vec().unwrap()).collect()
+}
+
+fn averaged(trainer: &Trainer<NBody>) -> Vec<f64> {
+    trainer
+        .evaluate(|m| Ok(m.parameters().iter().flat_map(|p| p.array().to_f64_vec().unwrap()).collect()))
+        .unwrap()
+}
+
+#[test]
+fn an_interrupted_run_goes_on_with_the_same_bits() {
+    let (data, folder) = (data(22), tempfile::tempdir().unwrap());
+    for dtype in [DType::F32, DType::F64] {
+        let mut straight = Trainer::new(model(dtype), config()).unwrap();
+        let reports = run(&mut straight, &data, 9);
+        assert!(reports.iter().any(|r| r.clipped), "clipping takes part in the test");
+
+        let path = folder.path().join(format!("{dtype}.safetensors"));
+        let mut first = Trainer::new(model(dtype), config()).unwrap();
+        run(&mut first, &data, 4);
+        first.checkpoint("nbody", serde_json::json!({})).unwrap().write(&path).unwrap();
+        // Different initial weights: everything must come from the file.
+        let other = NBody::init(
+            &NBodyConfig { hidden: 4, layers: 1 },
+            placement(dtype),
+            &mut ChaCha8Rng::seed_from_u64(99),
+        );
+        let mut second = Trainer::new(other.unwrap(), config()).unwrap();
+        second.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+        assert_eq!(second.steps(), 4);
+        assert_eq!(run(&mut second, &data, 5), reports[4..]);
+        assert_eq!(weights(&second), weights(&straight));
+        assert_eq!(averaged(&second), averaged(&straight));
+        assert_ne!(averaged(&second), weights(&second));
+    }
+}
+
+#[test]
+fn training_reduces_the_error() {
+    let data = data(64);
+    let schedule = Schedule::Cosine { lr: 2e-2, final_lr: 1e-7, warmup: 5, decay: 60, total: 120 };
+    let config = TrainerConfig { schedule, accumulation: 2, clip_norm: None, ema: None, ..config() };
+    let mut trainer = Trainer::new(model(DType::F32), config).unwrap();
+    let error =
+        |t: &Trainer<NBody>| t.evaluate(|m| mean_squared_error(&predict(m, &data, 10)?, &data)).unwrap();
+    let before = error(&trainer);
+    let reports = run(&mut trainer, &data, 120);
+    let after = error(&trainer);
+    assert!(after < 0.5 * before, "{before} -> {after}");
+    assert!(reports.iter().all(|report| !report.skipped));
+    let names: Vec<&str> = trainer.parameter_names().collect();
+    for (index, name) in names.iter().enumerate() {
+        let largest = reports.iter().map(|report| report.norms.each[index]).fold(0.0, f64::max);
+        // The prediction is the projection's vector part, its bias a scalar.
+        assert_eq!(largest > 0.0, *name != "projection.bias", "`{name}`: largest gradient {largest:e}");
+    }
+}
+
+#[test]
+fn accumulated_gradients_are_those_of_the_larger_batch() {
+    let data = data(8);
+    let halves = [[0, 1, 2, 3], [4, 5, 6, 7]].map(|half| data.select(&half).unwrap());
+    let step = |accumulation, parts: &[&NBodyData]| {
+        let config = TrainerConfig { accumulation, clip_norm: None, ema: None, ..config() };
+        let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
+        let mut batches = parts.iter().map(|part| Example::new(part, &placement(DType::F64)));
+        let report = trainer.step(&mut batches, |m, e| m.loss(&e.batch, &e.targets)).unwrap();
+        (report, weights(&trainer))
+    };
+    let (whole, a) = step(1, &[&data]);
+    let (parts, b) = step(2, &[&halves[0], &halves[1]]);
+    assert!((whole.loss / parts.loss - 1.0).abs() < 1e-12);
+    assert!((whole.norms.total / parts.norms.total - 1.0).abs() < 1e-10);
+    let difference: f64 = a.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+    assert!(difference / b.iter().map(|b| b * b).sum::<f64>().sqrt() < 1e-8, "{difference:e}");
+}
+
+#[test]
+fn steps_that_are_not_finite_are_skipped_and_many_of_them_end_training() {
+    let data = data(8);
+    let mut trainer = Trainer::new(model(DType::F32), config()).unwrap();
+    run(&mut trainer, &data, 1);
+    let (before, average) = (weights(&trainer), averaged(&trainer));
+    let mut batches = std::iter::repeat_with(|| Example::new(&data, &placement(DType::F32)))
+        .take(2 * MAX_CONSECUTIVE_SKIPS as usize);
+    let spoiled = |m: &NBody, e: &Example| Ok(m.loss(&e.batch, &e.targets)?.mul_scalar(f64::NAN)?);
+    let mut outcome: Result<StepReport> = trainer.step(&mut batches, spoiled);
+    let report = outcome.as_ref().unwrap();
+    assert!(report.skipped && !report.norms.are_finite() && report.step == 2);
+    assert_eq!((weights(&trainer), averaged(&trainer), trainer.skipped_steps()), (before, average, 1));
+    for _ in 1..MAX_CONSECUTIVE_SKIPS {
+        outcome = trainer.step(&mut batches, spoiled);
+    }
+    assert!(matches!(outcome, Err(Error::Diverged { skipped: MAX_CONSECUTIVE_SKIPS, .. })), "{outcome:?}");
+    assert!(trainer.step(&mut batches, spoiled).unwrap_err().to_string().contains("no more batches"));
+}
+
+#[test]
+fn checkpoints_of_other_models_and_bare_weights_are_refused() {
+    let mut trainer = Trainer::new(model(DType::F32), config()).unwrap();
+    run(&mut trainer, &data(8), 1);
+    let good = trainer.checkpoint("nbody", serde_json::json!({})).unwrap();
+    let before = weights(&trainer);
+
+    let mut bare = good.clone();
+    bare.metadata.training = serde_json::Value::Null;
+    assert!(trainer.resume(&bare).unwrap_err().to_string().contains("without the state"));
+
+    let mut empty = good.clone();
+    empty.tensors = TensorFile::new();
+    assert!(matches!(trainer.resume(&empty), Err(Error::Tensor { .. })));
+
+    let wider = NBody::init(
+        &NBodyConfig { hidden: 5, layers: 1 },
+        placement(DType::F32),
+        &mut ChaCha8Rng::seed_from_u64(1),
+    );
+    let error = Trainer::new(wider.unwrap(), config()).unwrap().resume(&good).unwrap_err().to_string();
+    assert!(error.contains("expected"), "{error}");
+    assert_eq!(weights(&trainer), before);
+}
