@@ -54,15 +54,40 @@ impl<'a, T: Real> Plan<'a, T> {
     }
 }
 
-/// Calls `body(tile index, position, length)` for each tile of a chunk line of `len` elements.
+/// The tiles of a chunk line of `len` elements: (tile within its span, position, length).
+///
+/// An iterator, not a function that takes a closure: a closure's body would be compiled for the baseline instruction
+/// set unless the compiler happens to inline it.
 #[inline(always)]
-pub(crate) fn for_tiles(layout: &Layout, len: usize, mut body: impl FnMut(usize, usize, usize)) {
-    let span = layout.rows * layout.features;
-    for start in (0..len).step_by(span.max(1)) {
-        let span_len = span.min(len - start);
-        for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
-            body(index, start + offset, LANES.min(span_len - offset));
+pub(crate) fn tiles(layout: &Layout, len: usize) -> Tiles {
+    Tiles { span: layout.rows * layout.features, len, start: 0, index: 0 }
+}
+
+pub(crate) struct Tiles {
+    span: usize,
+    len: usize,
+    /// Start of the current span.
+    start: usize,
+    index: usize,
+}
+
+impl Iterator for Tiles {
+    type Item = (usize, usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.index * LANES >= self.span {
+            self.start += self.span.max(1);
+            self.index = 0;
         }
+        let end = (self.start + self.span).min(self.len);
+        let position = self.start + self.index * LANES;
+        if position >= end {
+            return None;
+        }
+        let item = (self.index, position, LANES.min(end - position));
+        self.index += 1;
+        Some(item)
     }
 }
 
@@ -86,7 +111,7 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
         fn run<const FMA: bool>(self) {
             let Self { plan, x, out, .. } = self;
             let len = out.first().map_or(0, |line| line.len());
-            for_tiles(&plan.layout, len, |index, position, count| {
+            for (index, position, count) in tiles(&plan.layout, len) {
                 let mut tile: Tile<T, BLADES> = zero_tile();
                 for (blade, lanes) in tile.iter_mut().enumerate().take(plan.tables.blades) {
                     *lanes = x.load(blade, position, count);
@@ -96,7 +121,7 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
                 for (line, lanes) in out.iter_mut().zip(&tile) {
                     store(&mut line[position..position + count], lanes);
                 }
-            });
+            }
         }
     }
 
@@ -135,7 +160,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
             let Self { plan, x, grad, grad_x, .. } = self;
             let mut sums = vec![[T::zero(); LANES]; plan.params.len()];
             let len = grad_x.first().map_or(0, |line| line.len());
-            for_tiles(&plan.layout, len, |index, position, count| {
+            for (index, position, count) in tiles(&plan.layout, len) {
                 let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
                 for blade in 0..plan.tables.blades {
                     tile[blade & (BLADES - 1)] = x.load(blade, position, count);
@@ -147,7 +172,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
                 for (line, lanes) in grad_x.iter_mut().zip(&g) {
                     store(&mut line[position..position + count], lanes);
                 }
-            });
+            }
             sums
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     ops::clifford::{
-        lanewise::for_tiles,
+        lanewise::tiles,
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm::dot,
@@ -23,46 +23,23 @@ fn quadratic_form<T: Real, const FMA: bool>(
     signed_squares::<T, FMA>(&tables.metric, |blade| x.load(blade, position, count))
 }
 
-/// Replaces each row of `values` by one value, computed from the row.
+/// Replaces the norms of each row by 1/(their mean + eps).
 #[inline(always)]
-fn per_row<T: Real>(values: &mut [T], features: usize, f: impl Fn(&[T]) -> T) {
+fn invert_mean<T: Real, const FMA: bool>(norms: &mut [T], ones: &[T]) {
+    let features = ones.len();
+    for row in norms.chunks_exact_mut(features.max(1)) {
+        let mean = dot::<T, FMA>(row, ones) / T::narrow(features as f64);
+        row.fill(T::one() / (mean + T::narrow(NORM_EPS)));
+    }
+}
+
+/// Replaces the values of each row by their negative mean.
+#[inline(always)]
+fn negate_mean<T: Real, const FMA: bool>(values: &mut [T], ones: &[T]) {
+    let features = ones.len();
     for row in values.chunks_exact_mut(features.max(1)) {
-        let value = f(row);
-        row.fill(value);
-    }
-}
-
-/// mean of ‖x‖ + eps over each row.
-#[inline(always)]
-fn divisor<T: Real, const FMA: bool>(norms: &[T]) -> T {
-    let sum = norms.iter().copied().fold(Sum::<T>::default(), Sum::push).total();
-    sum / T::narrow(norms.len() as f64) + T::narrow(NORM_EPS)
-}
-
-/// A sum with interleaved partial sums.
-struct Sum<T> {
-    partials: [T; 8],
-    next: usize,
-}
-
-impl<T: Real> Default for Sum<T> {
-    fn default() -> Self {
-        Self { partials: [T::zero(); 8], next: 0 }
-    }
-}
-
-impl<T: Real> Sum<T> {
-    #[inline(always)]
-    fn push(mut self, value: T) -> Self {
-        self.partials[self.next & 7] += value;
-        self.next += 1;
-        self
-    }
-
-    #[inline(always)]
-    fn total(self) -> T {
-        let [a, b, c, d, e, f, g, h] = self.partials;
-        ((a + b) + (c + d)) + ((e + f) + (g + h))
+        let mean = dot::<T, FMA>(row, ones) / T::narrow(features as f64);
+        row.fill(-mean);
     }
 }
 
@@ -98,16 +75,17 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
         let len = out.first().map_or(0, |line| line.len());
         // ‖x‖ of every position of the chunk, then 1/(mean + eps).
         let mut scale = vec![T::zero(); len];
-        for_tiles(layout, len, |_, position, count| {
+        for (_, position, count) in tiles(layout, len) {
             let q = quadratic_form::<T, FMA>(tables, &x, position, count);
             let mut norms = [T::zero(); LANES];
             for lane in 0..LANES {
                 norms[lane] = smooth_norm(q[lane]);
             }
             store(&mut scale[position..position + count], &norms);
-        });
-        per_row(&mut scale, layout.features, |norms| T::one() / divisor::<T, FMA>(norms));
-        for_tiles(layout, len, |index, position, count| {
+        }
+        let ones = vec![T::one(); layout.features];
+        invert_mean::<T, FMA>(&mut scale, &ones);
+        for (index, position, count) in tiles(layout, len) {
             let mut factor = load(&scale[position..position + count]);
             for lane in 0..LANES {
                 factor[lane] *= gains[index][lane];
@@ -119,7 +97,7 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
                 }
                 store(&mut line[position..position + count], &part);
             }
-        });
+        }
     }
 }
 
@@ -163,14 +141,13 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
     fn run<const FMA: bool>(self) -> Vec<Lanes<T>> {
         let Self { tables, layout, gains, x, grad, grad_x } = self;
         let len = grad_x.first().map_or(0, |line| line.len());
-        let features = layout.features;
         let mut sums = vec![[T::zero(); LANES]; layout.tiles];
         // Per position: ∂‖x‖/∂q, Σ_blades grad·x, and what the row makes of them.
         let mut slope = vec![T::zero(); len];
         let mut inverse = vec![T::zero(); len];
         let mut dots = vec![T::zero(); len];
         let mut gained = vec![T::zero(); len];
-        for_tiles(layout, len, |index, position, count| {
+        for (index, position, count) in tiles(layout, len) {
             let q = quadratic_form::<T, FMA>(tables, &x, position, count);
             let mut dot = [T::zero(); LANES];
             for blade in 0..tables.blades {
@@ -188,13 +165,11 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
             store(&mut slope[position..position + count], &slopes);
             store(&mut dots[position..position + count], &dot);
             store(&mut gained[position..position + count], &weighted);
-        });
-        per_row(&mut inverse, features, |norms| T::one() / divisor::<T, FMA>(norms));
-        let ones = vec![T::one(); features];
-        per_row(&mut gained, features, |weighted| {
-            -dot::<T, FMA>(weighted, &ones) / T::narrow(features as f64)
-        });
-        for_tiles(layout, len, |index, position, count| {
+        }
+        let ones = vec![T::one(); layout.features];
+        invert_mean::<T, FMA>(&mut inverse, &ones);
+        negate_mean::<T, FMA>(&mut gained, &ones);
+        for (index, position, count) in tiles(layout, len) {
             let range = position..position + count;
             let inv = load(&inverse[range.clone()]);
             let (mut factor, mut pull) = (load(&gained[range.clone()]), load(&slope[range.clone()]));
@@ -213,7 +188,7 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
                 }
                 store(&mut line[position..position + count], &out);
             }
-        });
+        }
         sums
     }
 }
