@@ -14,6 +14,7 @@ mod matmul;
 pub mod optim;
 mod pad;
 mod reduce;
+mod rows;
 mod select;
 mod softmax;
 mod split;

@@ -28,9 +28,9 @@ pub(crate) fn copy_into<T: Element>(
     {
         let walk = Walk { sizes: outer, strides: [&from, &to] };
         let row_step = to[outer.len()];
-        walk.visit(0, walk.len(), |[from, to]| {
+        for [from, to] in walk.offsets(0).take(walk.len()) {
             transpose((*rows, columns), &source[from..], from_step, &mut target[to..], row_step);
-        });
+        }
         return;
     }
     let walk = Walk { sizes: outer, strides: [&from, &to] };
@@ -46,14 +46,14 @@ pub(crate) fn copy_into<T: Element>(
         split::for_chunks(&mut target[..end], leading * rows, |start, target| {
             let first = start / leading;
             let count = rows.min(sizes[0] - first) * inner;
-            walk.visit(first * inner, count, |[from, to]| {
+            for [from, to] in walk.offsets(first * inner).take(count) {
                 copy_row(&source[from..], from_step, &mut target[to - start..], to_step, columns);
-            });
+            }
         });
     } else {
-        walk.visit(0, walk.len(), |[from, to]| {
+        for [from, to] in walk.offsets(0).take(walk.len()) {
             copy_row(&source[from..], from_step, &mut target[to..], to_step, columns);
-        });
+        }
     }
 }
 

@@ -46,38 +46,51 @@ impl<const N: usize> Walk<'_, N> {
         self.sizes.iter().product()
     }
 
-    /// Calls `visit` with the offsets of `count` positions from position `start` on, which must exist.
+    /// The offsets from position `start` on; after the last position, the first comes again.
     #[inline(always)]
-    pub fn visit(&self, start: usize, count: usize, mut visit: impl FnMut([usize; N])) {
-        let rank = self.sizes.len();
-        let mut at = vec![0; rank];
+    pub fn offsets(&self, start: usize) -> Offsets<'_, N> {
+        let mut at = vec![0; self.sizes.len()];
         let mut offsets = [0; N];
         let mut rest = start;
-        for axis in (0..rank).rev() {
-            at[axis] = rest % self.sizes[axis].max(1);
-            rest /= self.sizes[axis].max(1);
+        for axis in (0..at.len()).rev() {
+            let size = self.sizes[axis].max(1);
+            at[axis] = rest % size;
+            rest /= size;
             for (offset, strides) in offsets.iter_mut().zip(self.strides) {
                 *offset += at[axis] * strides[axis];
             }
         }
-        for step in 0..count {
-            visit(offsets);
-            if step + 1 == count {
-                return;
+        Offsets { walk: Walk { ..*self }, at, offsets }
+    }
+}
+
+/// The offsets of a [`Walk`], one position after the other, without end.
+pub(crate) struct Offsets<'a, const N: usize> {
+    walk: Walk<'a, N>,
+    at: Vec<usize>,
+    offsets: [usize; N],
+}
+
+impl<const N: usize> Iterator for Offsets<'_, N> {
+    type Item = [usize; N];
+
+    // Inlined into the loop of a kernel, so that the loop is compiled for the kernel's instruction set.
+    #[inline(always)]
+    fn next(&mut self) -> Option<[usize; N]> {
+        let current = self.offsets;
+        for axis in (0..self.at.len()).rev() {
+            self.at[axis] += 1;
+            if self.at[axis] < self.walk.sizes[axis] {
+                for (offset, strides) in self.offsets.iter_mut().zip(self.walk.strides) {
+                    *offset += strides[axis];
+                }
+                break;
             }
-            for axis in (0..rank).rev() {
-                at[axis] += 1;
-                if at[axis] < self.sizes[axis] {
-                    for (offset, strides) in offsets.iter_mut().zip(self.strides) {
-                        *offset += strides[axis];
-                    }
-                    break;
-                }
-                at[axis] = 0;
-                for (offset, strides) in offsets.iter_mut().zip(self.strides) {
-                    *offset -= strides[axis] * (self.sizes[axis] - 1);
-                }
+            self.at[axis] = 0;
+            for (offset, strides) in self.offsets.iter_mut().zip(self.walk.strides) {
+                *offset -= strides[axis] * (self.walk.sizes[axis] - 1);
             }
         }
+        Some(current)
     }
 }

@@ -2,7 +2,12 @@
 
 mod philox;
 
-use crate::{Array, Device, Element, Error, Result, element::with_element, ops::split};
+use crate::{
+    Array, Device, Element, Error, Result,
+    element::with_element,
+    ops::split,
+    simd::{Kernel, dispatch},
+};
 use gradewise_core::{DType, Shape};
 
 /// An array that is 0 with probability `p` and 1/(1 − p) otherwise, independently at each element.
@@ -31,13 +36,35 @@ pub fn dropout_mask(
         let kept = T::narrow(1.0 / (1.0 - p));
         Array::build(shape, device, |out: &mut [T]| {
             split::for_chunks(out, split::CHUNK, |start, out| {
-                for (index, group) in out.chunks_mut(4).enumerate() {
-                    let bits = philox::random((start / 4 + index) as u64, stream, seed);
-                    for (out, bits) in group.iter_mut().zip(bits) {
-                        *out = if bits < threshold { 0.0 } else { kept };
-                    }
-                }
+                dispatch(Mask { start, seed, stream, threshold, kept, out });
             });
         })
     })
+}
+
+struct Mask<'a, T> {
+    start: usize,
+    seed: u64,
+    stream: u64,
+    threshold: u32,
+    kept: T,
+    out: &'a mut [T],
+}
+
+impl<T: Element> Kernel for Mask<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        // Four elements per counter; chunks start at a multiple of that.
+        let mut counter = self.start as u64 / 4;
+        for group in self.out.chunks_mut(4 * philox::LANES) {
+            let words = philox::random(counter, self.stream, self.seed);
+            counter += philox::LANES as u64;
+            for (position, out) in group.iter_mut().enumerate() {
+                let bits = words[position % 4][position / 4];
+                *out = if bits < self.threshold { T::zero() } else { self.kept };
+            }
+        }
+    }
 }

@@ -5,25 +5,35 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// 128 random bits for a counter and a key of 64 bits; `stream` is the counter's upper half.
-pub(super) fn random(counter: u64, stream: u64, key: u64) -> [u32; 4] {
-    let words = |value: u64| [value as u32, (value >> 32) as u32];
-    let ([c0, c1], [c2, c3]) = (words(counter), words(stream));
-    permute([c0, c1, c2, c3], words(key))
+/// Counters permuted side by side, in vector registers.
+pub(super) const LANES: usize = 16;
+
+/// The random words of [`LANES`] consecutive counters: word `w` of counter `first + lane` is `[w][lane]`. `stream` is
+/// the upper half of the counters.
+#[inline(always)]
+pub(super) fn random(first: u64, stream: u64, key: u64) -> [[u32; LANES]; 4] {
+    let counter = |lane: usize| first.wrapping_add(lane as u64);
+    let low = std::array::from_fn(|lane| counter(lane) as u32);
+    let high = std::array::from_fn(|lane| (counter(lane) >> 32) as u32);
+    let stream = [stream as u32, (stream >> 32) as u32];
+    permute([low, high, [stream[0]; LANES], [stream[1]; LANES]], [key as u32, (key >> 32) as u32])
 }
 
-fn permute(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    let product = |a: u32, b: u32| {
-        let wide = u64::from(a) * u64::from(b);
-        ((wide >> 32) as u32, wide as u32)
-    };
+#[inline(always)]
+fn permute(mut counters: [[u32; LANES]; 4], mut key: [u32; 2]) -> [[u32; LANES]; 4] {
     for _ in 0..ROUNDS {
-        let (high0, low0) = product(MULTIPLIERS[0], counter[0]);
-        let (high1, low1) = product(MULTIPLIERS[1], counter[2]);
-        counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0];
+        let [c0, c1, c2, c3] = counters;
+        for lane in 0..LANES {
+            let first = u64::from(MULTIPLIERS[0]) * u64::from(c0[lane]);
+            let second = u64::from(MULTIPLIERS[1]) * u64::from(c2[lane]);
+            counters[0][lane] = (second >> 32) as u32 ^ c1[lane] ^ key[0];
+            counters[1][lane] = second as u32;
+            counters[2][lane] = (first >> 32) as u32 ^ c3[lane] ^ key[1];
+            counters[3][lane] = first as u32;
+        }
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
-    counter
+    counters
 }
 
 #[cfg(test)]
@@ -42,7 +52,18 @@ mod tests {
             ),
         ];
         for (counter, key, expected) in cases {
-            assert_eq!(permute(counter, key), expected);
+            let counters = counter.map(|word: u32| [word; LANES]);
+            assert_eq!(permute(counters, key), expected.map(|word: u32| [word; LANES]));
+        }
+    }
+
+    #[test]
+    fn lanes_are_consecutive_counters() {
+        let first = (7 << 32) - 5;
+        let together = random(first, 1 << 40, 3);
+        for lane in 0..LANES {
+            let alone = random(first + lane as u64, 1 << 40, 3);
+            assert_eq!(together.map(|word| word[lane]), alone.map(|word| word[0]));
         }
     }
 }

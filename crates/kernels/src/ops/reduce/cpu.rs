@@ -6,8 +6,10 @@
 use crate::{
     Element,
     ops::{copy::Walk, split},
+    simd::{Kernel, dispatch},
 };
 use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// Interleaved accumulators of a row: enough to hide the latency of an addition.
 const LANES: usize = 16;
@@ -16,7 +18,7 @@ const LANES: usize = 16;
 const BLOCK: usize = 64;
 
 /// How elements are combined. Widening to double precision is exact, so extrema are exact too.
-pub(super) trait Reducer: Sync {
+pub(super) trait Reducer: Send + Sync {
     const START: f64;
 
     fn combine(a: f64, b: f64) -> f64;
@@ -104,125 +106,157 @@ impl<'a> Pieces<'a> {
         self.rows.len().div_ceil(self.rows_per_piece) * self.columns.div_ceil(self.columns_per_piece)
     }
 
-    /// Calls `visit(offset, columns)` for the rows, or the part of a row, of one piece.
+    /// The offsets of the rows, or of the part of a row, of one piece, and the number of columns.
     #[inline(always)]
-    fn visit(&self, piece: usize, mut visit: impl FnMut(usize, usize)) {
+    fn rows(&self, piece: usize) -> (impl Iterator<Item = usize>, usize) {
         let parts = self.columns.div_ceil(self.columns_per_piece);
         let (row, first) = (piece / parts * self.rows_per_piece, piece % parts * self.columns_per_piece);
         let rows = self.rows_per_piece.min(self.rows.len() - row);
         let columns = self.columns_per_piece.min(self.columns - first);
-        self.rows.visit(row, rows, |[offset]| visit(offset + first * self.step, columns));
+        let skipped = first * self.step;
+        (self.rows.offsets(row).take(rows).map(move |[offset]| offset + skipped), columns)
     }
 }
 
 fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mut [T]) {
     let pieces = Pieces::of(task.reduced, split::CHUNK);
     let kept = Walk { sizes: task.kept.0, strides: [task.kept.1] };
-    let arch = pulp::Arch::new();
     let parts = pieces.count();
-    if parts > 1 && out.len() * count >= split::PARALLEL {
-        let mut starts = Vec::with_capacity(out.len());
-        kept.visit(0, out.len(), |[start]| starts.push(start));
-        for (out, start) in out.iter_mut().zip(starts) {
-            let partial = |index| arch.dispatch(|| piece::<T, R>(task.source, &pieces, start, index));
-            let partial: Vec<f64> = (0..parts).into_par_iter().map(partial).collect();
+    let large = out.len() * count >= split::PARALLEL;
+    if parts > 1 && large {
+        // Results of many elements: their pieces are the units of work, combined in order.
+        for (out, [start]) in out.iter_mut().zip(kept.offsets(0)) {
+            let piece = |index| {
+                dispatch(Piece {
+                    source: &task.source[start..],
+                    pieces: &pieces,
+                    index,
+                    reducer: PhantomData::<R>,
+                })
+            };
+            let partial: Vec<f64> = (0..parts).into_par_iter().map(piece).collect();
             *out = T::narrow(partial.into_iter().fold(R::START, R::combine) * task.scale);
         }
         return;
     }
     let per_chunk = split::rows_per_chunk(count);
-    let reduce = |chunk: usize, out: &mut [T]| {
-        arch.dispatch(|| {
-            let mut results = out.iter_mut();
-            kept.visit(chunk * per_chunk, results.len(), |[start]| {
-                let mut total = R::START;
-                for index in 0..parts {
-                    total = R::combine(total, piece::<T, R>(task.source, &pieces, start, index));
-                }
-                if let Some(out) = results.next() {
-                    *out = T::narrow(total * task.scale);
-                }
-            });
-        });
+    let reduce = |(chunk, out): (usize, &mut [T])| {
+        let first = chunk * per_chunk;
+        dispatch(Results { task, pieces: &pieces, kept: &kept, first, out, reducer: PhantomData::<R> });
     };
-    if out.len() * count >= split::PARALLEL {
-        out.par_chunks_mut(per_chunk).enumerate().for_each(|(chunk, out)| reduce(chunk, out));
+    if large {
+        out.par_chunks_mut(per_chunk).enumerate().for_each(reduce);
     } else {
-        out.chunks_mut(per_chunk).enumerate().for_each(|(chunk, out)| reduce(chunk, out));
+        out.chunks_mut(per_chunk).enumerate().for_each(reduce);
     }
 }
 
+/// One piece of one result.
+struct Piece<'a, T, R> {
+    source: &'a [T],
+    pieces: &'a Pieces<'a>,
+    index: usize,
+    reducer: PhantomData<R>,
+}
+
+impl<T: Element, R: Reducer> Kernel for Piece<'_, T, R> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let (rows, columns) = self.pieces.rows(self.index);
+        let mut total = R::START;
+        for offset in rows {
+            total = R::combine(total, row::<T, R>(&self.source[offset..], self.pieces.step, columns));
+        }
+        total
+    }
+}
+
+/// Neighbouring results, from `first` on.
+struct Results<'a, T, R> {
+    task: &'a Task<'a, T>,
+    pieces: &'a Pieces<'a>,
+    kept: &'a Walk<'a, 1>,
+    first: usize,
+    out: &'a mut [T],
+    reducer: PhantomData<R>,
+}
+
+impl<T: Element, R: Reducer> Kernel for Results<'_, T, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let parts = self.pieces.count();
+        for (out, [start]) in self.out.iter_mut().zip(self.kept.offsets(self.first)) {
+            let mut total = R::START;
+            for index in 0..parts {
+                let (source, reducer) = (&self.task.source[start..], self.reducer);
+                let piece = Piece { source, pieces: self.pieces, index, reducer };
+                total = R::combine(total, piece.run::<FMA>());
+            }
+            *out = T::narrow(total * self.task.scale);
+        }
+    }
+}
+
+/// The sum of adjacent elements.
 #[inline(always)]
-fn piece<T: Element, R: Reducer>(source: &[T], pieces: &Pieces<'_>, start: usize, index: usize) -> f64 {
-    let mut total = R::START;
-    pieces.visit(index, |offset, columns| {
-        total = R::combine(total, row::<T, R>(&source[start + offset..], pieces.step, columns));
-    });
-    total
+pub(crate) fn row_sum<T: Element>(row: &[T]) -> f64 {
+    self::row::<T, Sum>(row, 1, row.len())
+}
+
+/// The greatest of adjacent elements; NaN if one is.
+#[inline(always)]
+pub(crate) fn row_max<T: Element>(row: &[T]) -> f64 {
+    self::row::<T, Greatest>(row, 1, row.len())
 }
 
 #[inline(always)]
 fn row<T: Element, R: Reducer>(source: &[T], step: usize, columns: usize) -> f64 {
-    let mut total = R::START;
-    if step == 1 && columns >= LANES {
-        let mut lanes = [R::START; LANES];
+    let mut lanes = [R::START; LANES];
+    if step == 1 {
         let mut blocks = source[..columns].chunks_exact(LANES);
         for block in &mut blocks {
             for (lane, value) in lanes.iter_mut().zip(block) {
                 *lane = R::combine(*lane, value.widen());
             }
         }
-        let mut width = LANES;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] = R::combine(lanes[lane], lanes[lane + width]);
-            }
-        }
-        total = lanes[0];
-        for value in blocks.remainder() {
-            total = R::combine(total, value.widen());
+        for (lane, value) in lanes.iter_mut().zip(blocks.remainder()) {
+            *lane = R::combine(*lane, value.widen());
         }
     } else {
-        for column in 0..columns {
-            total = R::combine(total, source[column * step].widen());
+        for first in (0..columns).step_by(LANES) {
+            for (lane, column) in lanes.iter_mut().zip(first..columns) {
+                *lane = R::combine(*lane, source[column * step].widen());
+            }
         }
     }
-    total
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = R::combine(lanes[lane], lanes[lane + width]);
+        }
+    }
+    lanes[0]
 }
 
 fn side_by_side<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mut [T]) {
     let (sizes, strides) = task.kept;
-    // `kept_step < reduced_step` makes the kept axes non-empty unless nothing is reduced at all.
     let (columns, outer) = sizes.split_last().map_or((1, sizes), |(&columns, outer)| (columns, outer));
     let step = strides.last().copied().unwrap_or(0);
     let kept = Walk { sizes: outer, strides: [strides] };
     // A piece takes whole rows of results, so that about `CHUNK` elements are read.
     let pieces = Pieces::of(task.reduced, (split::CHUNK / columns.min(BLOCK)).max(1));
     let parts = pieces.count();
-    let arch = pulp::Arch::new();
-    let block = |start: usize, piece: usize, sums: &mut [f64; BLOCK], width: usize| {
-        arch.dispatch(|| {
-            pieces.visit(piece, |offset, rows| {
-                for row in 0..rows {
-                    let source = &task.source[start + offset + row * pieces.step..];
-                    accumulate::<T, R>(source, step, &mut sums[..width]);
-                }
-            });
-        });
-    };
-    let finish = |sums: &[f64], out: &mut [T]| {
-        for (out, &sum) in out.iter_mut().zip(sums) {
-            *out = T::narrow(sum * task.scale);
-        }
-    };
     // One unit of work is a block of neighbouring results; its partial sums are combined in order.
     let unit = |start: usize, out: &mut [T], parallel: bool| {
         let width = out.len();
-        let partial = |piece: usize| {
-            let mut sums = [R::START; BLOCK];
-            block(start, piece, &mut sums, width);
-            sums
+        let partial = |index: usize| {
+            let source = &task.source[start..];
+            dispatch(Block { source, pieces: &pieces, index, step, width, reducer: PhantomData::<R> })
         };
         let mut total = [R::START; BLOCK];
         let mut add = |sums: [f64; BLOCK]| {
@@ -236,37 +270,58 @@ fn side_by_side<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &
         } else {
             (0..parts).map(partial).for_each(&mut add);
         }
-        finish(&total[..width], out);
+        for (out, sum) in out.iter_mut().zip(total) {
+            *out = T::narrow(sum * task.scale);
+        }
     };
-    let large = out.len() * count >= split::PARALLEL;
-    let blocks_per_row = columns.div_ceil(BLOCK);
-    let units = kept.len() * blocks_per_row;
     let rows = |first: usize, out: &mut [T], parallel: bool| {
-        let mut results = out.chunks_mut(columns);
-        kept.visit(first, results.len(), |[offset]| {
-            if let Some(row) = results.next() {
-                for (index, part) in row.chunks_mut(BLOCK).enumerate() {
-                    unit(offset + index * BLOCK * step, part, parallel);
-                }
+        for (row, [offset]) in out.chunks_mut(columns).zip(kept.offsets(first)) {
+            for (index, part) in row.chunks_mut(BLOCK).enumerate() {
+                unit(offset + index * BLOCK * step, part, parallel);
             }
-        });
+        }
     };
-    if large && units >= 8 && kept.len() >= 8 {
+    const ENOUGH: usize = 8;
+    let large = out.len() * count >= split::PARALLEL;
+    if large && kept.len() >= ENOUGH {
         let per_chunk = split::rows_per_chunk(columns * count);
-        out.par_chunks_mut(per_chunk * columns)
-            .enumerate()
-            .for_each(|(chunk, out)| rows(chunk * per_chunk, out, false));
-    } else if large && units >= 8 {
+        let chunks = out.par_chunks_mut(per_chunk * columns).enumerate();
+        chunks.for_each(|(chunk, out)| rows(chunk * per_chunk, out, false));
+    } else if large && kept.len() * columns.div_ceil(BLOCK) >= ENOUGH {
         // Few long rows of results: their blocks are the units.
-        let mut offsets = Vec::with_capacity(kept.len());
-        kept.visit(0, kept.len(), |[offset]| offsets.push(offset));
-        for (row, offset) in out.chunks_mut(columns).zip(offsets) {
-            row.par_chunks_mut(BLOCK)
-                .enumerate()
-                .for_each(|(index, part)| unit(offset + index * BLOCK * step, part, false));
+        for (row, [offset]) in out.chunks_mut(columns).zip(kept.offsets(0)) {
+            let blocks = row.par_chunks_mut(BLOCK).enumerate();
+            blocks.for_each(|(index, part)| unit(offset + index * BLOCK * step, part, false));
         }
     } else {
         rows(0, out, large && parts > 1);
+    }
+}
+
+/// One piece of `width` neighbouring results, `step` apart.
+struct Block<'a, T, R> {
+    source: &'a [T],
+    pieces: &'a Pieces<'a>,
+    index: usize,
+    step: usize,
+    width: usize,
+    reducer: PhantomData<R>,
+}
+
+impl<T: Element, R: Reducer> Kernel for Block<'_, T, R> {
+    type Output = [f64; BLOCK];
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> [f64; BLOCK] {
+        let mut sums = [R::START; BLOCK];
+        let (rows, count) = self.pieces.rows(self.index);
+        for offset in rows {
+            for row in 0..count {
+                let source = &self.source[offset + row * self.pieces.step..];
+                accumulate::<T, R>(source, self.step, &mut sums[..self.width]);
+            }
+        }
+        sums
     }
 }
 

@@ -3,7 +3,7 @@
 //! Sums run in double precision whatever the storage, over chunks whose size depends on the shape only: the same
 //! inputs give the same bits on any number of threads.
 
-mod cpu;
+pub(crate) mod cpu;
 
 use crate::{Array, Error, Result, element::with_element, ops::copy::collapse};
 use cpu::{Greatest, Least, Reducer, Sum};

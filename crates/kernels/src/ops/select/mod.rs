@@ -4,8 +4,8 @@ use crate::{
     Array, Element, Result,
     element::with_element,
     ops::{
-        copy::{Walk, collapse, view},
-        split,
+        copy::{collapse, view},
+        rows::{Row, for_rows},
     },
 };
 
@@ -24,31 +24,35 @@ pub fn select(mask: &Array, a: &Array, b: &Array) -> Result<Array> {
     let own = shape.contiguous_strides();
     let (sizes, [m, s, t, _]) = collapse(&shape, [mask.strides(), a.strides(), b.strides(), &own]);
     with_element!(a.dtype(), NAME, T => {
-        let sources = (view::<T>(&mask, NAME)?.0, view::<T>(&a, NAME)?.0, view::<T>(&b, NAME)?.0);
-        Array::build(&shape, &a.device(), |out: &mut [T]| run(&sizes, [&m, &s, &t], sources, out))
+        let steps = [&m, &s, &t].map(|strides| strides.last().copied().unwrap_or(0));
+        let choice = Choice { mask: view::<T>(&mask, NAME)?.0, a: view(&a, NAME)?.0, b: view(&b, NAME)?.0, steps };
+        Array::build(&shape, &a.device(), |out: &mut [T]| for_rows(&sizes, [&m, &s, &t], &choice, out))
     })
 }
 
-fn run<T: Element>(sizes: &[usize], strides: [&[usize]; 3], (mask, a, b): (&[T], &[T], &[T]), out: &mut [T]) {
-    let (columns, outer) = sizes.split_last().map_or((1, sizes), |(&columns, outer)| (columns, outer));
-    let [m_step, s_step, t_step] = strides.map(|strides| strides.last().copied().unwrap_or(0));
-    let row = |[m, s, t]: [usize; 3], first: usize, out: &mut [T]| {
-        for (column, out) in (first..).zip(out) {
-            let chosen = mask[m + column * m_step] != T::zero();
-            *out = if chosen { a[s + column * s_step] } else { b[t + column * t_step] };
-        }
-    };
-    if outer.is_empty() {
-        split::for_chunks(out, split::CHUNK, |start, out| row([0; 3], start, out));
-        return;
-    }
-    let walk = Walk { sizes: outer, strides };
-    split::for_chunks(out, split::rows_per_chunk(columns) * columns, |start, out| {
-        let mut rows = out.chunks_exact_mut(columns.max(1));
-        walk.visit(start / columns.max(1), rows.len(), |offsets| {
-            if let Some(out) = rows.next() {
-                row(offsets, 0, out);
+struct Choice<'a, T> {
+    mask: &'a [T],
+    a: &'a [T],
+    b: &'a [T],
+    steps: [usize; 3],
+}
+
+impl<T: Element> Row<T, 3> for Choice<'_, T> {
+    #[inline(always)]
+    fn row<const FMA: bool>(&self, [mask, a, b]: [usize; 3], first: usize, out: &mut [T]) {
+        let [m, s, t] = self.steps;
+        let mask = &self.mask[mask + first * m..];
+        let (a, b) = (&self.a[a + first * s..], &self.b[b + first * t..]);
+        if self.steps == [1; 3] {
+            let length = out.len();
+            let sides = a[..length].iter().zip(&b[..length]);
+            for ((out, &mask), (&a, &b)) in out.iter_mut().zip(&mask[..length]).zip(sides) {
+                *out = if mask != T::zero() { a } else { b };
             }
-        });
-    });
+        } else {
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = if mask[column * m] != T::zero() { a[column * s] } else { b[column * t] };
+            }
+        }
+    }
 }

@@ -4,9 +4,12 @@ use crate::{
     Array, Result,
     array::require_axis,
     element::with_element,
+    ops::{
+        reduce::cpu::{row_max, row_sum},
+        split,
+    },
     simd::{Kernel, Real, dispatch},
 };
-use rayon::prelude::*;
 
 /// e^(x − max) / Σ e^(x − max) along `axis`. A row of −∞ alone, as a mask can leave it, gives zeros.
 ///
@@ -35,9 +38,8 @@ fn along(x: &Array, axis: usize, name: &'static str, log: bool) -> Result<Array>
     with_element!(x.dtype(), name, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            let piece = (16_384 / columns.max(1)).max(1) * columns.max(1);
-            out.par_chunks_mut(piece).zip(source.par_chunks(piece)).for_each(|(out, x)| {
-                dispatch(Rows { x, out, columns, log });
+            split::for_chunks(out, split::rows_per_chunk(columns) * columns, |start, out| {
+                dispatch(Rows { x: &source[start..start + out.len()], out, columns, log });
             });
         })
     })
@@ -56,23 +58,40 @@ impl<T: Real> Kernel for Rows<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { x, out, columns, log } = self;
+        if columns == 0 {
+            return;
+        }
+        // NaN spreads over its row.
+        let max = |x: &[T]| T::narrow(row_max(x));
+        let finite = |max: T| if max == T::neg_infinity() { T::zero() } else { max };
         for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
-            // A NaN compares false here but reaches the sum below, and with it the whole row.
-            let max = x.iter().fold(T::neg_infinity(), |max, &x| if x > max { x } else { max });
-            let shift = if max == T::neg_infinity() { T::zero() } else { max };
-            let mut total = 0.0;
+            let shift = finite(max(x));
             for (out, &x) in out.iter_mut().zip(x) {
-                *out = (x - shift).exponential::<FMA>();
-                total += out.widen();
+                *out = x - shift;
             }
-            if log {
-                let offset = T::narrow(total.ln());
-                for (out, &x) in out.iter_mut().zip(x) {
-                    *out = if total == 0.0 { T::neg_infinity() } else { x - shift - offset };
+        }
+        if log {
+            for out in out.chunks_exact_mut(columns) {
+                let mut total = 0.0;
+                for &x in out.iter() {
+                    total += x.exponential::<FMA>().widen();
                 }
-            } else if total != 0.0 {
+                let offset = T::narrow(total.ln());
+                for out in out {
+                    *out = if total == 0.0 { T::neg_infinity() } else { *out - offset };
+                }
+            }
+            return;
+        }
+        // Across rows, so that short rows fill the vector registers too.
+        for out in out.iter_mut() {
+            *out = out.exponential::<FMA>();
+        }
+        for out in out.chunks_exact_mut(columns) {
+            let total = row_sum(out);
+            if total != 0.0 {
                 let scale = T::narrow(1.0 / total);
-                for out in out.iter_mut() {
+                for out in out {
                     *out *= scale;
                 }
             }
