@@ -1,1 +1,29 @@
-fn main() {}
+//! The `gradewise` program.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod config;
+mod error;
+mod nbody;
+mod output;
+mod plots;
+mod run;
+
+use clap::Parser;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let arguments = cli::Cli::parse();
+    let default = if arguments.verbose { "debug" } else { "warn" };
+    let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    match commands::run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            error.exit_code()
+        }
+    }
+}

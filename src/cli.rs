@@ -1,0 +1,211 @@
+//! The command line.
+
+use crate::{config::Resolver, error::Result};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  gradewise train nbody                          a run of a few minutes, data included
+  gradewise train nbody train.steps=60           any setting can be overridden
+  gradewise train nbody --resume runs/nbody-1    go on where a run stopped
+  gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
+  gradewise inspect runs/nbody-1/checkpoint.safetensors
+
+Exit codes: 0 done, 1 failed, 2 bad usage or input.";
+
+/// Clifford (geometric) algebra neural networks: training, checks and tools.
+#[derive(Debug, Parser)]
+#[command(name = "gradewise", version, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    /// Say more about what is being done.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Train(Train),
+    Eval(Eval),
+    Infer(Infer),
+    Verify(Verify),
+    Inspect(Inspect),
+}
+
+/// Where and how to compute.
+#[derive(Debug, Args)]
+pub struct RuntimeOptions {
+    /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
+    #[arg(long)]
+    device: Option<String>,
+    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU serves f64 and f32).
+    #[arg(long)]
+    dtype: Option<String>,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long)]
+    compute: Option<String>,
+}
+
+impl RuntimeOptions {
+    /// Lays the options given over a configuration.
+    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        for (key, value) in [("device", &self.device), ("dtype", &self.dtype), ("compute", &self.compute)] {
+            if let Some(value) = value {
+                resolver.assignment(&format!("runtime.{key}={value}"))?;
+            }
+        }
+        Ok(resolver)
+    }
+}
+
+/// The layers of a configuration that come from the command line.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// A TOML file of settings, such as the config.toml of an earlier run.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+    /// Seed of the weights and of the order of batches (train.seed); data.seed chooses the simulated systems.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Settings that take precedence, such as train.batch_size=4.
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+impl Settings {
+    /// Lays the file, the options and the overrides over a configuration, in that order.
+    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        if let Some(path) = &self.config {
+            resolver.file(path)?;
+        }
+        self.runtime.apply(resolver)?;
+        if let Some(seed) = self.seed {
+            resolver.assignment(&format!("train.seed={seed}"))?;
+        }
+        for assignment in &self.overrides {
+            resolver.assignment(assignment)?;
+        }
+        Ok(resolver)
+    }
+}
+
+/// Train a model.
+#[derive(Debug, Args)]
+pub struct Train {
+    #[command(subcommand)]
+    pub task: TrainTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TrainTask {
+    Nbody(TrainNBody),
+}
+
+/// Charged particles in space: predict positions from positions, velocities and charges.
+///
+/// Simulates the data (or reads the published files), trains, and leaves a run folder: the resolved configuration,
+/// metrics.jsonl, checkpoint.safetensors, loss.svg and trajectories.svg. Ctrl-C leaves a checkpoint to resume from.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise train nbody                                  a few minutes on two cores
+  gradewise train nbody train.steps=60 model.layers=1    smaller
+  gradewise train nbody data.source=path/to/npy          the published data set
+  gradewise train nbody --resume runs/nbody-1            go on where a run stopped
+  gradewise train nbody --config runs/nbody-1/config.toml --seed 1
+
+The paper's schedule:
+  gradewise train nbody train.steps=131072 train.warmup_steps=2048 train.decay_steps=32768")]
+pub struct TrainNBody {
+    /// Folder of the run [default: runs/nbody-N with the first free N]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Measure the error of a checkpoint.
+///
+/// The data are those of the config.toml beside the checkpoint, if there is one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
+  gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy")]
+pub struct Eval {
+    /// The checkpoint.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: PathBuf,
+    /// train, valid or test.
+    #[arg(long, default_value = "test")]
+    pub split: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Predict with a checkpoint.
+///
+/// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy
+/// file [systems, 7, particles] with the rows x y z vx vy vz charge. Output: predicted positions
+/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy")]
+pub struct Infer {
+    /// The checkpoint.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: PathBuf,
+    /// The systems.
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// Where the predictions go.
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Check operators and their gradients against golden vectors.
+///
+/// Runs every .safetensors file under a folder and compares the output and every gradient. Files that cannot be run
+/// count as failures. Exits with 1 if anything is past its tolerance.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise verify golden/clifford
+  gradewise verify golden/clifford --dtype f64")]
+pub struct Verify {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    #[command(flatten)]
+    pub runtime: RuntimeOptions,
+}
+
+/// Show what a file holds: names, shapes and statistics of its tensors.
+///
+/// Reads checkpoints, any safetensors file, and NumPy .npy files.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise inspect runs/nbody-1/checkpoint.safetensors
+  gradewise inspect data/loc_train_charged5_initvel1small.npy
+  gradewise inspect weights.safetensors --json")]
+pub struct Inspect {
+    /// The file.
+    pub file: PathBuf,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}

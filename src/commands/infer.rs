@@ -1,0 +1,111 @@
+//! `infer`: predictions of a checkpoint for systems in a file.
+
+use crate::{
+    cli::Infer,
+    config::{NBody as Config, Resolver},
+    error::{Error, Result},
+    nbody, output, run,
+};
+use gradewise_nn::{
+    checkpoint::{Checkpoint, StoredTensor, TensorFile},
+    data::{
+        nbody::NBodyData,
+        npy::{self, NpyArray},
+    },
+    train::nbody::predict,
+};
+use std::path::Path;
+
+const CHANNELS: usize = 7;
+
+pub fn run(arguments: &Infer) -> Result<()> {
+    let mut resolver = Resolver::new::<Config>()?;
+    let config: Config = arguments.settings.apply(&mut resolver)?.finish()?;
+    let placement = run::placement(&config.runtime)?;
+    // Refused now rather than after the work is done.
+    let as_npy = match extension(&arguments.output).as_deref() {
+        Some("npy") => true,
+        Some("safetensors") => false,
+        _ => {
+            let path = arguments.output.display();
+            return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
+        }
+    };
+    let model = nbody::load_model(&Checkpoint::read(&arguments.checkpoint)?, &placement)?;
+    let data = read(&arguments.input)?;
+    let predictions = predict(&model, &data, nbody::EVALUATION_BATCH)?;
+    if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
+        return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
+    }
+    let shape = [data.len(), 3, data.particles()];
+    if as_npy {
+        npy::write(&arguments.output, &shape, &predictions)?;
+    } else {
+        let mut file = TensorFile::new();
+        file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, placement.dtype)?);
+        file.write(&arguments.output)?;
+    }
+    output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
+}
+
+fn extension(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// Systems from `loc`, `vel` `[systems, 3, particles]` and `charges` `[systems, particles]` in a safetensors file, or from
+/// one array `[systems, 7, particles]` in a .npy file.
+fn read(path: &Path) -> Result<NBodyData> {
+    let (particles, loc, vel, charges) =
+        if extension(path).as_deref() == Some("npy") { read_npy(path)? } else { read_tensors(path)? };
+    let target = loc.clone(); // Not used by a prediction.
+    Ok(NBodyData::new(particles, loc, vel, charges, target)?)
+}
+
+type Systems = (usize, Vec<f64>, Vec<f64>, Vec<f64>);
+
+fn read_npy(path: &Path) -> Result<Systems> {
+    let array = NpyArray::read(path)?;
+    let layout = "systems, then x y z vx vy vz charge, then particles";
+    array.expect_shape(path, &[None, Some(CHANNELS), None], layout)?;
+    let particles = array.shape[2];
+    let rows = |from: usize, to: usize| -> Vec<f64> {
+        let systems = array.values.chunks_exact((CHANNELS * particles).max(1));
+        systems.flat_map(|system| &system[from * particles..to * particles]).copied().collect()
+    };
+    Ok((particles, rows(0, 3), rows(3, 6), rows(6, 7)))
+}
+
+fn read_tensors(path: &Path) -> Result<Systems> {
+    let file = TensorFile::read(path)?;
+    let refuse = |name: &str, reason: String| {
+        Error::from(gradewise_nn::Error::Tensor { path: path.to_owned(), name: name.to_owned(), reason })
+    };
+    let tensor = |name: &str| -> Result<(Vec<usize>, Vec<f64>)> {
+        let tensor = file.get(name).ok_or_else(|| {
+            let names: Vec<&str> = file.iter().map(|(name, _)| name).collect();
+            refuse(
+                name,
+                format!("it is missing; loc, vel and charges are needed, the file has: {}", names.join(", ")),
+            )
+        })?;
+        let values = tensor.to_f64_vec().ok_or_else(|| {
+            refuse(name, format!("its dtype is {}, expected real numbers", tensor.dtype_name()))
+        })?;
+        Ok((tensor.shape().to_vec(), values))
+    };
+    let ((shape, loc), (vel_shape, vel), (charges_shape, charges)) =
+        (tensor("loc")?, tensor("vel")?, tensor("charges")?);
+    let &[systems, 3, particles] = shape.as_slice() else {
+        return Err(refuse("loc", format!("its shape is {shape:?}, expected [systems, 3, particles]")));
+    };
+    if vel_shape != shape {
+        return Err(refuse("vel", format!("its shape is {vel_shape:?}, expected that of loc, {shape:?}")));
+    }
+    if charges_shape != [systems, particles] && charges_shape != [systems, particles, 1] {
+        return Err(refuse(
+            "charges",
+            format!("its shape is {charges_shape:?}, expected [{systems}, {particles}]"),
+        ));
+    }
+    Ok((particles, loc, vel, charges))
+}

@@ -1,0 +1,20 @@
+//! The subcommands, one file each.
+
+mod eval;
+mod infer;
+mod inspect;
+mod train;
+mod verify;
+
+use crate::{cli::Command, error::Result};
+
+/// Runs a command.
+pub fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Train(arguments) => train::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+    }
+}

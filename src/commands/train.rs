@@ -1,0 +1,258 @@
+//! `train`: the whole of a run, from data to figures.
+
+use crate::{
+    cli::{Train, TrainNBody, TrainTask},
+    config::{NBody as Config, PAPER_OVERRIDES, Resolver, Train as TrainConfig},
+    error::{Error, Result},
+    nbody, output, plots,
+    run::{self, Interrupt, Progress, RunFolder},
+};
+use gradewise_nn::{
+    Module,
+    checkpoint::Checkpoint,
+    data::{
+        Split,
+        loader::BatchOrder,
+        nbody::{NBodyData, Trajectories},
+    },
+    models::{NBody, NBodyConfig},
+    optim::{Method, Schedule},
+    train::{MetricsLog, StepReport, Trainer, TrainerConfig, nbody::examples},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub fn run(arguments: &Train) -> Result<()> {
+    match &arguments.task {
+        TrainTask::Nbody(arguments) => train_nbody(arguments),
+    }
+}
+
+fn train_nbody(arguments: &TrainNBody) -> Result<()> {
+    let mut resolver = Resolver::new::<Config>()?;
+    let resumed = arguments.resume.as_deref().map(RunFolder::open).transpose()?;
+    if let Some(folder) = &resumed {
+        resolver.file(&folder.config())?;
+    }
+    let config: Config = arguments.settings.apply(&mut resolver)?.finish()?;
+    config.validate()?;
+    let placement = run::placement(&config.runtime)?;
+
+    let start = Instant::now();
+    output::note(&format!("data: {}", config.data.source));
+    let train = Arc::new(NBodyData::from_trajectories(&nbody::trajectories(&config.data, Split::Train)?)?);
+    let valid = NBodyData::from_trajectories(&nbody::trajectories(&config.data, Split::Valid)?)?;
+    let test = nbody::trajectories(&config.data, Split::Test)?;
+    output::note(&format!(
+        "data: {} train, {} valid, {} test samples in {:.1} s",
+        train.len(),
+        valid.len(),
+        test.systems(),
+        start.elapsed().as_secs_f64()
+    ));
+    let order = BatchOrder::sequential(train.len(), config.train.batch_size)?
+        .shuffled(config.train.seed)
+        .drop_last()?;
+
+    let mut trainer = Trainer::new(nbody::new_model(&config, &placement)?, trainer_config(&config.train))?;
+    output::note(&format!(
+        "model: {} parameters, {} on {}",
+        trainer.model().parameter_count(),
+        placement.dtype,
+        placement.device
+    ));
+    let folder = match resumed {
+        Some(folder) => {
+            trainer.resume(&Checkpoint::read(folder.checkpoint())?)?;
+            output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
+            folder
+        }
+        None => RunFolder::create(arguments.out.as_deref(), nbody::NAME)?,
+    };
+    folder.write_config(&config)?;
+    let first = trainer.steps() * config.train.accumulation as u64;
+    let mut batches = examples(Arc::clone(&train), &order, first, &placement)?;
+    let mut session = Session::open(trainer, &config, folder)?;
+    let end = session.fit(&mut batches, &valid)?;
+    drop(batches);
+    session.finish(end, &test)
+}
+
+fn trainer_config(train: &TrainConfig) -> TrainerConfig {
+    let TrainConfig { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } = *train;
+    let schedule = match train.schedule.as_str() {
+        "linear" => Schedule::Linear { lr, final_lr, warmup, decay, total },
+        "step" => Schedule::Step { lr, every: decay.max(1), factor: 0.1 },
+        "constant" => Schedule::Constant { lr, warmup },
+        _ => Schedule::Cosine { lr, final_lr, warmup, decay, total },
+    };
+    let method = match train.optimizer.as_str() {
+        "adamw" => Method::adamw(train.weight_decay),
+        "sgd" => Method::Sgd { momentum: train.momentum, weight_decay: train.weight_decay },
+        _ => Method::adam(train.weight_decay),
+    };
+    TrainerConfig {
+        method,
+        schedule,
+        accumulation: train.accumulation,
+        clip_norm: (train.clip_norm > 0.0).then_some(train.clip_norm),
+        ema: (train.ema > 0.0).then_some(train.ema),
+    }
+}
+
+/// Why the steps ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    OutOfTime,
+    Interrupted,
+}
+
+/// A run under way.
+struct Session<'a> {
+    trainer: Trainer<NBody>,
+    config: &'a Config,
+    folder: RunFolder,
+    metrics: MetricsLog,
+    /// Seconds of training before this session.
+    earlier: f64,
+    start: Instant,
+}
+
+impl<'a> Session<'a> {
+    fn open(trainer: Trainer<NBody>, config: &'a Config, folder: RunFolder) -> Result<Self> {
+        let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
+        let records = MetricsLog::read(folder.metrics())?;
+        let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
+        Ok(Self { trainer, config, folder, metrics, earlier, start: Instant::now() })
+    }
+
+    fn seconds(&self) -> f64 {
+        self.earlier + self.start.elapsed().as_secs_f64()
+    }
+
+    /// Takes the remaining steps.
+    fn fit(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<gradewise_nn::train::nbody::Example>>,
+        valid: &NBodyData,
+    ) -> Result<End> {
+        let train = &self.config.train;
+        let interrupt = Interrupt::listen();
+        let progress = Progress::new(train.steps, self.trainer.steps());
+        let due = |every: u64, step: u64| step == train.steps || (every > 0 && step.is_multiple_of(every));
+        let budget = (train.time_budget > 0.0)
+            .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
+        let mut losses = Vec::new();
+        while self.trainer.steps() < train.steps {
+            let report = match self.trainer.step(batches, |model, e| model.loss(&e.batch, &e.targets)) {
+                Ok(report) => report,
+                Err(error) => {
+                    // What was reached is worth keeping whatever went wrong, but the first error is the one to report.
+                    let _ = self.checkpoint();
+                    return Err(error.into());
+                }
+            };
+            let step = report.step;
+            losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
+            progress.step(|| format!("loss {:.4}", report.loss));
+            if due(train.log_every, step) {
+                self.record(&report, &losses)?;
+            }
+            if due(train.eval_every, step) {
+                let error = self.trainer.evaluate(|model| nbody::evaluate(model, valid))?;
+                let recent = losses.iter().sum::<f64>() / losses.len() as f64;
+                self.metrics.write(&json!({"step": step, "valid_mse": error, "seconds": self.seconds()}))?;
+                progress.line(&format!(
+                    "step {step:>6}/{}  train {recent:.4}  valid {error:.4}  lr {:.1e}  {:.0} s",
+                    train.steps,
+                    report.lr,
+                    self.seconds()
+                ));
+            }
+            if due(train.log_every, step) {
+                losses.clear();
+            }
+            if due(train.checkpoint_every, step) {
+                self.checkpoint()?;
+            }
+            let end = match () {
+                () if interrupt.requested() => Some(End::Interrupted),
+                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
+                () => None,
+            };
+            if let Some(end) = end.filter(|_| step < train.steps) {
+                self.checkpoint()?;
+                return Ok(end);
+            }
+        }
+        Ok(End::Done)
+    }
+
+    fn record(&mut self, report: &StepReport, losses: &[f64]) -> Result<()> {
+        let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+        let gradients: BTreeMap<&str, f64> =
+            self.trainer.parameter_names().zip(report.norms.each.iter().copied()).collect();
+        let record = json!({
+            "step": report.step,
+            "train_loss": mean,
+            "lr": report.lr,
+            "gradient_norm": report.norms.total,
+            "clipped": report.clipped,
+            "skipped_steps": self.trainer.skipped_steps(),
+            "seconds": self.seconds(),
+            "gradient_norms": gradients,
+        });
+        Ok(self.metrics.write(&record)?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let sizes = NBodyConfig { hidden: self.config.model.hidden, layers: self.config.model.layers };
+        let sizes = serde_json::to_value(sizes).unwrap_or(Value::Null);
+        Ok(self.trainer.checkpoint(nbody::NAME, sizes)?.write(self.folder.checkpoint())?)
+    }
+
+    /// Draws the figures and reports on the test split.
+    fn finish(mut self, end: End, test: &Trajectories) -> Result<()> {
+        let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
+        let records = MetricsLog::read(self.folder.metrics())?;
+        plots::loss(&self.folder.loss(), &history(&records), "n-body: loss and learning rate")?;
+        if end == End::Interrupted {
+            return Err(Error::Interrupted(format!(
+                "interrupted after step {steps}; go on with: gradewise train nbody --resume {folder}"
+            )));
+        }
+        let data = NBodyData::from_trajectories(test)?;
+        let error = self.trainer.evaluate(|model| nbody::evaluate(model, &data))?;
+        let panels = self.trainer.evaluate(|model| nbody::panels(model, test))?;
+        let title = "n-body: positions at frame 40 predicted from frame 30 (simulation units)";
+        plots::trajectories(&self.folder.trajectories(), &panels, title)?;
+        self.metrics.write(&json!({"step": steps, "test_mse": error, "seconds": self.seconds()}))?;
+        let mut text = format!(
+            "\ntest MSE {error:.4} on {} samples after {steps} steps, {:.0} s of training\n\n{}\n",
+            data.len(),
+            self.seconds(),
+            nbody::table(error)
+        );
+        text += &format!(
+            "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors loss.svg trajectories.svg\n"
+        );
+        if end == End::OutOfTime {
+            text += &format!("out of time; go on with  gradewise train nbody --resume {folder}\n");
+        }
+        text += &format!("full run    gradewise train nbody {PAPER_OVERRIDES}\n");
+        output::print(&text)
+    }
+}
+
+/// The curves in the records of a run.
+fn history(records: &[Value]) -> plots::LossHistory {
+    let series = |key: &str| -> Vec<(u64, f64)> {
+        records.iter().filter_map(|record| Some((record["step"].as_u64()?, record[key].as_f64()?))).collect()
+    };
+    plots::LossHistory { train: series("train_loss"), valid: series("valid_mse"), lr: series("lr") }
+}

@@ -1,0 +1,284 @@
+//! Layers of TOML over a table of defaults that also serves as the schema.
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+use toml::{Table, Value};
+
+/// Where a setting came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A configuration file.
+    File(PathBuf),
+    /// An argument such as `train.steps=60` or `--seed 3`.
+    Argument(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "configuration {}", path.display()),
+            Self::Argument(text) => write!(f, "argument `{text}`"),
+        }
+    }
+}
+
+/// What can be wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("configuration {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// The file is not TOML. The parser's message shows the line.
+    #[error("configuration {} is not valid TOML:\n{source}", path.display())]
+    Syntax { path: PathBuf, source: Box<toml::de::Error> },
+    /// Not of the form `key=value`.
+    #[error("`{text}` is not an override; write key=value, such as train.steps=60")]
+    NotAnOverride { text: String },
+    /// A key that no setting has.
+    #[error(transparent)]
+    UnknownKey(Box<UnknownKey>),
+    /// A value of the wrong type.
+    #[error("{origin}: `{key}` is {actual}, expected {expected}")]
+    WrongType { origin: Origin, key: String, actual: String, expected: &'static str },
+    /// A value that makes no sense, alone or with others.
+    #[error("configuration: `{key}` is {actual}, expected {expected}")]
+    Value { key: &'static str, actual: String, expected: String },
+    /// The merged table does not have the form of the configuration.
+    #[error("configuration: {0}")]
+    Form(String),
+}
+
+/// A key that no setting has, and what could have been meant.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: unknown key `{key}`{}; {}", self.suggest(), self.list())]
+pub struct UnknownKey {
+    origin: Origin,
+    key: String,
+    suggestion: Option<String>,
+    /// The table the key is not in; empty at the top.
+    table: String,
+    valid: Vec<String>,
+}
+
+impl UnknownKey {
+    fn suggest(&self) -> String {
+        self.suggestion.as_ref().map_or_else(String::new, |key| format!(", did you mean `{key}`?"))
+    }
+
+    fn list(&self) -> String {
+        let keys = self.valid.join(", ");
+        if self.table.is_empty() {
+            format!("the tables are {keys}")
+        } else {
+            format!("[{}] has {keys}", self.table)
+        }
+    }
+}
+
+/// Collects layers of settings over the defaults of `T`.
+///
+/// `T` must serialise every one of its settings, so that its default is the list of valid keys and their types.
+#[derive(Debug)]
+pub struct Resolver {
+    table: Table,
+}
+
+impl Resolver {
+    /// Starts from the defaults.
+    pub fn new<T: Serialize + Default>() -> Result<Self, ConfigError> {
+        let table = Table::try_from(T::default()).map_err(|error| ConfigError::Form(error.to_string()))?;
+        Ok(Self { table })
+    }
+
+    /// Lays a TOML file over what there is.
+    pub fn file(&mut self, path: &Path) -> Result<&mut Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let layer: Table = toml::from_str(&text)
+            .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
+        merge(&mut self.table, layer, "", &Origin::File(path.to_owned()))?;
+        Ok(self)
+    }
+
+    /// Lays one `table.key=value` over what there is. Strings need no quotes.
+    pub fn assignment(&mut self, text: &str) -> Result<&mut Self, ConfigError> {
+        let malformed = || ConfigError::NotAnOverride { text: text.to_owned() };
+        let (key, value) = text.split_once('=').ok_or_else(malformed)?;
+        let (key, value) = (key.trim(), value.trim());
+        let parts: Vec<&str> = key.split('.').collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(malformed());
+        }
+        let default = parts.iter().try_fold(None, |at: Option<&Value>, part| {
+            let table = at.map_or(Some(&self.table), Value::as_table)?;
+            table.get(*part).map(Some)
+        });
+        let parsed = toml::from_str::<Table>(&format!("value = {value}"))
+            .ok()
+            .filter(|table| table.len() == 1)
+            .and_then(|mut table| table.remove("value"));
+        let value = match (parsed, default.flatten()) {
+            // What is expected to be text is taken literally unless it is quoted text.
+            (Some(Value::String(quoted)), _) => Value::String(quoted),
+            (_, Some(Value::String(_))) | (None, _) => Value::String(value.to_owned()),
+            (Some(other), _) => other,
+        };
+        let layer = parts.iter().rev().fold(value, |inner, part| {
+            let mut table = Table::new();
+            table.insert((*part).to_owned(), inner);
+            Value::Table(table)
+        });
+        if let Value::Table(layer) = layer {
+            merge(&mut self.table, layer, "", &Origin::Argument(text.to_owned()))?;
+        }
+        Ok(self)
+    }
+
+    /// The settings as a typed value.
+    pub fn finish<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        self.table.clone().try_into().map_err(|error: toml::de::Error| ConfigError::Form(error.to_string()))
+    }
+}
+
+fn merge(base: &mut Table, layer: Table, prefix: &str, origin: &Origin) -> Result<(), ConfigError> {
+    for (name, value) in layer {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        let Some(slot) = base.get_mut(&name) else {
+            let valid: Vec<String> = base.keys().cloned().collect();
+            let suggestion = nearest(&name, &valid)
+                .map(|near| if prefix.is_empty() { near.to_owned() } else { format!("{prefix}.{near}") });
+            let origin = origin.clone();
+            let table = prefix.to_owned();
+            return Err(ConfigError::UnknownKey(Box::new(UnknownKey {
+                origin,
+                key,
+                suggestion,
+                table,
+                valid,
+            })));
+        };
+        match (slot, value) {
+            (Value::Table(inner), Value::Table(layer)) => merge(inner, layer, &key, origin)?,
+            (slot @ Value::Float(_), Value::Integer(whole)) => *slot = Value::Float(whole as f64),
+            (slot, value) if slot.same_type(&value) && !slot.is_table() => *slot = value,
+            (slot, value) => {
+                return Err(ConfigError::WrongType {
+                    origin: origin.clone(),
+                    key,
+                    actual: format!("{} {value}", describe(&value)),
+                    expected: describe(slot),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "the text",
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table of settings",
+    }
+}
+
+/// The candidate most like `name`, if any is much like it.
+pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a str> {
+    candidates
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate.as_ref()), candidate.as_ref()))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NBody;
+    use proptest::prelude::*;
+
+    fn resolver() -> Resolver {
+        Resolver::new::<NBody>().unwrap()
+    }
+
+    fn refuse(text: &str) -> String {
+        resolver().assignment(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn layers_apply_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        std::fs::write(&path, "[train]\nsteps = 7\nlr = 1\n[data]\nsource = \"here\"\n").unwrap();
+        let mut resolver = resolver();
+        resolver.file(&path).unwrap().assignment("train.steps=60").unwrap();
+        let config: NBody = resolver.assignment("data.source=some/folder").unwrap().finish().unwrap();
+        assert_eq!((config.train.steps, config.train.lr), (60, 1.0));
+        assert_eq!(config.data.source, "some/folder");
+        assert_eq!(config.train.batch_size, NBody::default().train.batch_size);
+    }
+
+    #[test]
+    fn unknown_keys_get_a_suggestion_and_the_list_of_their_table() {
+        let message = refuse("train.bacth_size=4");
+        assert!(message.contains("did you mean `train.batch_size`?"), "{message}");
+        assert!(message.contains("[train] has") && message.contains("weight_decay"), "{message}");
+        let message = refuse("trian.steps=4");
+        assert!(message.contains("did you mean `train`?") && message.contains("runtime"), "{message}");
+        assert!(!refuse("train.qqqq=4").contains("did you mean"));
+        assert!(refuse("train.steps.more=4").contains("expected a whole number"));
+    }
+
+    #[test]
+    fn wrong_types_name_the_key_the_value_and_what_is_expected() {
+        for (text, expected) in [
+            ("train.steps=ten", "the text \"ten\", expected a whole number"),
+            ("train.steps=1.5", "a number 1.5, expected a whole number"),
+            ("train.lr=true", "expected a number"),
+            ("train=3", "expected a table of settings"),
+        ] {
+            let message = refuse(text);
+            assert!(message.contains(expected) && message.contains(text), "{message}");
+        }
+        assert!(refuse("train.steps").contains("key=value"));
+        assert!(refuse("train..steps=1").contains("key=value"));
+        // Text is text even if it looks like a number, and a value cannot smuggle in other keys.
+        assert_eq!(
+            resolver().assignment("data.source=12").unwrap().finish::<NBody>().unwrap().data.source,
+            "12"
+        );
+        assert!(resolver().assignment("train.steps=1\nlr=2").is_err());
+    }
+
+    #[test]
+    fn broken_files_show_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        std::fs::write(&path, "[train]\nsteps = \n").unwrap();
+        let message = resolver().file(&path).unwrap_err().to_string();
+        assert!(message.contains("line 2") && message.contains("run.toml"), "{message}");
+        assert!(matches!(resolver().file(Path::new("/nonexistent.toml")), Err(ConfigError::Read { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn no_text_panics(text in "[a-z_.=\"'\\[\\]{}0-9 \n#-]{0,40}", keyed: bool) {
+            let text = if keyed { format!("train.{text}") } else { text };
+            let _ = resolver().assignment(&text);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("fuzz.toml");
+            std::fs::write(&path, &text).unwrap();
+            let _ = resolver().file(&path);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Errors of the program and their exit codes.
+
+use crate::config::ConfigError;
+use std::{path::PathBuf, process::ExitCode};
+
+/// The result of a command.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A configuration that cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Arguments that contradict each other or the files they name.
+    #[error("{0}")]
+    Usage(String),
+    /// Data, files, layers, training.
+    #[error(transparent)]
+    Nn(#[from] gradewise_nn::Error),
+    /// Arrays and devices.
+    #[error(transparent)]
+    Kernels(#[from] gradewise_kernels::Error),
+    /// Output that could not be written.
+    #[error("write {}: {reason}", path.display())]
+    Output { path: PathBuf, reason: String },
+    /// The user stopped the work.
+    #[error("{0}")]
+    Interrupted(String),
+    /// The work was done and its result is bad: a check failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// 2 for bad usage or input, which the user can mend; 1 for anything that failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        let input = match self {
+            Self::Config(_) | Self::Usage(_) => true,
+            Self::Nn(error) => error.is_input(),
+            Self::Kernels(error) => is_kernels_input(error),
+            Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
+        };
+        ExitCode::from(if input { 2 } else { 1 })
+    }
+}
+
+/// A device or dtype that was asked for and is not there.
+fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
+    use gradewise_kernels::Error as E;
+    matches!(
+        error,
+        E::NoBackend { .. }
+            | E::InvalidDevice { .. }
+            | E::UnsupportedDType { .. }
+            | E::Core(
+                gradewise_core::Error::InvalidDType { .. } | gradewise_core::Error::InvalidSignature { .. }
+            )
+    )
+}
+
+impl From<gradewise_core::Error> for Error {
+    fn from(error: gradewise_core::Error) -> Self {
+        Self::Kernels(error.into())
+    }
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C, and the signals by which systems ask programs to end.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Whether the user has asked the program to stop. The first request is honoured between two steps; a second one ends
+/// the program at once.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Begins to listen.
+    pub fn listen() -> Self {
+        let interrupt = Self::default();
+        let flag = interrupt.clone();
+        let handler = move || {
+            if flag.0.swap(true, Ordering::SeqCst) {
+                std::process::exit(1);
+            }
+            crate::output::note("stopping after this step (once more to stop at once)");
+        };
+        if let Err(error) = ctrlc::set_handler(handler) {
+            tracing::warn!("Ctrl-C will end the program without a checkpoint: {error}");
+        }
+        interrupt
+    }
+
+    /// Whether a stop was requested.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
