@@ -3,7 +3,7 @@
 use super::{Golden, TensorReport};
 use gradewise_autograd::{
     BackwardOptions, Tensor,
-    clifford::{self, Bias, ProductOptions, Steerable},
+    clifford::{self, Bias, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::Algebra;
 use std::collections::BTreeMap;
@@ -98,16 +98,17 @@ fn clifford_layer(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Re
 }
 
 fn steerable(golden: &Golden<'_>, algebra: &Algebra, inputs: &Inputs) -> Result<Tensor, String> {
-    let (x, na, w) = (inputs.get("x")?, inputs.get("na")?, inputs.get("w")?);
+    let (x, wr, na, w) = (inputs.get("x")?, inputs.get("wr")?, inputs.get("na")?, inputs.get("w")?);
+    let (wl, bl) = (inputs.0.get("wl"), inputs.0.get("bl"));
     let full = golden.operation == "fc_steerable_gp";
-    let left_bias = inputs.0.get("bl").map(|bias| (bias, Bias::Scalar));
-    let build = || -> gradewise_autograd::Result<Option<Tensor>> {
-        inputs.0.get("wl").map(|wl| clifford::mv_linear(algebra, x, wl, left_bias)).transpose()
-    };
-    let wr = inputs.get("wr")?;
     let compute = || -> gradewise_autograd::Result<Tensor> {
+        if let (false, Some(left), Some(bias)) = (full, wl, bl) {
+            let operands = SteerableLayer { x, right: wr, a: na, w, left: Some((left, bias)) };
+            return clifford::steerable_layer(algebra, &operands);
+        }
         let right = clifford::mv_linear(algebra, x, wr, None)?;
-        let left = build()?;
+        let bias = bl.map(|bias| (bias, Bias::Scalar));
+        let left = wl.map(|left| clifford::mv_linear(algebra, x, left, bias)).transpose()?;
         if !full {
             let operands = Steerable { x, right: &right, a: na, w, left: left.as_ref() };
             return clifford::steerable_product(algebra, &operands);

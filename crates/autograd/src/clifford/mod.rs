@@ -9,9 +9,10 @@ mod product;
 mod silu;
 mod steerable;
 
+pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
 pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, sgp};
 pub use silu::mv_silu;
-pub use steerable::{Steerable, steerable_product};
+pub use steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product};

@@ -4,7 +4,7 @@ use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
 use crate::{Module, Parameter, Placement, Result, Visitor};
 use gradewise_autograd::{
     Tensor,
-    clifford::{self, ProductOptions, Steerable},
+    clifford::{self, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::{Algebra, Signature};
 
@@ -87,6 +87,23 @@ impl SteerableProductBuilder {
     }
 }
 
+impl SteerableProduct {
+    /// The layer as one operator.
+    fn forward_fused(&self, x: &Tensor) -> Result<Tensor> {
+        let left =
+            self.linear_left.as_ref().and_then(|left| Some((left.weight().tensor(), left.bias()?.tensor())));
+        let (right, a) = (self.linear_right.weight().tensor(), self.normalization.a().tensor());
+        let operands = SteerableLayer {
+            x,
+            right: &right,
+            a: &a,
+            w: &self.weight.tensor(),
+            left: left.as_ref().map(|(left, bias)| (left, bias)),
+        };
+        Ok(clifford::steerable_layer(&self.algebra, &operands)?)
+    }
+}
+
 impl Module for SteerableProduct {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.parameter("weight", &self.weight);
@@ -100,6 +117,9 @@ impl Module for SteerableProduct {
 
 impl Layer for SteerableProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if !self.fully_connected && clifford::steerable_layer_pays(self.weight.shape()[0]) {
+            return self.forward_fused(x);
+        }
         let right = self.linear_right.forward(x)?;
         let left = self.linear_left.as_ref().map(|left| left.forward(x)).transpose()?;
         let weight = self.weight.tensor();

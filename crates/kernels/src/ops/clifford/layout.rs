@@ -103,6 +103,11 @@ impl<'a, T: Real> Lines<'a, T> {
         Self { data, stride: layout.line(), start: chunk * layout.chunk_len() }
     }
 
+    /// A chunk held by itself, `len` elements per blade.
+    pub fn local(data: &'a [T], len: usize) -> Self {
+        Self { data, stride: len, start: 0 }
+    }
+
     /// `len` elements of `blade` from `position` within the chunk.
     #[inline(always)]
     pub fn get(&self, blade: usize, position: usize, len: usize) -> &'a [T] {

@@ -11,5 +11,6 @@ pub(crate) mod program;
 pub(crate) mod rms_norm;
 pub mod sgp;
 pub mod steerable_gp;
+pub mod steerable_layer;
 pub mod table_product;
 pub(crate) mod tile;

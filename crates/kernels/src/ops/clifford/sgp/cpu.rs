@@ -47,9 +47,9 @@ pub(crate) struct ParameterGradients<T> {
 }
 
 /// What every chunk shares.
-struct Plan<'a, T> {
+pub(crate) struct Plan<'a, T> {
     operands: &'a Operands<'a, T>,
-    layout: Layout,
+    pub layout: Layout,
     weights: Vec<Lanes<T>>,
     /// σ(a) and σ(−a) of the right operand's normalisation, spread; empty otherwise.
     s: Vec<Lanes<T>>,
@@ -57,7 +57,7 @@ struct Plan<'a, T> {
 }
 
 impl<'a, T: Real> Plan<'a, T> {
-    fn new(operands: &'a Operands<'a, T>) -> Self {
+    pub fn new(operands: &'a Operands<'a, T>) -> Self {
         let layout = Layout::new(operands.tables.blades, operands.batch, operands.features);
         let weights = layout.spread(operands.weights, operands.tables.paths);
         let grades = operands.tables.blades_of_grade.len();
@@ -66,6 +66,12 @@ impl<'a, T: Real> Plan<'a, T> {
             Prologue::None | Prologue::Gate => Vec::new(),
         };
         Self { operands, layout, weights, s, grades }
+    }
+
+    /// The sum over chunks of gradients that are spread over a span, by feature.
+    pub fn fold(&self, partials: &[Vec<Lanes<T>>], count: usize) -> Vec<T> {
+        let gathered = partials.iter().map(|partial| self.layout.gather(partial, count)).collect();
+        sum_partials(gathered).unwrap_or_else(|| vec![T::zero(); self.layout.features * count])
     }
 
     fn weights_of(&self, tile: usize) -> &[Lanes<T>] {
@@ -128,17 +134,28 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, out: &mut [T]) -> Vec
         .into_par_iter()
         .enumerate()
         .map(|(chunk, mut out)| {
-            with_capacity!(operands.tables.blades, CAPACITY => {
-                dispatch(Forward::<T, CAPACITY> { plan: &plan, chunk, out: &mut out })
-            })
+            forward_chunk(&plan, chunk, Lines::new(operands.y, &plan.layout, chunk), &mut out)
         })
         .collect();
     rms_norm::join_rows(&parts, plan.grades, operands.batch)
 }
 
+/// [`forward`] of one chunk, with the right operand in `y`.
+pub(crate) fn forward_chunk<T: Real>(
+    plan: &Plan<'_, T>,
+    chunk: usize,
+    y: Lines<'_, T>,
+    out: &mut [&mut [T]],
+) -> Vec<T> {
+    with_capacity!(plan.operands.tables.blades, CAPACITY => {
+        dispatch(Forward::<T, CAPACITY> { plan, chunk, y, out })
+    })
+}
+
 struct Forward<'a, 'b, T, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
+    y: Lines<'a, T>,
     out: &'a mut [&'b mut [T]],
 }
 
@@ -148,11 +165,10 @@ impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Vec<T> {
-        let Self { plan, chunk, out } = self;
+        let Self { plan, chunk, y, out } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
         let x = Lines::new(operands.x, layout, chunk);
-        let y = Lines::new(operands.y, layout, chunk);
         let len = out.first().map_or(0, |line| line.len());
         let span = layout.rows * layout.features;
         let rows = len / layout.features.max(1);
@@ -172,6 +188,16 @@ impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
                                 sum[lane] = (sum[lane] + product[blade & (BLADES - 1)][lane]) * *scale;
                             }
                             store(&mut out[blade][position..position + count], &sum);
+                        }
+                    }
+                    Epilogue::AddTo { scale } => {
+                        for (blade, line) in out.iter_mut().enumerate() {
+                            let target = &mut line[position..position + count];
+                            let mut sum = load(target);
+                            for lane in 0..LANES {
+                                sum[lane] = (sum[lane] + product[blade & (BLADES - 1)][lane]) * *scale;
+                            }
+                            store(target, &sum);
                         }
                     }
                     Epilogue::None | Epilogue::RmsNorm(_) => {
@@ -240,31 +266,35 @@ pub(crate) fn backward<T: Real>(
         .zip(grad_y)
         .enumerate()
         .map(|(chunk, (mut grad_x, mut grad_y))| {
-            with_capacity!(operands.tables.blades, CAPACITY => {
-                dispatch(Backward::<T, CAPACITY> {
-                    plan: &plan,
-                    chunk,
-                    grad,
-                    needs,
-                    grad_x: &mut grad_x,
-                    grad_y: &mut grad_y,
-                })
-            })
+            let y = Lines::new(operands.y, &plan.layout, chunk);
+            backward_chunk(&plan, chunk, y, grad, needs, (&mut grad_x, &mut grad_y))
         })
         .unzip();
-    let fold = |partials: Vec<Vec<Lanes<T>>>, count: usize| {
-        let gathered = partials.iter().map(|partial| plan.layout.gather(partial, count)).collect();
-        sum_partials(gathered).unwrap_or_else(|| vec![T::zero(); plan.layout.features * count])
-    };
     ParameterGradients {
-        weights: if needs.weights { fold(weights, operands.tables.paths) } else { Vec::new() },
-        normalization: if plan.s.is_empty() { Vec::new() } else { fold(normalization, plan.grades) },
+        weights: if needs.weights { plan.fold(&weights, operands.tables.paths) } else { Vec::new() },
+        normalization: if plan.s.is_empty() { Vec::new() } else { plan.fold(&normalization, plan.grades) },
     }
+}
+
+/// [`backward`] of one chunk, with the right operand in `y`: writes the gradients of the operands and returns those of
+/// the weights and of the normalisation, spread over a span.
+pub(crate) fn backward_chunk<'b, T: Real>(
+    plan: &Plan<'_, T>,
+    chunk: usize,
+    y: Lines<'_, T>,
+    grad: &[T],
+    needs: Needs,
+    (grad_x, grad_y): (&mut [&'b mut [T]], &mut [&'b mut [T]]),
+) -> (Vec<Lanes<T>>, Vec<Lanes<T>>) {
+    with_capacity!(plan.operands.tables.blades, CAPACITY => {
+        dispatch(Backward::<T, CAPACITY> { plan, chunk, y, grad, needs, grad_x, grad_y })
+    })
 }
 
 struct Backward<'a, 'b, T, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
+    y: Lines<'a, T>,
     grad: &'a [T],
     needs: Needs,
     grad_x: &'a mut [&'b mut [T]],
@@ -277,11 +307,10 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Self::Output {
-        let Self { plan, chunk, grad, needs, grad_x, grad_y } = self;
+        let Self { plan, chunk, y, grad, needs, grad_x, grad_y } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
         let x = Lines::new(operands.x, layout, chunk);
-        let y = Lines::new(operands.y, layout, chunk);
         let grad_lines = Lines::new(grad, layout, chunk);
         let rows = layout.chunk.min(layout.batch - chunk * layout.chunk);
         let (len, span) = (rows * layout.features, layout.rows * layout.features);
@@ -290,7 +319,9 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         // Gradient of the unnormalised product of one span, by blade.
         let normalized = match &operands.epilogue {
             Epilogue::RmsNorm(Some(normalized)) => Some(normalized),
-            Epilogue::RmsNorm(None) | Epilogue::None | Epilogue::Residual { .. } => None,
+            Epilogue::RmsNorm(None) | Epilogue::None | Epilogue::Residual { .. } | Epilogue::AddTo { .. } => {
+                None
+            }
         };
         let stride = layout.padded();
         let mut inner = vec![T::zero(); if normalized.is_some() { tables.blades * stride } else { 0 }];
@@ -314,7 +345,7 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
                         grad_lines.load(blade, position, count)
                     };
                 }
-                if let Epilogue::Residual { scale, .. } = operands.epilogue {
+                if let Epilogue::Residual { scale, .. } | Epilogue::AddTo { scale } = operands.epilogue {
                     for part in g.iter_mut().take(tables.blades) {
                         for lane in part {
                             *lane *= scale;

@@ -35,6 +35,8 @@ pub(crate) enum Epilogue<'a, T> {
         base: &'a [T],
         scale: T,
     },
+    /// (what the output holds + product)·scale.
+    AddTo { scale: T },
 }
 
 /// What is fused with a weighted product.
