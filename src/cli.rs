@@ -30,6 +30,7 @@ pub enum Command {
     Train(Train),
     Eval(Eval),
     Infer(Infer),
+    Gradcheck(Gradcheck),
     Verify(Verify),
     Inspect(Inspect),
 }
@@ -174,6 +175,38 @@ pub struct Infer {
     pub output: PathBuf,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// Check gradients against central differences, in double precision.
+///
+/// Every operator, element by element; also second derivatives with --second. Exits with 1 if one disagrees.
+/// Norms of algebras with an indefinite metric are nearly singular where a square crosses zero: inputs drawn there
+/// can fail without a fault in the operator; try another seed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise gradcheck
+  gradewise gradcheck --signature 3,0,1 --second
+  gradewise gradcheck --only sgp --samples 500")]
+pub struct Gradcheck {
+    /// Signature of the algebra: p,q,r.
+    #[arg(long, default_value = "3,0,0", value_name = "P,Q,R")]
+    pub signature: String,
+    /// Only operators whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Second derivatives too.
+    #[arg(long)]
+    pub second: bool,
+    /// Elements checked per input.
+    #[arg(long, default_value_t = 64)]
+    pub samples: usize,
+    /// cpu, cuda or cuda:N.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Seed of the inputs.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
 }
 
 /// Check operators and their gradients against golden vectors.

@@ -45,18 +45,18 @@ impl Error {
     }
 }
 
-/// A device or dtype that was asked for and is not there.
+/// A device, dtype or algebra that was asked for and is not there.
 fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
-    use gradewise_kernels::Error as E;
-    matches!(
-        error,
-        E::NoBackend { .. }
-            | E::InvalidDevice { .. }
-            | E::UnsupportedDType { .. }
-            | E::Core(
-                gradewise_core::Error::InvalidDType { .. } | gradewise_core::Error::InvalidSignature { .. }
-            )
-    )
+    use gradewise_core::Error as Core;
+    use gradewise_kernels::Error as Kernels;
+    match error {
+        Kernels::NoBackend { .. } | Kernels::InvalidDevice { .. } | Kernels::UnsupportedDType { .. } => true,
+        Kernels::Core(error) => matches!(
+            error,
+            Core::InvalidDType { .. } | Core::InvalidSignature { .. } | Core::TooManyGenerators { .. }
+        ),
+        _ => false,
+    }
 }
 
 impl From<gradewise_core::Error> for Error {

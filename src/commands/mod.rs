@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 mod eval;
+mod gradcheck;
 mod infer;
 mod inspect;
 mod train;
@@ -14,6 +15,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Train(arguments) => train::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Infer(arguments) => infer::run(&arguments),
+        Command::Gradcheck(arguments) => gradcheck::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
     }

@@ -1,0 +1,244 @@
+//! The program as its users meet it: exit codes, messages, files.
+#![cfg(feature = "cli")]
+
+use gradewise_nn::{
+    checkpoint::{Checkpoint, StoredTensor, TensorFile},
+    data::npy::{self, NpyArray},
+    train::MetricsLog,
+};
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+fn gradewise(folder: &Path, arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gradewise"))
+        .current_dir(folder)
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs what must succeed.
+fn succeed(folder: &Path, arguments: &str) -> String {
+    let output = gradewise(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// Runs what must fail with `code`, saying each of `parts`.
+fn refuse(folder: &Path, arguments: &str, code: i32, parts: &[&str]) {
+    let output = gradewise(folder, arguments);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {message}");
+    assert!(!message.contains("panicked"), "{arguments}: {message}");
+    for part in parts {
+        assert!(message.contains(part), "{arguments}: `{part}` is not in: {message}");
+    }
+}
+
+const TINY: &str = "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
+                    train.batch_size=6 train.warmup_steps=2 train.decay_steps=4 train.log_every=2 train.eval_every=4 \
+                    train.checkpoint_every=4";
+
+#[test]
+fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let text = succeed(here, &format!("train nbody {TINY} train.steps=8 train.ema=0.5"));
+    for part in ["test MSE", "CGENN", "> this run", "runs/nbody-1", "train.steps=131072"] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+    let run = here.join("runs/nbody-1");
+    for (file, part) in
+        [("config.toml", "hidden = 4"), ("loss.svg", "learning rate"), ("trajectories.svg", "prediction")]
+    {
+        assert!(std::fs::read_to_string(run.join(file)).unwrap().contains(part), "{file}");
+    }
+    let records = MetricsLog::read(run.join("metrics.jsonl")).unwrap();
+    let logged = |key: &str| records.iter().filter(|record| record[key].is_number()).count();
+    assert_eq!((logged("train_loss"), logged("valid_mse"), logged("test_mse")), (4, 2, 1));
+    assert!(records[0]["gradient_norms"]["embedding.weight"].as_f64().unwrap() > 0.0);
+
+    // eval finds the run's configuration beside the checkpoint and the same error as the run.
+    let evaluated = succeed(here, "eval --checkpoint runs/nbody-1/checkpoint.safetensors --json");
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
+    let reported = records.iter().find_map(|record| record["test_mse"].as_f64()).unwrap();
+    assert_eq!(evaluated["mse"].as_f64().unwrap(), reported);
+
+    // infer gives the same predictions for both kinds of input and output.
+    let (loc, vel, charges) = ([0.5, -1.0, 2.0, 0.1, 0.2, 0.3, -0.4, 0.9, 1.1], [0.25; 9], [1.0, -1.0, 1.0]);
+    npy::write(here.join("in.npy"), &[1, 7, 3], &[&loc[..], &vel, &charges].concat()).unwrap();
+    let mut file = TensorFile::new();
+    for (name, shape, values) in
+        [("loc", &[1, 3, 3][..], &loc[..]), ("vel", &[1, 3, 3], &vel), ("charges", &[1, 3], &charges)]
+    {
+        file.insert(name, StoredTensor::from_f64(shape, values, gradewise_core::DType::F64).unwrap());
+    }
+    file.write(here.join("in.safetensors")).unwrap();
+    let infer = "infer --checkpoint runs/nbody-1/checkpoint.safetensors --dtype f64 --input";
+    succeed(here, &format!("{infer} in.npy --output out.npy"));
+    succeed(here, &format!("{infer} in.safetensors --output out.safetensors"));
+    let predicted = NpyArray::read(here.join("out.npy")).unwrap();
+    assert_eq!(predicted.shape, [1, 3, 3]);
+    let other = TensorFile::read(here.join("out.safetensors")).unwrap();
+    assert_eq!(other.get("prediction").unwrap().to_f64_vec().unwrap(), predicted.values);
+    assert_ne!(predicted.values, loc);
+
+    let shown = succeed(here, "inspect runs/nbody-1/checkpoint.safetensors");
+    assert!(shown.contains("gradewise checkpoint") && shown.contains("embedding.weight"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&succeed(here, "inspect in.npy --json")).unwrap();
+    assert_eq!(json["tensors"][0]["shape"], serde_json::json!([1, 7, 3]));
+
+    // Damage to inputs is named, and no output is written.
+    let bytes = std::fs::read(here.join("in.npy")).unwrap();
+    std::fs::write(here.join("cut.npy"), &bytes[..bytes.len() - 5]).unwrap();
+    refuse(here, &format!("{infer} cut.npy --output no.npy"), 2, &["cut.npy", "truncated"]);
+    npy::write(here.join("nan.npy"), &[1, 7, 3], &[f64::NAN; 21]).unwrap();
+    refuse(here, &format!("{infer} nan.npy --output no.npy"), 2, &["NaN", "index"]);
+    refuse(here, &format!("{infer} in.npy --output no.txt"), 2, &[".safetensors or .npy"]);
+    refuse(
+        here,
+        "infer --checkpoint in.safetensors --input in.npy --output no.npy",
+        2,
+        &["checkpoint metadata"],
+    );
+    assert!(!here.join("no.npy").exists());
+    refuse(here, &format!("train nbody {TINY} --out runs/nbody-1"), 2, &["holds a run already", "--resume"]);
+}
+
+#[test]
+fn a_run_stopped_half_way_goes_on_to_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let settings = format!("{TINY} train.steps=12 train.clip_norm=1.0 --seed 5");
+    succeed(here, &format!("train nbody {settings} --out straight"));
+    // The budget is over after the first step.
+    let text = succeed(here, &format!("train nbody {settings} --out stopped train.time_budget=1e-9"));
+    assert!(text.contains("out of time") && text.contains("--resume stopped"), "{text}");
+    let read = |run: &str| Checkpoint::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(read("stopped").metadata.step, 1);
+    succeed(here, "train nbody --resume stopped train.time_budget=0");
+    assert_eq!(read("stopped").metadata, read("straight").metadata);
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(bytes("stopped"), bytes("straight"));
+    // The same seed gives the same bytes, another one does not.
+    succeed(here, &format!("train nbody {settings} --out again"));
+    assert_eq!(bytes("again"), bytes("straight"));
+    succeed(here, &format!("train nbody {settings} --out other train.seed=6"));
+    assert_ne!(bytes("other"), bytes("straight"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_a_checkpoint_to_go_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let arguments = format!("train nbody {TINY} train.steps=100000000 --out run");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gradewise"))
+        .current_dir(here)
+        .args(arguments.split_whitespace())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let checkpoint = here.join("run/checkpoint.safetensors");
+    for _ in 0..600 {
+        if checkpoint.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let step = Checkpoint::read(&checkpoint).unwrap().metadata.step;
+    assert!(step >= 4);
+    succeed(here, &format!("train nbody --resume run train.steps={}", step + 2));
+    assert_eq!(Checkpoint::read(&checkpoint).unwrap().metadata.step, step + 2);
+}
+
+#[test]
+fn bad_usage_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("bad.toml"), "[train]\nstepz = 3\n").unwrap();
+    for (arguments, parts) in [
+        ("train nbody train.bacth_size=4", &["did you mean `train.batch_size`?", "weight_decay"][..]),
+        ("train nbody --config bad.toml", &["bad.toml", "did you mean `train.steps`?"]),
+        ("train nbody --config none.toml", &["none.toml"]),
+        ("train nbody train.steps=many", &["a whole number"]),
+        ("train nbody --device cuda", &["cuda:0", "no CUDA backend"]),
+        ("train nbody --device gpu", &["`gpu`", "cuda:N"]),
+        ("train nbody --dtype bf16", &["bf16", "f32 and f64"]),
+        ("train nbody --dtype f12", &["f12"]),
+        ("train nbody --compute tf32", &["tf32", "exact"]),
+        ("train nbody --compute fast", &["exact, tf32"]),
+        ("train nbody data.source=nowhere", &["nowhere"]),
+        ("train nbody --resume nowhere", &["config.toml is missing"]),
+        ("train nbody data.train=10 train.batch_size=11", &["at most data.train = 10"]),
+        ("eval --checkpoint none.safetensors", &["none.safetensors"]),
+        ("eval --checkpoint bad.toml", &["bad.toml", "safetensors"]),
+        ("verify .", &["no .safetensors files"]),
+        ("verify nowhere", &["nowhere"]),
+        ("inspect bad.toml", &["bad.toml"]),
+        ("gradcheck --signature 9,0,0", &["9"]),
+        ("gradcheck --only nothing", &["geometric_product"]),
+        ("train", &["Usage"]),
+        ("fly", &["fly"]),
+    ] {
+        refuse(here, arguments, 2, parts);
+    }
+    assert!(!here.join("runs").exists(), "a refused run leaves no folder");
+}
+
+#[test]
+fn help_teaches_by_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["", "train nbody", "eval", "infer", "gradcheck", "verify", "inspect"] {
+        let text = succeed(folder.path(), &format!("{command} --help"));
+        assert!(
+            text.contains("Examples:") && text.contains(&format!("gradewise {command}")),
+            "{command}: {text}"
+        );
+    }
+}
+
+#[test]
+fn verify_fails_on_a_wrong_golden_file_and_on_an_unknown_operation() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/nn/tests/golden");
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    assert!(
+        succeed(here, &format!("verify {} --dtype f64", golden.display()))
+            .contains("3 files in f64 on cpu: all pass")
+    );
+    let mut file = TensorFile::read(golden.join("adam.safetensors")).unwrap();
+    let trajectory = file.get("out.trajectory").unwrap();
+    let mut values = trajectory.to_f64_vec().unwrap();
+    values[3] += 1e-3;
+    let shape = trajectory.shape().to_vec();
+    file.insert(
+        "out.trajectory",
+        StoredTensor::from_f64(&shape, &values, gradewise_core::DType::F64).unwrap(),
+    );
+    file.write(here.join("wrong.safetensors")).unwrap();
+    refuse(here, "verify .", 1, &["1 of 1 files fail"]);
+    file.metadata.insert("op".to_owned(), "levitate".to_owned());
+    file.write(here.join("wrong.safetensors")).unwrap();
+    refuse(here, "verify .", 1, &["1 of 1 files fail"]);
+}
+
+#[test]
+fn gradcheck_agrees_on_every_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = succeed(folder.path(), "gradcheck --signature 2,0,0 --samples 6 --second");
+    assert!(text.contains("all agree") && text.contains("steerable_gp"), "{text}");
+}
