@@ -39,3 +39,7 @@ pub use mode::{is_grad_enabled, no_grad};
 pub use ops::concat;
 pub use ops::stack;
 pub use tensor::{Tensor, TensorId};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

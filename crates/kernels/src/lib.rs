@@ -32,3 +32,7 @@ pub use element::Element;
 pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
 pub use index::Index;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
