@@ -13,7 +13,7 @@ mod steerable;
 
 pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
 pub use dense::{Linear, LinearBuilder};
-pub use mv_linear::{MvLinear, MvLinearBuilder};
+pub use mv_linear::{Bias, MvLinear, MvLinearBuilder};
 pub use mv_norm::{MvLayerNorm, MvNormalization};
 pub use mv_silu::MvSilu;
 pub use regular::{Dropout, LayerNorm};

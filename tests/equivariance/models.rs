@@ -1,0 +1,169 @@
+//! Message passing and the whole n-body model.
+
+use crate::{
+    DTYPES,
+    action::{Action, Group},
+    common::{randomize, rng},
+    distance, features, tolerance,
+};
+use gradewise_core::{Algebra, Signature};
+use gradewise_kernels::{DType, Device};
+use gradewise_nn::{
+    Placement,
+    models::{Edges, MessagePassing, NBody, NBodyBatch, NBodyConfig},
+};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+#[test]
+fn message_passing_commutes_with_versors() {
+    for (p, q, r) in [(2, 0, 0), (3, 0, 0), (1, 3, 0), (3, 0, 1)] {
+        let algebra = Algebra::new(Signature::new(p, q, r)).unwrap();
+        for dtype in DTYPES {
+            let mut rng = rng(60);
+            let place = Placement::new(&Device::Cpu, dtype);
+            let layer = MessagePassing::init(5, 2, algebra.signature(), &place, &mut rng).unwrap();
+            randomize(&layer, &mut rng);
+            let edges = Edges::complete(2, 4, &Device::Cpu).unwrap();
+            let h = features(&algebra, (8, 5), dtype, &mut rng);
+            // Attributes are multivectors like any others and turn with the nodes.
+            let attributes = features(&algebra, (24, 2), dtype, &mut rng);
+            let plain = layer.forward(&h, &attributes, &edges).unwrap().array().to_f64_vec().unwrap();
+            for action in Action::reflections(&algebra, Group::Pin, &mut rng) {
+                let (h, attributes) = (action.apply(&h), action.apply(&attributes));
+                let moved = layer.forward(&h, &attributes, &edges).unwrap().array().to_f64_vec().unwrap();
+                let error = distance(&moved, &action.apply_values(&plain), &plain);
+                assert!(error <= tolerance(dtype), "{dtype}, {}: {error:e}", action.name);
+            }
+        }
+    }
+}
+
+const PARTICLES: usize = 5;
+const SYSTEMS: usize = 4;
+
+/// Positions and velocities `[systems][3][particles]`, charges `[systems][particles]`.
+#[derive(Clone)]
+struct Scene {
+    positions: Vec<f64>,
+    velocities: Vec<f64>,
+    charges: Vec<f64>,
+}
+
+impl Scene {
+    fn random(rng: &mut ChaCha8Rng) -> Self {
+        let mut sample =
+            |count: usize| -> Vec<f64> { (0..count).map(|_| StandardNormal.sample(rng)).collect() };
+        let (positions, velocities) = (sample(SYSTEMS * 3 * PARTICLES), sample(SYSTEMS * 3 * PARTICLES));
+        let charges = sample(SYSTEMS * PARTICLES).into_iter().map(f64::signum).collect();
+        Self { positions, velocities, charges }
+    }
+
+    /// Rotated or reflected by `matrix`, then moved by `shift`.
+    fn moved(&self, matrix: &[f64], shift: [f64; 3]) -> Self {
+        Self {
+            positions: transform(&self.positions, matrix, shift),
+            velocities: transform(&self.velocities, matrix, [0.0; 3]),
+            charges: self.charges.clone(),
+        }
+    }
+
+    /// With the particles in another order.
+    fn reordered(&self, order: [usize; PARTICLES]) -> Self {
+        Self {
+            positions: permute(&self.positions, order),
+            velocities: permute(&self.velocities, order),
+            charges: permute(&self.charges, order),
+        }
+    }
+
+    /// The model's predictions in the layout of the positions.
+    fn predict(&self, model: &NBody) -> Vec<f64> {
+        let parts = (&self.positions[..], &self.velocities[..], &self.charges[..]);
+        let batch = NBodyBatch::new(parts, PARTICLES, &model.placement()).unwrap();
+        batch.by_system(&model.forward(&batch).unwrap()).unwrap()
+    }
+}
+
+fn transform(values: &[f64], matrix: &[f64], shift: [f64; 3]) -> Vec<f64> {
+    let mut out = vec![0.0; values.len()];
+    for (out, x) in out.chunks_exact_mut(3 * PARTICLES).zip(values.chunks_exact(3 * PARTICLES)) {
+        for axis in 0..3 {
+            for particle in 0..PARTICLES {
+                let turned: f64 =
+                    (0..3).map(|from| matrix[axis * 3 + from] * x[from * PARTICLES + particle]).sum();
+                out[axis * PARTICLES + particle] = turned + shift[axis];
+            }
+        }
+    }
+    out
+}
+
+fn permute(values: &[f64], order: [usize; PARTICLES]) -> Vec<f64> {
+    values.chunks_exact(PARTICLES).flat_map(|row| order.map(|from| row[from])).collect()
+}
+
+fn model(config: &NBodyConfig, dtype: DType, rng: &mut ChaCha8Rng) -> NBody {
+    let model = NBody::init(config, Placement::new(&Device::Cpu, dtype), rng).unwrap();
+    randomize(&model, rng);
+    model
+}
+
+const IDENTITY: [f64; 9] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+
+/// E(3): rotations, reflections and translations of the scene do the same to the prediction. The paper's sizes.
+#[test]
+fn the_n_body_model_commutes_with_euclidean_motions() {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    for dtype in DTYPES {
+        let mut rng = rng(70);
+        let model = model(&NBodyConfig::default(), dtype, &mut rng);
+        let scene = Scene::random(&mut rng);
+        let plain = scene.predict(&model);
+        let rest = distance(&plain, &scene.positions, &scene.positions);
+        assert!(rest > 0.1, "the prediction is not just the input: {rest:e}");
+        for action in Action::reflections(&algebra, Group::Pin, &mut rng) {
+            let matrix = action.on_vectors(3);
+            for shift in [[0.0; 3], [0.7, -1.1, 0.4]] {
+                let moved = scene.moved(&matrix, shift).predict(&model);
+                let error = distance(&moved, &transform(&plain, &matrix, shift), &plain);
+                assert!(error <= tolerance(dtype), "{dtype}, {}, shift {shift:?}: {error:e}", action.name);
+            }
+        }
+        let shift = [-2.0, 0.3, 1.5];
+        let error = distance(
+            &scene.moved(&IDENTITY, shift).predict(&model),
+            &transform(&plain, &IDENTITY, shift),
+            &plain,
+        );
+        assert!(error <= tolerance(dtype), "{dtype}, translation: {error:e}");
+    }
+}
+
+/// Particles have no order: permuting them permutes the prediction.
+#[test]
+fn the_n_body_model_commutes_with_permutations() {
+    let mut rng = rng(80);
+    let model = model(&NBodyConfig { hidden: 7, layers: 2 }, DType::F64, &mut rng);
+    let scene = Scene::random(&mut rng);
+    let plain = scene.predict(&model);
+    for order in [[1, 0, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
+        let error = distance(&scene.reordered(order).predict(&model), &permute(&plain, order), &plain);
+        assert!(error <= 1e-12, "{order:?}: {error:e}");
+    }
+}
+
+/// A scene that is stretched rather than moved is another scene: the tests above compare something.
+#[test]
+fn the_n_body_model_does_not_commute_with_what_is_no_motion() {
+    let mut rng = rng(90);
+    let model = model(&NBodyConfig { hidden: 7, layers: 1 }, DType::F64, &mut rng);
+    let scene = Scene::random(&mut rng);
+    let stretch = [1.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+    let error = distance(
+        &scene.moved(&stretch, [0.0; 3]).predict(&model),
+        &transform(&scene.predict(&model), &stretch, [0.0; 3]),
+        &scene.positions,
+    );
+    assert!(error > 1e-2, "{error:e}");
+}
