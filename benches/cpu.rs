@@ -54,7 +54,10 @@ fn report(row: &Row, json: bool) {
     if json {
         println!("{{\"name\": \"{name}\", \"ms\": {milliseconds:.4}, \"floor_ms\": {floor:.4}}}");
     } else {
-        println!("{name:<44} {milliseconds:>9.3} ms   floor {floor:>8.3} ms   {:>4.0} % of it", floor / milliseconds * 100.0);
+        println!(
+            "{name:<44} {milliseconds:>9.3} ms   floor {floor:>8.3} ms   {:>4.0} % of it",
+            floor / milliseconds * 100.0
+        );
     }
 }
 
@@ -81,7 +84,8 @@ fn layer(
 
     let bytes = (4 * blades * batch * features) as f64;
     let rows = (batch * features * features) as f64;
-    let pairs = algebra.terms().iter().map(|term| (term.path, term.out)).collect::<std::collections::BTreeSet<_>>();
+    let pairs =
+        algebra.terms().iter().map(|term| (term.path, term.out)).collect::<std::collections::BTreeSet<_>>();
     let product = if full { 2.0 * pairs.len() as f64 * rows } else { 0.0 };
     let linear = 2.0 * blades as f64 * rows;
     let floor = |tensors: f64, operations: f64| (tensors * bytes / copy).max(operations / flops) * 1e3;
@@ -90,12 +94,18 @@ fn layer(
     let forward = median_ms(|| no_grad(|| op(&algebra, &x, &y, &w, true)).map(drop).map_err(Into::into))?;
     report(&Row { name: name("op fwd"), milliseconds: forward, floor: floor(3.0, product) }, json);
     let forward = median_ms(|| no_grad(|| layer.forward(&x)).map(drop).map_err(Into::into))?;
-    report(&Row { name: name("layer fwd"), milliseconds: forward, floor: floor(2.0, product + linear) }, json);
+    report(
+        &Row { name: name("layer fwd"), milliseconds: forward, floor: floor(2.0, product + linear) },
+        json,
+    );
     let both = median_ms(|| {
         layer.forward(&leaf)?.backward_with(&BackwardOptions::seed(seed.clone()))?;
         Ok(())
     })?;
-    report(&Row { name: name("layer fwd+bwd"), milliseconds: both, floor: floor(6.0, 3.0 * (product + linear)) }, json);
+    report(
+        &Row { name: name("layer fwd+bwd"), milliseconds: both, floor: floor(6.0, 3.0 * (product + linear)) },
+        json,
+    );
     Ok(())
 }
 
@@ -121,8 +131,10 @@ fn nbody((_, flops): (f64, f64), json: bool) -> Result<(), Error> {
     let step = median_ms(|| {
         let leaves: Vec<Tensor> = parameters.iter().map(|(_, parameter)| parameter.tensor()).collect();
         let gradients = model.loss(&batch, &targets)?.backward()?;
-        let arrays: Vec<_> =
-            leaves.iter().map(|leaf| gradients.get(leaf).ok().map(|gradient| gradient.array().clone())).collect();
+        let arrays: Vec<_> = leaves
+            .iter()
+            .map(|leaf| gradients.get(leaf).ok().map(|gradient| gradient.array().clone()))
+            .collect();
         drop(leaves);
         adam.step(1e-3, &parameters, &arrays)?;
         Ok(())

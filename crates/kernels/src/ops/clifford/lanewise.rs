@@ -111,8 +111,8 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
         fn run<const FMA: bool>(self) {
             let Self { plan, x, out, .. } = self;
             let len = out.first().map_or(0, |line| line.len());
+            let mut tile: Tile<T, BLADES> = zero_tile();
             for (index, position, count) in tiles(&plan.layout, len) {
-                let mut tile: Tile<T, BLADES> = zero_tile();
                 for (blade, lanes) in tile.iter_mut().enumerate().take(plan.tables.blades) {
                     *lanes = x.load(blade, position, count);
                 }
@@ -160,8 +160,8 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
             let Self { plan, x, grad, grad_x, .. } = self;
             let mut sums = vec![[T::zero(); LANES]; plan.params.len()];
             let len = grad_x.first().map_or(0, |line| line.len());
+            let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
             for (index, position, count) in tiles(&plan.layout, len) {
-                let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
                 for blade in 0..plan.tables.blades {
                     tile[blade & (BLADES - 1)] = x.load(blade, position, count);
                     g[blade & (BLADES - 1)] = grad.load(blade, position, count);

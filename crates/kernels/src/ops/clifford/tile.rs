@@ -237,23 +237,15 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
     }
 }
 
-/// Calls `$function::<…, BLADES>` with the smallest tile capacity that holds `$blades` blades.
+/// Evaluates `$body` with `$capacity` the smallest tile capacity that holds `$blades` blades.
 macro_rules! with_capacity {
     ($blades:expr, $capacity:ident => $body:expr) => {
         match $blades {
-            0..=4 => {
-                const $capacity: usize = 4;
-                $body
-            }
-            5..=8 => {
+            0..=8 => {
                 const $capacity: usize = 8;
                 $body
             }
-            9..=16 => {
-                const $capacity: usize = 16;
-                $body
-            }
-            17..=32 => {
+            9..=32 => {
                 const $capacity: usize = 32;
                 $body
             }

@@ -83,19 +83,19 @@ impl<'a, T: Real> Plan<'a, T> {
     }
 }
 
-/// Loads a tile of every blade.
+/// Loads a tile of every blade. Tiles are made once per chunk and filled again and again: their unused capacity is never
+/// touched.
 #[inline(always)]
 fn load_tile<T: Real, const BLADES: usize>(
+    tile: &mut Tile<T, BLADES>,
     lines: &Lines<'_, T>,
     blades: usize,
     position: usize,
     len: usize,
-) -> Tile<T, BLADES> {
-    let mut tile = zero_tile();
+) {
     for (blade, lanes) in tile.iter_mut().enumerate().take(blades) {
         *lanes = lines.load(blade, position, len);
     }
-    tile
 }
 
 /// Φ of the scalar part, if the operand is gated.
@@ -174,11 +174,21 @@ impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
         let rows = len / layout.features.max(1);
         let normed = matches!(operands.epilogue, Epilogue::RmsNorm(_));
         let mut inverse_rms = vec![T::zero(); if normed { plan.grades * rows } else { 0 }];
+        let (mut a, mut b, mut product) = (zero_tile(), zero_tile(), zero_tile::<T, BLADES>());
         for start in (0..len).step_by(span.max(1)) {
             let span_len = span.min(len - start);
             for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
                 let (position, count) = (start + offset, LANES.min(span_len - offset));
-                let product = product_tile::<T, FMA, BLADES>(plan, index, &x, &y, position, count);
+                load_tile::<T, BLADES>(&mut a, &x, tables.blades, position, count);
+                load_tile::<T, BLADES>(&mut b, &y, tables.blades, position, count);
+                let cdf = [
+                    cdf_of::<T, FMA, BLADES>(&operands.left, &a),
+                    cdf_of::<T, FMA, BLADES>(&operands.right, &b),
+                ];
+                apply_prologue::<T, FMA, BLADES>(&operands.left, tables, &[], &cdf[0], &mut a);
+                apply_prologue::<T, FMA, BLADES>(&operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
+                let weights = plan.weights_of(index);
+                tile::weighted::<T, FMA, BLADES>(&tables.forward, &a, &b, weights, &mut product);
                 match &operands.epilogue {
                     Epilogue::Residual { base, scale } => {
                         let base = Lines::new(base, layout, chunk);
@@ -220,30 +230,6 @@ impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
         }
         inverse_rms
     }
-}
-
-/// The product of one tile, before the epilogue.
-#[inline(always)]
-fn product_tile<T: Real, const FMA: bool, const BLADES: usize>(
-    plan: &Plan<'_, T>,
-    index: usize,
-    x: &Lines<'_, T>,
-    y: &Lines<'_, T>,
-    position: usize,
-    count: usize,
-) -> Tile<T, BLADES> {
-    let tables = plan.operands.tables;
-    let mut a = load_tile::<T, BLADES>(x, tables.blades, position, count);
-    let mut b = load_tile::<T, BLADES>(y, tables.blades, position, count);
-    let cdf = [
-        cdf_of::<T, FMA, BLADES>(&plan.operands.left, &a),
-        cdf_of::<T, FMA, BLADES>(&plan.operands.right, &b),
-    ];
-    apply_prologue::<T, FMA, BLADES>(&plan.operands.left, tables, &[], &cdf[0], &mut a);
-    apply_prologue::<T, FMA, BLADES>(&plan.operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
-    let mut out = zero_tile();
-    tile::weighted::<T, FMA, BLADES>(&tables.forward, &a, &b, plan.weights_of(index), &mut out);
-    out
 }
 
 /// Gradients of [`forward`] for the cotangent `grad`. `grad_x` and `grad_y` have the shape of `x`, or are empty when
@@ -326,6 +312,8 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         let stride = layout.padded();
         let mut inner = vec![T::zero(); if normalized.is_some() { tables.blades * stride } else { 0 }];
         let first_row = chunk * layout.chunk;
+        let (mut raw_x, mut raw_y, mut g) = (zero_tile(), zero_tile(), zero_tile::<T, BLADES>());
+        let (mut a, mut b, mut out) = (zero_tile(), zero_tile(), zero_tile());
 
         for start in (0..len).step_by(span.max(1)) {
             let span_len = span.min(len - start);
@@ -335,9 +323,8 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
             }
             for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
                 let (position, count) = (start + offset, LANES.min(span_len - offset));
-                let raw_x = load_tile::<T, BLADES>(&x, tables.blades, position, count);
-                let raw_y = load_tile::<T, BLADES>(&y, tables.blades, position, count);
-                let mut g: Tile<T, BLADES> = zero_tile();
+                load_tile::<T, BLADES>(&mut raw_x, &x, tables.blades, position, count);
+                load_tile::<T, BLADES>(&mut raw_y, &y, tables.blades, position, count);
                 for blade in 0..tables.blades {
                     g[blade & (BLADES - 1)] = if normalized.is_some() {
                         load(&inner[blade * stride + offset..][..count])
@@ -356,7 +343,8 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
                     cdf_of::<T, FMA, BLADES>(&operands.left, &raw_x),
                     cdf_of::<T, FMA, BLADES>(&operands.right, &raw_y),
                 ];
-                let (mut a, mut b) = (raw_x, raw_y);
+                a[..tables.blades].copy_from_slice(&raw_x[..tables.blades]);
+                b[..tables.blades].copy_from_slice(&raw_y[..tables.blades]);
                 apply_prologue::<T, FMA, BLADES>(&operands.left, tables, &[], &cdf[0], &mut a);
                 apply_prologue::<T, FMA, BLADES>(&operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
                 let weights = plan.weights_of(index);
@@ -364,7 +352,6 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
                     let sums = &mut sums.inner[index * tables.paths..][..tables.paths];
                     tile::weight_gradient::<T, FMA, BLADES>(&tables.by_path, &a, &b, &g, sums);
                 }
-                let mut out = zero_tile();
                 if needs.x {
                     tile::weighted::<T, FMA, BLADES>(&tables.grad_left, &g, &b, weights, &mut out);
                     if let Prologue::Gate = operands.left {

@@ -36,7 +36,9 @@ pub(crate) enum Epilogue<'a, T> {
         scale: T,
     },
     /// (what the output holds + product)·scale.
-    AddTo { scale: T },
+    AddTo {
+        scale: T,
+    },
 }
 
 /// What is fused with a weighted product.
