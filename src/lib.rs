@@ -19,3 +19,20 @@ pub use gradewise_kernels as kernels;
 pub use gradewise_nn as nn;
 
 pub mod verify;
+
+/// What most programs need: `use gradewise::prelude::*;`.
+pub mod prelude {
+    pub use crate::autograd::{BackwardOptions, Gradients, Tensor, clifford, grad, no_grad};
+    pub use crate::core::{
+        Algebra, Cl2, Cl3, DType, Motor3, Multivector, Pga3, Rotor2, Rotor3, Shape, Signature, Sta,
+    };
+    pub use crate::kernels::{Array, Device};
+    pub use crate::nn::{
+        Module, Parameter, Placement,
+        layers::{CliffordLayer, Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct},
+    };
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

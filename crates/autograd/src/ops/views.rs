@@ -2,7 +2,7 @@
 
 use crate::{Result, Tensor};
 use gradewise_core::Shape;
-use gradewise_kernels::{Array, ops};
+use gradewise_kernels::ops;
 use std::ops::Range;
 
 impl Tensor {
@@ -62,13 +62,7 @@ impl Tensor {
     /// The transpose of [`slice`](Self::slice): zeros of `shape` with this tensor at `start` along `axis`.
     fn embed(&self, shape: &Shape, axis: usize, start: usize) -> Result<Tensor> {
         let size = self.shape()[axis];
-        let zeros = |length: usize| -> Result<Array> {
-            let mut sizes = shape.to_vec();
-            sizes[axis] = length;
-            Ok(Array::zeros(sizes, self.dtype(), &self.device())?)
-        };
-        let (before, after) = (zeros(start)?, zeros(shape[axis] - start - size)?);
-        let output = ops::concat(&[&before, self.array(), &after], axis)?;
+        let output = ops::pad(self.array(), axis, start, shape[axis])?;
         Ok(Tensor::from_op("embed", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.slice(axis, start..start + size)?)])
         }))

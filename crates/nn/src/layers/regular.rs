@@ -3,8 +3,7 @@
 use super::Layer;
 use crate::{Error, Module, Parameter, Placement, Result, Visitor};
 use gradewise_autograd::Tensor;
-use gradewise_kernels::Array;
-use rand::{RngExt, SeedableRng};
+use gradewise_kernels::ops::layer_norm::EPSILON;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Normalises the last axis to mean 0 and variance 1, then scales and shifts: (x − μ)/√(σ² + 1e-5)·weight + bias (Ba et
@@ -16,9 +15,6 @@ pub struct LayerNorm {
     weight: Parameter,
     bias: Parameter,
 }
-
-/// Added to the variance before its root.
-const EPS: f64 = 1e-5;
 
 impl LayerNorm {
     /// For `features` in the last axis.
@@ -40,24 +36,14 @@ impl Module for LayerNorm {
 
 impl Layer for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let Some(last) = x.shape().rank().checked_sub(1) else {
-            return Err(Error::Argument {
-                operation: "LayerNorm",
-                argument: "x",
-                actual: "a scalar".to_owned(),
-                expected: "at least one axis".to_owned(),
-            });
-        };
-        let centred = x.sub(&x.mean(&[last], true)?)?;
-        let variance = centred.square()?.mean(&[last], true)?;
-        let normalized = centred.mul(&variance.add_scalar(EPS)?.rsqrt()?)?;
-        Ok(normalized.mul(&self.weight.tensor())?.add(&self.bias.tensor())?)
+        Ok(x.layer_norm(Some(&self.weight.tensor()), Some(&self.bias.tensor()), EPSILON)?)
     }
 }
 
 /// Zeroes each element with probability `p` and scales the others by 1/(1 − p), while training.
 ///
-/// The masks follow from the seed and the number of forward passes so far: a run repeats exactly, and
+/// The masks follow from the seed and the number of forward passes so far (give each layer its own seed): a run repeats
+/// exactly, on every device, and
 /// [`set_position`](Self::set_position) resumes one.
 #[derive(Debug)]
 pub struct Dropout {
@@ -109,13 +95,7 @@ impl Layer for Dropout {
         if self.p == 0.0 || !self.training.load(Ordering::Relaxed) {
             return Ok(x.clone());
         }
-        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
-        rng.set_stream(self.position.fetch_add(1, Ordering::Relaxed));
-        let scale = 1.0 / (1.0 - self.p);
-        let mask: Vec<f64> = (0..x.shape().elements())
-            .map(|_| if rng.random::<f64>() < self.p { 0.0 } else { scale })
-            .collect();
-        let mask = Array::from_f64(&mask, x.shape(), x.dtype(), &x.device())?;
-        Ok(x.mul(&Tensor::new(mask))?)
+        let stream = self.position.fetch_add(1, Ordering::Relaxed);
+        Ok(x.dropout(self.p, (self.seed, stream))?)
     }
 }
