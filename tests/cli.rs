@@ -137,6 +137,18 @@ fn a_run_stopped_half_way_goes_on_to_the_same_weights() {
     assert_ne!(bytes("other"), bytes("straight"));
 }
 
+#[test]
+fn the_number_of_steps_alone_is_a_valid_override() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = "data.train=8 data.valid=4 data.test=4 train.batch_size=4 model.hidden=4 model.layers=1";
+    for steps in [1, 3] {
+        let text = succeed(folder.path(), &format!("train nbody train.steps={steps} {data}"));
+        assert!(text.contains(&format!("after {steps} steps")), "{text}");
+    }
+    let resolved = std::fs::read_to_string(folder.path().join("runs/nbody-2/config.toml")).unwrap();
+    assert!(resolved.contains("warmup_steps = 0") && resolved.contains("decay_steps = 3"), "{resolved}");
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_a_checkpoint_to_go_on_from() {

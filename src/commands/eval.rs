@@ -17,8 +17,7 @@ pub fn run(arguments: &Eval) -> Result<()> {
     if beside.is_file() {
         resolver.file(&beside)?;
     }
-    let config: Config = arguments.settings.apply(&mut resolver)?.finish()?;
-    config.validate()?;
+    let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
     let split: Split = arguments.split.parse()?;
     let placement = run::placement(&config.runtime)?;
     let checkpoint = Checkpoint::read(&arguments.checkpoint)?;

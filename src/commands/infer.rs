@@ -20,7 +20,7 @@ const CHANNELS: usize = 7;
 
 pub fn run(arguments: &Infer) -> Result<()> {
     let mut resolver = Resolver::new::<Config>()?;
-    let config: Config = arguments.settings.apply(&mut resolver)?.finish()?;
+    let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
     let placement = run::placement(&config.runtime)?;
     // Refused now rather than after the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {

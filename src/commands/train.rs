@@ -38,8 +38,7 @@ fn train_nbody(arguments: &TrainNBody) -> Result<()> {
     if let Some(folder) = &resumed {
         resolver.file(&folder.config())?;
     }
-    let config: Config = arguments.settings.apply(&mut resolver)?.finish()?;
-    config.validate()?;
+    let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
     let placement = run::placement(&config.runtime)?;
 
     let start = Instant::now();

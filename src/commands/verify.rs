@@ -10,8 +10,7 @@ use gradewise::verify::{Options, verify_dir};
 
 pub fn run(arguments: &Verify) -> Result<()> {
     let mut resolver = Resolver::new::<Config>()?;
-    let config: Config = arguments.runtime.apply(&mut resolver)?.finish()?;
-    config.validate()?;
+    let config = Config::resolve(arguments.runtime.apply(&mut resolver)?)?;
     let placement = run::placement(&config.runtime)?;
     let options = Options { device: placement.device, dtype: placement.dtype };
     let folder = &arguments.folder;

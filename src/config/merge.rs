@@ -2,6 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
+    collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
 };
@@ -84,13 +85,15 @@ impl UnknownKey {
 #[derive(Debug)]
 pub struct Resolver {
     table: Table,
+    /// Dotted keys that a layer has set.
+    set: BTreeSet<String>,
 }
 
 impl Resolver {
     /// Starts from the defaults.
     pub fn new<T: Serialize + Default>() -> Result<Self, ConfigError> {
         let table = Table::try_from(T::default()).map_err(|error| ConfigError::Form(error.to_string()))?;
-        Ok(Self { table })
+        Ok(Self { table, set: BTreeSet::new() })
     }
 
     /// Lays a TOML file over what there is.
@@ -99,7 +102,7 @@ impl Resolver {
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let layer: Table = toml::from_str(&text)
             .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
-        merge(&mut self.table, layer, "", &Origin::File(path.to_owned()))?;
+        self.merge(layer, &Origin::File(path.to_owned()))?;
         Ok(self)
     }
 
@@ -132,9 +135,18 @@ impl Resolver {
             Value::Table(table)
         });
         if let Value::Table(layer) = layer {
-            merge(&mut self.table, layer, "", &Origin::Argument(text.to_owned()))?;
+            self.merge(layer, &Origin::Argument(text.to_owned()))?;
         }
         Ok(self)
+    }
+
+    /// Whether a layer has set `key`, such as `train.steps`, rather than leaving it at its default.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.set.contains(key)
+    }
+
+    fn merge(&mut self, layer: Table, origin: &Origin) -> Result<(), ConfigError> {
+        merge(&mut self.table, layer, "", origin, &mut self.set)
     }
 
     /// The settings as a typed value.
@@ -143,7 +155,13 @@ impl Resolver {
     }
 }
 
-fn merge(base: &mut Table, layer: Table, prefix: &str, origin: &Origin) -> Result<(), ConfigError> {
+fn merge(
+    base: &mut Table,
+    layer: Table,
+    prefix: &str,
+    origin: &Origin,
+    set: &mut BTreeSet<String>,
+) -> Result<(), ConfigError> {
     for (name, value) in layer {
         let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         let Some(slot) = base.get_mut(&name) else {
@@ -161,7 +179,10 @@ fn merge(base: &mut Table, layer: Table, prefix: &str, origin: &Origin) -> Resul
             })));
         };
         match (slot, value) {
-            (Value::Table(inner), Value::Table(layer)) => merge(inner, layer, &key, origin)?,
+            (Value::Table(inner), Value::Table(layer)) => {
+                merge(inner, layer, &key, origin, set)?;
+                continue;
+            }
             (slot @ Value::Float(_), Value::Integer(whole)) => *slot = Value::Float(whole as f64),
             (slot, value) if slot.same_type(&value) && !slot.is_table() => *slot = value,
             (slot, value) => {
@@ -173,6 +194,7 @@ fn merge(base: &mut Table, layer: Table, prefix: &str, origin: &Origin) -> Resul
                 });
             }
         }
+        set.insert(key);
     }
     Ok(())
 }

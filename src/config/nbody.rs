@@ -1,6 +1,6 @@
 //! Settings of `train nbody`.
 
-use super::ConfigError;
+use super::{ConfigError, Resolver};
 use gradewise_nn::data::nbody::PARTICLES;
 use serde::{Deserialize, Serialize};
 
@@ -68,9 +68,10 @@ pub struct Train {
     pub momentum: f64,
     /// `cosine`, `linear`, `step` or `constant`.
     pub schedule: String,
-    /// Steps of rising learning rate.
+    /// Steps of rising learning rate; 1/40 of the steps unless set.
     pub warmup_steps: u64,
-    /// Steps of falling learning rate at the end (cosine, linear), or between two drops to a tenth (step).
+    /// Steps of falling learning rate at the end (cosine, linear), or between two drops to a tenth (step); 5/8 of the
+    /// steps unless set.
     pub decay_steps: u64,
     /// Learning rate at the end (cosine, linear).
     pub final_lr: f64,
@@ -105,6 +106,18 @@ pub struct Runtime {
     pub threads: usize,
 }
 
+/// A few minutes on two cores.
+const DEFAULT_STEPS: u64 = 4000;
+
+fn default_warmup(steps: u64) -> u64 {
+    steps / 40
+}
+
+/// Long, because a short run gains most while the learning rate falls.
+fn default_decay(steps: u64) -> u64 {
+    steps - steps / 8 * 3
+}
+
 impl Default for Data {
     fn default() -> Self {
         Self {
@@ -128,7 +141,7 @@ impl Default for Model {
 impl Default for Train {
     fn default() -> Self {
         Self {
-            steps: 4000,
+            steps: DEFAULT_STEPS,
             batch_size: 100,
             accumulation: 1,
             optimizer: "adam".to_owned(),
@@ -136,8 +149,8 @@ impl Default for Train {
             weight_decay: 1e-4,
             momentum: 0.0,
             schedule: "cosine".to_owned(),
-            warmup_steps: 100,
-            decay_steps: 2500,
+            warmup_steps: default_warmup(DEFAULT_STEPS),
+            decay_steps: default_decay(DEFAULT_STEPS),
             final_lr: 1e-7,
             clip_norm: 0.0,
             ema: 0.0,
@@ -157,6 +170,23 @@ impl Default for Runtime {
 }
 
 impl NBody {
+    /// The settings that layers leave, the lengths of the schedule following `train.steps` unless they are set, checked.
+    ///
+    /// # Errors
+    /// As [`NBody::validate`].
+    pub fn resolve(resolver: &Resolver) -> Result<Self, ConfigError> {
+        let mut config: Self = resolver.finish()?;
+        let train = &mut config.train;
+        if !resolver.is_set("train.warmup_steps") {
+            train.warmup_steps = default_warmup(train.steps);
+        }
+        if !resolver.is_set("train.decay_steps") {
+            train.decay_steps = default_decay(train.steps);
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
     /// Checks what types alone do not.
     ///
     /// # Errors
@@ -238,6 +268,22 @@ mod tests {
             config.validate().unwrap();
             assert_eq!(toml::from_str::<NBody>(&toml::to_string_pretty(&config).unwrap()).unwrap(), config);
         }
+    }
+
+    #[test]
+    fn the_schedule_follows_the_steps_unless_it_is_set() {
+        let resolve = |assignments: &[&str]| {
+            let mut resolver = Resolver::new::<NBody>().unwrap();
+            for assignment in assignments {
+                resolver.assignment(assignment).unwrap();
+            }
+            NBody::resolve(&resolver).map(|config| (config.train.warmup_steps, config.train.decay_steps))
+        };
+        assert_eq!(resolve(&[]).unwrap(), (100, 2500));
+        assert_eq!(resolve(&["train.steps=60"]).unwrap(), (1, 39));
+        assert_eq!(resolve(&["train.steps=1"]).unwrap(), (0, 1));
+        assert_eq!(resolve(&["train.warmup_steps=7", "train.steps=60"]).unwrap(), (7, 39));
+        assert!(resolve(&["train.warmup_steps=61", "train.steps=60"]).is_err());
     }
 
     #[test]
