@@ -29,10 +29,15 @@ pub mod prelude {
     pub use crate::kernels::{Array, Device};
     pub use crate::nn::{
         Module, Parameter, Placement,
-        layers::{CliffordLayer, Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct},
+        layers::{
+            Bias, CliffordLayer, Layer, MvLayerNorm, MvLinear, MvNormalization, MvSilu, Sequential,
+            SteerableProduct,
+        },
+        optim::{Method, Optimizer, Schedule},
     };
 }
 
+/// The examples of the README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

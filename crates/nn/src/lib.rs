@@ -14,3 +14,8 @@ pub mod train;
 
 pub use error::{Error, Result};
 pub use parameter::{Module, Parameter, Placement, Visitor};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
