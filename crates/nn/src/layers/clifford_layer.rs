@@ -59,7 +59,8 @@ impl CliffordLayer {
 }
 
 impl CliffordLayerBuilder {
-    /// Whether the output is RMS-normalised by grade (the default).
+    /// Whether the output is RMS-normalised by grade (the default). The norm is a Euclidean sum of squares: it keeps the
+    /// layer equivariant under O(n), not under boosts of an indefinite metric.
     #[must_use]
     pub fn normalize(mut self, normalize: bool) -> Self {
         self.normalize = normalize;
