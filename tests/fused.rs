@@ -336,9 +336,9 @@ proptest! {
                     };
                     let mean = (0..n).map(norm).sum::<f64>() / n as f64;
                     for blade in 0..algebra.blade_count() {
-            for (feature, a) in a.iter().enumerate() {
-                *out.at_mut(blade, row, feature) = a * x.at(blade, row, feature) / (mean + 1e-6);
-            }
+                        for (feature, a) in a.iter().enumerate() {
+                            *out.at_mut(blade, row, feature) = a * x.at(blade, row, feature) / (mean + 1e-6);
+                        }
                     }
                 }
                 out.values

@@ -30,7 +30,7 @@ pub fn huber(prediction: &Tensor, target: &Tensor, delta: f64) -> Result<Tensor>
     Ok(near.mul(&distance.sub(&near.mul_scalar(0.5)?)?)?.mean_all()?)
 }
 
-/// The mean of −log softmax(logits)[class] over the rows of `logits` `[rows, classes]`, with `targets` the one-hot or
+/// The mean of `−log softmax(logits)[class]` over the rows of `logits` `[rows, classes]`, with `targets` the one-hot or
 /// soft classes of the same shape.
 ///
 /// # Errors

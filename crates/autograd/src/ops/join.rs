@@ -28,7 +28,7 @@ pub fn concat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
 /// Tensors of one shape along a new axis.
 ///
 /// # Errors
-/// As [`concat`].
+/// As [`concat()`].
 pub fn stack(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::Argument {

@@ -55,7 +55,7 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
 /// Arrays of one shape along a new axis before `axis`, which may be the rank.
 ///
 /// # Errors
-/// As [`concat`]; if `axis` is greater than the rank.
+/// As [`concat()`]; if `axis` is greater than the rank.
 pub fn stack(arrays: &[&Array], axis: usize) -> Result<Array> {
     let unsqueezed = arrays.iter().map(|array| array.unsqueeze(axis)).collect::<Result<Vec<_>>>()?;
     concat(&unsqueezed.iter().collect::<Vec<_>>(), axis)
