@@ -225,7 +225,7 @@ fn help_teaches_by_examples() {
 
 #[test]
 fn verify_fails_on_a_wrong_golden_file_and_on_an_unknown_operation() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/nn/tests/golden");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/optim");
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     assert!(
