@@ -1,0 +1,82 @@
+//! Errors of the driver and of loading it.
+
+use crate::sys::CUresult;
+
+/// The result of a fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong between here and the GPU.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A library could not be opened under any of its names.
+    #[error("{library} was not found; tried {}; {hint}", tried.join("; "))]
+    Library {
+        /// What was looked for.
+        library: &'static str,
+        /// Each path tried, with the loader's answer.
+        tried: Vec<String>,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The library lacks a function.
+    #[error("{library} ({provider}) has no function `{symbol}`; {hint}")]
+    Symbol {
+        /// The library.
+        library: &'static str,
+        /// Where its functions come from.
+        provider: String,
+        /// The function.
+        symbol: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A call failed.
+    #[error("{call}: {name} ({}): {text}", code.0)]
+    Call {
+        /// The function called.
+        call: &'static str,
+        /// What it returned.
+        code: CUresult,
+        /// The driver's name of the code.
+        name: String,
+        /// The driver's description of the code, with its log where there is one.
+        text: String,
+    },
+    /// A launch that the device cannot run.
+    #[error("launch of `{kernel}`: {what} is {actual}, the device allows {limit}")]
+    Launch {
+        /// The kernel.
+        kernel: String,
+        /// The size at fault.
+        what: &'static str,
+        /// The size asked for.
+        actual: u64,
+        /// The device's limit.
+        limit: u64,
+    },
+    /// A module lacks a kernel.
+    #[error("module `{module}` has no kernel `{kernel}`{}", names(known))]
+    Kernel {
+        /// The module.
+        module: String,
+        /// The kernel asked for.
+        kernel: String,
+        /// The kernels it has, where the driver can tell.
+        known: Vec<String>,
+    },
+}
+
+fn names(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!("; it has {}", known.join(", ")) }
+}
+
+impl Error {
+    /// The driver's code, if a call failed.
+    pub fn code(&self) -> Option<CUresult> {
+        match self {
+            Self::Call { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}

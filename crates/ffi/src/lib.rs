@@ -1,0 +1,34 @@
+//! The CUDA driver API, loaded at run time.
+//!
+//! Nothing here needs CUDA to build or to start: [`Driver::load`] opens the driver's library, each function is looked
+//! up when it is first called, and what is missing is an [`Error`] that says what was tried.
+//!
+//! - [`sys`] has the driver API's types, as it defines them.
+//! - [`Driver`] has its functions, as `unsafe` methods under their own names.
+//! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`Module`], [`Function`], [`Graph`] and [`GraphExec`] own what
+//!   they name, bind their context where the driver needs one (also when dropped), and park an error that occurs in
+//!   `Drop` on the context ([`Context::take_parked`]).
+
+mod context;
+mod device;
+mod driver;
+mod error;
+mod event;
+mod graph;
+mod memory;
+mod module;
+mod provider;
+mod stream;
+pub mod sys;
+mod table;
+
+pub use context::Context;
+pub use device::DeviceInfo;
+pub use driver::Driver;
+pub use error::{Error, Result};
+pub use event::Event;
+pub use graph::{Graph, GraphExec};
+pub use memory::{DeviceMemory, MemoryInfo};
+pub use module::{Function, LaunchConfig, Module};
+pub use provider::{Dynamic, Provider};
+pub use stream::Stream;

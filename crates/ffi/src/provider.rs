@@ -1,0 +1,54 @@
+//! Where the driver's functions come from.
+
+use crate::{Error, Result};
+use std::ffi::{CStr, c_void};
+
+/// A source of function addresses: an opened library, or functions linked into the program.
+pub trait Provider: Send + Sync {
+    /// The address of a function of the library, if it has it.
+    ///
+    /// # Safety of implementations
+    /// A non-null address must be that of the function of this name, as declared by the library's vendor, and stay valid
+    /// while the provider lives.
+    fn symbol(&self, name: &CStr) -> Option<*const c_void>;
+
+    /// Where the functions come from, for messages.
+    fn describe(&self) -> String;
+}
+
+/// A shared library opened at run time.
+pub struct Dynamic {
+    library: libloading::Library,
+    path: String,
+}
+
+impl Dynamic {
+    /// Opens the first of `paths` that the loader finds.
+    ///
+    /// # Errors
+    /// [`Error::Library`] with the loader's answer for each path.
+    pub fn open(library: &'static str, paths: &[&str], hint: &'static str) -> Result<Self> {
+        let mut tried = Vec::new();
+        for path in paths {
+            // SAFETY: the libraries opened here are NVIDIA's (or a caller's own stand-in), whose initialisers have no
+            // preconditions.
+            match unsafe { libloading::Library::new(*path) } {
+                Ok(library) => return Ok(Self { library, path: (*path).to_owned() }),
+                Err(error) => tried.push(format!("{path} ({error})")),
+            }
+        }
+        Err(Error::Library { library, tried, hint })
+    }
+}
+
+impl Provider for Dynamic {
+    fn symbol(&self, name: &CStr) -> Option<*const c_void> {
+        // SAFETY: the address is only copied out; `table!` gives it the type that the vendor declares.
+        let symbol = unsafe { self.library.get::<*const c_void>(name.to_bytes_with_nul()) }.ok()?;
+        Some(*symbol).filter(|address| !address.is_null())
+    }
+
+    fn describe(&self) -> String {
+        self.path.clone()
+    }
+}

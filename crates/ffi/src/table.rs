@@ -1,0 +1,62 @@
+//! Tables of optional functions, each looked up when it is first called.
+
+/// Declares a table: a struct with one lazily resolved address per function, and for each function an `unsafe` method of
+/// `$owner` under the function's own name.
+///
+/// `$owner` must have fields `table` (the struct) and `provider` (`Box<dyn Provider>`), a constant `LIBRARY`, a constant
+/// `MISSING` (what to do about a missing function), and a method `check(&self, &'static str, $code) -> Result<()>`.
+macro_rules! table {
+    (
+        impl $owner:ident, struct $table:ident, code $code:ty;
+        $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?);)*
+    ) => {
+        #[allow(non_snake_case)]
+        #[derive(Default)]
+        pub(crate) struct $table {
+            $($name: std::sync::OnceLock<Option<unsafe extern "system" fn($($type),*) -> $code>>,)*
+        }
+
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        impl $owner {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Safety
+                /// The arguments must satisfy the vendor's contract for this function.
+                ///
+                /// # Errors
+                /// [`Error::Symbol`](crate::Error::Symbol) if the library lacks the function;
+                /// [`Error::Call`](crate::Error::Call) with what it returned.
+                pub unsafe fn $name(&self, $($argument: $type),*) -> $crate::Result<()> {
+                    const NAME: &std::ffi::CStr = {
+                        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                            Ok(name) => name,
+                            Err(_) => unreachable!(),
+                        }
+                    };
+                    let function = *self.table.$name.get_or_init(|| {
+                        // SAFETY: the provider's contract says that this is the address of the function of this name,
+                        // whose vendor declares it with this type.
+                        self.provider.symbol(NAME).map(|address| unsafe {
+                            std::mem::transmute::<
+                                *const std::ffi::c_void,
+                                unsafe extern "system" fn($($type),*) -> $code,
+                            >(address)
+                        })
+                    });
+                    let Some(function) = function else {
+                        return Err($crate::Error::Symbol {
+                            library: Self::LIBRARY,
+                            provider: self.provider.describe(),
+                            symbol: stringify!($name),
+                            hint: Self::MISSING,
+                        });
+                    };
+                    // SAFETY: the caller satisfies the function's contract.
+                    self.check(stringify!($name), unsafe { function($($argument),*) })
+                }
+            )*
+        }
+    };
+}
+pub(crate) use table;
