@@ -150,6 +150,8 @@ table! {
     fn cuFuncGetName(name: *mut *const c_char, function: CUfunction);
     /// Reads an attribute of a kernel.
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: CUfunction);
+    /// Offset and size in bytes of a parameter of a kernel (12.4).
+    fn cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
     /// Sets an attribute of a kernel.
     fn cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int);
     /// Blocks of a kernel that fit on a multiprocessor together.

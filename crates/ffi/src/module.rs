@@ -164,6 +164,27 @@ impl Function {
         Ok(value)
     }
 
+    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on).
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn parameter_sizes(&self) -> Result<Vec<usize>> {
+        self.context().bind()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: both pointers are valid for the write; an index past the last parameter is an error of the call.
+            let result = unsafe {
+                self.context().driver().cuFuncGetParamInfo(self.raw, sizes.len(), &mut offset, &mut size)
+            };
+            match result {
+                Ok(()) => sizes.push(size),
+                Err(error) if error.code() == Some(CUresult::ERROR_INVALID_VALUE) => return Ok(sizes),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Lets launches ask for up to `bytes` of dynamic shared memory.
     ///
     /// # Errors

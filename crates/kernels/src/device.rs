@@ -1,6 +1,6 @@
 //! Where arrays live and operators run.
 
-use crate::{DType, Error, Result};
+use crate::{CudaDevice, DType, Error, Result};
 use std::{fmt, str::FromStr};
 
 /// A place for arrays and their operators. Nothing moves between devices by itself.
@@ -13,27 +13,32 @@ pub enum Device {
     Cuda(CudaDevice),
 }
 
-/// A CUDA device. Uninhabited in a build without a CUDA backend, which keeps every match over devices complete.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum CudaDevice {}
-
 impl Device {
     /// The CUDA device number `ordinal`.
     ///
     /// # Errors
-    /// [`Error::NoBackend`] if this build or machine has none. There is never a silent fall back to the CPU.
+    /// [`Error::NoBackend`] if this build has no kernels for it, [`Error::Cuda`] if this machine has no driver or no such
+    /// device. There is never a silent fall back to the CPU.
     pub fn cuda(ordinal: usize) -> Result<Self> {
-        Err(Error::NoBackend {
-            device: format!("cuda:{ordinal}"),
-            reason: "this build has no CUDA backend; choose the device cpu",
-        })
+        CudaDevice::new(ordinal).map(Self::Cuda)
+    }
+
+    /// Waits until everything queued so far is done, and reports what went wrong meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn synchronize(&self) -> Result<()> {
+        match self {
+            Self::Cpu => Ok(()),
+            Self::Cuda(cuda) => cuda.synchronize(),
+        }
     }
 
     /// Whether operators can compute in `dtype` here.
     pub fn supports(&self, dtype: DType) -> bool {
         match self {
             Self::Cpu => matches!(dtype, DType::F32 | DType::F64),
-            Self::Cuda(cuda) => match *cuda {},
+            Self::Cuda(_) => true,
         }
     }
 
@@ -48,7 +53,7 @@ impl Device {
     pub(crate) fn unsupported(&self, dtype: DType, operation: &'static str) -> Error {
         let supported = match self {
             Self::Cpu => "f32 and f64",
-            Self::Cuda(cuda) => match *cuda {},
+            Self::Cuda(_) => "f64, f32, bf16 and f16",
         };
         Error::UnsupportedDType { operation, dtype, device: self.clone(), supported }
     }
@@ -58,7 +63,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.pad("cpu"),
-            Self::Cuda(cuda) => match *cuda {},
+            Self::Cuda(cuda) => f.pad(&format!("cuda:{}", cuda.ordinal())),
         }
     }
 }
@@ -86,10 +91,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuda_without_a_backend_is_an_error_that_says_so() {
-        for (text, name) in [("cuda", "cuda:0"), ("CUDA:3", "cuda:3")] {
+    fn cuda_without_kernels_or_device_is_an_error_that_says_so() {
+        for (text, name) in [("cuda:977", "cuda:977"), ("CUDA:978", "cuda:978")] {
             let error = text.parse::<Device>().unwrap_err();
-            assert!(matches!(&error, Error::NoBackend { device, .. } if device == name), "{error}");
+            assert!(matches!(&error, Error::NoBackend { .. } | Error::Cuda { .. }), "{error:?}");
+            assert!(error.to_string().contains(name), "{error}");
         }
     }
 

@@ -9,9 +9,12 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
 }
 
-/// A floating-point type that an [`Array`](crate::Array) on the CPU can hold: `f32` or `f64`.
+/// A floating-point type that an [`Array`](crate::Array) can hold: `f64`, `f32`, or 16 bits wide
+/// [`f16`](half::f16) or [`bf16`](half::bf16), in which the CPU stores and converts but does not compute.
 pub trait Element:
     sealed::Sealed + Pod + Float + NumAssign + Default + Debug + Display + Send + Sync + 'static
 {
@@ -52,6 +55,56 @@ impl Element for f64 {
         self
     }
 }
+
+macro_rules! half {
+    ($($type:ty, $dtype:expr;)*) => {
+        $(
+            impl Element for $type {
+                const DTYPE: DType = $dtype;
+
+                #[inline(always)]
+                fn narrow(value: f64) -> Self {
+                    Self::from_f64(value)
+                }
+
+                #[inline(always)]
+                fn widen(self) -> f64 {
+                    self.to_f64()
+                }
+            }
+        )*
+    };
+}
+
+half! {
+    half::f16, DType::F16;
+    half::bf16, DType::BF16;
+}
+
+/// Evaluates an expression with `$T` standing for the Rust type that stores a dtype.
+macro_rules! with_storage {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            gradewise_core::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            gradewise_core::DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            gradewise_core::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            gradewise_core::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_storage;
 
 /// Evaluates an expression with `$T` standing for the Rust type of a dtype; returns
 /// [`Error::UnsupportedDType`](crate::Error::UnsupportedDType) from the calling function for one the CPU lacks.

@@ -1,6 +1,6 @@
 //! Errors of arrays, devices and operators.
 
-use crate::Device;
+use crate::{Device, Holder};
 use gradewise_core::{DType, Shape};
 
 /// The result of a fallible operation of this crate.
@@ -140,6 +140,80 @@ pub enum Error {
         /// Bytes obtained from the system.
         reserved: usize,
     },
+    /// The CUDA driver refused or failed, in this operation or in one queued before it.
+    #[error("{operation} on cuda:{device}: {source}{}", advice(source))]
+    Cuda {
+        /// The operation that saw the error.
+        operation: &'static str,
+        /// The device's number.
+        device: usize,
+        /// The driver's answer.
+        source: gradewise_ffi::Error,
+    },
+    /// A CUDA device has no memory left for an array.
+    #[error(
+        "{operation} on cuda:{device}: out of memory: {requested} bytes requested, {free} of {total} free, {allocated} in \
+         arrays of this process; largest: {}; reduce the batch, or accumulate gradients over smaller batches",
+        holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    DeviceOutOfMemory {
+        /// The operation that asked.
+        operation: &'static str,
+        /// The device's number.
+        device: usize,
+        /// Bytes requested.
+        requested: usize,
+        /// Bytes free on the device.
+        free: usize,
+        /// The device's memory.
+        total: usize,
+        /// Bytes in arrays of this process.
+        allocated: usize,
+        /// The operations whose results take most.
+        holders: Vec<Holder>,
+    },
+    /// No kernel was compiled for this operation, algebra and dtype.
+    #[error("{operation}: there is no kernel `{kernel}` in this build")]
+    NoKernel {
+        /// The operation.
+        operation: &'static str,
+        /// The kernel.
+        kernel: String,
+    },
+    /// The embedded kernels do not run on the device.
+    #[error(
+        "cuda:{device} ({name}) has compute capability {}.{}, but this build has machine code for sm {} and PTX for {}; \
+         rebuild with GRADEWISE_CUDA_ARCHS set to the device's",
+        capability.0, capability.1, targets.join(", "), if ptx.is_empty() { "none" } else { ptx }
+    )]
+    UnsupportedDevice {
+        /// The device's number.
+        device: usize,
+        /// The device's name.
+        name: String,
+        /// Its compute capability: major, minor.
+        capability: (u32, u32),
+        /// The targets with machine code.
+        targets: Vec<&'static str>,
+        /// The target of the PTX.
+        ptx: &'static str,
+    },
+    /// Something that cannot be part of a captured graph.
+    #[error(
+        "{operation}: moving data between host and device cannot be captured; do it before or after the captured work"
+    )]
+    InCapture {
+        /// The operation that refused.
+        operation: &'static str,
+    },
+    /// The host was asked for the elements of an array that is on a device.
+    #[error("{operation}: the array is on {device}; copy it to the host first with to_device or to_vec")]
+    NotOnHost {
+        /// The operation that refused.
+        operation: &'static str,
+        /// Where the array is.
+        device: Device,
+    },
     /// Values that a computation cannot use.
     #[error(
         "{operation}: `{argument}` of shape {shape} holds {nan} NaN and {infinite} infinite values; find out where \
@@ -157,4 +231,15 @@ pub enum Error {
         /// Number of ±∞.
         infinite: usize,
     },
+}
+
+/// What to do about an error of the driver, where there is something to do.
+fn advice(source: &gradewise_ffi::Error) -> &'static str {
+    match source.code() {
+        Some(code) if code.is_sticky() => {
+            "; the context is lost, start a new process. The cause is this operation or one queued before it: run again with \
+             GRADEWISE_LAUNCH_BLOCKING=1 to see which, and under compute-sanitizer to see why"
+        }
+        _ => "",
+    }
 }

@@ -20,7 +20,7 @@ use std::{
 pub const ALIGNMENT: usize = 64;
 
 /// The byte that fills poisoned blocks: 0xFFFF… is a NaN in every floating-point format.
-const POISON: u8 = 0xFF;
+pub(crate) const POISON: u8 = 0xFF;
 
 const CLASSES_PER_OCTAVE: usize = 4;
 const CLASSES: usize = (usize::BITS as usize) * CLASSES_PER_OCTAVE;
@@ -73,7 +73,7 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn poisons() -> bool {
+pub(crate) fn poisons() -> bool {
     static POISONS: OnceLock<bool> = OnceLock::new();
     cfg!(debug_assertions)
         || *POISONS.get_or_init(|| std::env::var_os("GRADEWISE_POISON").is_some_and(|value| value == "1"))
@@ -86,6 +86,11 @@ fn class_of(bytes: usize) -> usize {
     let quarter = 1usize << (octave - 2);
     let quarters = (bytes - (1 << octave)).div_ceil(quarter);
     octave * CLASSES_PER_OCTAVE + quarters
+}
+
+/// The size of the block that a request of `bytes` bytes gets, if it fits an allocation.
+pub(crate) fn rounded(bytes: usize) -> Option<usize> {
+    class_size(class_of(bytes))
 }
 
 /// Size of the blocks of a class, if it fits an allocation.

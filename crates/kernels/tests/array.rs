@@ -1,6 +1,6 @@
 //! Views show the right elements, writing never reaches another array, and mistakes are named.
 
-use gradewise_kernels::{Array, DType, Device, Element, Error, Index, Shape};
+use gradewise_kernels::{Array, DType, Device, Element, Error, Index, Shape, ops};
 use proptest::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -267,10 +267,23 @@ fn mistakes_are_named() {
     assert!(array.item().is_err());
     assert!(message(array.as_slice::<f32>().unwrap_err()).contains("dtype f64, expected f32"));
     assert!(matches!(array.transpose(0, 1).unwrap().as_slice::<f64>(), Err(Error::NotContiguous { .. })));
-    assert!(matches!(Array::zeros([2], DType::F16, &CPU), Err(Error::UnsupportedDType { .. })));
-    assert!(matches!(array.cast(DType::BF16), Err(Error::UnsupportedDType { .. })));
+    let half = Array::ones([2], DType::F16, &CPU).unwrap();
+    assert!(matches!(ops::add(&half, &half), Err(Error::UnsupportedDType { .. })));
     assert!(matches!(Array::zeros([usize::MAX, 2], DType::F32, &CPU), Err(Error::OutOfMemory { .. })));
     assert_eq!(f32::DTYPE, DType::F32);
+}
+
+#[test]
+fn half_precision_is_stored_and_converted_on_the_host() {
+    let values = [1.0, -0.333251953125, 65504.0, 6.103515625e-5, 1.0 + 1e-9];
+    let array = Array::from_f64(&values, [5], DType::F64, &CPU).unwrap();
+    let half = array.cast(DType::F16).unwrap();
+    assert_eq!(half.to_f64_vec().unwrap()[..4], values[..4], "exact in binary16");
+    assert_eq!(half.to_vec::<half::f16>().unwrap()[4], half::f16::ONE);
+    let brain = half.cast(DType::BF16).unwrap();
+    assert_eq!(brain.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()[2], 65536.0, "rounded to 8 bits");
+    let column = brain.reshape([5, 1]).unwrap().broadcast_to([5, 2]).unwrap().contiguous().unwrap();
+    assert_eq!(column.to_f64_vec().unwrap()[..2], [1.0, 1.0]);
 }
 
 #[test]

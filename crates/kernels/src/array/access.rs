@@ -1,7 +1,7 @@
 //! Reading and writing elements from the host.
 
 use super::{Array, Storage};
-use crate::{Device, Element, Error, Result, element::with_element, memory::Block, ops::copy};
+use crate::{Device, Element, Error, Result, element::with_storage, memory::Block, ops::copy};
 use gradewise_core::Shape;
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ impl Array {
         fill: impl FnOnce(&mut [T]),
     ) -> Result<Self> {
         const NAME: &str = "build";
-        device.require(T::DTYPE, NAME)?;
         let shape = shape.into();
         let elements = shape.elements();
         match device {
@@ -35,7 +34,11 @@ impl Array {
                     offset: 0,
                 })
             }
-            Device::Cuda(cuda) => match *cuda {},
+            Device::Cuda(cuda) => {
+                let mut values = vec![T::nan(); elements];
+                fill(&mut values);
+                Self::upload(NAME, &values, shape, cuda)
+            }
         }
     }
 
@@ -72,7 +75,10 @@ impl Array {
                 Some(block) => Ok(&mut bytemuck::cast_slice_mut(block.bytes_mut())[range]),
                 None => unreachable!("storage that was just found or made unique"),
             },
-            Storage::Cuda(cuda) => match *cuda {},
+            Storage::Cuda(buffer) => {
+                let device = Device::Cuda(buffer.device().clone());
+                Err(Error::NotOnHost { operation: "as_mut_slice", device })
+            }
         }
     }
 
@@ -82,6 +88,9 @@ impl Array {
     /// If `T` is not the dtype.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.require_element::<T>("to_vec")?;
+        if let Storage::Cuda(_) = &self.storage {
+            return self.download("to_vec");
+        }
         if self.is_contiguous() {
             return Ok(self.as_slice::<T>()?.to_vec());
         }
@@ -96,7 +105,7 @@ impl Array {
     /// # Errors
     /// If the host cannot read the dtype.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
-        with_element!(self.dtype, "to_f64_vec", T => {
+        with_storage!(self.dtype, T => {
             Ok(self.to_vec::<T>()?.into_iter().map(Element::widen).collect())
         })
     }
@@ -117,7 +126,8 @@ impl Array {
             }
             .into());
         }
-        with_element!(self.dtype, NAME, T => Ok(self.storage_slice::<T>(NAME)?[self.offset].widen()))
+        let value = self.to_f64_vec()?;
+        Ok(value[0])
     }
 
     /// All of the storage that the view looks into, to be addressed with offset and strides.
@@ -125,7 +135,9 @@ impl Array {
         self.require_element::<T>(operation)?;
         match &self.storage {
             Storage::Cpu(block) => Ok(bytemuck::cast_slice(block.bytes())),
-            Storage::Cuda(cuda) => match *cuda {},
+            Storage::Cuda(buffer) => {
+                Err(Error::NotOnHost { operation, device: Device::Cuda(buffer.device().clone()) })
+            }
         }
     }
 

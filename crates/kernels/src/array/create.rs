@@ -1,7 +1,7 @@
 //! New arrays from values, constants and random numbers; conversions of dtype and device.
 
 use super::Array;
-use crate::{Device, Element, Error, Result, element::with_element, ops::copy};
+use crate::{Device, Element, Error, Result, element::with_storage, ops::copy};
 use gradewise_core::{DType, Shape};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
@@ -37,7 +37,7 @@ impl Array {
             return Err(Error::Length { operation: "from_f64", shape, actual: values.len() });
         }
         let mut values = values.iter().copied();
-        Self::generate("from_f64", shape, dtype, device, || values.next().unwrap_or(f64::NAN))
+        Self::generate(shape, dtype, device, || values.next().unwrap_or(f64::NAN))
     }
 
     /// A rank-0 array.
@@ -53,8 +53,7 @@ impl Array {
     /// # Errors
     /// If the device does not support `dtype` or is out of memory.
     pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
-        device.require(dtype, "full")?;
-        with_element!(dtype, "full", T => {
+        with_storage!(dtype, T => {
             Self::build(shape, device, |out: &mut [T]| out.fill(T::narrow(value)))
         })
     }
@@ -106,7 +105,7 @@ impl Array {
     ) -> Result<Self> {
         // 24 bits are exact in f32 as well: no rounding reaches 1.
         const STEP: f64 = 1.0 / (1u64 << 24) as f64;
-        Self::generate("uniform", shape.into(), dtype, device, || {
+        Self::generate(shape.into(), dtype, device, || {
             let sample: f64 = StandardUniform.sample(rng);
             if dtype == DType::F64 { sample } else { (sample / STEP).floor() * STEP }
         })
@@ -125,7 +124,7 @@ impl Array {
         device: &Device,
         rng: &mut R,
     ) -> Result<Self> {
-        Self::generate("randn", shape.into(), dtype, device, || StandardNormal.sample(rng))
+        Self::generate(shape.into(), dtype, device, || StandardNormal.sample(rng))
     }
 
     /// The same values in another dtype; shares the storage if it is the same one.
@@ -136,9 +135,8 @@ impl Array {
         if self.dtype == dtype {
             return Ok(self.clone());
         }
-        self.device().require(dtype, "cast")?;
         let source = copy::contiguous(self)?;
-        with_element!(self.dtype, "cast", S => with_element!(dtype, "cast", T => {
+        with_storage!(self.dtype, S => with_storage!(dtype, T => {
             let values = source.as_slice::<S>()?;
             Self::build(&self.shape, &self.device(), |out: &mut [T]| {
                 for (out, &value) in out.iter_mut().zip(values) {
@@ -154,20 +152,15 @@ impl Array {
     /// If the transfer fails.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         match device {
-            Device::Cpu => Ok(self.clone()),
-            Device::Cuda(cuda) => match *cuda {},
+            target if *target == self.device() => Ok(self.clone()),
+            target => {
+                with_storage!(self.dtype, T => Self::from_vec(self.to_vec::<T>()?, &self.shape, target))
+            }
         }
     }
 
-    fn generate(
-        operation: &'static str,
-        shape: Shape,
-        dtype: DType,
-        device: &Device,
-        mut next: impl FnMut() -> f64,
-    ) -> Result<Self> {
-        device.require(dtype, operation)?;
-        with_element!(dtype, operation, T => {
+    fn generate(shape: Shape, dtype: DType, device: &Device, mut next: impl FnMut() -> f64) -> Result<Self> {
+        with_storage!(dtype, T => {
             Self::build(shape, device, |out: &mut [T]| out.fill_with(|| T::narrow(next())))
         })
     }

@@ -2,12 +2,13 @@
 
 mod access;
 mod create;
+mod cuda;
 mod summary;
 mod views;
 
 pub use summary::{Summary, Validation};
 
-use crate::{CudaDevice, Device, Error, Result, memory::Block};
+use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
 use gradewise_core::{DType, Shape};
 use std::{fmt, sync::Arc};
 
@@ -28,8 +29,7 @@ pub struct Array {
 #[derive(Clone)]
 enum Storage {
     Cpu(Arc<Block>),
-    #[expect(dead_code, reason = "made by the CUDA backend, which this build does not have")]
-    Cuda(CudaDevice),
+    Cuda(Arc<Buffer>),
 }
 
 impl Array {
@@ -67,7 +67,7 @@ impl Array {
     pub fn device(&self) -> Device {
         match &self.storage {
             Storage::Cpu(_) => Device::Cpu,
-            Storage::Cuda(cuda) => match *cuda {},
+            Storage::Cuda(buffer) => Device::Cuda(buffer.device().clone()),
         }
     }
 
@@ -92,7 +92,7 @@ impl Array {
     pub fn is_unique(&self) -> bool {
         match &self.storage {
             Storage::Cpu(block) => Arc::strong_count(block) == 1,
-            Storage::Cuda(cuda) => match *cuda {},
+            Storage::Cuda(buffer) => Arc::strong_count(buffer) == 1,
         }
     }
 

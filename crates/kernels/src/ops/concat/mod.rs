@@ -3,7 +3,7 @@
 use crate::{
     Array, Error, Result,
     array::require_axis,
-    element::with_element,
+    element::with_storage,
     ops::copy::{copy_into, view},
 };
 use gradewise_core::Shape;
@@ -38,7 +38,7 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
     }
     let shape = Shape::from(sizes);
     let strides = shape.contiguous_strides();
-    with_element!(first.dtype(), NAME, T => {
+    with_storage!(first.dtype(), T => {
         let sources = arrays.iter().map(|array| view::<T>(array, NAME)).collect::<Result<Vec<_>>>()?;
         Array::build(&shape, &first.device(), |out: &mut [T]| {
             let mut start = 0;

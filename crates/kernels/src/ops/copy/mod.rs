@@ -6,11 +6,11 @@ mod layout;
 pub(crate) use cpu::copy_into;
 pub(crate) use layout::{Walk, collapse};
 
-use crate::{Array, Element, Result, element::with_element};
+use crate::{Array, Element, Result, element::with_storage};
 
 /// A contiguous copy of a view, in storage of its own.
 pub(crate) fn contiguous(array: &Array) -> Result<Array> {
-    with_element!(array.dtype(), "contiguous", T => {
+    with_storage!(array.dtype(), T => {
         let source = view::<T>(array, "contiguous")?;
         let strides = array.shape().contiguous_strides();
         Array::build(array.shape(), &array.device(), |out: &mut [T]| {

@@ -3,7 +3,7 @@
 use crate::{
     Array, Error, Result,
     array::require_axis,
-    element::with_element,
+    element::with_storage,
     ops::{
         copy::{copy_into, view},
         split,
@@ -26,10 +26,10 @@ pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
         return Err(Error::Range { operation: NAME, start, end, axis, shape });
     }
     let strides = shape.contiguous_strides();
-    with_element!(x.dtype(), NAME, T => {
+    with_storage!(x.dtype(), T => {
         let source = view::<T>(x, NAME)?;
         Array::build(&shape, &x.device(), |out: &mut [T]| {
-            split::for_chunks(out, split::CHUNK, |_, chunk| chunk.fill(0.0));
+            split::for_chunks(out, split::CHUNK, |_, chunk| chunk.fill(T::default()));
             if x.elements() > 0 {
                 copy_into(x.dims(), source, (&mut out[start * strides[axis]..], &strides));
             }

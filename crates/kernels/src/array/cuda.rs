@@ -1,0 +1,106 @@
+//! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
+
+use super::{Array, Storage};
+use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, ops::copy};
+use gradewise_core::{DType, Shape};
+use std::sync::Arc;
+
+#[expect(dead_code, reason = "the launch layer comes before the first operator that launches")]
+impl Array {
+    /// A contiguous array for a kernel of `operation` to fill; its contents are unspecified (NaN if poisoned).
+    pub(crate) fn for_kernel(
+        operation: &'static str,
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &CudaDevice,
+    ) -> Result<Self> {
+        let shape = shape.into();
+        let bytes = shape.elements().saturating_mul(dtype.size());
+        let buffer = Buffer::new(device, bytes, operation)?;
+        let strides = shape.contiguous_strides();
+        Ok(Self { storage: Storage::Cuda(Arc::new(buffer)), dtype, shape, strides, offset: 0 })
+    }
+
+    /// The address of the first element; 0 for an array on the host, which no kernel is given.
+    pub(crate) fn cuda_address(&self) -> u64 {
+        match &self.storage {
+            Storage::Cpu(_) => {
+                debug_assert!(false, "launchers check devices first");
+                0
+            }
+            Storage::Cuda(buffer) => buffer.pointer() + (self.offset * self.dtype.size()) as u64,
+        }
+    }
+
+    /// Makes the array contiguous and the only one that shows its storage, for a kernel to change it in place.
+    pub(crate) fn make_unique(&mut self) -> Result<()> {
+        if !(self.is_contiguous() && self.is_unique()) {
+            *self = copy::contiguous(self)?;
+        }
+        Ok(())
+    }
+
+    /// The CUDA device the array is on.
+    pub(crate) fn require_cuda(&self, operation: &'static str) -> Result<CudaDevice> {
+        match &self.storage {
+            Storage::Cuda(buffer) => Ok(buffer.device().clone()),
+            Storage::Cpu(_) => Err(Error::Argument {
+                operation,
+                argument: "device",
+                actual: "cpu".to_owned(),
+                expected: "a CUDA device",
+            }),
+        }
+    }
+
+    pub(super) fn upload<T: Element>(
+        operation: &'static str,
+        values: &[T],
+        shape: Shape,
+        device: &CudaDevice,
+    ) -> Result<Self> {
+        let array = Self::for_kernel(operation, shape, T::DTYPE, device)?;
+        if let Storage::Cuda(buffer) = &array.storage {
+            buffer.write(0, bytemuck::cast_slice(values), operation)?;
+        }
+        Ok(array)
+    }
+
+    pub(super) fn download<T: Element>(&self, operation: &'static str) -> Result<Vec<T>> {
+        let source = self.contiguous()?;
+        let Storage::Cuda(buffer) = &source.storage else {
+            return Err(Error::NotOnHost { operation, device: Device::Cpu });
+        };
+        let mut values = vec![T::nan(); source.elements()];
+        buffer.read(source.offset * size_of::<T>(), bytemuck::cast_slice_mut(&mut values), operation)?;
+        Ok(values)
+    }
+
+    /// Overwrites the elements in place with those of `source`, of the same shape, dtype and device, whoever else shows this
+    /// storage: captured work that reads this array sees the new values.
+    ///
+    /// # Errors
+    /// Shapes, dtypes or devices that differ; a view that is not contiguous; an array on the host.
+    pub fn overwrite(&self, source: &Self) -> Result<()> {
+        const NAME: &str = "overwrite";
+        source.require_like(self, NAME, "source")?;
+        source.require_shape(NAME, "source", self.dims(), || "it replaces every element".to_owned())?;
+        if !self.is_contiguous() {
+            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            return Err(Error::NotContiguous { operation: NAME, shape, strides });
+        }
+        let source = source.contiguous()?;
+        match (&self.storage, &source.storage) {
+            (Storage::Cuda(target), Storage::Cuda(from)) => {
+                let size = self.dtype.size();
+                target.copy_from(self.offset * size, from, source.offset * size, self.elements() * size, NAME)
+            }
+            _ => Err(Error::Argument {
+                operation: NAME,
+                argument: "self",
+                actual: "an array on the host".to_owned(),
+                expected: "an array on a CUDA device",
+            }),
+        }
+    }
+}

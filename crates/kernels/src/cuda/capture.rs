@@ -1,0 +1,135 @@
+//! Capturing work into a graph, and replaying it.
+
+use super::{CudaDevice, memory::Arena};
+use crate::Result;
+use gradewise_ffi::{DeviceMemory, Graph, GraphExec, sys::capture_mode};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+/// Keeps other threads' work out of a capture.
+#[derive(Default)]
+pub(crate) struct Gate {
+    lock: RwLock<()>,
+    /// The thread that captures; 0 for none.
+    owner: AtomicU64,
+    session: Mutex<Option<Session>>,
+}
+
+/// What a capture in progress owns.
+pub(super) struct Session {
+    pub arena: Arc<Arena>,
+    /// Memory from before the capture that was let go during it. The graph may read it, so it stays until the graph goes.
+    pub retired: Vec<DeviceMemory>,
+}
+
+fn this_thread() -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    thread_local! {
+        static NUMBER: u64 = {
+            let mut hasher = DefaultHasher::new();
+            thread::current().id().hash(&mut hasher);
+            hasher.finish().max(1)
+        };
+    }
+    NUMBER.with(|number| *number)
+}
+
+impl Gate {
+    /// Waits until no other thread captures; while the guard lives none begins to.
+    pub fn enter(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        if self.is_mine() { None } else { Some(self.lock.read().unwrap_or_else(PoisonError::into_inner)) }
+    }
+
+    /// Whether this thread captures.
+    pub fn is_mine(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// The capture in progress, if it is this thread's.
+    pub(super) fn session(&self) -> Option<MutexGuard<'_, Option<Session>>> {
+        self.is_mine().then(|| self.session.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Captured work of one device, with the memory it works in.
+///
+/// Arrays made during the capture hold, after each [`replay`](Self::replay), what that replay computed.
+#[derive(Debug)]
+pub struct CapturedGraph {
+    // Declared before the memory, to be released before it.
+    exec: GraphExec,
+    graph: Graph,
+    device: CudaDevice,
+    arena: Arc<Arena>,
+    _retired: Vec<DeviceMemory>,
+}
+
+impl CudaDevice {
+    /// Records the operators that `work` calls in this thread on this device, without running them.
+    ///
+    /// Whatever `work` reads must exist before and stay in place: run it once beforehand, so that constants and kernels are
+    /// on the device. Operators of other threads on this device wait meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Cuda`](crate::Error::Cuda) if it did something that cannot be captured, such as reading a
+    /// result on the host.
+    pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(R, CapturedGraph)> {
+        const NAME: &str = "capture";
+        let fail = |source| self.error(NAME, source);
+        let gate = self.gate();
+        let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
+        // What is queued must not wait for memory that the graph takes.
+        self.stream().synchronize().map_err(fail)?;
+        let arena = Arc::new(Arena::default());
+        let set = |session| *gate.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+        set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
+        self.stream().begin_capture(capture_mode::THREAD_LOCAL).map_err(fail)?;
+        gate.owner.store(this_thread(), Ordering::Relaxed);
+        // A panic in `work` must not leave the device capturing for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        gate.owner.store(0, Ordering::Relaxed);
+        let graph = self.stream().end_capture().map_err(fail);
+        let session = gate.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(exclusive);
+        let retired = session.map(|session| session.retired).unwrap_or_default();
+        let value = match result {
+            Ok(value) => value?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let graph = graph?;
+        let exec = graph.instantiate().map_err(fail)?;
+        Ok((value, CapturedGraph { exec, graph, device: self.clone(), arena, _retired: retired }))
+    }
+}
+
+impl CapturedGraph {
+    /// Queues the captured work once more.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](crate::Error::Cuda) from the driver.
+    pub fn replay(&self) -> Result<()> {
+        let _gate = self.device.gate().enter();
+        // SAFETY: the arena holds everything allocated during the capture, `_retired` everything let go, and what was
+        // alive before and after belongs to the caller's arrays, whose writers go through the same stream.
+        unsafe { self.exec.launch(self.device.stream()) }
+            .map_err(|source| self.device.error("replay", source))
+    }
+
+    /// Number of kernels, copies and fills in the graph.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`](crate::Error::Cuda) from the driver.
+    pub fn node_count(&self) -> Result<usize> {
+        self.graph.node_count().map_err(|source| self.device.error("node_count", source))
+    }
+
+    /// Bytes of memory that belong to the graph.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+}

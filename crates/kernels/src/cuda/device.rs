@@ -1,0 +1,190 @@
+//! A CUDA device and what belongs to it.
+
+use super::{capture::Gate, image, kernels::Kernels, memory::Accounts};
+use crate::{Error, Result};
+use gradewise_ffi::{Context, DeviceInfo, Driver, Stream, sys};
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, HashMap},
+    ffi::c_void,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+/// A CUDA device: its context, its stream, its memory and its kernels. Cheap to clone.
+///
+/// All operators of a device run in one stream, in the order in which they are called; results are there when something
+/// reads them. Threads may share a device.
+#[derive(Clone)]
+pub struct CudaDevice(Arc<Inner>);
+
+struct Inner {
+    ordinal: usize,
+    stream: Stream,
+    kernels: Kernels,
+    accounts: Accounts,
+    gate: Gate,
+    /// Things derived once and kept on the device, by their type and key.
+    constants: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+}
+
+impl CudaDevice {
+    /// Device number `ordinal` of the machine; the same handle every time.
+    ///
+    /// # Errors
+    /// [`Error::NoBackend`] if this build has no kernels; [`Error::Cuda`] if there is no driver, no such device, or a
+    /// device that the embedded kernels do not run on.
+    pub fn new(ordinal: usize) -> Result<Self> {
+        static DEVICES: Mutex<BTreeMap<usize, CudaDevice>> = Mutex::new(BTreeMap::new());
+        if image::IMAGES.is_empty() {
+            return Err(Error::NoBackend {
+                device: format!("cuda:{ordinal}"),
+                reason: "this build has no CUDA kernels; build with --features cuda (scripts/get-nvcc installs the \
+                         compiler), or choose the device cpu",
+            });
+        }
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = devices.get(&ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Self::with_driver(driver().map_err(cuda("load the driver", ordinal))?, ordinal)?;
+        devices.insert(ordinal, device.clone());
+        Ok(device)
+    }
+
+    /// Device number `ordinal` of a driver of the caller's choice, with a context, memory and kernels of its own.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_driver(driver: &Driver, ordinal: usize) -> Result<Self> {
+        let fail = cuda("open the device", ordinal);
+        let context = Context::primary(driver, ordinal).map_err(&fail)?;
+        image::require_target(context.info())?;
+        let stream = Stream::new(&context).map_err(&fail)?;
+        keep_free_memory(&context).map_err(&fail)?;
+        Ok(Self(Arc::new(Inner {
+            ordinal,
+            stream,
+            kernels: Kernels::default(),
+            accounts: Accounts::default(),
+            gate: Gate::default(),
+            constants: Mutex::default(),
+        })))
+    }
+
+    /// The device's number.
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// The driver's description of the device.
+    pub fn info(&self) -> &DeviceInfo {
+        self.context().info()
+    }
+
+    /// The device's context.
+    pub fn context(&self) -> &Context {
+        self.0.stream.context()
+    }
+
+    /// The stream in which all operators run.
+    pub fn stream(&self) -> &Stream {
+        &self.0.stream
+    }
+
+    /// Waits for everything queued so far.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] with what went wrong in the meantime.
+    pub fn synchronize(&self) -> Result<()> {
+        self.stream().synchronize().map_err(|source| self.error("synchronize", source))
+    }
+
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.0.kernels
+    }
+
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.0.accounts
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// Something derived once and kept as long as the device.
+    pub(crate) fn constant<T: Any + Send + Sync>(
+        &self,
+        key: impl FnOnce() -> String,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let key = (TypeId::of::<T>(), key());
+        let constants = || self.0.constants.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = constants().get(&key).cloned();
+        let value = match known {
+            Some(value) => value,
+            // Made outside the lock: making one may need another.
+            None => {
+                let made: Arc<dyn Any + Send + Sync> = Arc::new(make()?);
+                Arc::clone(constants().entry(key).or_insert(made))
+            }
+        };
+        value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
+    }
+
+    pub(crate) fn error(&self, operation: &'static str, source: gradewise_ffi::Error) -> Error {
+        cuda(operation, self.0.ordinal)(source)
+    }
+}
+
+/// The driver of this process, loaded once.
+pub(crate) fn driver() -> Result<&'static Driver, gradewise_ffi::Error> {
+    static DRIVER: OnceLock<Result<Driver, gradewise_ffi::Error>> = OnceLock::new();
+    DRIVER.get_or_init(Driver::load).as_ref().map_err(Clone::clone)
+}
+
+fn cuda(operation: &'static str, ordinal: usize) -> impl Fn(gradewise_ffi::Error) -> Error {
+    move |source| Error::Cuda { operation, device: ordinal, source }
+}
+
+/// Lets the driver's pool keep freed memory for the next allocation instead of returning it at each synchronisation.
+fn keep_free_memory(context: &Context) -> Result<(), gradewise_ffi::Error> {
+    let mut threshold = u64::MAX;
+    let pool = default_pool(context)?;
+    // SAFETY: the attribute is a u64; the pool is the device's own and lives as long as the device.
+    unsafe {
+        context.driver().cuMemPoolSetAttribute(
+            pool,
+            sys::pool_attribute::RELEASE_THRESHOLD,
+            (&raw mut threshold).cast::<c_void>(),
+        )
+    }
+}
+
+pub(super) fn default_pool(context: &Context) -> Result<sys::CUmemoryPool, gradewise_ffi::Error> {
+    let mut pool = sys::CUmemoryPool::NULL;
+    // SAFETY: the pointer is valid for the write.
+    unsafe { context.driver().cuDeviceGetDefaultMemPool(&mut pool, context.info().device)? };
+    Ok(pool)
+}
+
+impl PartialEq for CudaDevice {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for CudaDevice {}
+
+impl Hash for CudaDevice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaDevice({}: {})", self.ordinal(), self.info().name)
+    }
+}

@@ -1,0 +1,81 @@
+//! The kernels of a device: found once, checked once.
+
+use super::{CudaDevice, Kernel, image};
+use crate::{Error, Result};
+use gradewise_ffi::{Function, Module, sys::function_attribute};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError, RwLock},
+};
+
+/// Shared memory of a block that needs no permission, in bytes.
+const FREELY_SHARED: i32 = 48 << 10;
+
+/// Kernels found so far, and the modules they are in.
+#[derive(Default)]
+pub(crate) struct Kernels {
+    functions: RwLock<HashMap<Kernel, Function>>,
+    modules: Mutex<HashMap<String, Module>>,
+}
+
+impl Kernels {
+    /// The kernel, ready to launch with parameters of these sizes.
+    pub fn function(
+        &self,
+        device: &CudaDevice,
+        operation: &'static str,
+        kernel: Kernel,
+        sizes: &[u16],
+    ) -> Result<Function> {
+        if let Some(function) = self.functions.read().unwrap_or_else(PoisonError::into_inner).get(&kernel) {
+            return Ok(function.clone());
+        }
+        let function = self.resolve(device, operation, kernel)?;
+        require_parameters(&function, sizes).map_err(|error| device.error(operation, error))?;
+        self.functions.write().unwrap_or_else(PoisonError::into_inner).insert(kernel, function.clone());
+        Ok(function)
+    }
+
+    fn resolve(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
+        let name = kernel.to_string();
+        let fail = |source| device.error(operation, source);
+        let Some(image) = image::IMAGES.iter().find(|image| image.kernels.contains(&name.as_str())) else {
+            return Err(Error::NoKernel { operation, kernel: name });
+        };
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match modules.get(image.name) {
+            Some(module) => module.clone(),
+            None => {
+                let module = Module::load(device.context(), image.name, image.bytes).map_err(fail)?;
+                modules.insert(image.name.to_owned(), module.clone());
+                module
+            }
+        };
+        let function = module.function(&name).map_err(fail)?;
+        allow_shared(device, &function).map_err(fail)?;
+        Ok(function)
+    }
+}
+
+/// Lets the kernel use as much shared memory as the device gives to one block.
+fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(), gradewise_ffi::Error> {
+    let fixed = function.attribute(function_attribute::SHARED_SIZE_BYTES)?;
+    let most = device.info().max_shared_memory as i32 - fixed;
+    if most > FREELY_SHARED { function.allow_shared(most as u32) } else { Ok(()) }
+}
+
+/// Refuses a kernel whose parameters are not what its launcher passes.
+fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
+    match function.parameter_sizes() {
+        Ok(actual) if actual.iter().copied().eq(sizes.iter().map(|&size| usize::from(size))) => Ok(()),
+        Ok(actual) => Err(gradewise_ffi::Error::Launch {
+            kernel: format!("{}: parameters of {actual:?} bytes, arguments of {sizes:?}", function.name()),
+            what: "number of arguments",
+            actual: sizes.len() as u64,
+            limit: actual.len() as u64,
+        }),
+        // Drivers before 12.4 cannot tell.
+        Err(gradewise_ffi::Error::Symbol { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,170 @@
+//! Launching kernels: the one place where arguments meet the code on the device.
+
+use super::CudaDevice;
+use crate::{Array, DType, Result};
+use gradewise_core::Signature;
+use gradewise_ffi::LaunchConfig;
+use std::{ffi::c_void, fmt, sync::OnceLock};
+
+/// A kernel by what it does: `gw_<operation>[_<p>_<q>_<r>]_<dtype>`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Kernel {
+    pub operation: &'static str,
+    pub signature: Option<Signature>,
+    pub dtype: Option<DType>,
+}
+
+impl Kernel {
+    /// A kernel for elements of `dtype`.
+    pub const fn new(operation: &'static str, dtype: DType) -> Self {
+        Self { operation, signature: None, dtype: Some(dtype) }
+    }
+
+    /// A kernel unrolled for one algebra.
+    pub const fn of(operation: &'static str, signature: Signature, dtype: DType) -> Self {
+        Self { operation, signature: Some(signature), dtype: Some(dtype) }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gw_{}", self.operation)?;
+        if let Some(signature) = self.signature {
+            write!(f, "_{}_{}_{}", signature.p, signature.q, signature.r)?;
+        }
+        self.dtype.map_or(Ok(()), |dtype| write!(f, "_{dtype}"))
+    }
+}
+
+/// Blocks and threads of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid(pub LaunchConfig);
+
+impl Grid {
+    /// Threads per block of a linear launch.
+    pub const THREADS: u32 = 256;
+
+    /// One thread for each of `work` pieces, up to a number of blocks that fills any device; the kernel strides on.
+    pub fn linear(work: usize) -> Self {
+        const MOST: usize = 1 << 16;
+        Self::blocks(work.div_ceil(Self::THREADS as usize).clamp(1, MOST), Self::THREADS)
+    }
+
+    /// `blocks` blocks of `threads` threads.
+    pub fn blocks(blocks: usize, threads: u32) -> Self {
+        Self(LaunchConfig::linear(u32::try_from(blocks).unwrap_or(u32::MAX), threads))
+    }
+
+    /// Blocks along x, y, z and threads along x, y, z.
+    pub fn new(grid: [usize; 3], block: [u32; 3]) -> Self {
+        let grid = grid.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+        Self(LaunchConfig { grid, block, shared: 0, cluster: [1; 3] })
+    }
+
+    /// With dynamic shared memory.
+    pub fn shared(mut self, bytes: usize) -> Self {
+        self.0.shared = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self
+    }
+}
+
+const WORDS: usize = 192;
+const COUNT: usize = 40;
+
+/// The arguments of a launch, in the order of the kernel's parameters.
+pub(crate) struct Args {
+    words: [u64; WORDS],
+    used: usize,
+    starts: [u8; COUNT],
+    sizes: [u16; COUNT],
+    count: usize,
+}
+
+impl Args {
+    pub fn new() -> Self {
+        Self { words: [0; WORDS], used: 0, starts: [0; COUNT], sizes: [0; COUNT], count: 0 }
+    }
+
+    fn push(mut self, bytes: &[u8]) -> Self {
+        let words: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[self.used..]);
+        words[..bytes.len()].copy_from_slice(bytes);
+        self.starts[self.count] = self.used as u8;
+        self.sizes[self.count] = bytes.len() as u16;
+        self.used += bytes.len().div_ceil(8);
+        self.count += 1;
+        self
+    }
+
+    /// The address of the first element of an array to be read.
+    pub fn array(self, array: &Array) -> Self {
+        self.pointer(array.cuda_address())
+    }
+
+    /// The address of an array that may be absent: null then.
+    pub fn optional(self, array: Option<&Array>) -> Self {
+        self.pointer(array.map_or(0, Array::cuda_address))
+    }
+
+    /// An address.
+    pub fn pointer(self, address: u64) -> Self {
+        self.push(&address.to_ne_bytes())
+    }
+
+    /// A size or an offset, `long long` in the kernel.
+    pub fn size(self, size: usize) -> Self {
+        self.push(&(size as u64).to_ne_bytes())
+    }
+
+    /// An `int`.
+    pub fn int(self, value: i32) -> Self {
+        self.push(&value.to_ne_bytes())
+    }
+
+    /// A `double`.
+    pub fn double(self, value: f64) -> Self {
+        self.push(&value.to_ne_bytes())
+    }
+
+    /// A struct by value, of alignment at most 8.
+    pub fn value<T: bytemuck::NoUninit>(self, value: &T) -> Self {
+        self.push(bytemuck::bytes_of(value))
+    }
+
+    /// Sizes in bytes, in order.
+    pub fn sizes(&self) -> &[u16] {
+        &self.sizes[..self.count]
+    }
+}
+
+/// Whether every launch is waited for, so that an error shows where it was made (`GRADEWISE_LAUNCH_BLOCKING=1`).
+fn blocking() -> bool {
+    static BLOCKING: OnceLock<bool> = OnceLock::new();
+    *BLOCKING.get_or_init(|| std::env::var_os("GRADEWISE_LAUNCH_BLOCKING").is_some_and(|value| value == "1"))
+}
+
+impl CudaDevice {
+    /// Queues `kernel` for `operation`.
+    pub(crate) fn launch(
+        &self,
+        operation: &'static str,
+        kernel: Kernel,
+        grid: Grid,
+        mut args: Args,
+    ) -> Result<()> {
+        let function = self.kernels().function(self, operation, kernel, args.sizes())?;
+        let _gate = self.gate().enter();
+        let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
+        for (pointer, &start) in pointers.iter_mut().zip(&args.starts[..args.count]) {
+            *pointer = (&raw mut args.words[usize::from(start)]).cast::<c_void>();
+        }
+        let pointers = &mut pointers[..args.count];
+        // SAFETY: number and sizes of the arguments are those of the compiled kernel, as checked when it was resolved; the
+        // arrays they point to are borrowed by the caller, and their memory is returned in the order of this same stream;
+        // each launcher states next to its kernel what sizes the kernel needs.
+        let result = unsafe { function.launch(&grid.0, self.stream(), pointers) };
+        let result = result.and_then(|()| {
+            if blocking() && !self.gate().is_mine() { self.stream().synchronize() } else { Ok(()) }
+        });
+        result.map_err(|source| self.error(operation, source))
+    }
+}

@@ -1,0 +1,317 @@
+//! Device memory: blocks, who holds them, and how much there is.
+
+use super::{CudaDevice, device::default_pool};
+use crate::{Error, Result, memory};
+use gradewise_ffi::{DeviceMemory, sys};
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    fmt,
+    mem::ManuallyDrop,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Memory of one device in bytes, as this process uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// In arrays that are alive.
+    pub allocated: usize,
+    /// The most that was allocated since the start or the last reset.
+    pub peak: usize,
+    /// Obtained from the system: allocated, kept for reuse, or owned by captured graphs.
+    pub reserved: usize,
+    /// Free on the device, for any process.
+    pub free: usize,
+    /// All of the device's memory.
+    pub total: usize,
+    /// Who holds what is allocated, largest first.
+    pub holders: Vec<Holder>,
+}
+
+/// An operation and the memory its results take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The operation that made the arrays.
+    pub operation: &'static str,
+    /// Their number.
+    pub arrays: usize,
+    /// Their size in bytes.
+    pub bytes: usize,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes in {} arrays)", self.operation, self.bytes, self.arrays)
+    }
+}
+
+/// Counters of a device.
+#[derive(Default)]
+pub(crate) struct Accounts {
+    allocated: AtomicUsize,
+    peak: AtomicUsize,
+    arenas: Arc<AtomicUsize>,
+    holders: Mutex<HashMap<&'static str, (usize, usize)>>,
+}
+
+impl Accounts {
+    fn holders(&self) -> MutexGuard<'_, HashMap<&'static str, (usize, usize)>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, operation: &'static str, bytes: usize) {
+        let now = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+        let mut holders = self.holders();
+        let entry = holders.entry(operation).or_default();
+        *entry = (entry.0 + 1, entry.1 + bytes);
+    }
+
+    fn remove(&self, operation: &'static str, bytes: usize) {
+        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(entry) = self.holders().get_mut(operation) {
+            *entry = (entry.0.saturating_sub(1), entry.1.saturating_sub(bytes));
+        }
+    }
+
+    fn largest(&self) -> Vec<Holder> {
+        let mut holders: Vec<Holder> = self
+            .holders()
+            .iter()
+            .filter(|(_, (arrays, _))| *arrays > 0)
+            .map(|(&operation, &(arrays, bytes))| Holder { operation, arrays, bytes })
+            .collect();
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.operation.cmp(b.operation)));
+        holders
+    }
+}
+
+/// Memory of a captured graph: blocks that only its own work reuses.
+#[derive(Default)]
+pub(crate) struct Arena {
+    free: Mutex<HashMap<usize, Vec<DeviceMemory>>>,
+    bytes: AtomicUsize,
+    total: Mutex<Option<Arc<AtomicUsize>>>,
+}
+
+impl Arena {
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn free(&self) -> MutexGuard<'_, HashMap<usize, Vec<DeviceMemory>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, device: &CudaDevice, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
+        let size = memory::rounded(bytes).unwrap_or(bytes);
+        if let Some(block) = self.free().get_mut(&size).and_then(Vec::pop) {
+            return Ok(block);
+        }
+        let block = DeviceMemory::immediate(device.stream(), size)?;
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        let arenas = &device.accounts().arenas;
+        arenas.fetch_add(size, Ordering::Relaxed);
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Arc::clone(arenas));
+        Ok(block)
+    }
+
+    fn give(&self, block: DeviceMemory) {
+        self.free().entry(block.bytes()).or_default().push(block);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if let Some(total) = self.total.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            total.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({} bytes)", self.bytes())
+    }
+}
+
+/// The storage of an array on a CUDA device. Its memory returns to the device, in stream order, when it is dropped.
+pub(crate) struct Buffer {
+    device: CudaDevice,
+    memory: ManuallyDrop<DeviceMemory>,
+    arena: Option<Arc<Arena>>,
+    operation: &'static str,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// `bytes` bytes with unspecified contents: NaN where the host's memory would be poisoned too.
+    pub fn new(device: &CudaDevice, bytes: usize, operation: &'static str) -> Result<Self> {
+        let _gate = device.gate().enter();
+        let arena = device
+            .gate()
+            .session()
+            .and_then(|session| session.as_ref().map(|session| Arc::clone(&session.arena)));
+        let allocate = || match &arena {
+            Some(arena) => arena.take(device, bytes),
+            None => DeviceMemory::new(device.stream(), bytes),
+        };
+        let out_of_memory =
+            |error: &gradewise_ffi::Error| error.code() == Some(sys::CUresult::ERROR_OUT_OF_MEMORY);
+        let memory = match allocate() {
+            // What the pool keeps may be in pieces too small; the system may join them.
+            Err(error) if out_of_memory(&error) && arena.is_none() => trim(device).and_then(|_| allocate()),
+            other => other,
+        };
+        let memory = memory.map_err(|error| {
+            if !out_of_memory(&error) {
+                return device.error(operation, error);
+            }
+            let info = device.context().memory().ok();
+            Error::DeviceOutOfMemory {
+                operation,
+                device: device.ordinal(),
+                requested: bytes,
+                free: info.map_or(0, |info| info.free),
+                total: info.map_or(0, |info| info.total),
+                allocated: device.accounts().allocated.load(Ordering::Relaxed),
+                holders: device.accounts().largest().into_iter().take(5).collect(),
+            }
+        })?;
+        device.accounts().add(operation, bytes);
+        let buffer =
+            Self { device: device.clone(), memory: ManuallyDrop::new(memory), arena, operation, bytes };
+        if memory::poisons() {
+            buffer.memory.fill(memory::POISON).map_err(|error| device.error(operation, error))?;
+        }
+        Ok(buffer)
+    }
+
+    pub fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    pub fn pointer(&self) -> u64 {
+        self.memory.pointer()
+    }
+
+    /// Queues a copy from the host.
+    pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
+        self.refuse_in_capture(operation)?;
+        let _gate = self.device.gate().enter();
+        self.memory.write(offset, source).map_err(|error| self.device.error(operation, error))
+    }
+
+    /// Copies to the host, after all work queued before.
+    pub fn read(&self, offset: usize, target: &mut [u8], operation: &'static str) -> Result<()> {
+        self.refuse_in_capture(operation)?;
+        let _gate = self.device.gate().enter();
+        self.memory.read(offset, target).map_err(|error| self.device.error(operation, error))
+    }
+
+    /// Queues a copy from another buffer of the device.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        source: &Self,
+        source_offset: usize,
+        bytes: usize,
+        operation: &'static str,
+    ) -> Result<()> {
+        let _gate = self.device.gate().enter();
+        self.memory
+            .copy_from(offset, &source.memory, source_offset, bytes)
+            .map_err(|error| self.device.error(operation, error))
+    }
+
+    fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
+        if self.device.gate().is_mine() { Err(Error::InCapture { operation }) } else { Ok(()) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.device.accounts().remove(self.operation, self.bytes);
+        // SAFETY: taken once, here; the field is not used again.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        if let Some(arena) = &self.arena {
+            return arena.give(memory);
+        }
+        if let Some(mut session) = self.device.gate().session()
+            && let Some(session) = session.as_mut()
+        {
+            return session.retired.push(memory);
+        }
+        // Freed in stream order, hence not into another thread's capture.
+        let _gate = self.device.gate().enter();
+        drop(memory);
+    }
+}
+
+/// Waits for the device and returns the pool's free memory to the system; gives its size.
+fn trim(device: &CudaDevice) -> Result<usize, gradewise_ffi::Error> {
+    let context = device.context();
+    device.stream().synchronize()?;
+    let pool = default_pool(context)?;
+    let before = reserved(device)?;
+    // SAFETY: the pool is the device's own.
+    unsafe { context.driver().cuMemPoolTrimTo(pool, 0)? };
+    Ok(before.saturating_sub(reserved(device)?))
+}
+
+fn reserved(device: &CudaDevice) -> Result<usize, gradewise_ffi::Error> {
+    let context = device.context();
+    let mut bytes = 0u64;
+    // SAFETY: the attribute is a u64; the pool is the device's own.
+    unsafe {
+        context.driver().cuMemPoolGetAttribute(
+            default_pool(context)?,
+            sys::pool_attribute::RESERVED_MEM_CURRENT,
+            (&raw mut bytes).cast::<c_void>(),
+        )?;
+    }
+    Ok(bytes as usize)
+}
+
+impl CudaDevice {
+    /// What this process uses of the device's memory, and who holds it.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] from the driver.
+    pub fn memory(&self) -> Result<MemoryReport> {
+        const NAME: &str = "memory";
+        let info = self.context().memory().map_err(|error| self.error(NAME, error))?;
+        let accounts = self.accounts();
+        Ok(MemoryReport {
+            allocated: accounts.allocated.load(Ordering::Relaxed),
+            peak: accounts.peak.load(Ordering::Relaxed),
+            reserved: reserved(self).map_err(|error| self.error(NAME, error))?
+                + accounts.arenas.load(Ordering::Relaxed),
+            free: info.free,
+            total: info.total,
+            holders: accounts.largest(),
+        })
+    }
+
+    /// Bytes in arrays that are alive.
+    pub fn allocated(&self) -> usize {
+        self.accounts().allocated.load(Ordering::Relaxed)
+    }
+
+    /// Lets [`MemoryReport::peak`] start again from what is allocated now.
+    pub fn reset_peak(&self) {
+        self.accounts().peak.store(self.allocated(), Ordering::Relaxed);
+    }
+
+    /// Waits for the device and returns to the system what the pool keeps for reuse; gives its size in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] from the driver.
+    pub fn trim(&self) -> Result<usize> {
+        let _gate = self.gate().enter();
+        trim(self).map_err(|error| self.error("trim", error))
+    }
+}

@@ -1,0 +1,18 @@
+//! CUDA devices: contexts, memory, kernels and how they are launched.
+//!
+//! The driver is loaded when a device is first asked for, so none of this needs CUDA to build. Which kernels are
+//! embedded is decided by the feature `cuda`, see [`image`].
+
+mod capture;
+mod device;
+pub(crate) mod image;
+mod kernels;
+pub(crate) mod launch;
+mod memory;
+
+pub use capture::CapturedGraph;
+pub use device::CudaDevice;
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use launch::{Args, Grid, Kernel};
+pub(crate) use memory::Buffer;
+pub use memory::{Holder, MemoryReport};
