@@ -265,7 +265,7 @@ impl Driver {
     /// Opens the driver's library and initialises it.
     ///
     /// # Errors
-    /// [`Error::Library`] with everything tried; [`Error::Call`] if there is no device, or the driver does not start.
+    /// [`Error::Library`] with everything tried; otherwise as [`new`](Self::new).
     pub fn load() -> Result<Self> {
         const HINT: &str =
             "install the NVIDIA driver, or set LD_LIBRARY_PATH to the folder that has its library";
@@ -283,9 +283,15 @@ impl Driver {
     /// A driver whose functions come from `provider`, initialised.
     ///
     /// # Errors
-    /// [`Error::Call`] if there is no device, or the driver does not start.
+    /// [`Error::Call`] if there is no device, or the driver does not start; [`Error::DriverTooOld`] if it is older than
+    /// [`OLDEST`](Self::OLDEST).
     pub fn new(provider: impl Provider + 'static) -> Result<Self> {
         let driver = Self(Arc::new(Calls { table: Table::default(), provider: Box::new(provider) }));
+        // The version needs no initialisation, and tells more than what an old driver answers to it.
+        let (found, needed) = (driver.version()?, Self::OLDEST);
+        if found < needed {
+            return Err(Error::DriverTooOld { provider: driver.provider(), found, needed });
+        }
         // SAFETY: no preconditions.
         unsafe { driver.cuInit(0)? };
         Ok(driver)

@@ -31,7 +31,20 @@ pub enum Error {
         /// What to do.
         hint: &'static str,
     },
-    /// A call failed.
+    /// The driver serves only a CUDA version older than [`Driver::OLDEST`](crate::Driver::OLDEST).
+    #[error(
+        "the NVIDIA driver ({provider}) serves CUDA {}.{}, at least {}.{} is needed; update the NVIDIA driver",
+        found.0, found.1, needed.0, needed.1
+    )]
+    DriverTooOld {
+        /// Where the driver's functions come from.
+        provider: String,
+        /// The newest CUDA version it serves: major, minor.
+        found: (u32, u32),
+        /// The oldest that is accepted.
+        needed: (u32, u32),
+    },
+    /// A call of the driver failed.
     #[error("{call}: {name} ({}): {text}", code.0)]
     Call {
         /// The function called.
@@ -42,6 +55,54 @@ pub enum Error {
         name: String,
         /// The driver's description of the code, with its log where there is one.
         text: String,
+    },
+    /// A call of another library (NVRTC, NVML, cuBLASLt) failed.
+    #[error("{library}: {call}: {text} ({code})")]
+    Status {
+        /// The library.
+        library: &'static str,
+        /// The function called.
+        call: &'static str,
+        /// What it returned.
+        code: i32,
+        /// The library's description of the code.
+        text: String,
+    },
+    /// Source that does not compile.
+    #[error("`{name}` does not compile:\n{log}")]
+    Compile {
+        /// The source's name.
+        name: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// An image that is none the driver can load.
+    #[error("module `{module}`: {problem}; {hint}")]
+    Image {
+        /// The module.
+        module: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A range that ends past its block of memory.
+    #[error("{operation} ends at byte {end} of a block of {bytes} bytes")]
+    Range {
+        /// What was asked for.
+        operation: &'static str,
+        /// The end of the range in bytes, from the start of the block.
+        end: u64,
+        /// The size of the block in bytes.
+        bytes: u64,
+    },
+    /// An argument that this crate does not pass on.
+    #[error("{call}: {problem}")]
+    Argument {
+        /// The function of this crate.
+        call: &'static str,
+        /// What is wrong with which argument.
+        problem: String,
     },
     /// A launch that the device cannot run.
     #[error("launch of `{kernel}`: {what} is {actual}, the device allows {limit}")]

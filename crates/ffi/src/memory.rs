@@ -1,6 +1,6 @@
 //! Device memory.
 
-use crate::{Result, Stream, sys::*};
+use crate::{Error, Result, Stream, sys::*};
 use std::ffi::c_void;
 
 /// Memory of a device in bytes.
@@ -78,7 +78,7 @@ impl DeviceMemory {
     /// Queues a copy from the host to `offset`. The host memory is read before the call returns.
     ///
     /// # Errors
-    /// From the driver; [`Error::Launch`](crate::Error::Launch) if the copy would end past the block.
+    /// From the driver; [`Error::Range`] if the copy would end past the block.
     pub fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
         self.require(offset, source.len(), "write")?;
         if source.is_empty() {
@@ -99,7 +99,7 @@ impl DeviceMemory {
     /// Copies from `offset` to the host, and waits for it and everything queued before.
     ///
     /// # Errors
-    /// From the driver, errors of earlier work included; [`Error::Launch`](crate::Error::Launch) if the copy would end
+    /// From the driver, errors of earlier work included; [`Error::Range`] if the copy would end
     /// past the block.
     pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<()> {
         self.require(offset, target.len(), "read")?;
@@ -137,7 +137,7 @@ impl DeviceMemory {
     /// Queues a copy of `bytes` bytes between blocks of one device, in the order of this block's stream.
     ///
     /// # Errors
-    /// From the driver; [`Error::Launch`](crate::Error::Launch) if the copy would end past either block.
+    /// From the driver; [`Error::Range`] if the copy would end past either block.
     pub fn copy_from(&self, offset: usize, source: &Self, source_offset: usize, bytes: usize) -> Result<()> {
         self.require(offset, bytes, "copy")?;
         source.require(source_offset, bytes, "copy")?;
@@ -156,17 +156,12 @@ impl DeviceMemory {
         }
     }
 
-    fn require(&self, offset: usize, bytes: usize, what: &str) -> Result<()> {
+    fn require(&self, offset: usize, bytes: usize, operation: &'static str) -> Result<()> {
         let end = offset.saturating_add(bytes);
         if end <= self.bytes {
             return Ok(());
         }
-        Err(crate::Error::Launch {
-            kernel: what.to_owned(),
-            what: "end of the range in bytes",
-            actual: end as u64,
-            limit: self.bytes as u64,
-        })
+        Err(Error::Range { operation, end: end as u64, bytes: self.bytes as u64 })
     }
 }
 

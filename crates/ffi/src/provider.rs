@@ -1,7 +1,10 @@
 //! Where the driver's functions come from.
 
 use crate::{Error, Result};
-use std::ffi::{CStr, c_void};
+use std::{
+    ffi::{CStr, c_void},
+    path::Path,
+};
 
 /// A source of function addresses: an opened library, or functions linked into the program.
 pub trait Provider: Send + Sync {
@@ -19,6 +22,8 @@ pub trait Provider: Send + Sync {
 /// A shared library opened at run time.
 pub struct Dynamic {
     library: libloading::Library,
+    /// Libraries that it opens by name when it needs them, opened by path so that the loader knows them already.
+    companions: Vec<libloading::Library>,
     path: String,
 }
 
@@ -33,11 +38,23 @@ impl Dynamic {
             // SAFETY: the libraries opened here are NVIDIA's (or a caller's own stand-in), whose initialisers have no
             // preconditions.
             match unsafe { libloading::Library::new(*path) } {
-                Ok(library) => return Ok(Self { library, path: (*path).to_owned() }),
+                Ok(library) => return Ok(Self { library, companions: Vec::new(), path: (*path).to_owned() }),
                 Err(error) => tried.push(format!("{path} ({error})")),
             }
         }
         Err(Error::Library { library, tried, hint })
+    }
+
+    /// Opens the files of the library's own folder whose names begin with `prefix`, which it will ask the loader for by
+    /// name alone. The loader does not search that folder, but answers with what is open under that name.
+    pub(crate) fn with_companions(mut self, prefix: &str) -> Self {
+        let folder = Path::new(&self.path).parent().filter(|folder| !folder.as_os_str().is_empty());
+        let files = folder.and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
+        for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(prefix)) {
+            // SAFETY: as in `open`. One that cannot be opened is missed by the call that needs it, which says so.
+            self.companions.extend(unsafe { libloading::Library::new(file.path()) });
+        }
+        self
     }
 }
 

@@ -1,5 +1,24 @@
 //! Tables of optional functions, each looked up when it is first called.
 
+use crate::Provider;
+use std::ffi::{CStr, c_char, c_void};
+
+/// What a library's own `const char *name(code)` says about a code; nothing if it lacks the function or has no answer.
+///
+/// # Safety
+/// The function of this name must take a `C` and return null or a string that lives for ever.
+pub(crate) unsafe fn text_of<C>(provider: &dyn Provider, name: &CStr, code: C) -> Option<String> {
+    let address = provider.symbol(name)?;
+    // SAFETY: the caller says that the function has this type.
+    let function = unsafe {
+        std::mem::transmute::<*const c_void, unsafe extern "system" fn(C) -> *const c_char>(address)
+    };
+    // SAFETY: the function takes any code.
+    let text = unsafe { function(code) };
+    // SAFETY: a non-null result is a string that lives for ever.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
 /// Declares a table: a struct with one lazily resolved address per function, and for each function an `unsafe` method of
 /// `$owner` under the function's own name.
 ///
@@ -16,6 +35,11 @@ macro_rules! table {
             $($name: std::sync::OnceLock<Option<unsafe extern "system" fn($($type),*) -> $code>>,)*
         }
 
+        impl $owner {
+            /// The functions of this table, under the names by which they are looked up.
+            pub const FUNCTIONS: &'static [&'static str] = &[$(stringify!($name)),*];
+        }
+
         #[allow(non_snake_case, clippy::too_many_arguments)]
         impl $owner {
             $(
@@ -25,8 +49,8 @@ macro_rules! table {
                 /// The arguments must satisfy the vendor's contract for this function.
                 ///
                 /// # Errors
-                /// [`Error::Symbol`](crate::Error::Symbol) if the library lacks the function;
-                /// [`Error::Call`](crate::Error::Call) with what it returned.
+                /// [`Error::Symbol`](crate::Error::Symbol) if the library lacks the function; otherwise what it
+                /// returned, as an error.
                 pub unsafe fn $name(&self, $($argument: $type),*) -> $crate::Result<()> {
                     const NAME: &std::ffi::CStr = {
                         match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
