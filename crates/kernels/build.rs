@@ -1,10 +1,14 @@
-//! Writes the table of embedded kernels.
+//! Compiles the CUDA kernels in `csrc` (with the feature `cuda`) and embeds them, their sources' headers included, by
+//! way of `$OUT_DIR/images.rs`. Needs nvcc, but no GPU. What it reads from the environment is in `docs/gpu.md`.
 
-use std::{env, fs, path::Path};
+// `mod build` alone would name this very file.
+#[path = "build/mod.rs"]
+mod build;
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    let table = "pub(crate) static IMAGES: &[Image] = &[];\npub(crate) static TARGETS: &[&str] = &[];\npub(crate) static PTX: &str = \"\";\n";
-    fs::write(Path::new(&out).join("images.rs"), table).expect("write images.rs");
+    if let Err(error) = build::run() {
+        for line in error.lines() {
+            println!("cargo::error={line}");
+        }
+    }
 }

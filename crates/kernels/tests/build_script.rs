@@ -1,0 +1,280 @@
+//! The build script's parts: finding a compiler, choosing targets, reading ptxas' report, the cache of kernels.
+
+#[allow(dead_code, reason = "the part that runs under cargo only is not called here")]
+#[path = "../build/mod.rs"]
+mod build;
+
+use build::{
+    cache::{self, Digest},
+    compile, images,
+    report::{self, Usage},
+    sources::Sources,
+    targets,
+    toolkit::{self, Search, Toolkit},
+};
+use std::{fs, path::Path, time::Duration};
+
+fn toolkit() -> Toolkit {
+    let architectures = ["75", "80", "86", "89", "90", "100", "120"].map(str::to_owned).to_vec();
+    Toolkit { nvcc: "nvcc".into(), version: "13.0.88".to_owned(), architectures }
+}
+
+fn touch(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "").unwrap();
+}
+
+#[test]
+fn nvcc_is_searched_in_the_documented_order() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |place: &str| root.path().join(place).join(format!("nvcc{}", std::env::consts::EXE_SUFFIX));
+    let mut search = Search {
+        explicit: None,
+        homes: vec![root.path().join("home"), root.path().join("path-variable")],
+        path: Some(std::env::join_paths([root.path().join("x"), root.path().join("path")]).unwrap()),
+        usual: vec![root.path().join("usual"), root.path().join("cache")],
+    };
+    let error = search.nvcc().unwrap_err();
+    for hint in ["scripts/get-nvcc", "GRADEWISE_NVCC", "CUDA_HOME", "CPU", "usual"] {
+        assert!(error.contains(hint), "{hint} in {error}");
+    }
+    // From the last resort to the first.
+    for place in
+        ["cache/9.2.1/bin", "cache/13.0.88/bin", "usual/cuda-12.9/bin", "usual/bin", "path", "home/bin"]
+    {
+        touch(&at(place));
+        assert_eq!(search.nvcc().unwrap(), at(place));
+    }
+    search.explicit = Some(root.path().join("absent").into());
+    assert!(
+        search.nvcc().unwrap_err().contains("GRADEWISE_NVCC"),
+        "a compiler that is named is not replaced"
+    );
+    touch(&root.path().join("mine"));
+    search.explicit = Some(root.path().join("mine").into());
+    assert_eq!(search.nvcc().unwrap(), root.path().join("mine"));
+}
+
+#[test]
+fn the_newest_of_several_versions_is_taken() {
+    let root = tempfile::tempdir().unwrap();
+    let search = Search { usual: vec![root.path().to_owned()], ..Search::default() };
+    for version in ["13.0.88", "9.9.9", "13.10.1", "13.9.2", "part"] {
+        touch(&root.path().join(version).join("bin").join(format!("nvcc{}", std::env::consts::EXE_SUFFIX)));
+    }
+    assert!(search.nvcc().unwrap().starts_with(root.path().join("13.10.1")));
+}
+
+#[test]
+fn the_compilers_answers_are_understood() {
+    let answer =
+        "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\nBuild x\n";
+    assert_eq!(toolkit::parse_version(answer).as_deref(), Some("13.0.88"));
+    assert_eq!(toolkit::parse_version("Verbose release notes"), None);
+    assert_eq!(toolkit::parse_architectures("sm_75\nsm_90\n"), ["75", "90"]);
+    assert_eq!(toolkit().major(), 13);
+}
+
+#[test]
+fn targets_are_the_default_ones_that_the_compiler_has_or_those_asked_for() {
+    let new = toolkit();
+    let all = ["75", "80", "86", "89", "90a", "100", "120"];
+    for request in [None, Some(""), Some("all")] {
+        assert_eq!(targets::choose(request, &new).unwrap(), all);
+    }
+    let old = Toolkit { architectures: ["70", "80", "90"].map(str::to_owned).to_vec(), ..toolkit() };
+    assert_eq!(targets::choose(None, &old).unwrap(), ["70", "80", "90a"]);
+    for request in ["80,90a", "sm_80;9.0a", " 8.0 90a 80 "] {
+        assert_eq!(targets::choose(Some(request), &new).unwrap(), ["80", "90a"], "{request}");
+    }
+    let unsupported = targets::choose(Some("80,70"), &new).unwrap_err();
+    assert!(unsupported.contains("sm_70") && unsupported.contains("75, 80"), "{unsupported}");
+    for nonsense in ["hopper", "9", "90x", "a", "80,,x"] {
+        assert!(
+            targets::choose(Some(nonsense), &new).unwrap_err().contains("not an architecture"),
+            "{nonsense}"
+        );
+    }
+}
+
+const MESSAGES: &str = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'gw_a_f32' for 'sm_75'
+ptxas info    : Function properties for gw_a_f32
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 52 registers, used 1 barriers, 8192 bytes smem, 376 bytes cmem[0]
+ptxas info    : Compile time = 13.170 ms
+ptxas info    : Compiling entry function 'gw_a_f32' for 'sm_90a'
+ptxas info    : Function properties for gw_a_f32
+    96 bytes stack frame, 92 bytes spill stores, 108 bytes spill loads
+ptxas info    : Function properties for __internal_helper
+    8 bytes stack frame, 0 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers, 96 bytes cumulative stack size
+";
+
+#[test]
+fn the_report_tells_kernels_with_spills_by_name() {
+    let kernels = report::parse(MESSAGES);
+    let usage = |target: &str, registers, shared, stack, spills| Usage {
+        kernel: "gw_a_f32".to_owned(),
+        target: target.to_owned(),
+        registers,
+        shared,
+        stack,
+        spills,
+    };
+    assert_eq!(kernels, [usage("75", 52, 8192, 0, 0), usage("90a", 255, 0, 104, 204)]);
+    assert_eq!(report::spills(&kernels[..1]), None);
+    let message = report::spills(&kernels).unwrap();
+    assert!(message.contains("gw_a_f32 for sm_90a: 204 bytes, at 255 registers"), "{message}");
+    assert!(message.contains("GRADEWISE_ALLOW_SPILLS") && !message.contains("sm_75"), "{message}");
+    let table = report::table(&kernels);
+    assert_eq!(table.lines().count(), 3);
+    assert!(
+        table.lines().nth(2).unwrap().split_whitespace().eq(["gw_a_f32", "90a", "255", "0", "104", "204"])
+    );
+}
+
+fn sources(files: &[(&str, &str)]) -> (tempfile::TempDir, build::Result<Sources>) {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let sources = Sources::read(root.path());
+    (root, sources)
+}
+
+#[test]
+fn a_binary_depends_on_what_it_includes_and_on_nothing_else() {
+    let digest = |types: &str, other: &str| {
+        let (_root, sources) = sources(&[
+            ("ops/a.cu", "#include \"a.cuh\"\n"),
+            ("ops/a.cuh", "  # include <gradewise/types.cuh>\n"),
+            ("ops/a_test.txt", "no source"),
+            ("gradewise/types.cuh", types),
+            ("gradewise/other.cuh", other),
+        ]);
+        let sources = sources.unwrap();
+        assert_eq!(sources.kernels().collect::<Vec<_>>(), [("a", "ops/a.cu")]);
+        assert_eq!(
+            sources.headers().collect::<Vec<_>>(),
+            ["gradewise/other.cuh", "gradewise/types.cuh", "ops/a.cuh"]
+        );
+        assert_eq!(sources.watched().count(), 4 + 3, "every file and directory");
+        sources.digest("ops/a.cu", Digest::default()).unwrap().text()
+    };
+    assert_eq!(digest("1", "1"), digest("1", "2"));
+    assert_ne!(digest("1", "1"), digest("2", "1"));
+}
+
+#[test]
+fn headers_of_others_are_refused() {
+    let (_root, sources) = sources(&[("ops/a.cu", "\n#include <cuda_fp16.h>\n")]);
+    let error = sources.unwrap().digest("ops/a.cu", Digest::default()).err().unwrap();
+    assert!(error.contains("ops/a.cu:2") && error.contains("cuda_fp16.h"), "{error}");
+    assert!(Sources::read(Path::new("/absent/csrc")).err().unwrap().contains("symbolic link"));
+}
+
+#[test]
+fn without_kernels_there_is_no_build() {
+    let (root, sources) = sources(&[("gradewise/types.cuh", "")]);
+    let options = compile::Options {
+        targets: vec!["90a".to_owned()],
+        flags: String::new(),
+        allow_spills: false,
+        jobs: 1,
+        cache: root.path().join("cache"),
+    };
+    assert!(compile::all(&sources.unwrap(), &toolkit(), &options).err().unwrap().contains("no ops/*.cu"));
+}
+
+#[test]
+fn a_symbol_has_one_owner() {
+    let binary = |name: &str| compile::Binary {
+        name: name.to_owned(),
+        bytes: Vec::new(),
+        usage: report::parse(MESSAGES),
+    };
+    assert_eq!(binary("a").kernels(), ["gw_a_f32"], "once, whatever the number of targets");
+    assert!(compile::unique(&[binary("a")]).is_ok());
+    let error = compile::unique(&[binary("a"), binary("b")]).unwrap_err();
+    assert!(
+        error.contains("gw_a_f32") && error.contains("ops/a.cu") && error.contains("ops/b.cu"),
+        "{error}"
+    );
+}
+
+#[test]
+fn digests_tell_lists_apart() {
+    // The published digests of nothing and of `a`, the latter followed by its length.
+    assert_eq!(Digest::default().text(), "6c62272e07bb014262b821756295c58d");
+    let text = |list: &[&str]| list.iter().fold(Digest::default(), |digest, item| digest.with(item)).text();
+    assert_ne!(text(&["ab", "c"]), text(&["a", "bc"]));
+    assert_ne!(text(&["", "a"]), text(&["a", ""]));
+    assert_eq!(text(&["a", "b"]), text(&["a", "b"]));
+}
+
+#[test]
+fn cached_files_appear_whole_and_are_made_once() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("deep").join("cache");
+    let failed = cache::file(&directory, "a", |out| {
+        fs::write(out, "half").unwrap();
+        Err("stopped".to_owned())
+    });
+    assert_eq!(failed.unwrap_err(), "stopped");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "nothing is left of a failure");
+    let made = cache::file(&directory, "a", |out| fs::write(out, "whole").map_err(|error| error.to_string()));
+    assert_eq!(made.unwrap(), b"whole");
+    let again = cache::file(&directory, "a", |_| panic!("made twice"));
+    assert_eq!(again.unwrap(), b"whole");
+}
+
+#[test]
+fn the_least_recently_used_files_go_first() {
+    let root = tempfile::tempdir().unwrap();
+    let now = std::time::SystemTime::now();
+    for (age, name) in ["newest", "old", "oldest"].into_iter().enumerate() {
+        let path = root.path().join(name);
+        fs::write(&path, [0; 100]).unwrap();
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(now - Duration::from_secs(100 * age as u64)).unwrap();
+    }
+    cache::shrink_to(root.path(), 250);
+    let mut left: Vec<_> =
+        fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["newest", "old"]);
+}
+
+#[test]
+fn the_generated_source_names_what_it_embeds() {
+    let (root, sources) = sources(&[("gradewise/types.cuh", "// types\n")]);
+    let sources = sources.unwrap();
+    let without = images::generate(None, &sources, root.path()).unwrap();
+    assert!(
+        without.contains("IMAGES: &[Image] = &[\n]") && without.contains("TARGETS: &[&str] = &[]"),
+        "{without}"
+    );
+    assert!(without.contains("PTX: &str = \"\"") && without.contains("\"gradewise/types.cuh\""), "{without}");
+    let binary =
+        compile::Binary { name: "fill".to_owned(), bytes: vec![1, 2, 3], usage: report::parse(MESSAGES) };
+    let kernels = compile::Kernels {
+        binaries: vec![binary],
+        targets: vec!["75".to_owned(), "90a".to_owned()],
+        version: "13.0.88".to_owned(),
+    };
+    let with = images::generate(Some(&kernels), &sources, root.path()).unwrap();
+    for text in [
+        "name: \"fill\"",
+        "kernels: &[\"gw_a_f32\"]",
+        "&[\"75\", \"90a\"]",
+        "PTX: &str = \"75\"",
+        "\"13.0.88\"",
+    ] {
+        assert!(with.contains(text), "{text} in {with}");
+    }
+    assert_eq!(fs::read(root.path().join("fill.fatbin")).unwrap(), [1, 2, 3]);
+}
