@@ -113,3 +113,10 @@ GW_DEVICE void store(T* target, const Compute<T> (&values)[N]) {
 /// This thread's position in a one-dimensional grid, and the grid's size.
 GW_DEVICE i64 thread_index() { return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 GW_DEVICE i64 thread_count() { return static_cast<i64>(gridDim.x) * blockDim.x; }
+
+/// Calls M(type, name) for each element type.
+#define GW_FOR_DTYPES(M) \
+    M(float, f32)        \
+    M(double, f64)       \
+    M(bf16, bf16)        \
+    M(f16, f16)

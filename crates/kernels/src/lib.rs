@@ -17,7 +17,7 @@
 //! ```
 
 mod array;
-#[expect(dead_code, reason = "the launch layer comes before the first operator that launches")]
+mod compute;
 mod cuda;
 mod device;
 mod element;
@@ -29,6 +29,7 @@ pub mod ops;
 mod simd;
 
 pub use array::{Array, Summary, Validation};
+pub use compute::Compute;
 pub use cuda::{CapturedGraph, CudaDevice, Holder, MemoryReport};
 pub use device::Device;
 pub use element::Element;

@@ -5,7 +5,6 @@ use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, ops::copy}
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
-#[expect(dead_code, reason = "the launch layer comes before the first operator that launches")]
 impl Array {
     /// A contiguous array for a kernel of `operation` to fill; its contents are unspecified (NaN if poisoned).
     pub(crate) fn for_kernel(
@@ -38,19 +37,6 @@ impl Array {
             *self = copy::contiguous(self)?;
         }
         Ok(())
-    }
-
-    /// The CUDA device the array is on.
-    pub(crate) fn require_cuda(&self, operation: &'static str) -> Result<CudaDevice> {
-        match &self.storage {
-            Storage::Cuda(buffer) => Ok(buffer.device().clone()),
-            Storage::Cpu(_) => Err(Error::Argument {
-                operation,
-                argument: "device",
-                actual: "cpu".to_owned(),
-                expected: "a CUDA device",
-            }),
-        }
     }
 
     pub(super) fn upload<T: Element>(

@@ -21,6 +21,7 @@ impl Kernel {
     }
 
     /// A kernel unrolled for one algebra.
+    #[allow(dead_code, reason = "used by the unrolled operators")]
     pub const fn of(operation: &'static str, signature: Signature, dtype: DType) -> Self {
         Self { operation, signature: Some(signature), dtype: Some(dtype) }
     }
@@ -72,7 +73,9 @@ const WORDS: usize = 192;
 const COUNT: usize = 40;
 
 /// The arguments of a launch, in the order of the kernel's parameters.
-pub(crate) struct Args {
+pub(crate) struct Args<'a> {
+    /// A struct too large to be copied, and which argument it is.
+    borrowed: Option<(usize, &'a [u8])>,
     words: [u64; WORDS],
     used: usize,
     starts: [u8; COUNT],
@@ -80,9 +83,9 @@ pub(crate) struct Args {
     count: usize,
 }
 
-impl Args {
+impl<'a> Args<'a> {
     pub fn new() -> Self {
-        Self { words: [0; WORDS], used: 0, starts: [0; COUNT], sizes: [0; COUNT], count: 0 }
+        Self { borrowed: None, words: [0; WORDS], used: 0, starts: [0; COUNT], sizes: [0; COUNT], count: 0 }
     }
 
     fn push(mut self, bytes: &[u8]) -> Self {
@@ -115,11 +118,6 @@ impl Args {
         self.push(&(size as u64).to_ne_bytes())
     }
 
-    /// An `int`.
-    pub fn int(self, value: i32) -> Self {
-        self.push(&value.to_ne_bytes())
-    }
-
     /// A `double`.
     pub fn double(self, value: f64) -> Self {
         self.push(&value.to_ne_bytes())
@@ -128,6 +126,15 @@ impl Args {
     /// A struct by value, of alignment at most 8.
     pub fn value<T: bytemuck::NoUninit>(self, value: &T) -> Self {
         self.push(bytemuck::bytes_of(value))
+    }
+
+    /// A large struct by value, one per launch, copied by the driver at the launch.
+    pub fn large<T: bytemuck::NoUninit>(mut self, value: &'a T) -> Self {
+        debug_assert!(self.borrowed.is_none(), "one per launch");
+        self.borrowed = Some((self.count, bytemuck::bytes_of(value)));
+        self.sizes[self.count] = size_of::<T>() as u16;
+        self.count += 1;
+        self
     }
 
     /// Sizes in bytes, in order.
@@ -149,13 +156,17 @@ impl CudaDevice {
         operation: &'static str,
         kernel: Kernel,
         grid: Grid,
-        mut args: Args,
+        mut args: Args<'_>,
     ) -> Result<()> {
         let function = self.kernels().function(self, operation, kernel, args.sizes())?;
         let _gate = self.gate().enter();
         let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
         for (pointer, &start) in pointers.iter_mut().zip(&args.starts[..args.count]) {
             *pointer = (&raw mut args.words[usize::from(start)]).cast::<c_void>();
+        }
+        if let Some((position, bytes)) = args.borrowed {
+            // The driver reads arguments only.
+            pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
         }
         let pointers = &mut pointers[..args.count];
         // SAFETY: number and sizes of the arguments are those of the compiled kernel, as checked when it was resolved; the

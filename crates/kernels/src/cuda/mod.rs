@@ -9,10 +9,12 @@ pub(crate) mod image;
 mod kernels;
 pub(crate) mod launch;
 mod memory;
+pub(crate) mod rows;
+mod words;
 
 pub use capture::CapturedGraph;
 pub use device::CudaDevice;
-#[allow(unused_imports, reason = "as above")]
 pub(crate) use launch::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;
 pub use memory::{Holder, MemoryReport};
+pub(crate) use words::Words;

@@ -1,5 +1,6 @@
 //! Operators on Clifford-algebra features `[blades, batch, features]`.
 pub(crate) mod contract;
+pub(crate) mod device;
 pub mod fcgp;
 pub(crate) mod lanewise;
 pub(crate) mod layout;

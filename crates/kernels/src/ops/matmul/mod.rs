@@ -1,8 +1,9 @@
 //! Matrix products of the last two axes, with leading axes broadcast.
 
 mod cpu;
+pub(crate) mod cuda;
 
-use crate::{Array, Error, Result, element::with_element};
+use crate::{Array, Device, Error, Result, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 
 const NAME: &str = "matmul";
@@ -43,6 +44,9 @@ pub fn matmul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool) -> Res
     }
     let mut sizes = batch.to_vec();
     sizes.extend([m, n]);
+    if let Device::Cuda(device) = a.device() {
+        return cuda::product(&device, a.dtype(), (&left, &right), &sizes);
+    }
     with_element!(a.dtype(), NAME, T => {
         let (a, b) = (left.array.as_slice::<T>()?, right.array.as_slice::<T>()?);
         Array::build::<T>(sizes, &left.array.device(), |out| cpu::product(out, (a, &left), (b, &right)))

@@ -3,9 +3,10 @@
 //! Semantics are PyTorch's. `gradient`, the parameter and the optimiser's state share shape, dtype and device.
 
 mod cpu;
+pub mod cuda;
 
 use crate::{
-    Array, Error, Result,
+    Array, Device, Error, Result,
     ops::clifford::contract::{alike, exact, with_real},
 };
 
@@ -80,6 +81,13 @@ pub fn adam(
         [("parameter", &*parameter), ("gradient", gradient), ("first", &*first), ("second", &*second)];
     let dtype = check(NAME, &named)?;
     let gradient = gradient.contiguous()?;
+    if let Device::Cuda(device) = parameter.device() {
+        [&mut *parameter, &mut *first, &mut *second].into_iter().try_for_each(Array::make_unique)?;
+        let state = cuda::StepState::new(&device)?;
+        state.set_adam(constants)?;
+        let arrays = [Some(&*parameter), Some(&gradient), Some(&*first), Some(&*second)];
+        return cuda::update(cuda::Update::Adam, &state, None, &[arrays]);
+    }
     with_real!(dtype, NAME, T => {
         cpu::adam::<T>(
             constants,
@@ -103,6 +111,13 @@ pub fn sgd(constants: &Sgd, parameter: &mut Array, gradient: &Array, momentum: &
     }
     let dtype = check(NAME, &[("parameter", &*parameter), ("gradient", gradient), ("momentum", &*momentum)])?;
     let gradient = gradient.contiguous()?;
+    if let Device::Cuda(device) = parameter.device() {
+        [&mut *parameter, &mut *momentum].into_iter().try_for_each(Array::make_unique)?;
+        let state = cuda::StepState::new(&device)?;
+        state.set_sgd(constants)?;
+        let arrays = [Some(&*parameter), Some(&gradient), Some(&*momentum), None];
+        return cuda::update(cuda::Update::Sgd, &state, None, &[arrays]);
+    }
     with_real!(dtype, NAME, T => {
         cpu::sgd::<T>(constants, parameter.as_mut_slice()?, gradient.as_slice()?, momentum.as_mut_slice()?);
         Ok(())
@@ -117,6 +132,17 @@ pub fn ema(decay: f64, average: &mut Array, parameter: &Array) -> Result<()> {
     const NAME: &str = "ema";
     let dtype = check(NAME, &[("average", &*average), ("parameter", parameter)])?;
     let parameter = parameter.contiguous()?;
+    if let Device::Cuda(device) = average.device() {
+        average.make_unique()?;
+        let state = cuda::StepState::new(&device)?;
+        state.set_ema(decay)?;
+        return cuda::update(
+            cuda::Update::Ema,
+            &state,
+            None,
+            &[[Some(&*average), Some(&parameter), None, None]],
+        );
+    }
     with_real!(dtype, NAME, T => {
         cpu::ema::<T>(decay, average.as_mut_slice()?, parameter.as_slice()?);
         Ok(())

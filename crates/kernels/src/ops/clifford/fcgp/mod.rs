@@ -5,6 +5,7 @@
 //! With gate and norm this is `gelu_fcgp_norm`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{
     contract::{alike, exact, features, paths_reason, with_real},
@@ -12,7 +13,7 @@ use super::{
     rms_norm::{self, Normalized},
     sgp::{Product, ProductGradients, ProductOptions},
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::{Algebra, Error as CoreError};
 use std::borrow::Cow;
 
@@ -60,6 +61,10 @@ pub fn forward(
     let Sizes { batch, inputs, outputs } = check(algebra, x, y, w)?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        let sizes = Sizes { batch, inputs, outputs };
+        return cuda::forward(&device, algebra, &sizes, (&x, &y, &w), options);
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let gated_x = gated::<T>(algebra, options, x.as_slice()?);
@@ -99,6 +104,10 @@ pub fn backward(
     })?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        let (sizes, needs) = (Sizes { batch, inputs, outputs }, [need_x, need_y, need_weights]);
+        return cuda::backward(&device, algebra, &sizes, (&x, &y, &w), options, product, &grad, needs);
+    }
     let tables = Programs::of(algebra);
     let blades = algebra.blade_count();
     with_real!(dtype, NAME, T => {

@@ -2,12 +2,13 @@
 //! (Ruhe et al. 2023, arXiv:2305.11141). `x` is `[blades, batch, features]`, `a` is `[features]`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{
     contract::{alike, exact, features, with_real},
     program::Programs,
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 
 const NAME: &str = "mv_layer_norm";
@@ -26,6 +27,9 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
     let sizes = check(algebra, x, a)?;
     let dtype = alike(NAME, &[("x", x), ("a", a)])?;
     let (x, a) = (x.contiguous()?, a.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        return cuda::forward(&device, algebra, sizes, (&x, &a));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, a_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?);
@@ -51,6 +55,9 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("a", a), ("grad", grad)])?;
     let (x, a, grad) = (x.contiguous()?, a.contiguous()?, grad.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        return cuda::backward(&device, algebra, sizes, (&x, &a, &grad));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, a_slice, grad_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?, grad.as_slice::<T>()?);

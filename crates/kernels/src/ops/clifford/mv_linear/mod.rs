@@ -5,12 +5,13 @@
 //! and exists to load the weights of a reference implementation that does so.
 
 pub(crate) mod cpu;
+pub(super) mod cuda;
 
 use super::{
     contract::{alike, exact, features, with_real},
     program::Programs,
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::{Algebra, Error as CoreError};
 use std::ops::Range;
 
@@ -35,7 +36,7 @@ impl Bias {
 
 const NAME: &str = "mv_linear";
 
-struct Sizes {
+pub(super) struct Sizes {
     batch: usize,
     inputs: usize,
     outputs: usize,
@@ -74,6 +75,11 @@ pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bi
     let dtype = alike(NAME, &[("x", x), ("w", w), ("bias", bias.map_or(w, |(bias, _)| bias))])?;
     let (x, w) = (x.contiguous()?, w.contiguous()?);
     let bias = bias.map(|(array, bias)| array.contiguous().map(|array| (array, bias))).transpose()?;
+    if let Device::Cuda(device) = x.device() {
+        let sizes = Sizes { batch, inputs, outputs, shared };
+        let bias = bias.as_ref().map(|(array, bias)| (array, *bias));
+        return cuda::forward(&device, algebra, &sizes, (&x, &w), bias);
+    }
     let tables = Programs::of(algebra);
     let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
     with_real!(dtype, NAME, T => {
@@ -116,6 +122,10 @@ pub fn backward(
     })?;
     let dtype = alike(NAME, &[("x", x), ("w", w), ("grad", grad)])?;
     let (x, w, grad) = (x.contiguous()?, w.contiguous()?, grad.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        let (sizes, needs) = (Sizes { batch, inputs, outputs, shared }, [need_x, need_w, need_bias]);
+        return cuda::backward(&device, algebra, &sizes, (&x, &w, &grad), bias, needs);
+    }
     let tables = Programs::of(algebra);
     let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
     with_real!(dtype, NAME, T => {

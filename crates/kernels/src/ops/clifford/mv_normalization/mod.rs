@@ -2,13 +2,14 @@
 //! (Ruhe et al. 2023, arXiv:2305.11141). `x` is `[blades, batch, features]`, `a` is `[features, grades]`.
 
 pub(crate) mod cpu;
+pub(super) mod cuda;
 
 use super::{
     contract::{alike, exact, features, grades_reason, with_real},
     lanewise,
     program::Programs,
 };
-use crate::{Array, Result, simd::Real};
+use crate::{Array, Device, Result, simd::Real};
 use gradewise_core::Algebra;
 
 const NAME: &str = "mv_normalization";
@@ -33,6 +34,9 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
     let dtype = alike(NAME, &[("x", x), ("a", a)])?;
     let x = x.contiguous()?;
     let a = a.contiguous()?;
+    if let Device::Cuda(device) = x.device() {
+        return cuda::forward(&device, algebra, sizes, (&x, &a));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let x_slice = x.as_slice::<T>()?;
@@ -63,6 +67,9 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result
     let dtype = alike(NAME, &[("x", x), ("a", a), ("grad", grad)])?;
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
+    if let Device::Cuda(device) = x.device() {
+        return cuda::backward(&device, algebra, sizes, (&x, &a, &grad));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);

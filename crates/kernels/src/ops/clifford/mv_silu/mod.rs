@@ -2,13 +2,14 @@
 //! (Ruhe et al. 2023, arXiv:2305.11141). `x` is `[blades, batch, features]`, `a` and `b` are `[features, grades]`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{
     contract::{alike, exact, features, grades_reason, with_real},
     lanewise,
     program::Programs,
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 
 const NAME: &str = "mv_silu";
@@ -30,6 +31,9 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<Arr
     let x = x.contiguous()?;
     let a = a.contiguous()?;
     let b = b.contiguous()?;
+    if let Device::Cuda(device) = x.device() {
+        return cuda::forward(&device, algebra, sizes, (&x, &a, &b));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, params) = (x.as_slice::<T>()?, [a.as_slice::<T>()?, b.as_slice::<T>()?]);
@@ -61,6 +65,9 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, b: &Array, grad: &Array
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
     let b = b.contiguous()?;
+    if let Device::Cuda(device) = x.device() {
+        return cuda::backward(&device, algebra, sizes, (&x, &a, &b, &grad));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);

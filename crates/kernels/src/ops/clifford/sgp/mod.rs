@@ -5,13 +5,14 @@
 //! x·Φ(x₀) on both operands and the RMS norm on the result: with both, this is `gelu_sgp_norm`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{
     contract::{alike, exact, features, paths_reason, with_real},
     program::Programs,
     rms_norm::Normalized,
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 
 /// Applied to an operand before it is multiplied.
@@ -99,6 +100,9 @@ pub fn forward(
     let (batch, n) = check(algebra, x, y, w)?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        return cuda::forward(&device, algebra, (&x, &y, &w), options);
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let operands = cpu::Operands {
@@ -141,6 +145,9 @@ pub fn backward(
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        return cuda::backward(&device, algebra, (&x, &y, &w), options, product, &grad, needs);
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let normalized = match &product.inverse_rms {

@@ -3,12 +3,14 @@
 //!
 //! `x`, `right` and `left` are `[blades, batch, features]`, `a` `[features, grades]`, `w` `[features, paths]`.
 
+pub(super) mod cuda;
+
 use super::{
     contract::{alike, exact, features, grades_reason, paths_reason, with_real},
     program::Programs,
     sgp::{Epilogue, Prologue, cpu, run_backward},
 };
-use crate::{Array, Element, Result};
+use crate::{Array, Device, Element, Result};
 use gradewise_core::Algebra;
 use rayon::prelude::*;
 
@@ -76,6 +78,11 @@ impl Contiguous {
         })
     }
 
+    fn operands(&self) -> Operands<'_> {
+        let Self { x, right, a, w, left } = self;
+        Operands { x, right, a, w, left: left.as_ref() }
+    }
+
     fn slices<'a, T: crate::simd::Real>(
         &'a self,
         tables: &'a Programs,
@@ -110,6 +117,9 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
     let sizes = check(algebra, operands)?;
     let dtype = dtype(operands)?;
     let arrays = Contiguous::new(operands)?;
+    if let Device::Cuda(device) = arrays.x.device() {
+        return cuda::forward(&device, algebra, sizes, &arrays.operands());
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let operands = arrays.slices::<T>(&tables, sizes)?;
@@ -140,6 +150,9 @@ pub fn backward(
     let dtype = dtype(operands)?;
     let arrays = Contiguous::new(operands)?;
     let grad = grad.contiguous()?;
+    if let Device::Cuda(device) = arrays.x.device() {
+        return cuda::backward(&device, algebra, sizes, &arrays.operands(), &grad, needs);
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let operands = arrays.slices::<T>(&tables, sizes)?;

@@ -7,12 +7,13 @@
 //! of rows with everything derived from it fits in cache ([`pays`]); beyond that the separate operators are as fast.
 
 mod cpu;
+mod cuda;
 
 use super::{
     contract::{alike, exact, features, grades_reason, paths_reason, with_real},
     program::Programs,
 };
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "steerable_layer";
@@ -75,6 +76,9 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize, DT
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
     let (batch, n, dtype) = check(algebra, operands)?;
     let arrays = contiguous(operands)?;
+    if let Device::Cuda(device) = arrays[0].device() {
+        return cuda::forward(&device, algebra, (batch, n), &view(&arrays));
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let slices = slices::<T>(&tables, (batch, n), &arrays)?;
@@ -91,6 +95,9 @@ pub fn backward(algebra: &Algebra, operands: &Operands<'_>, grad: &Array) -> Res
     exact(NAME, "grad", grad, operands.x.shape(), || "the gradient has the shape of the output".to_owned())?;
     alike(NAME, &[("x", operands.x), ("grad", grad)])?;
     let (arrays, grad) = (contiguous(operands)?, grad.contiguous()?);
+    if let Device::Cuda(device) = arrays[0].device() {
+        return cuda::backward(&device, algebra, (batch, n), &view(&arrays), &grad);
+    }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let slices = slices::<T>(&tables, (batch, n), &arrays)?;
@@ -123,6 +130,15 @@ fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
         .chain(left.map(|(_, bias)| bias))
         .map(Array::contiguous)
         .collect()
+}
+
+/// The arrays of [`contiguous`] as operands.
+fn view(arrays: &[Array]) -> Operands<'_> {
+    let left = match arrays {
+        [.., left, bias] if arrays.len() == 6 => Some((left, bias)),
+        _ => None,
+    };
+    Operands { x: &arrays[0], right: &arrays[1], a: &arrays[2], w: &arrays[3], left }
 }
 
 fn slices<'a, T: crate::simd::Real>(

@@ -5,9 +5,10 @@
 //! the fused operators are re-expressed when higher derivatives are asked for.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::contract::{alike, exact, with_real};
-use crate::{Array, Result};
+use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 use std::sync::Arc;
 
@@ -114,6 +115,9 @@ pub fn forward(table: &Table, a: &Array, b: &Array) -> Result<Array> {
     expect("b", b, table.b, &rest)?;
     let dtype = alike(NAME, &[("a", a), ("b", b)])?;
     let (a, b) = (a.contiguous()?, b.contiguous()?);
+    if let Device::Cuda(device) = a.device() {
+        return cuda::forward(&device, table, &a, &b);
+    }
     let mut shape = vec![table.out];
     shape.extend_from_slice(&rest);
     let line = rest.iter().product();

@@ -1,0 +1,21 @@
+//! Constant tables on the device.
+
+use super::{Buffer, CudaDevice};
+use crate::Result;
+
+/// 32-bit words on a device.
+pub(crate) struct Words(Buffer);
+
+impl Words {
+    /// Copies `values` to the device.
+    pub fn new(device: &CudaDevice, operation: &'static str, values: &[u32]) -> Result<Self> {
+        let buffer = Buffer::new(device, size_of_val(values), operation)?;
+        buffer.write(0, bytemuck::cast_slice(values), operation)?;
+        Ok(Self(buffer))
+    }
+
+    /// Where they are.
+    pub fn address(&self) -> u64 {
+        self.0.pointer()
+    }
+}

@@ -1,0 +1,77 @@
+//! mv_layer_norm on CUDA.
+
+use super::{Gradients, NAME};
+use crate::{
+    Array, CudaDevice, Result,
+    cuda::{
+        Args, Kernel,
+        rows::{Chunks, accumulator, row_grid, sum_partials},
+    },
+    ops::clifford::device::DeviceAlgebra,
+};
+use gradewise_core::Algebra;
+
+pub(super) fn forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (batch, features): (usize, usize),
+    (x, a): (&Array, &Array),
+) -> Result<Array> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    if out.elements() > 0 {
+        let args = Args::new()
+            .array(x)
+            .array(a)
+            .array(&out)
+            .pointer(tables.metric.address())
+            .size(algebra.blade_count())
+            .size(batch)
+            .size(features);
+        let kernel = Kernel::new("mv_layer_norm_fwd", x.dtype());
+        device.launch(NAME, kernel, row_grid(batch, features), args)?;
+    }
+    Ok(out)
+}
+
+pub(super) fn backward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (batch, features): (usize, usize),
+    (x, a, grad): (&Array, &Array, &Array),
+) -> Result<Gradients> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let (dtype, blades) = (x.dtype(), algebra.blade_count());
+    let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
+    let inverse_mean = Array::for_kernel(NAME, [batch], accumulator(dtype), device)?;
+    let chunks = Chunks::new(batch, features);
+    let partial = chunks.partials(NAME, features, dtype, device)?;
+    if out.elements() > 0 {
+        let args = Args::new()
+            .array(x)
+            .array(a)
+            .array(grad)
+            .array(&out)
+            .array(&inverse_mean)
+            .pointer(tables.metric.address())
+            .size(blades)
+            .size(batch)
+            .size(features);
+        let kernel = Kernel::new("mv_layer_norm_bwd", dtype);
+        device.launch(NAME, kernel, row_grid(batch, features), args)?;
+    }
+    if features > 0 {
+        let args = Args::new()
+            .array(x)
+            .array(grad)
+            .array(&inverse_mean)
+            .array(&partial)
+            .size(blades)
+            .size(batch)
+            .size(features)
+            .size(chunks.rows);
+        let grid = chunks.grid(features, 1);
+        device.launch(NAME, Kernel::new("mv_layer_norm_gain", dtype), grid, args)?;
+    }
+    Ok(Gradients { x: out, a: sum_partials(device, NAME, &partial, a.shape(), dtype, 1.0)? })
+}

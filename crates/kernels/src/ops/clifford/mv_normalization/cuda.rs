@@ -1,0 +1,66 @@
+//! mv_normalization on CUDA.
+
+use super::{Gradients, NAME};
+use crate::{
+    Array, CudaDevice, Result,
+    cuda::{
+        Args, Grid, Kernel,
+        rows::{Chunks, sum_partials},
+    },
+    ops::clifford::device::DeviceAlgebra,
+};
+use gradewise_core::Algebra;
+
+pub(in crate::ops::clifford) fn forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (batch, features): (usize, usize),
+    (x, a): (&Array, &Array),
+) -> Result<Array> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    let plane = batch * features;
+    if plane > 0 {
+        let args = Args::new()
+            .array(x)
+            .array(a)
+            .array(&out)
+            .pointer(tables.first.address())
+            .pointer(tables.metric.address())
+            .size(plane)
+            .size(features);
+        let blocks = plane.div_ceil(Grid::THREADS as usize).min(1 << 16);
+        let grid = Grid::new([blocks, tables.grade_count, 1], [Grid::THREADS, 1, 1]);
+        device.launch(NAME, Kernel::new("mv_normalization_fwd", x.dtype()), grid, args)?;
+    }
+    Ok(out)
+}
+
+pub(in crate::ops::clifford) fn backward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (batch, features): (usize, usize),
+    (x, a, grad): (&Array, &Array, &Array),
+) -> Result<Gradients> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let (dtype, results) = (x.dtype(), features * tables.grade_count);
+    let chunks = Chunks::new(batch, results);
+    let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
+    let partial = chunks.partials(NAME, results, dtype, device)?;
+    if results > 0 {
+        let args = Args::new()
+            .array(x)
+            .array(a)
+            .array(grad)
+            .array(&out)
+            .array(&partial)
+            .pointer(tables.first.address())
+            .pointer(tables.metric.address())
+            .size(batch)
+            .size(features)
+            .size(chunks.rows);
+        let grid = chunks.grid(features, tables.grade_count);
+        device.launch(NAME, Kernel::new("mv_normalization_bwd", dtype), grid, args)?;
+    }
+    Ok(Gradients { x: out, a: sum_partials(device, NAME, &partial, a.shape(), dtype, 1.0)? })
+}

@@ -1,0 +1,62 @@
+//! The weighted product on CUDA.
+
+use super::{NAME, Product, ProductGradients, ProductOptions};
+use crate::{
+    Array, CudaDevice, Result,
+    ops::clifford::device::{DeviceAlgebra, gate, gate_backward, rms_norm, rms_norm_backward},
+};
+use gradewise_core::Algebra;
+
+/// The operands after the gate, where there is one.
+fn gated(device: &CudaDevice, options: ProductOptions, x: &Array) -> Result<Array> {
+    if options.gate { gate(device, NAME, x) } else { Ok(x.clone()) }
+}
+
+pub(super) fn forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (x, y, w): (&Array, &Array, &Array),
+    options: ProductOptions,
+) -> Result<Product> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let (x, y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let output = tables.forward.product(device, NAME, (&x, &y), Some(w), (None, 1.0))?;
+    let inverse_rms = options.normalize.then(|| rms_norm(device, NAME, &tables, &output)).transpose()?;
+    Ok(Product { output, inverse_rms })
+}
+
+pub(super) fn backward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    (x, y, w): (&Array, &Array, &Array),
+    options: ProductOptions,
+    product: &Product,
+    grad: &Array,
+    needs: [bool; 3],
+) -> Result<ProductGradients> {
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let upstream = match &product.inverse_rms {
+        Some(inverse) => {
+            rms_norm_backward(device, NAME, &tables, (&product.output.contiguous()?, inverse), grad)?
+        }
+        None => grad.clone(),
+    };
+    let (gated_x, gated_y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let through = |raw: &Array, gradient: Array| -> Result<Array> {
+        if options.gate { gate_backward(device, NAME, raw, &gradient) } else { Ok(gradient) }
+    };
+    let mut gradients = ProductGradients::default();
+    if needs[0] {
+        let left = tables.grad_left.product(device, NAME, (&upstream, &gated_y), Some(w), (None, 1.0))?;
+        gradients.x = Some(through(x, left)?);
+    }
+    if needs[1] {
+        let right = tables.grad_right.product(device, NAME, (&upstream, &gated_x), Some(w), (None, 1.0))?;
+        gradients.y = Some(through(y, right)?);
+    }
+    if needs[2] {
+        gradients.weights =
+            Some(tables.by_path.weights(device, NAME, (&gated_x, &gated_y), &upstream, 1.0)?);
+    }
+    Ok(gradients)
+}

@@ -1,0 +1,282 @@
+//! Tile products on CUDA: which kernel, which grid, which stretches of the sum.
+
+use super::{Matrices, NAME};
+use crate::{
+    Array, Compute, CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel, Words, rows::sum_partials},
+};
+use gradewise_core::Shape;
+use gradewise_ffi::sys::function_attribute;
+
+/// One operand of a [`Product`].
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    /// The address of the first element.
+    pub address: u64,
+    /// Elements from one stored row to the next.
+    pub row: usize,
+    /// Elements from one matrix to the next.
+    pub stride: usize,
+    /// Whether matrices are stored transposed.
+    pub transpose: bool,
+    /// The matrix that each segment uses; segment `s` uses matrix `s` without it.
+    pub index: Option<&'a Words>,
+}
+
+/// `count` products C[z] = scale·Σ A·B over the segments of z, see csrc/mma/problem.cuh.
+pub(crate) struct Product<'a> {
+    pub operation: &'static str,
+    pub dtype: DType,
+    /// Rows and columns of each C, and the length of the sum in each segment.
+    pub sizes: (usize, usize, usize),
+    pub count: usize,
+    pub a: Operand<'a>,
+    pub b: Operand<'a>,
+    /// Segments `starts[z]..starts[z + 1]` belong to z; without it, z has segment z.
+    pub starts: Option<&'a Words>,
+    /// The largest number of segments of any z.
+    pub segments: usize,
+    /// The address of a bias `[columns]`, added at z in the range.
+    pub bias: Option<(u64, std::ops::Range<usize>)>,
+    pub scale: f64,
+}
+
+/// The kernel's parameter.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Problem {
+    a: u64,
+    b: u64,
+    c: u64,
+    bias: u64,
+    starts: u64,
+    a_index: u64,
+    b_index: u64,
+    m: u64,
+    n: u64,
+    k: u64,
+    lda: u64,
+    ldb: u64,
+    a_stride: u64,
+    b_stride: u64,
+    c_stride: u64,
+    alpha: f64,
+    bias_first: i32,
+    bias_last: i32,
+    splits: i32,
+    accumulate: i32,
+    a_aligned: i32,
+    b_aligned: i32,
+}
+
+/// Tiles of a kernel: rows, columns, threads, bytes of dynamic shared memory.
+struct Tile {
+    name: &'static str,
+    rows: usize,
+    columns: usize,
+    threads: u32,
+    shared: usize,
+}
+
+/// The kernels of one layout of the operands: exact small and large, tensor-core small and large.
+const fn tiles(a: bool, b: bool) -> Option<[Tile; 4]> {
+    macro_rules! layout {
+        ($layout:literal, $large:literal, $small:literal) => {
+            Some([
+                Tile {
+                    name: concat!("matmul_simt_", $layout, "_s"),
+                    rows: 32,
+                    columns: 32,
+                    threads: 128,
+                    shared: 0,
+                },
+                Tile {
+                    name: concat!("matmul_simt_", $layout, "_l"),
+                    rows: 128,
+                    columns: 64,
+                    threads: 256,
+                    shared: 0,
+                },
+                Tile {
+                    name: concat!("matmul_warp_", $layout, "_s"),
+                    rows: 64,
+                    columns: 32,
+                    threads: 128,
+                    shared: $small,
+                },
+                Tile {
+                    name: concat!("matmul_warp_", $layout, "_l"),
+                    rows: 128,
+                    columns: 128,
+                    threads: 256,
+                    shared: $large,
+                },
+            ])
+        };
+    }
+    // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements; a test
+    // compares them.
+    match (a, b) {
+        (false, false) => layout!("nn", 75_776, 30_720),
+        (false, true) => layout!("nt", 81_920, 30_720),
+        (true, false) => layout!("tn", 69_632, 28_672),
+        (true, true) => None,
+    }
+}
+
+/// Whether a device has the tensor-core instructions and its code was compiled for them.
+fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
+    if dtype == DType::F64 || device.info().compute_capability.0 < 8 {
+        return Ok(false);
+    }
+    let target = device.constant(
+        || "matmul target".to_owned(),
+        || {
+            let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
+            let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>() as u16])?;
+            function.attribute(function_attribute::PTX_VERSION).map_err(|error| device.error(NAME, error))
+        },
+    )?;
+    Ok(*target >= 80)
+}
+
+impl Product<'_> {
+    /// Computes into a new array of `shape`, which has as many elements as all C together.
+    pub fn run(&self, device: &CudaDevice, shape: impl Into<Shape>) -> Result<Array> {
+        let out = Array::for_kernel(self.operation, shape, self.dtype, device)?;
+        if out.elements() > 0 {
+            self.run_into(device, &out, false)?;
+        }
+        Ok(out)
+    }
+
+    /// Computes into `out`, which is contiguous, or adds to what it holds.
+    pub fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
+        let (m, n, k) = self.sizes;
+        let Some([simt_small, simt_large, warp_small, warp_large]) =
+            tiles(self.a.transpose, self.b.transpose)
+        else {
+            unreachable!("callers transpose one operand at most")
+        };
+        let tensor = (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
+            && has_warp_kernels(device, self.dtype)?;
+        let (small, large) = if tensor { (warp_small, warp_large) } else { (simt_small, simt_large) };
+        let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
+        // The large tile pays where it is mostly filled and there are enough of them.
+        let sms = device.info().multiprocessors as usize;
+        let fills = m > large.rows / 2 && n > large.columns / 2;
+        let tile = if fills && 2 * blocks(&large) >= sms { large } else { small };
+        let splits =
+            if accumulate || self.bias.is_some() { 1 } else { splits(blocks(&tile), self.segments, k) };
+        let size = self.dtype.size();
+        let aligned = |operand: &Operand<'_>| {
+            let wide = 16 / size;
+            i32::from(
+                operand.address.is_multiple_of(16)
+                    && operand.row.is_multiple_of(wide)
+                    && operand.stride.is_multiple_of(wide),
+            )
+        };
+        let target = if splits > 1 {
+            let partial = crate::cuda::rows::accumulator(self.dtype);
+            Array::for_kernel(self.operation, [splits, self.count * m * n], partial, device)?
+        } else {
+            out.clone()
+        };
+        let address = |words: Option<&Words>| words.map_or(0, Words::address);
+        let (bias, range) = self.bias.clone().unwrap_or((0, 0..0));
+        let problem = Problem {
+            a: self.a.address,
+            b: self.b.address,
+            c: target.cuda_address(),
+            bias,
+            starts: address(self.starts),
+            a_index: address(self.a.index),
+            b_index: address(self.b.index),
+            m: m as u64,
+            n: n as u64,
+            k: k as u64,
+            lda: self.a.row as u64,
+            ldb: self.b.row as u64,
+            a_stride: self.a.stride as u64,
+            b_stride: self.b.stride as u64,
+            c_stride: (m * n) as u64,
+            alpha: self.scale,
+            bias_first: range.start as i32,
+            bias_last: range.end as i32,
+            splits: splits as i32,
+            accumulate: i32::from(accumulate),
+            a_aligned: aligned(&self.a),
+            b_aligned: aligned(&self.b),
+        };
+        let kernel = Kernel::new(tile.name, self.dtype);
+        let grid = Grid::blocks(blocks(&tile) * splits, tile.threads).shared(tile.shared);
+        device.launch(self.operation, kernel, grid, Args::new().value(&problem))?;
+        if splits > 1 {
+            let sum = sum_partials(device, self.operation, &target, out.shape(), self.dtype, 1.0)?;
+            out.overwrite(&sum)?;
+        }
+        Ok(())
+    }
+}
+
+/// Into how many stretches a sum of `segments` times `k` terms is cut: enough to occupy a large device, each of some
+/// hundreds of terms. Depends on sizes only.
+fn splits(blocks: usize, segments: usize, k: usize) -> usize {
+    const BLOCKS: usize = 256;
+    const TERMS: usize = 256;
+    (BLOCKS / blocks.max(1)).min(segments * k / TERMS).clamp(1, 64)
+}
+
+pub(super) fn product(
+    device: &CudaDevice,
+    dtype: DType,
+    (left, right): (&Matrices, &Matrices),
+    shape: &[usize],
+) -> Result<Array> {
+    let ((m, k), (_, n)) = (left.sizes(), right.sizes());
+    // Both transposed is rare: one of them is copied.
+    let swapped;
+    let left = if left.transpose && right.transpose {
+        let rank = left.array.rank();
+        let array = left.array.transpose(rank - 2, rank - 1)?.contiguous()?;
+        swapped = Matrices {
+            array,
+            starts: left.starts.clone(),
+            rows: left.columns,
+            columns: left.rows,
+            transpose: false,
+        };
+        &swapped
+    } else {
+        left
+    };
+    let count = left.starts.len();
+    let index = |matrices: &Matrices| -> Result<Option<Words>> {
+        let size = (matrices.rows * matrices.columns).max(1);
+        let numbers: Vec<u32> = matrices.starts.iter().map(|start| (start / size) as u32).collect();
+        let plain = numbers.iter().enumerate().all(|(position, &number)| position == number as usize);
+        if plain { Ok(None) } else { Words::new(device, NAME, &numbers).map(Some) }
+    };
+    let (a_index, b_index) = (index(left)?, index(right)?);
+    let operand = |matrices: &Matrices| Operand {
+        address: matrices.array.cuda_address(),
+        row: matrices.columns,
+        stride: matrices.rows * matrices.columns,
+        transpose: matrices.transpose,
+        index: None,
+    };
+    let product = Product {
+        operation: NAME,
+        dtype,
+        sizes: (m, n, k),
+        count,
+        a: Operand { index: a_index.as_ref(), ..operand(left) },
+        b: Operand { index: b_index.as_ref(), ..operand(right) },
+        starts: None,
+        segments: 1,
+        bias: None,
+        scale: 1.0,
+    };
+    product.run(device, shape)
+}

@@ -1,0 +1,277 @@
+//! Optimiser updates on CUDA: all parameters in one launch.
+
+use super::{Adam, Sgd, WeightDecay};
+use crate::{
+    Array, CudaDevice, DType, Device, Error, Result,
+    cuda::{Args, Buffer, Grid, Kernel, Words},
+};
+
+/// Elements that one block works on; as in csrc/ops/optim.cu.
+const PER_BLOCK: usize = 4096;
+/// Parameters of one launch, at most; as in csrc/ops/optim.cu.
+const MOST: usize = 640;
+
+/// One parameter of a launch.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Item {
+    at: [u64; 4],
+    count: u64,
+    first_block: u32,
+    pad: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Items {
+    item: [Item; MOST],
+    count: i32,
+    pad: i32,
+}
+
+/// Calls `launch` with as many parameters at a time as fit, and the number of blocks for them.
+fn for_items(
+    arrays: &[[Option<&Array>; 4]],
+    mut launch: impl FnMut(&Items, usize) -> Result<()>,
+) -> Result<()> {
+    for group in arrays.chunks(MOST) {
+        let empty = Item { at: [0; 4], count: 0, first_block: 0, pad: 0 };
+        let mut items = Box::new(Items { item: [empty; MOST], count: 0, pad: 0 });
+        let mut blocks = 0;
+        for arrays in group {
+            let count = arrays[0].map_or(0, Array::elements);
+            if count == 0 {
+                continue;
+            }
+            let at = arrays.map(|array| array.map_or(0, Array::cuda_address));
+            items.item[items.count as usize] =
+                Item { at, count: count as u64, first_block: blocks as u32, pad: 0 };
+            items.count += 1;
+            blocks += count.div_ceil(PER_BLOCK);
+        }
+        if blocks > 0 {
+            launch(&items, blocks)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a step needs to know, kept on the device so that a captured step can be replayed with new numbers.
+pub struct StepState {
+    device: CudaDevice,
+    constants: Buffer,
+    control: Buffer,
+}
+
+/// Numbers of [`StepState`], at most.
+const CONSTANTS: usize = 16;
+
+impl StepState {
+    /// Room for the constants of one kind of update.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn new(device: &CudaDevice) -> Result<Self> {
+        const NAME: &str = "step state";
+        let state = Self {
+            device: device.clone(),
+            constants: Buffer::new(device, CONSTANTS * size_of::<f64>(), NAME)?,
+            control: Buffer::new(device, 2 * size_of::<f64>(), NAME)?,
+        };
+        state.control.write(0, bytemuck::cast_slice(&[1.0f64, 1.0]), NAME)?;
+        Ok(state)
+    }
+
+    fn set(&self, operation: &'static str, values: &[f64]) -> Result<()> {
+        debug_assert!(values.len() <= CONSTANTS);
+        self.constants.write(0, bytemuck::cast_slice(values), operation)
+    }
+
+    /// The constants of an Adam step.
+    ///
+    /// # Errors
+    /// From the driver; inside a capture.
+    pub fn set_adam(&self, c: &Adam) -> Result<()> {
+        let t = c.step as f64;
+        let (shrink, l2) = match c.decay {
+            WeightDecay::L2 => (1.0, c.weight_decay),
+            WeightDecay::Decoupled => (1.0 - c.lr * c.weight_decay, 0.0),
+        };
+        let step_size = c.lr / (1.0 - c.betas.0.powf(t));
+        let root = (1.0 - c.betas.1.powf(t)).sqrt();
+        let (b1, b2) = c.betas;
+        self.set("adam", &[step_size, root, b1, b2, 1.0 - b1, 1.0 - b2, c.eps, shrink, l2])
+    }
+
+    /// The constants of a step of gradient descent.
+    ///
+    /// # Errors
+    /// As [`set_adam`](Self::set_adam).
+    pub fn set_sgd(&self, c: &Sgd) -> Result<()> {
+        self.set("sgd", &[c.lr, c.momentum, c.weight_decay, f64::from(u8::from(c.step == 1))])
+    }
+
+    /// The constants of a moving average.
+    ///
+    /// # Errors
+    /// As [`set_adam`](Self::set_adam).
+    pub fn set_ema(&self, decay: f64) -> Result<()> {
+        self.set("ema", &[decay, 1.0 - decay])
+    }
+
+    /// The device.
+    pub fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+}
+
+/// Which update a launch makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Update {
+    /// Arrays: parameter, gradient, first moment, second moment.
+    Adam,
+    /// Arrays: parameter, gradient, momentum.
+    Sgd,
+    /// Arrays: average, parameter.
+    Ema,
+}
+
+/// Queues one update of all `arrays`, which are contiguous, of one dtype and on the state's device. `decision`, if given, is
+/// the state that [`decide`] wrote: it can call the step off and scales the gradients.
+///
+/// # Errors
+/// An array elsewhere or of another dtype; from the driver.
+pub fn update(
+    kind: Update,
+    state: &StepState,
+    decision: Option<&StepState>,
+    arrays: &[[Option<&Array>; 4]],
+) -> Result<()> {
+    let (operation, used) = match kind {
+        Update::Adam => ("adam", 4),
+        Update::Sgd => ("sgd", 3),
+        Update::Ema => ("ema", 2),
+    };
+    let Some(dtype) = check(operation, state.device(), arrays, used)? else { return Ok(()) };
+    let control = decision.map_or(0, |decision| decision.control.pointer());
+    for_items(arrays, |items, blocks| {
+        let args = Args::new().large(items).pointer(state.constants.pointer()).pointer(control);
+        state.device.launch(operation, Kernel::new(operation, dtype), Grid::blocks(blocks, 256), args)
+    })
+}
+
+/// The dtype of all arrays, if there are any; refuses what a kernel could not work on.
+fn check(
+    operation: &'static str,
+    device: &CudaDevice,
+    arrays: &[[Option<&Array>; 4]],
+    used: usize,
+) -> Result<Option<DType>> {
+    let Some(first) = arrays.first().and_then(|arrays| arrays[0]) else { return Ok(None) };
+    for arrays in arrays {
+        for array in &arrays[..used] {
+            let Some(array) = array else {
+                return Err(Error::Argument {
+                    operation,
+                    argument: "arrays",
+                    actual: "an array is missing".to_owned(),
+                    expected: "all arrays of the update",
+                });
+            };
+            array.require_like(first, operation, "arrays")?;
+            array.require_shape(operation, "arrays", arrays[0].map_or(&[], Array::dims), || {
+                "it belongs to the parameter".to_owned()
+            })?;
+            if !array.is_contiguous() {
+                let (shape, strides) = (array.shape().clone(), array.strides().to_vec());
+                return Err(Error::NotContiguous { operation, shape, strides });
+            }
+            if array.device() != Device::Cuda(device.clone()) {
+                return Err(Error::DeviceMismatch {
+                    operation,
+                    argument: "arrays",
+                    actual: array.device(),
+                    expected: Device::Cuda(device.clone()),
+                });
+            }
+        }
+    }
+    Ok(Some(first.dtype()))
+}
+
+/// Norms of gradients and what follows from them, computed without the host.
+pub struct Decision {
+    starts: Words,
+    partial: Array,
+    report: Array,
+    gradients: usize,
+}
+
+impl Decision {
+    /// For gradients of these sizes.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn new(device: &CudaDevice, sizes: &[usize]) -> Result<Self> {
+        const NAME: &str = "gradient norms";
+        let mut starts = vec![0u32];
+        for size in sizes {
+            starts.push(starts[starts.len() - 1] + size.div_ceil(PER_BLOCK) as u32);
+        }
+        let blocks = starts[sizes.len()] as usize;
+        Ok(Self {
+            starts: Words::new(device, NAME, &starts)?,
+            partial: Array::for_kernel(NAME, [blocks], DType::F64, device)?,
+            report: Array::for_kernel(NAME, [2 + sizes.len()], DType::F64, device)?,
+            gradients: sizes.len(),
+        })
+    }
+
+    /// Queues the norms of `gradients` and the decision into `state`: no step if the scalar `loss` or a norm is not finite,
+    /// gradients scaled to norm `limit` if there is one and they exceed it.
+    ///
+    /// # Errors
+    /// Other gradients than those announced; from the driver.
+    pub fn decide(
+        &self,
+        state: &StepState,
+        loss: &Array,
+        gradients: &[&Array],
+        limit: Option<f64>,
+    ) -> Result<()> {
+        const NAME: &str = "gradient norms";
+        let arrays: Vec<_> = gradients.iter().map(|&array| [Some(array), None, None, None]).collect();
+        let dtype = check(NAME, state.device(), &arrays, 1)?.unwrap_or(loss.dtype());
+        if gradients.len() != self.gradients || arrays.len() > MOST || loss.elements() != 1 {
+            return Err(Error::Argument {
+                operation: NAME,
+                argument: "gradients",
+                actual: format!("{} gradients and a loss of {} elements", gradients.len(), loss.elements()),
+                expected: "those announced, at most 640, and a scalar loss",
+            });
+        }
+        for_items(&arrays, |items, blocks| {
+            let args = Args::new().large(items).array(&self.partial);
+            state.device.launch(NAME, Kernel::new("squares", dtype), Grid::blocks(blocks, 256), args)
+        })?;
+        let args = Args::new()
+            .array(loss)
+            .array(&self.partial)
+            .pointer(self.starts.address())
+            .size(self.gradients)
+            .double(limit.unwrap_or(0.0))
+            .array(&self.report)
+            .pointer(state.control.pointer());
+        state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args)
+    }
+
+    /// Waits for the decision: the loss, the norm of all gradients, the norm of each.
+    ///
+    /// # Errors
+    /// What went wrong on the device until then.
+    pub fn report(&self) -> Result<(f64, f64, Vec<f64>)> {
+        let mut values = self.report.to_vec::<f64>()?;
+        let each = values.split_off(2);
+        Ok((values[0], values[1], each))
+    }
+}

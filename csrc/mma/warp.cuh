@@ -1,0 +1,169 @@
+// Tile products by warp-wide matrix instructions (sm_80 and later): f32 storage in TF32, bf16 and f16, accumulated in f32.
+#pragma once
+
+#include "mma/problem.cuh"
+#include "ptx/mma.cuh"
+
+/// Blocks of WARPS_M·WARPS_N warps compute tiles of BM×BN in steps of BK along k, with copies STAGES − 1 steps ahead.
+template <class T, int BM, int BN, int WARPS_M, int WARPS_N, int STAGES, bool TA, bool TB>
+struct Warp {
+    static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
+    /// 64 bytes along k.
+    static constexpr int BK = 64 / sizeof(T);
+    static constexpr int WIDE = 16 / sizeof(T);
+    static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
+    static constexpr int TILES_M = WM / 16, TILES_N = WN / 8;
+    /// k of one instruction.
+    static constexpr int DEPTH = 32 / sizeof(T);
+    static_assert(WM % 16 == 0 && WN % 16 == 0, "whole instructions, B in pairs");
+
+    // Rows of a tile in shared memory are padded by 16 bytes along k and by 32 or 16 bytes across it, so that the eight rows
+    // that a fragment reads start in different banks.
+    static constexpr int ACROSS = sizeof(T) == 4 ? 8 : 8;
+    static constexpr int A_ROWS = TA ? BK : BM, A_ROW = TA ? BM + ACROSS : BK + WIDE;
+    static constexpr int B_ROWS = TB ? BN : BK, B_ROW = TB ? BK + WIDE : BN + ACROSS;
+    static constexpr int STAGE = A_ROWS * A_ROW + B_ROWS * B_ROW;
+    static constexpr int SHARED_BYTES = STAGES * STAGE * static_cast<int>(sizeof(T));
+    static_assert(A_ROW * sizeof(T) % 16 == 0 && B_ROW * sizeof(T) % 16 == 0, "16-byte copies");
+
+    /// Starts copying a tile of ROWS×COLUMNS whose corner is at (row, column) of a matrix with `rows` rows `columns` long.
+    template <int ROWS, int COLUMNS, int STRIDE>
+    GW_DEVICE static void copy(T* target, const T* source, i64 ld, i64 row, i64 column, i64 rows, i64 columns, bool aligned) {
+        constexpr int PER_ROW = COLUMNS / WIDE, COUNT = ROWS * PER_ROW;
+        static_assert(COLUMNS % WIDE == 0, "whole copies");
+#pragma unroll
+        for (int first = 0; first < COUNT; first += THREADS) {
+            const int at = first + threadIdx.x;
+            if (COUNT % THREADS != 0 && at >= COUNT) break;
+            const int r = at / PER_ROW, c = at % PER_ROW * WIDE;
+            T* place = target + r * STRIDE + c;
+            const i64 i = row + r, j = column + c;
+            if (aligned) {
+                // Past the end nothing is read, and zeros arrive.
+                i64 count = i < rows && j < columns ? columns - j : 0;
+                if (count > WIDE) count = WIDE;
+                const T* from = count > 0 ? source + i * ld + j : source;
+                copy_async_16(place, from, static_cast<int>(count * sizeof(T)));
+            } else {
+#pragma unroll
+                for (int e = 0; e < WIDE; ++e) place[e] = i < rows && j + e < columns ? source[i * ld + j + e] : T{};
+            }
+        }
+    }
+
+    GW_DEVICE static void fetch(const Part<T>& part, i64 step, T* stage) {
+        const Problem& p = part.problem;
+        const i64 segment = step / part.steps_per_segment, depth = step % part.steps_per_segment * BK;
+        T* b = stage + A_ROWS * A_ROW;
+        if constexpr (TA) {
+            copy<BK, BM, A_ROW>(stage, part.a(segment), p.lda, depth, part.row, p.k, p.m, p.a_aligned);
+        } else {
+            copy<BM, BK, A_ROW>(stage, part.a(segment), p.lda, part.row, depth, p.m, p.k, p.a_aligned);
+        }
+        if constexpr (TB) {
+            copy<BN, BK, B_ROW>(b, part.b(segment), p.ldb, part.column, depth, p.n, p.k, p.b_aligned);
+        } else {
+            copy<BK, BN, B_ROW>(b, part.b(segment), p.ldb, depth, part.column, p.k, p.n, p.b_aligned);
+        }
+    }
+
+    GW_DEVICE static void read_a(const T* tile, int row, int k, u32 (&a)[4]) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (sizeof(T) == 4) {
+            const int g = lane / 4, t = lane % 4;
+            auto at = [&](int i, int j) { return tile[TA ? (k + j) * A_ROW + row + i : (row + i) * A_ROW + k + j]; };
+            a[0] = to_tf32(at(g, t));
+            a[1] = to_tf32(at(g + 8, t));
+            a[2] = to_tf32(at(g, t + 4));
+            a[3] = to_tf32(at(g + 8, t + 4));
+        } else if constexpr (TA) {
+            load_matrices<true>(a, tile + (k + lane % 8 + lane / 16 * 8) * A_ROW + row + lane / 8 % 2 * 8);
+        } else {
+            load_matrices<false>(a, tile + (row + lane % 16) * A_ROW + k + lane / 16 * 8);
+        }
+    }
+
+    /// Two neighbouring columns of tiles.
+    GW_DEVICE static void read_b(const T* tile, int column, int k, u32 (&b)[2][2]) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (sizeof(T) == 4) {
+            const int g = lane / 4, t = lane % 4;
+            auto at = [&](int i, int j) { return tile[TB ? (column + j) * B_ROW + k + i : (k + i) * B_ROW + column + j]; };
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                b[side][0] = to_tf32(at(t, side * 8 + g));
+                b[side][1] = to_tf32(at(t + 4, side * 8 + g));
+            }
+        } else {
+            u32 r[4];
+            if constexpr (TB) {
+                load_matrices<false>(r, tile + (column + lane % 8 + lane / 16 * 8) * B_ROW + k + lane / 8 % 2 * 8);
+            } else {
+                load_matrices<true>(r, tile + (k + lane % 16) * B_ROW + column + lane / 16 * 8);
+            }
+            b[0][0] = r[0];
+            b[0][1] = r[1];
+            b[1][0] = r[2];
+            b[1][1] = r[3];
+        }
+    }
+
+    GW_DEVICE static void run(const Problem& problem) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        T* shared = reinterpret_cast<T*>(memory);
+        const Part<T> part(problem, BM, BN, BK);
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const int warp_row = warp / WARPS_N * WM, warp_column = warp % WARPS_N * WN;
+        float sums[TILES_M][TILES_N][4] = {};
+        i64 ahead = part.begin;
+#pragma unroll
+        for (int stage = 0; stage < STAGES - 1; ++stage, ++ahead) {
+            if (ahead < part.end) fetch(part, ahead, shared + stage * STAGE);
+            copy_async_commit();
+        }
+        int current = 0, next = STAGES - 1;
+        for (i64 step = part.begin; step < part.end; ++step, ++ahead) {
+            copy_async_wait<STAGES - 2>();
+            // All copies of this step have arrived, and nobody reads the stage that is filled next any more.
+            __syncthreads();
+            if (ahead < part.end) fetch(part, ahead, shared + next * STAGE);
+            copy_async_commit();
+            const T* a_tile = shared + current * STAGE;
+            const T* b_tile = a_tile + A_ROWS * A_ROW;
+#pragma unroll
+            for (int k = 0; k < BK; k += DEPTH) {
+                u32 a[TILES_M][4], b[TILES_N / 2][2][2];
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i) read_a(a_tile, warp_row + i * 16, k, a[i]);
+#pragma unroll
+                for (int j = 0; j < TILES_N / 2; ++j) read_b(b_tile, warp_column + j * 16, k, b[j]);
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+                    for (int j = 0; j < TILES_N; ++j) {
+                        if constexpr (sizeof(T) == 4) {
+                            mma_tf32(sums[i][j], a[i], b[j / 2][j % 2]);
+                        } else {
+                            mma_16(sums[i][j], a[i], b[j / 2][j % 2], T{});
+                        }
+                    }
+                }
+            }
+            current = current + 1 == STAGES ? 0 : current + 1;
+            next = next + 1 == STAGES ? 0 : next + 1;
+        }
+        copy_async_wait<0>();
+        const int g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) {
+                const i64 row = part.row + warp_row + i * 16 + g, column = part.column + warp_column + j * 8 + 2 * t;
+                part.write(row, column, sums[i][j][0]);
+                part.write(row, column + 1, sums[i][j][1]);
+                part.write(row + 8, column, sums[i][j][2]);
+                part.write(row + 8, column + 1, sums[i][j][3]);
+            }
+        }
+    }
+};

@@ -1,0 +1,44 @@
+// Matrix products: batched, grouped and summed over segments, see mma/problem.cuh.
+//
+// Names: gw_matmul_<engine>_<transposes>_<size>_<dtype> with engine simt or warp, transposes nn, nt or tn (of A, of B), size s
+// for problems of few rows and columns, l for large ones. In f32, simt is exact and warp is TF32.
+#include "mma/simt.cuh"
+#include "mma/warp.cuh"
+
+#define GW_SIMT(T, NAME, LAYOUT, TA, TB)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 1 : 2) gw_matmul_simt_##LAYOUT##_l_##NAME(const Problem problem) {       \
+        Simt<T, 128, 64, 8, 8, 4, TA, TB>::run(problem);                                                                   \
+    }                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 3 : 4) gw_matmul_simt_##LAYOUT##_s_##NAME(const Problem problem) {       \
+        Simt<T, 32, 32, 16, 2, 4, TA, TB>::run(problem);                                                                   \
+    }
+#define GW_SIMT_LAYOUTS(T, NAME)       \
+    GW_SIMT(T, NAME, nn, false, false) \
+    GW_SIMT(T, NAME, nt, false, true)  \
+    GW_SIMT(T, NAME, tn, true, false)
+GW_FOR_DTYPES(GW_SIMT_LAYOUTS)
+
+// Compiled to a trap for targets without the instructions; the launcher asks what a kernel was compiled for.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define GW_RUN(ENGINE) ENGINE::run(problem)
+#else
+#define GW_RUN(ENGINE) __trap()
+#endif
+
+#define GW_WARP(T, NAME, LAYOUT, TA, TB)                                                                                  \
+    using Large_##LAYOUT##_##NAME = Warp<T, 128, 128, 2, 4, 4, TA, TB>;                                                   \
+    using Small_##LAYOUT##_##NAME = Warp<T, 64, 32, 2, 2, 4, TA, TB>;                                                     \
+    static_assert(Large_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
+        GW_RUN(Large_##LAYOUT##_##NAME);                                                                                  \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(128, 2) gw_matmul_warp_##LAYOUT##_s_##NAME(const Problem problem) {      \
+        GW_RUN(Small_##LAYOUT##_##NAME);                                                                                  \
+    }
+#define GW_WARP_LAYOUTS(T, NAME)       \
+    GW_WARP(T, NAME, nn, false, false) \
+    GW_WARP(T, NAME, nt, false, true)  \
+    GW_WARP(T, NAME, tn, true, false)
+GW_WARP_LAYOUTS(float, f32)
+GW_WARP_LAYOUTS(bf16, bf16)
+GW_WARP_LAYOUTS(f16, f16)

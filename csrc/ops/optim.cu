@@ -1,0 +1,180 @@
+// Optimiser updates of all parameters in one launch, and the sums of squares of all gradients.
+//
+// What changes from step to step is read from device memory, so that a captured launch can be replayed: `constants` holds
+// the step's numbers, `control` says whether the step is taken (control[0] != 0) and what gradients are multiplied by
+// (control[1]); null means always, by 1.
+#include "gradewise/math.cuh"
+
+/// One parameter: up to four arrays of `count` elements, and the first of the blocks that work on it.
+struct Item {
+    u64 at[4];
+    i64 count;
+    u32 first_block, pad;
+};
+
+/// As many parameters as the parameter space of a kernel holds (32 764 bytes).
+constexpr int MOST = 640;
+struct Items {
+    Item item[MOST];
+    i32 count, pad;
+};
+
+static_assert(sizeof(Item) == 48 && sizeof(Items) <= 32000, "as the launcher lays them out, within the parameter space");
+
+constexpr int PER_BLOCK = 4096;
+
+/// The parameter that this block works on: the last whose first block is not after it.
+GW_DEVICE const Item& own_item(const Items& items) {
+    int low = 0, high = items.count - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (items.item[middle].first_block <= blockIdx.x) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return items.item[low];
+}
+
+template <class T>
+GW_DEVICE T* array(const Item& item, int which) {
+    return reinterpret_cast<T*>(item.at[which]);
+}
+
+template <class F>
+GW_DEVICE void for_own_elements(const Item& item, F f) {
+    const i64 begin = static_cast<i64>(blockIdx.x - item.first_block) * PER_BLOCK;
+    const i64 end = begin + PER_BLOCK < item.count ? begin + PER_BLOCK : item.count;
+    for (i64 i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
+}
+
+/// Adam (arXiv:1412.6980). Arrays: parameter, gradient, first and second moment. Constants: step size, root of the second
+/// bias correction, β1, β2, 1 − β1, 1 − β2, ε, factor on the parameter, λ added to the gradient.
+template <class T>
+GW_DEVICE void adam(const Items& items, const double* constants, const double* control) {
+    using C = Compute<T>;
+    if (control != nullptr && control[0] == 0) return;
+    const C grad_scale = control == nullptr ? C(1) : C(control[1]);
+    const C step_size = C(constants[0]), bias_root = C(constants[1]), beta1 = C(constants[2]), beta2 = C(constants[3]);
+    const C rest1 = C(constants[4]), rest2 = C(constants[5]), epsilon = C(constants[6]);
+    const C shrink = C(constants[7]), decay = C(constants[8]);
+    const Item& item = own_item(items);
+    T *p = array<T>(item, 0), *m = array<T>(item, 2), *v = array<T>(item, 3);
+    const T* gradient = array<T>(item, 1);
+    for_own_elements(item, [&](i64 i) {
+        const C value = widen(p[i]);
+        const C g = widen(gradient[i]) * grad_scale + decay * value;
+        const C first = beta1 * widen(m[i]) + rest1 * g;
+        const C second = beta2 * widen(v[i]) + rest2 * g * g;
+        m[i] = narrow<T>(first);
+        v[i] = narrow<T>(second);
+        p[i] = narrow<T>(shrink * value - step_size * first / (root(second) / bias_root + epsilon));
+    });
+}
+
+/// Gradient descent. Arrays: parameter, gradient, momentum. Constants: learning rate, momentum, λ, 1 in the first step.
+template <class T>
+GW_DEVICE void sgd(const Items& items, const double* constants, const double* control) {
+    using C = Compute<T>;
+    if (control != nullptr && control[0] == 0) return;
+    const C grad_scale = control == nullptr ? C(1) : C(control[1]);
+    const C rate = C(constants[0]), momentum = C(constants[1]), decay = C(constants[2]);
+    const bool first = constants[3] != 0;
+    const Item& item = own_item(items);
+    T *p = array<T>(item, 0), *buffer = array<T>(item, 2);
+    const T* gradient = array<T>(item, 1);
+    for_own_elements(item, [&](i64 i) {
+        const C value = widen(p[i]);
+        const C g = widen(gradient[i]) * grad_scale + decay * value;
+        const C velocity = first ? g : momentum * widen(buffer[i]) + g;
+        buffer[i] = narrow<T>(velocity);
+        p[i] = narrow<T>(value - rate * (momentum == C(0) ? g : velocity));
+    });
+}
+
+/// Moving average. Arrays: average, parameter. Constants: decay, 1 − decay.
+template <class T>
+GW_DEVICE void ema(const Items& items, const double* constants, const double* control) {
+    using C = Compute<T>;
+    if (control != nullptr && control[0] == 0) return;
+    const C keep = C(constants[0]), take = C(constants[1]);
+    const Item& item = own_item(items);
+    T* average = array<T>(item, 0);
+    const T* p = array<T>(item, 1);
+    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(keep * widen(average[i]) + take * widen(p[i])); });
+}
+
+/// The sum over a block of 256 threads, in a fixed order, in thread 0.
+GW_DEVICE double block_sum(double value) {
+    __shared__ double sums[256];
+    sums[threadIdx.x] = value;
+    __syncthreads();
+    for (int width = 128; width > 0; width /= 2) {
+        if (threadIdx.x < width) sums[threadIdx.x] += sums[threadIdx.x + width];
+        __syncthreads();
+    }
+    return sums[0];
+}
+
+/// Arrays: gradient. partial[block] = Σ g² over the block's elements.
+template <class T>
+GW_DEVICE void squares(const Items& items, double* partial) {
+    const Item& item = own_item(items);
+    const T* gradient = array<T>(item, 0);
+    double sum = 0;
+    for_own_elements(item, [&](i64 i) {
+        const double g = widen(gradient[i]);
+        sum += g * g;
+    });
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/// One block: from the partial sums, report[0] = loss, report[1] = norm of all gradients, report[2 + i] = norm of the i-th;
+/// control[0] = whether loss and norm are finite, control[1] = min(1, limit/norm) (1 if the limit is 0). `starts` has the
+/// first block of each gradient, and one past the last.
+template <class T>
+GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit, double* report,
+                      double* control) {
+    double total = 0;
+    for (i64 i = threadIdx.x; i < gradients; i += blockDim.x) {
+        double sum = 0;
+        for (u32 block = starts[i]; block < starts[i + 1]; ++block) sum += partial[block];
+        report[2 + i] = sqrt(sum);
+        total += sum;
+    }
+    total = block_sum(total);
+    if (threadIdx.x != 0) return;
+    const double value = widen(*loss), norm = sqrt(total);
+    report[0] = value;
+    report[1] = norm;
+    // Neither NaN nor infinite.
+    const bool finite = value - value == 0 && norm - norm == 0;
+    control[0] = finite ? 1 : 0;
+    control[1] = finite && limit > 0 && norm > limit ? limit / norm : 1;
+}
+
+#define GW_KERNELS(T, NAME)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        gw_adam_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {           \
+        adam<T>(items, constants, control);                                                                             \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        gw_sgd_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
+        sgd<T>(items, constants, control);                                                                              \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        gw_ema_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
+        ema<T>(items, constants, control);                                                                              \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        gw_squares_##NAME(const __grid_constant__ Items items, double* partial) {                                       \
+        squares<T>(items, partial);                                                                                     \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        gw_decide_##NAME(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,          \
+                         double* report, double* control) {                                                             \
+        decide<T>(loss, partial, starts, gradients, limit, report, control);                                            \
+    }
+GW_FOR_DTYPES(GW_KERNELS)

@@ -1,0 +1,30 @@
+// The second stage of sums over rows: partial sums are added in a fixed order, in double precision.
+#include "gradewise/types.cuh"
+
+/// Threads that share the chunks of one result.
+constexpr int LANES = 8;
+
+/// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of 32 results by LANES.
+template <class T>
+GW_DEVICE void sum_partials(const Compute<T>* partial, T* out, i64 chunks, i64 count, double scale) {
+    __shared__ double sums[LANES][32];
+    for (i64 base = static_cast<i64>(blockIdx.x) * 32; base < count; base += static_cast<i64>(gridDim.x) * 32) {
+        const i64 i = base + threadIdx.x;
+        double sum = 0;
+        for (i64 chunk = threadIdx.y; i < count && chunk < chunks; chunk += LANES) sum += partial[chunk * count + i];
+        sums[threadIdx.y][threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.y == 0 && i < count) {
+            for (int lane = 1; lane < LANES; ++lane) sum += sums[lane][threadIdx.x];
+            out[i] = narrow<T>(sum * scale);
+        }
+        __syncthreads();
+    }
+}
+
+#define GW_KERNELS(T, NAME)                                                                               \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                  \
+        gw_sum_partials_##NAME(const Compute<T>* partial, T* out, i64 chunks, i64 count, double scale) {  \
+        sum_partials<T>(partial, out, chunks, count, scale);                                              \
+    }
+GW_FOR_DTYPES(GW_KERNELS)

@@ -1,0 +1,20 @@
+// Asynchronous copies from global to shared memory (sm_80 and later).
+#pragma once
+
+#include "gradewise/types.cuh"
+
+GW_DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+
+/// Starts a copy of 16 bytes, of which the first `bytes` are read and the others become zero. Both addresses are aligned.
+GW_DEVICE void copy_async_16(void* target, const void* source, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
+}
+
+/// Closes the group of copies started since the last call.
+GW_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
+
+/// Waits until at most N groups of this thread are unfinished.
+template <int N>
+GW_DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N));
+}
