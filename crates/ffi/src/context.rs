@@ -14,6 +14,7 @@ struct Inner {
     driver: Driver,
     info: DeviceInfo,
     raw: CUcontext,
+    owned: bool,
     parked: Mutex<Option<Error>>,
 }
 
@@ -27,7 +28,31 @@ impl Context {
         let mut raw = CUcontext::NULL;
         // SAFETY: the pointer is valid for the write; `Inner::drop` releases.
         unsafe { driver.cuDevicePrimaryCtxRetain(&mut raw, info.device)? };
-        Ok(Self(Arc::new(Inner { driver: driver.clone(), info, raw, parked: Mutex::new(None) })))
+        Ok(Self(Arc::new(Inner { driver: driver.clone(), info, raw, owned: true, parked: Mutex::new(None) })))
+    }
+
+    /// A context that someone else owns, such as another CUDA library of the same program. It is not released.
+    ///
+    /// # Safety
+    /// `raw` must be a context of this driver, and live as long as what is made of the result.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub unsafe fn borrow(driver: &Driver, raw: CUcontext) -> Result<Self> {
+        let mut device = 0;
+        // SAFETY: the caller says that the context is alive; the pointer is valid for the write.
+        unsafe {
+            driver.cuCtxSetCurrent(raw)?;
+            driver.cuCtxGetDevice(&mut device)?;
+        }
+        let info = DeviceInfo::new(driver, device.max(0) as usize)?;
+        Ok(Self(Arc::new(Inner {
+            driver: driver.clone(),
+            info,
+            raw,
+            owned: false,
+            parked: Mutex::new(None),
+        })))
     }
 
     /// The driver.
@@ -76,9 +101,27 @@ impl Context {
         Ok(crate::MemoryInfo { free, total })
     }
 
+    /// The API version that the context was made for, such as 3020; a sign of life for a borrowed context.
+    ///
+    /// # Errors
+    /// From the driver, if the context is none.
+    pub fn api_version(&self) -> Result<u32> {
+        let mut version = 0;
+        // SAFETY: the pointer is valid for the write; the context is alive.
+        unsafe { self.driver().cuCtxGetApiVersion(self.0.raw, &mut version)? };
+        Ok(version)
+    }
+
     /// The first error that occurred where none could be returned (in a `Drop`) since the last call.
     pub fn take_parked(&self) -> Option<Error> {
         self.0.parked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Releases something of the context in a `Drop`. That is tried also if the context cannot be made current: what owns
+    /// the handle ends here, and most releases need no context.
+    pub(crate) fn release(&self, release: impl FnOnce(&Driver) -> Result<()>) {
+        self.park(self.bind());
+        self.park(release(self.driver()));
     }
 
     /// Keeps an error for [`take_parked`](Self::take_parked), unless one is kept already.
@@ -91,6 +134,9 @@ impl Context {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         // Nobody is left to tell of a failure.
         // SAFETY: retained in `primary`, released once.
         let _ = unsafe { self.driver.cuDevicePrimaryCtxRelease_v2(self.info.device) };

@@ -31,6 +31,10 @@ pub struct DeviceInfo {
     pub max_threads_per_multiprocessor: u32,
     /// L2 cache in bytes.
     pub l2_cache: usize,
+    /// Whether blocks can be launched in clusters.
+    pub cluster_launch: bool,
+    /// The place on the PCI bus, such as `0000:3b:00.0`, by which NVML knows the device.
+    pub pci_bus_id: String,
 }
 
 impl DeviceInfo {
@@ -43,11 +47,11 @@ impl DeviceInfo {
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: the pointer is valid for the write.
         unsafe { driver.cuDeviceGet(&mut device, number)? };
-        let mut name = [0 as c_char; 256];
         // SAFETY: the buffer has the length given; the driver terminates the string within it.
-        unsafe { driver.cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device)? };
-        // SAFETY: as just said.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let name = text(|buffer, length| unsafe { driver.cuDeviceGetName(buffer, length, device) })?;
+        // SAFETY: as above.
+        let pci_bus_id =
+            text(|buffer, length| unsafe { driver.cuDeviceGetPCIBusId(buffer, length, device) })?;
         let mut memory = 0;
         // SAFETY: the pointer is valid for the write.
         unsafe { driver.cuDeviceTotalMem_v2(&mut memory, device)? };
@@ -69,6 +73,9 @@ impl DeviceInfo {
             max_shared_memory: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             max_threads_per_multiprocessor: get(attribute::MAX_THREADS_PER_MULTIPROCESSOR)?,
             l2_cache: get(attribute::L2_CACHE_SIZE)? as usize,
+            // Drivers before CUDA 11.8 do not know the attribute, nor the devices that can.
+            cluster_launch: get(attribute::CLUSTER_LAUNCH).unwrap_or(0) != 0,
+            pci_bus_id,
             driver: driver.clone(),
         })
     }
@@ -80,6 +87,13 @@ impl DeviceInfo {
     pub fn attribute(&self, which: c_int) -> Result<i32> {
         attribute_of(&self.driver, self.device, which)
     }
+}
+
+/// A string that the driver writes into a buffer of some length.
+fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<()>) -> Result<String> {
+    let mut buffer = [0u8; 256];
+    write(buffer.as_mut_ptr().cast::<c_char>(), buffer.len() as c_int)?;
+    Ok(CStr::from_bytes_until_nul(&buffer).unwrap_or_default().to_string_lossy().into_owned())
 }
 
 fn attribute_of(driver: &Driver, device: CUdevice, which: c_int) -> Result<i32> {

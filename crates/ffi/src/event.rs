@@ -48,6 +48,16 @@ impl Event {
         unsafe { self.context.driver().cuEventSynchronize(self.raw) }
     }
 
+    /// Whether the marked work is done; does not wait.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context.bind()?;
+        // SAFETY: the event is alive.
+        done(unsafe { self.context.driver().cuEventQuery(self.raw) })
+    }
+
     /// Milliseconds from `start` to this event; both must have happened.
     ///
     /// # Errors
@@ -61,10 +71,18 @@ impl Event {
     }
 }
 
+/// What a query answered: done, not yet, or an error.
+pub(crate) fn done(answer: Result<()>) -> Result<bool> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == Some(CUresult::ERROR_NOT_READY) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created in `new`, released once; the driver waits for pending uses.
-        let release = || unsafe { self.context.driver().cuEventDestroy_v2(self.raw) };
-        self.context.park(self.context.bind().and_then(|()| release()));
+        self.context.release(|driver| unsafe { driver.cuEventDestroy_v2(self.raw) });
     }
 }

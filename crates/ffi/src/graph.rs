@@ -1,6 +1,6 @@
 //! Graphs: recorded work, launched as one.
 
-use crate::{Context, Result, Stream, sys::*};
+use crate::{Context, Error, Result, Stream, sys::*};
 
 /// Recorded work.
 #[derive(Debug)]
@@ -47,8 +47,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: owned since the capture ended, released once.
-        let release = || unsafe { self.context.driver().cuGraphDestroy(self.raw) };
-        self.context.park(self.context.bind().and_then(|()| release()));
+        self.context.release(|driver| unsafe { driver.cuGraphDestroy(self.raw) });
     }
 }
 
@@ -74,10 +73,47 @@ impl GraphExec {
     }
 }
 
+impl GraphExec {
+    /// The driver's handle.
+    pub fn raw(&self) -> CUgraphExec {
+        self.raw
+    }
+
+    /// Copies the graph to the device now, so that its first launch need not.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn upload(&self, stream: &Stream) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: both are alive.
+        unsafe { self.context.driver().cuGraphUpload(self.raw, stream.raw()) }
+    }
+
+    /// Takes the arguments of `graph`, which must have the same nodes in the same order. Launches before this one keep
+    /// theirs. `false` if the graphs differ in form: then this one is as it was, and `graph` needs its own
+    /// [`instantiate`](Graph::instantiate).
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn update(&mut self, graph: &Graph) -> Result<bool> {
+        self.context.bind()?;
+        let mut result = CUgraphExecUpdateResultInfo {
+            result: 0,
+            error_node: CUgraphNode::NULL,
+            error_from_node: CUgraphNode::NULL,
+        };
+        // SAFETY: the pointer is valid for the write; both graphs are alive.
+        match unsafe { self.context.driver().cuGraphExecUpdate_v2(self.raw, graph.raw, &mut result) } {
+            Ok(()) => Ok(true),
+            Err(Error::Call { code: CUresult::ERROR_GRAPH_EXEC_UPDATE_FAILURE, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl Drop for GraphExec {
     fn drop(&mut self) {
         // SAFETY: instantiated by `Graph::instantiate`, released once; the driver waits for a launch that is running.
-        let release = || unsafe { self.context.driver().cuGraphExecDestroy(self.raw) };
-        self.context.park(self.context.bind().and_then(|()| release()));
+        self.context.release(|driver| unsafe { driver.cuGraphExecDestroy(self.raw) });
     }
 }

@@ -9,29 +9,43 @@
 //!   they name, bind their context where the driver needs one (also when dropped), and park an error that occurs in
 //!   `Drop` on the context ([`Context::take_parked`]).
 
+mod calls;
 mod context;
 mod device;
 mod driver;
 mod error;
 mod event;
+mod function;
 mod graph;
+mod host;
+mod image;
 mod memory;
 mod module;
 pub mod nvrtc;
+mod peer;
+mod pool;
 mod provider;
 mod search;
 mod stream;
 pub mod sys;
 mod table;
+mod tensor_maps;
 
+pub use calls::Calls;
 pub use context::Context;
 pub use device::DeviceInfo;
-pub use driver::{Calls, Driver};
+pub use driver::Driver;
 pub use error::{Error, Result};
 pub use event::Event;
+pub use function::{Function, LaunchConfig};
 pub use graph::{Graph, GraphExec};
+pub use host::HostMemory;
+pub use image::Image;
 pub use memory::{DeviceMemory, MemoryInfo};
-pub use module::{Function, LaunchConfig, Module};
+pub use module::Module;
 pub use nvrtc::Nvrtc;
+pub use peer::PeerAccess;
+pub use pool::Pool;
 pub use provider::{Dynamic, Provider};
 pub use stream::Stream;
+pub use tensor_maps::{TensorMap, tensor_map};

@@ -1,6 +1,6 @@
 //! Device memory.
 
-use crate::{Error, Result, Stream, sys::*};
+use crate::{Context, Error, HostMemory, Result, Stream, sys::*};
 use std::ffi::c_void;
 
 /// Memory of a device in bytes.
@@ -17,6 +17,7 @@ pub struct MemoryInfo {
 enum Kind {
     Ordered,
     Immediate,
+    Borrowed,
 }
 
 /// A block of device memory, owned. Returned to the device in the order of its stream when dropped.
@@ -48,16 +49,22 @@ impl DeviceMemory {
     pub fn immediate(stream: &Stream, bytes: usize) -> Result<Self> {
         let context = stream.context();
         context.bind()?;
-        let mut mode = capture_mode::RELAXED;
-        // SAFETY: the pointer is valid for reading and writing. In relaxed mode an allocation does not disturb a capture.
-        unsafe { context.driver().cuThreadExchangeStreamCaptureMode(&mut mode)? };
+        let relaxed = Relaxed::begin(context)?;
         let mut pointer = 0;
         // SAFETY: the pointer is valid for the write; the context is bound.
-        let result = unsafe { context.driver().cuMemAlloc_v2(&mut pointer, bytes.max(1)) };
-        // SAFETY: as above; restores the mode.
-        unsafe { context.driver().cuThreadExchangeStreamCaptureMode(&mut mode)? };
-        result?;
-        Ok(Self { stream: stream.clone(), pointer, bytes, kind: Kind::Immediate })
+        unsafe { context.driver().cuMemAlloc_v2(&mut pointer, bytes.max(1))? };
+        let block = Self { stream: stream.clone(), pointer, bytes, kind: Kind::Immediate };
+        relaxed.end()?;
+        Ok(block)
+    }
+
+    /// Memory that someone else owns. It is not returned to the device when dropped.
+    ///
+    /// # Safety
+    /// The `bytes` bytes at `pointer` must be device memory that the stream's context can access, and live as long as the
+    /// result and the work queued with it.
+    pub unsafe fn borrow(stream: &Stream, pointer: CUdeviceptr, bytes: usize) -> Self {
+        Self { stream: stream.clone(), pointer, bytes, kind: Kind::Borrowed }
     }
 
     /// The address.
@@ -119,6 +126,48 @@ impl DeviceMemory {
         self.stream.synchronize()
     }
 
+    /// Queues a copy from page-locked host memory to `offset`, and returns at once. Can be captured.
+    ///
+    /// # Safety
+    /// `source` must neither be written to nor dropped before the copy is done.
+    ///
+    /// # Errors
+    /// From the driver; [`Error::Range`] if the copy would end past the block.
+    pub unsafe fn write_async(&self, offset: usize, source: &HostMemory) -> Result<()> {
+        self.require(offset, source.bytes(), "write")?;
+        self.stream.context().bind()?;
+        // SAFETY: the range is inside the block; the caller keeps the source.
+        unsafe {
+            self.stream.context().driver().cuMemcpyHtoDAsync_v2(
+                self.pointer + offset as u64,
+                source.pointer().cast_const(),
+                source.bytes(),
+                self.stream.raw(),
+            )
+        }
+    }
+
+    /// Queues a copy from `offset` to page-locked host memory, and returns at once. Can be captured.
+    ///
+    /// # Safety
+    /// `target` must not be accessed nor dropped before the copy is done.
+    ///
+    /// # Errors
+    /// From the driver; [`Error::Range`] if the copy would end past the block.
+    pub unsafe fn read_async(&self, offset: usize, target: &mut HostMemory) -> Result<()> {
+        self.require(offset, target.bytes(), "read")?;
+        self.stream.context().bind()?;
+        // SAFETY: the range is inside the block; the caller keeps the target.
+        unsafe {
+            self.stream.context().driver().cuMemcpyDtoHAsync_v2(
+                target.pointer(),
+                self.pointer + offset as u64,
+                target.bytes(),
+                self.stream.raw(),
+            )
+        }
+    }
+
     /// Queues filling the whole block with one byte.
     ///
     /// # Errors
@@ -156,7 +205,7 @@ impl DeviceMemory {
         }
     }
 
-    fn require(&self, offset: usize, bytes: usize, operation: &'static str) -> Result<()> {
+    pub(crate) fn require(&self, offset: usize, bytes: usize, operation: &'static str) -> Result<()> {
         let end = offset.saturating_add(bytes);
         if end <= self.bytes {
             return Ok(());
@@ -168,12 +217,52 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let context = self.stream.context();
-        let release = || match self.kind {
-            // SAFETY: allocated in `new` from a pool, returned once, after all work queued in its stream.
-            Kind::Ordered => unsafe { context.driver().cuMemFreeAsync(self.pointer, self.stream.raw()) },
-            // SAFETY: allocated in `immediate`, returned once; the driver waits for work that uses it.
-            Kind::Immediate => unsafe { context.driver().cuMemFree_v2(self.pointer) },
-        };
-        context.park(context.bind().and_then(|()| release()));
+        match self.kind {
+            Kind::Ordered => context.release(|driver| {
+                // SAFETY: allocated in `new` from a pool, returned once, after all work queued in its stream.
+                unsafe { driver.cuMemFreeAsync(self.pointer, self.stream.raw()) }
+            }),
+            Kind::Immediate => {
+                // A capture that goes on meanwhile cannot use the block: recorded work is for later.
+                let relaxed = Relaxed::begin(context);
+                context.release(|driver| {
+                    // SAFETY: allocated in `immediate`, returned once; the driver waits for work that uses it.
+                    unsafe { driver.cuMemFree_v2(self.pointer) }
+                });
+                context.park(relaxed.and_then(Relaxed::end));
+            }
+            Kind::Borrowed => {}
+        }
+    }
+}
+
+/// While it lives, allocating and freeing on this thread does not disturb a capture.
+struct Relaxed<'a> {
+    context: &'a Context,
+    before: u32,
+}
+
+impl<'a> Relaxed<'a> {
+    fn begin(context: &'a Context) -> Result<Self> {
+        let mut before = capture_mode::RELAXED;
+        // SAFETY: the pointer is valid for reading and writing.
+        unsafe { context.driver().cuThreadExchangeStreamCaptureMode(&mut before)? };
+        Ok(Self { context, before })
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.context.driver().cuThreadExchangeStreamCaptureMode(&mut self.before) }
+    }
+
+    fn end(self) -> Result<()> {
+        std::mem::ManuallyDrop::new(self).restore()
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        let result = self.restore();
+        self.context.park(result);
     }
 }

@@ -1,6 +1,6 @@
 //! Streams: queues of work.
 
-use crate::{Context, Event, Graph, Result, sys::*};
+use crate::{Context, Error, Event, Graph, Result, sys::*};
 use std::sync::Arc;
 
 /// A queue of work on a device, done in order. Cheap to clone.
@@ -11,6 +11,7 @@ pub struct Stream(Arc<Inner>);
 struct Inner {
     context: Context,
     raw: CUstream,
+    owned: bool,
 }
 
 impl Stream {
@@ -23,7 +24,16 @@ impl Stream {
         let mut raw = CUstream::NULL;
         // SAFETY: the pointer is valid for the write; the context is bound; `Inner::drop` releases.
         unsafe { context.driver().cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)? };
-        Ok(Self(Arc::new(Inner { context: context.clone(), raw })))
+        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
+    }
+
+    /// A stream that someone else owns. It is not released.
+    ///
+    /// # Safety
+    /// `raw` must be a stream of the context, or null for its default stream, and live as long as what is made of the
+    /// result.
+    pub unsafe fn borrow(context: &Context, raw: CUstream) -> Self {
+        Self(Arc::new(Inner { context: context.clone(), raw, owned: false }))
     }
 
     /// The stream's context.
@@ -44,6 +54,16 @@ impl Stream {
         self.context().bind()?;
         // SAFETY: the stream is alive.
         unsafe { self.context().driver().cuStreamSynchronize(self.raw()) }
+    }
+
+    /// Whether all work queued so far is done; does not wait.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context().bind()?;
+        // SAFETY: the stream is alive.
+        crate::event::done(unsafe { self.context().driver().cuStreamQuery(self.raw()) })
     }
 
     /// Lets later work wait for `event`.
@@ -72,18 +92,57 @@ impl Stream {
     /// # Errors
     /// If something queued meanwhile cannot be captured.
     pub fn end_capture(&self) -> Result<Graph> {
-        self.context().bind()?;
+        // Also without the context: a stream that stays in the capture could not even release memory.
+        let bound = self.context().bind();
         let mut graph = CUgraph::NULL;
         // SAFETY: the pointer is valid for the write; the stream is alive.
         unsafe { self.context().driver().cuStreamEndCapture(self.raw(), &mut graph)? };
-        Ok(Graph::own(self.context(), graph))
+        let graph = Graph::own(self.context(), graph);
+        bound.map(|()| graph)
+    }
+
+    /// Records what `work` queues into a graph. Also if `work` fails, the stream is left as it was before.
+    ///
+    /// # Errors
+    /// That of `work`; or from the driver, if something queued cannot be captured.
+    pub fn capture<E: From<Error>>(
+        &self,
+        mode: u32,
+        work: impl FnOnce(&Self) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Graph, E> {
+        struct End<'a>(Option<&'a Stream>);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                // `work` failed or panicked, and its error tells more than that the capture came to nothing.
+                let _ = self.0.map(Stream::end_capture);
+            }
+        }
+        self.begin_capture(mode)?;
+        let mut end = End(Some(self));
+        work(self)?;
+        end.0 = None;
+        Ok(self.end_capture()?)
+    }
+
+    /// Whether the stream is being captured.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn is_capturing(&self) -> Result<bool> {
+        self.context().bind()?;
+        let mut status = 0;
+        // SAFETY: the pointer is valid for the write; the stream is alive.
+        unsafe { self.context().driver().cuStreamIsCapturing(self.raw(), &mut status)? };
+        Ok(status != 0)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         // SAFETY: created in `new`, released once; the driver finishes what is queued first.
-        let release = || unsafe { self.context.driver().cuStreamDestroy_v2(self.raw) };
-        self.context.park(self.context.bind().and_then(|()| release()));
+        self.context.release(|driver| unsafe { driver.cuStreamDestroy_v2(self.raw) });
     }
 }

@@ -47,6 +47,10 @@ handles! {
     CUgraphNode;
     /// A memory pool.
     CUmemoryPool;
+    /// Compiled kernels that belong to no context.
+    CUlibrary;
+    /// A kernel of a library.
+    CUkernel;
 }
 
 /// The number of a device as the driver counts.
@@ -96,6 +100,7 @@ results! {
     ERROR_FILE_NOT_FOUND = 301;
     ERROR_SHARED_OBJECT_INIT_FAILED = 303;
     ERROR_INVALID_HANDLE = 400;
+    ERROR_ILLEGAL_STATE = 401;
     ERROR_NOT_FOUND = 500;
     ERROR_NOT_READY = 600;
     ERROR_ILLEGAL_ADDRESS = 700;
@@ -116,6 +121,11 @@ results! {
     ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804;
     ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
     ERROR_STREAM_CAPTURE_INVALIDATED = 901;
+    ERROR_STREAM_CAPTURE_ISOLATION = 905;
+    ERROR_CAPTURED_EVENT = 907;
+    ERROR_STREAM_CAPTURE_WRONG_THREAD = 908;
+    ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910;
+    ERROR_INVALID_CLUSTER_SIZE = 912;
     ERROR_UNKNOWN = 999;
 }
 
@@ -206,6 +216,8 @@ pub mod function_attribute {
     pub const BINARY_VERSION: c_int = 6;
     /// Dynamic shared memory that a launch may ask for, in bytes; settable.
     pub const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+    /// Whether clusters of more than eight blocks are allowed; settable.
+    pub const NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
 }
 
 /// Options of the just-in-time compiler, `CU_JIT_*`.
@@ -249,6 +261,9 @@ pub mod capture_mode {
     /// Nothing.
     pub const RELAXED: c_uint = 2;
 }
+
+/// Page-locked host memory that every context sees as such.
+pub const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 
 /// A stream that does not wait for the legacy default stream.
 pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
@@ -294,4 +309,39 @@ pub struct CUlaunchConfig {
     pub attrs: *mut CUlaunchAttribute,
     /// Their number.
     pub num_attrs: c_uint,
+}
+
+/// Who may access the memory of a pool, and how.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUmemAccessDesc {
+    /// What `id` names: 1 for a device.
+    pub location_type: c_int,
+    /// The device.
+    pub id: c_int,
+    /// 0 not at all, 1 reading, 3 reading and writing.
+    pub flags: c_int,
+}
+
+/// What came of updating a graph.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUgraphExecUpdateResultInfo {
+    /// 0 if it was done; otherwise `CU_GRAPH_EXEC_UPDATE_ERROR_*`.
+    pub result: c_uint,
+    /// The node of the new graph that stands in the way.
+    pub error_node: CUgraphNode,
+    /// The node that it depends on, if the dependency stands in the way.
+    pub error_from_node: CUgraphNode,
+}
+
+/// The description of an array for the tensor memory accelerator; passed to a kernel by value.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CUtensorMap(pub [u64; 16]);
+
+impl fmt::Debug for CUtensorMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CUtensorMap")
+    }
 }

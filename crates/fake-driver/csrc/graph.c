@@ -1,0 +1,87 @@
+/* Graphs: what a capture recorded, in the order of the calls, which satisfies every dependency between them. */
+#include "fake.h"
+
+#include <stdlib.h>
+
+void fake_graph_free(void *object) {
+    struct graph *graph = object;
+    for (size_t i = 0; graph && i < graph->count; i++) fake_op_free(&graph->ops[i]);
+    if (graph) free(graph->ops);
+    free(graph);
+}
+
+static struct graph *copy(const struct graph *graph) {
+    struct graph *made = calloc(1, sizeof *made);
+    if (!made) abort();
+    for (size_t i = 0; i < graph->count; i++)
+        *(struct op *)fake_push((void **)&made->ops, &made->count, sizeof *made->ops) = fake_op_copy(&graph->ops[i]);
+    return made;
+}
+
+static CUresult instantiate(Handle *exec, Handle handle, uint64_t flags) {
+    struct graph *graph = fake_object(GRAPH, handle);
+    if (!graph) return INVALID_HANDLE;
+    if (!exec || flags & ~(uint64_t)0xf) return INVALID_VALUE;
+    *exec = fake_handle(EXEC, copy(graph));
+    return SUCCESS;
+}
+
+static CUresult launch(Handle handle, Handle stream) {
+    struct graph *graph = fake_object(EXEC, handle);
+    if (!graph || !fake_stream(stream)) return INVALID_HANDLE;
+    CUresult code = SUCCESS;
+    for (size_t i = 0; i < graph->count && code == SUCCESS; i++) code = fake_queue(stream, fake_op_copy(&graph->ops[i]));
+    return code;
+}
+
+static CUresult upload(Handle handle, Handle stream) {
+    return fake_object(EXEC, handle) && fake_stream(stream) ? SUCCESS : INVALID_HANDLE;
+}
+
+static CUresult destroy(enum kind kind, Handle handle) {
+    struct graph *graph = fake_release(kind, handle);
+    if (!graph) return INVALID_HANDLE;
+    fake_graph_free(graph);
+    return SUCCESS;
+}
+
+static CUresult nodes(Handle handle, Handle *array, size_t *count) {
+    struct graph *graph = fake_object(GRAPH, handle);
+    if (!graph) return INVALID_HANDLE;
+    if (!count) return INVALID_VALUE;
+    for (size_t i = 0; array && i < *count; i++) array[i] = i < graph->count ? (Handle)&graph->ops[i] : NULL;
+    if (!array || *count > graph->count) *count = graph->count;
+    return SUCCESS;
+}
+
+struct update_result {
+    int result; /* 0 done, 2 another topology, 3 another kind of node */
+    Handle node, from;
+};
+
+static CUresult update(Handle exec_handle, Handle handle, struct update_result *result) {
+    struct graph *exec = fake_object(EXEC, exec_handle), *graph = fake_object(GRAPH, handle);
+    if (!exec || !graph) return INVALID_HANDLE;
+    if (!result) return INVALID_VALUE;
+    *result = (struct update_result){exec->count == graph->count ? 0 : 2, NULL, NULL};
+    for (size_t i = 0; i < graph->count && result->result == 0; i++)
+        if (exec->ops[i].what != graph->ops[i].what) result->result = 3;
+    if (result->result) return GRAPH_EXEC_UPDATE_FAILURE;
+    for (size_t i = 0; i < graph->count; i++) {
+        fake_op_free(&exec->ops[i]);
+        exec->ops[i] = fake_op_copy(&graph->ops[i]);
+    }
+    return SUCCESS;
+}
+
+API CUresult cuGraphInstantiateWithFlags(Handle *exec, Handle graph, uint64_t flags) {
+    CALL(CONTEXT, instantiate(exec, graph, flags));
+}
+API CUresult cuGraphLaunch(Handle exec, Handle stream) { CALL(CONTEXT, launch(exec, stream)); }
+API CUresult cuGraphUpload(Handle exec, Handle stream) { CALL(CONTEXT, upload(exec, stream)); }
+API CUresult cuGraphExecDestroy(Handle exec) { CALL(CONTEXT, destroy(EXEC, exec)); }
+API CUresult cuGraphDestroy(Handle graph) { CALL(INITIALISED, destroy(GRAPH, graph)); }
+API CUresult cuGraphGetNodes(Handle graph, Handle *array, size_t *count) { CALL(INITIALISED, nodes(graph, array, count)); }
+API CUresult cuGraphExecUpdate_v2(Handle exec, Handle graph, struct update_result *result) {
+    CALL(CONTEXT, update(exec, graph, result));
+}

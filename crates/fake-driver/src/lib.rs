@@ -1,0 +1,144 @@
+//! A stand-in for the CUDA driver in host memory: a shared library in C, opened by the code that opens the real one.
+//!
+//! It checks what a device would not tell: memory used after it was freed, handles used after they were released, what is
+//! left when a context ends. Work is queued and done when somebody waits for it, so that order matters. Any call can be
+//! told to fail. Kernels are functions of the host, registered under the names that PTX text declares; `scale_f32` and
+//! `trap` (an illegal address) are always there.
+//!
+//! Without [`Fake`], in a program of its own, it is controlled by the variable
+//! `FAKE_CUDA=version=11040;memory=1048576;fail=cuMemAlloc_v2:3:2` (the third such call answers 2).
+
+use libloading::Library;
+use std::{
+    ffi::{CString, c_char, c_longlong, c_void},
+    path::PathBuf,
+};
+
+/// The shared library, whose state all who open it by this path in a process share.
+pub fn path() -> &'static str {
+    env!("FAKE_DRIVER")
+}
+
+/// The folder that has it under the name of the driver's library, for `LD_LIBRARY_PATH`.
+pub fn folder() -> &'static str {
+    env!("FAKE_DRIVER_FOLDER")
+}
+
+/// A stand-in of one's own: a copy of the library, with state that nobody shares. Tests with one each run in parallel.
+pub struct Fake {
+    library: Library,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// What a registered kernel gets: the addresses of its arguments, the grid's and the block's size, shared memory. It
+/// returns a code of the driver, 0 for success; any other is an error that stays.
+pub type Kernel = unsafe extern "C" fn(
+    arguments: *const *const c_void,
+    grid: *const [u32; 3],
+    block: *const [u32; 3],
+    shared: u32,
+) -> u32;
+
+impl Fake {
+    /// A fresh one: two devices of compute capability 9.0 with 1 GiB each, and a driver that serves CUDA 13.0.
+    ///
+    /// # Panics
+    /// If the library cannot be copied or opened.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("libcuda.so.1");
+        std::fs::copy(path(), &file).expect("a copy of the library");
+        // SAFETY: the library's initialiser has no preconditions.
+        let library = unsafe { Library::new(&file) }.expect("the library opens");
+        Self { library, path: file, _folder: folder }
+    }
+
+    /// The copy's path.
+    pub fn path(&self) -> &str {
+        self.path.to_str().expect("temporary folders have names in UTF-8")
+    }
+
+    /// Forgets everything: objects, failures, counts, settings.
+    pub fn reset(&self) {
+        // SAFETY: the library's function of this name has this type.
+        unsafe { self.function::<unsafe extern "C" fn()>("fake_reset")() }
+    }
+
+    /// Lets the `nth` call of `function` from now on (1 is the next) answer `code` and do nothing; any function if `*`.
+    pub fn fail(&self, function: &str, nth: u64, code: u32) {
+        let name = text(function);
+        type Fail = unsafe extern "C" fn(*const c_char, c_longlong, u32);
+        // SAFETY: the library's function of this name has this type; the string ends with a zero byte.
+        unsafe { self.function::<Fail>("fake_fail")(name.as_ptr(), nth as c_longlong, code) }
+    }
+
+    /// Sets `version` (as in 12040), `devices` (at most 4), `major` and `minor` (compute capability), or `memory` (bytes).
+    ///
+    /// # Panics
+    /// If there is no such setting.
+    pub fn set(&self, setting: &str, value: u64) {
+        let name = text(setting);
+        type Set = unsafe extern "C" fn(*const c_char, c_longlong) -> bool;
+        // SAFETY: as above.
+        let known = unsafe { self.function::<Set>("fake_set")(name.as_ptr(), value as c_longlong) };
+        assert!(known, "no setting `{setting}`");
+    }
+
+    /// A number: live `streams`, `events`, `modules`, `graphs`, `execs`, `blocks` (of device memory), `host_blocks`,
+    /// `bytes`, `contexts`; what went wrong, `double_frees`, `uses_after_free`, `bad_handles`, `leaks`; `launches` that
+    /// ran; `failed_releases`, which were told to fail; `calls`; or the calls of one function by its name.
+    pub fn stat(&self, name: &str) -> u64 {
+        let name = text(name);
+        type Stat = unsafe extern "C" fn(*const c_char) -> c_longlong;
+        // SAFETY: as above.
+        unsafe { self.function::<Stat>("fake_stat")(name.as_ptr()) as u64 }
+    }
+
+    /// Runs `kernel` for launches of this name.
+    pub fn register(&self, name: &str, kernel: Kernel) {
+        let name = text(name);
+        // SAFETY: as above.
+        unsafe {
+            self.function::<unsafe extern "C" fn(*const c_char, Kernel)>("fake_kernel")(name.as_ptr(), kernel)
+        }
+    }
+
+    /// Whether the library has a function.
+    pub fn has(&self, function: &str) -> bool {
+        // SAFETY: the address is not used.
+        unsafe { self.library.get::<*const c_void>(text(function).as_bytes_with_nul()) }.is_ok()
+    }
+
+    /// What is alive or went wrong, by name; empty if everything was released, once, and nothing was used after that.
+    pub fn remains(&self) -> Vec<(&'static str, u64)> {
+        const ALL: [&str; 12] = [
+            "streams",
+            "events",
+            "modules",
+            "graphs",
+            "execs",
+            "blocks",
+            "host_blocks",
+            "contexts",
+            "double_frees",
+            "uses_after_free",
+            "bad_handles",
+            "leaks",
+        ];
+        ALL.iter().map(|&name| (name, self.stat(name))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// # Safety
+    /// `T` must be the type of the function of this name.
+    unsafe fn function<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the caller says that the function has this type.
+        let symbol = unsafe { self.library.get::<T>(name.as_bytes()) };
+        *symbol.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+fn text(text: &str) -> CString {
+    CString::new(text).expect("names have no zero byte")
+}

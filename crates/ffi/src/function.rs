@@ -1,0 +1,248 @@
+//! Kernels, and how they are launched.
+
+use crate::{Context, Error, Module, Result, Stream, sys::*};
+use std::{
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+/// A kernel; keeps its module loaded.
+#[derive(Clone, Debug)]
+pub struct Function {
+    module: Module,
+    raw: CUfunction,
+    name: Arc<str>,
+}
+
+/// Sizes of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared: u32,
+    /// Blocks of a cluster along x, y, z; 1 everywhere for none.
+    pub cluster: [u32; 3],
+}
+
+impl LaunchConfig {
+    /// A launch along x without dynamic shared memory.
+    pub const fn linear(blocks: u32, threads: u32) -> Self {
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, cluster: [1; 3] }
+    }
+}
+
+impl Function {
+    pub(crate) fn own(module: &Module, raw: CUfunction, name: &str) -> Self {
+        Self { module: module.clone(), raw, name: name.into() }
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUfunction {
+        self.raw
+    }
+
+    /// An attribute of [`function_attribute`](crate::sys::function_attribute).
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn attribute(&self, which: c_int) -> Result<i32> {
+        self.context().bind()?;
+        let mut value = 0;
+        // SAFETY: the pointer is valid for the write; the kernel's module is loaded.
+        unsafe { self.context().driver().cuFuncGetAttribute(&mut value, which, self.raw)? };
+        Ok(value)
+    }
+
+    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on).
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn parameter_sizes(&self) -> Result<Vec<usize>> {
+        self.context().bind()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: both pointers are valid for the write; an index past the last parameter is an error of the call.
+            let result = unsafe {
+                self.context().driver().cuFuncGetParamInfo(self.raw, sizes.len(), &mut offset, &mut size)
+            };
+            match result {
+                Ok(()) => sizes.push(size),
+                Err(error) if error.code() == Some(CUresult::ERROR_INVALID_VALUE) => return Ok(sizes),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets launches ask for up to `bytes` of dynamic shared memory.
+    ///
+    /// # Errors
+    /// From the driver, if the device does not have that much for one block.
+    pub fn allow_shared(&self, bytes: u32) -> Result<()> {
+        self.context().bind()?;
+        let which = function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the kernel's module is loaded.
+        unsafe { self.context().driver().cuFuncSetAttribute(self.raw, which, bytes as c_int) }
+    }
+
+    /// Blocks of `threads` threads with `shared` bytes of dynamic shared memory that fit on a multiprocessor together.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn occupancy(&self, threads: u32, shared: usize) -> Result<u32> {
+        self.context().bind()?;
+        let mut blocks = 0;
+        // SAFETY: the pointer is valid for the write; the kernel's module is loaded.
+        unsafe {
+            self.context().driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                self.raw,
+                threads as c_int,
+                shared,
+            )?;
+        }
+        Ok(blocks.max(0) as u32)
+    }
+
+    /// The number of threads per block that fills the device best, and how many such blocks do, with `shared` bytes of
+    /// dynamic shared memory for a block and at most `limit` threads (0 for no limit): threads, blocks.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn best_block(&self, shared: usize, limit: u32) -> Result<(u32, u32)> {
+        self.context().bind()?;
+        let (mut blocks, mut threads) = (0, 0);
+        // SAFETY: both pointers are valid for the write; the kernel's module is loaded; a null function means that shared
+        // memory does not depend on the number of threads.
+        unsafe {
+            self.context().driver().cuOccupancyMaxPotentialBlockSize(
+                &mut blocks,
+                &mut threads,
+                self.raw,
+                std::ptr::null_mut(),
+                shared,
+                limit as c_int,
+            )?;
+        }
+        Ok((threads.max(0) as u32, blocks.max(0) as u32))
+    }
+
+    /// Refuses a launch that the device cannot run.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] with the size at fault and the device's limit.
+    pub fn validate(&self, config: &LaunchConfig) -> Result<()> {
+        let info = self.context().info();
+        let refuse = |what, actual: u64, limit: u64| {
+            Err(Error::Launch { kernel: self.name.to_string(), what, actual, limit })
+        };
+        const GRID: [&str; 3] = ["grid size along x", "grid size along y", "grid size along z"];
+        const BLOCK: [&str; 3] = ["block size along x", "block size along y", "block size along z"];
+        const REST: [&str; 3] = [
+            "remainder of the grid by the cluster along x",
+            "remainder of the grid by the cluster along y",
+            "remainder of the grid by the cluster along z",
+        ];
+        for axis in 0..3 {
+            let (grid, block) = (config.grid[axis], config.block[axis]);
+            if grid == 0 || grid > info.max_grid[axis] {
+                return refuse(GRID[axis], grid.into(), info.max_grid[axis].into());
+            }
+            if block == 0 || block > info.max_block[axis] {
+                return refuse(BLOCK[axis], block.into(), info.max_block[axis].into());
+            }
+        }
+        let threads: u64 = config.block.iter().map(|&size| u64::from(size)).product();
+        if threads > info.max_threads_per_block.into() {
+            return refuse("number of threads per block", threads, info.max_threads_per_block.into());
+        }
+        if config.shared as usize > info.max_shared_memory {
+            let limit = info.max_shared_memory as u64;
+            return refuse("dynamic shared memory in bytes", config.shared.into(), limit);
+        }
+        if config.cluster == [1; 3] {
+            return Ok(());
+        }
+        // Sixteen blocks are what any device so far can do, for kernels that allow more than eight.
+        let limit = if info.cluster_launch { 16 } else { 1 };
+        let blocks: u64 = config.cluster.iter().map(|&size| u64::from(size)).product();
+        if blocks == 0 || blocks > limit {
+            return refuse("number of blocks per cluster", blocks, limit);
+        }
+        for (what, (grid, cluster)) in REST.into_iter().zip(config.grid.into_iter().zip(config.cluster)) {
+            if grid % cluster != 0 {
+                return refuse(what, (grid % cluster).into(), 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues the kernel.
+    ///
+    /// # Safety
+    /// `arguments` must point to one value for each parameter of the kernel, of its type; device memory they name must
+    /// stay allocated until the kernel is done, and the kernel must be correct for these sizes.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] if the sizes exceed the device's limits; from the driver.
+    pub unsafe fn launch(
+        &self,
+        config: &LaunchConfig,
+        stream: &Stream,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.validate(config)?;
+        self.context().bind()?;
+        let (driver, LaunchConfig { grid, block, shared, cluster }) = (self.context().driver(), *config);
+        if cluster == [1; 3] {
+            // SAFETY: the caller vouches for the arguments; the sizes were checked.
+            return unsafe {
+                driver.cuLaunchKernel(
+                    self.raw,
+                    grid[0],
+                    grid[1],
+                    grid[2],
+                    block[0],
+                    block[1],
+                    block[2],
+                    shared,
+                    stream.raw(),
+                    arguments.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
+            };
+        }
+        let mut value = [0u64; 8];
+        // The union holds three 32-bit sizes here.
+        value[0] = u64::from(cluster[0]) | u64::from(cluster[1]) << 32;
+        value[1] = u64::from(cluster[2]);
+        let mut attribute =
+            CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, pad: [0; 4], value };
+        let config = CUlaunchConfig {
+            grid_dim_x: grid[0],
+            grid_dim_y: grid[1],
+            grid_dim_z: grid[2],
+            block_dim_x: block[0],
+            block_dim_y: block[1],
+            block_dim_z: block[2],
+            shared_mem_bytes: shared,
+            stream: stream.raw(),
+            attrs: &mut attribute,
+            num_attrs: 1,
+        };
+        // SAFETY: as above; the configuration lives until the call returns.
+        unsafe { driver.cuLaunchKernelEx(&config, self.raw, arguments.as_mut_ptr(), std::ptr::null_mut()) }
+    }
+
+    fn context(&self) -> &Context {
+        self.module.context()
+    }
+}
