@@ -161,6 +161,9 @@ API CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
 API CUresult cuDeviceGetDefaultMemPool(Handle *pool, CUdevice device) { CALL(INITIALISED, get_pool(pool, device)); }
 API CUresult cuDevicePrimaryCtxRetain(Handle *context, CUdevice device) { CALL(INITIALISED, retain(context, device)); }
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { CALL(INITIALISED, release(device)); }
+API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+    CALL(INITIALISED, !of(device) ? INVALID_DEVICE : flags > 0x1f ? INVALID_VALUE : SUCCESS);
+}
 API CUresult cuCtxSetCurrent(Handle context) { CALL(INITIALISED, set_current(context)); }
 API CUresult cuCtxGetCurrent(Handle *context) { CALL(INITIALISED, get_current(context)); }
 API CUresult cuCtxGetDevice(CUdevice *device) { CALL(CONTEXT, put_int(device, current)); }

@@ -225,6 +225,13 @@ static CUresult exchange(unsigned *mode) {
 }
 
 API CUresult cuStreamCreate(Handle *stream, unsigned flags) { CALL(CONTEXT, create(stream, flags)); }
+API CUresult cuStreamCreateWithPriority(Handle *stream, unsigned flags, int priority) {
+    (void)priority; /* any is taken as the nearest there is */
+    CALL(CONTEXT, create(stream, flags));
+}
+API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    CALL(CONTEXT, least && greatest ? (*least = 0, *greatest = -5, SUCCESS) : INVALID_VALUE);
+}
 API CUresult cuStreamDestroy_v2(Handle stream) { CALL(CONTEXT, destroy(stream)); }
 API CUresult cuStreamSynchronize(Handle stream) { CALL(CONTEXT, synchronize(stream)); }
 API CUresult cuCtxSynchronize(void) { CALL(CONTEXT, synchronize_all()); }

@@ -34,6 +34,8 @@ table! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
     /// Leaves a device's primary context.
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    /// Sets how threads wait for a device's primary context.
+    fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint);
     /// Makes a context this thread's.
     fn cuCtxSetCurrent(context: CUcontext);
     /// This thread's context.
@@ -46,6 +48,10 @@ table! {
     fn cuCtxSynchronize();
     /// Makes a stream.
     fn cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    /// Makes a stream with a priority; lower numbers go first.
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
+    /// The priorities there are.
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     /// Releases a stream.
     fn cuStreamDestroy_v2(stream: CUstream);
     /// Waits for a stream.

@@ -46,6 +46,12 @@ pub use module::Module;
 pub use nvrtc::Nvrtc;
 pub use peer::PeerAccess;
 pub use pool::Pool;
+#[cfg(feature = "cuda-sys")]
+pub use provider::CudaSys;
+#[cfg(feature = "linked")]
+pub use provider::Linked;
+#[cfg(feature = "cust")]
+pub use provider::cust;
 pub use provider::{Dynamic, Provider};
 pub use stream::Stream;
 pub use tensor_maps::{TensorMap, tensor_map};

@@ -27,6 +27,31 @@ impl Stream {
         Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
     }
 
+    /// A new stream whose work goes before that of streams of lower priority, where both wait for the device. 0 is usual;
+    /// negative numbers are above it, down to what the device has: [`best_priority`](Self::best_priority).
+    ///
+    /// # Errors
+    /// From the driver. Priorities that the device does not have are not errors: the nearest it has is taken.
+    pub fn with_priority(context: &Context, priority: i32) -> Result<Self> {
+        context.bind()?;
+        let mut raw = CUstream::NULL;
+        // SAFETY: as in `new`.
+        unsafe { context.driver().cuStreamCreateWithPriority(&mut raw, CU_STREAM_NON_BLOCKING, priority)? };
+        Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
+    }
+
+    /// The highest priority of the device, the lowest number; 0 if it has no priorities.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn best_priority(context: &Context) -> Result<i32> {
+        context.bind()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both pointers are valid for the write; the context is bound.
+        unsafe { context.driver().cuCtxGetStreamPriorityRange(&mut least, &mut greatest)? };
+        Ok(greatest)
+    }
+
     /// A stream that someone else owns. It is not released.
     ///
     /// # Safety

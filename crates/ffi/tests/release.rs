@@ -16,6 +16,7 @@ fn one_of_each(stream: &Stream) -> Result<Vec<(Box<dyn std::any::Any + Send>, &'
     let exec: GraphExec = graph()?.instantiate()?;
     Ok(vec![
         (Box::new(Stream::new(context)?), "cuStreamDestroy_v2"),
+        (Box::new(Stream::with_priority(context, Stream::best_priority(context)?)?), "cuStreamDestroy_v2"),
         (Box::new(Event::new(context, true)?), "cuEventDestroy_v2"),
         (Box::new(DeviceMemory::new(stream, 1000)?), "cuMemFreeAsync"),
         (Box::new(DeviceMemory::immediate(stream, 1000)?), "cuMemFree_v2"),

@@ -1,5 +1,19 @@
 //! Where the driver's functions come from.
 
+#[cfg(feature = "cuda-sys")]
+mod cuda_sys;
+#[cfg(feature = "cust")]
+pub mod cust;
+#[cfg(feature = "linked")]
+mod linked;
+#[cfg(any(feature = "linked", feature = "cuda-sys", feature = "cust"))]
+mod process;
+
+#[cfg(feature = "cuda-sys")]
+pub use cuda_sys::CudaSys;
+#[cfg(feature = "linked")]
+pub use linked::Linked;
+
 use crate::{Error, Result};
 use std::{
     ffi::{CStr, c_void},

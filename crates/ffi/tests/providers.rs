@@ -1,0 +1,56 @@
+//! The other providers, each over the library that the test is linked with: `tests/providers.sh` lets that be the stand-in.
+
+#![cfg(feature = "linked")]
+
+use gradewise_ffi::{Calls, Context, DeviceMemory, Driver, Linked, Provider, Stream};
+use std::ffi::CString;
+
+fn works(provider: impl Provider + 'static) {
+    for name in Calls::FUNCTIONS {
+        let symbol = provider.symbol(&CString::new(*name).unwrap());
+        assert!(symbol.is_some(), "{} lacks {name}", provider.describe());
+    }
+    assert!(provider.symbol(c"cuNoSuchFunction").is_none());
+    let driver = Driver::new(provider).unwrap();
+    let stream = Stream::new(&Context::primary(&driver, 0).unwrap()).unwrap();
+    let block = DeviceMemory::new(&stream, 3).unwrap();
+    block.write(0, &[1, 2, 3]).unwrap();
+    let mut bytes = [0; 3];
+    block.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 3]);
+    assert_eq!(stream.context().take_parked(), None);
+}
+
+#[test]
+fn the_linked_driver_works() {
+    works(Linked);
+}
+
+#[cfg(feature = "cuda-sys")]
+#[test]
+fn the_driver_of_cuda_sys_works() {
+    works(gradewise_ffi::CudaSys);
+}
+
+#[cfg(feature = "cust")]
+#[test]
+fn the_driver_and_the_objects_of_cust_work() {
+    use gradewise_ffi::cust as borrow;
+    works(borrow::Cust);
+    let theirs = cust::quick_init().unwrap();
+    let their_stream = cust::stream::Stream::new(cust::stream::StreamFlags::NON_BLOCKING, None).unwrap();
+    let driver = Driver::new(borrow::Cust).unwrap();
+    // SAFETY: one driver; their objects outlive ours.
+    let (context, stream) = unsafe {
+        let context = borrow::context(&driver, &theirs).unwrap();
+        let stream = borrow::stream(&context, &their_stream);
+        (context, stream)
+    };
+    assert_eq!(context.info().ordinal, 0);
+    let ours = DeviceMemory::new(&stream, 12).unwrap();
+    ours.fill(5).unwrap();
+    stream.synchronize().unwrap();
+    let mut bytes = [0; 12];
+    ours.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [5; 12]);
+}
