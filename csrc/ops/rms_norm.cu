@@ -72,6 +72,32 @@ GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms,
     }
 }
 
+/// along[grade, row] = Σ ô·g / Σ ô² over the grade's elements of the row, with ô the output: how much of g lies along it.
+template <class T>
+GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along, const u32* first, i64 grades, i64 rows,
+                              i64 features) {
+    using C = Compute<T>;
+    __shared__ C scratch[32];
+    const i64 plane = rows * features;
+    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
+        const i64 row = base + threadIdx.y;
+        for (i64 grade = 0; grade < grades; ++grade) {
+            C projection = 0, squares = 0;
+            for (i64 blade = first[grade]; row < rows && blade < first[grade + 1]; ++blade) {
+                const i64 line = blade * plane + row * features;
+                for (i64 i = threadIdx.x; i < features; i += blockDim.x) {
+                    const C o = widen(output[line + i]);
+                    projection += o * widen(grad[line + i]);
+                    squares += o * o;
+                }
+            }
+            projection = row_sum(projection, scratch);
+            squares = row_sum(squares, scratch);
+            if (row < rows && threadIdx.x == 0) along[grade * rows + row] = squares > C(0) ? projection / squares : C(0);
+        }
+    }
+}
+
 #define GW_KERNELS(T, NAME)                                                                                               \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_fwd_##NAME(                                             \
         T* x, Compute<T>* inverse_rms, const u32* first, i64 grades, i64 rows, i64 features) {                            \
@@ -81,5 +107,9 @@ GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms,
         gw_rms_norm_bwd_##NAME(const T* output, const Compute<T>* inverse_rms, const T* grad, T* out, const u32* first,   \
                                i64 grades, i64 rows, i64 features) {                                                      \
         rms_norm_backward<T>(output, inverse_rms, grad, out, first, grades, rows, features);                              \
+    }                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_along_##NAME(                                        \
+        const T* output, const T* grad, Compute<T>* along, const u32* first, i64 grades, i64 rows, i64 features) {        \
+        rms_norm_along<T>(output, grad, along, first, grades, rows, features);                                            \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -36,6 +36,15 @@ impl Kernels {
         Ok(function)
     }
 
+    /// Whether there is such a kernel.
+    pub fn has(&self, _device: &CudaDevice, kernel: &Kernel) -> bool {
+        if self.functions.read().unwrap_or_else(PoisonError::into_inner).contains_key(kernel) {
+            return true;
+        }
+        let name = kernel.to_string();
+        image::IMAGES.iter().any(|image| image.kernels.contains(&name.as_str()))
+    }
+
     fn resolve(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
         let name = kernel.to_string();
         let fail = |source| device.error(operation, source);

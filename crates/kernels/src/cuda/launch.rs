@@ -21,7 +21,6 @@ impl Kernel {
     }
 
     /// A kernel unrolled for one algebra.
-    #[allow(dead_code, reason = "used by the unrolled operators")]
     pub const fn of(operation: &'static str, signature: Signature, dtype: DType) -> Self {
         Self { operation, signature: Some(signature), dtype: Some(dtype) }
     }
@@ -116,6 +115,11 @@ impl<'a> Args<'a> {
     /// A size or an offset, `long long` in the kernel.
     pub fn size(self, size: usize) -> Self {
         self.push(&(size as u64).to_ne_bytes())
+    }
+
+    /// An `int`.
+    pub fn int(self, value: i32) -> Self {
+        self.push(&value.to_ne_bytes())
     }
 
     /// A `double`.

@@ -1,6 +1,9 @@
 //! The weighted product on CUDA.
 
-use super::{NAME, Product, ProductGradients, ProductOptions};
+use super::{
+    NAME, Product, ProductGradients, ProductOptions,
+    unrolled::{self, Around},
+};
 use crate::{
     Array, CudaDevice, Result,
     ops::clifford::device::{DeviceAlgebra, gate, gate_backward, rms_norm, rms_norm_backward},
@@ -18,6 +21,11 @@ pub(super) fn forward(
     (x, y, w): (&Array, &Array, &Array),
     options: ProductOptions,
 ) -> Result<Product> {
+    let ProductOptions { gate, normalize } = options;
+    let around = Around { gate, normalize, base: None, scale: 1.0 };
+    if let Some((output, inverse_rms)) = unrolled::forward(device, algebra, (x, y, w), around)? {
+        return Ok(Product { output, inverse_rms });
+    }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let (x, y) = (gated(device, options, x)?, gated(device, options, y)?);
     let output = tables.forward.product(device, NAME, (&x, &y), Some(w), (None, 1.0))?;
@@ -34,11 +42,16 @@ pub(super) fn backward(
     grad: &Array,
     needs: [bool; 3],
 ) -> Result<ProductGradients> {
+    let output = product.output.contiguous()?;
+    let normalized = product.inverse_rms.as_ref().map(|inverse| (&output, inverse));
+    let gradients =
+        unrolled::backward(device, algebra, (x, y, w), (options.gate, 1.0), normalized, grad, needs)?;
+    if let Some([x, y, weights]) = gradients {
+        return Ok(ProductGradients { x, y, weights });
+    }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let upstream = match &product.inverse_rms {
-        Some(inverse) => {
-            rms_norm_backward(device, NAME, &tables, (&product.output.contiguous()?, inverse), grad)?
-        }
+        Some(inverse) => rms_norm_backward(device, NAME, &tables, (&output, inverse), grad)?,
         None => grad.clone(),
     };
     let (gated_x, gated_y) = (gated(device, options, x)?, gated(device, options, y)?);

@@ -5,7 +5,11 @@ use crate::{
     Array, CudaDevice, Result,
     ops::{
         self,
-        clifford::{device::DeviceAlgebra, mv_normalization::cuda as normalization},
+        clifford::{
+            device::{DeviceAlgebra, DeviceProgram},
+            mv_normalization::cuda as normalization,
+            sgp::unrolled::{self, Around},
+        },
     },
 };
 use gradewise_core::Algebra;
@@ -24,8 +28,12 @@ pub(in crate::ops::clifford) fn forward(
     operands: &Operands<'_>,
 ) -> Result<Array> {
     let Operands { x, right, a, w, left } = *operands;
-    let tables = DeviceAlgebra::of(device, algebra)?;
     let normalized = normalization::forward(device, algebra, sizes, (right, a))?;
+    let around = Around { gate: false, normalize: false, base: left, scale: scale(operands) };
+    if let Some((output, _)) = unrolled::forward(device, algebra, (x, &normalized, w), around)? {
+        return Ok(output);
+    }
+    let tables = DeviceAlgebra::of(device, algebra)?;
     tables.forward.product(device, NAME, (x, &normalized), Some(w), (left, scale(operands)))
 }
 
@@ -39,21 +47,30 @@ pub(in crate::ops::clifford) fn backward(
     needs: [bool; 3],
 ) -> Result<Gradients> {
     let Operands { x, right, a, w, left } = *operands;
-    let tables = DeviceAlgebra::of(device, algebra)?;
     let factor = scale(operands);
     let normalized = normalization::forward(device, algebra, sizes, (right, a))?;
-    let mut gradients = Gradients::default();
-    if needs[0] {
-        let operands = (grad, &normalized);
-        gradients.x = Some(tables.grad_left.product(device, NAME, operands, Some(w), (None, factor))?);
-    }
-    if needs[1] {
-        let upstream = tables.grad_right.product(device, NAME, (grad, x), Some(w), (None, factor))?;
+    let [grad_x, upstream, weights] =
+        match unrolled::backward(device, algebra, (x, &normalized, w), (false, factor), None, grad, needs)? {
+            Some(found) => found,
+            None => {
+                let tables = DeviceAlgebra::of(device, algebra)?;
+                let gradient = |needed: bool, program: &DeviceProgram, other: &Array| {
+                    let product = || program.product(device, NAME, (grad, other), Some(w), (None, factor));
+                    needed.then(product).transpose()
+                };
+                [
+                    gradient(needs[0], &tables.grad_left, &normalized)?,
+                    gradient(needs[1], &tables.grad_right, x)?,
+                    needs[2]
+                        .then(|| tables.by_path.weights(device, NAME, (x, &normalized), grad, factor))
+                        .transpose()?,
+                ]
+            }
+        };
+    let mut gradients = Gradients { x: grad_x, w: weights, ..Gradients::default() };
+    if let Some(upstream) = upstream {
         let through = normalization::backward(device, algebra, sizes, (right, a, &upstream))?;
         (gradients.right, gradients.a) = (Some(through.x), Some(through.a));
-    }
-    if needs[2] {
-        gradients.w = Some(tables.by_path.weights(device, NAME, (x, &normalized), grad, factor)?);
     }
     if left.is_some() {
         gradients.left = Some(ops::mul_scalar(grad, factor)?);

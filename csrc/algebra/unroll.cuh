@@ -1,0 +1,81 @@
+// Loops over the terms of a product, unrolled with every index a constant of the compiler.
+#pragma once
+
+#include "algebra/algebra.cuh"
+
+template <int N>
+struct Constant {
+    static constexpr int value = N;
+};
+
+template <int... N>
+struct Sequence {};
+
+template <class T, T... N>
+struct SequenceOf {
+    using type = Sequence<N...>;
+};
+
+template <class F, int... N>
+GW_DEVICE void each_of(F& f, Sequence<N...>) {
+    (f(Constant<N>{}), ...);
+}
+
+/// Calls f(Constant<0>), …, f(Constant<N − 1>).
+template <int N, class F>
+GW_DEVICE void each(F f) {
+    if constexpr (N > 0) each_of(f, typename SequenceOf<int, __integer_pack(N)...>::type{});
+}
+
+/// The terms of the geometric product of algebra A, in order of result, then path: out[result] += sign·w[path]·x[left]·y[right].
+template <class A>
+struct Terms {
+    static constexpr int MOST = A::BLADES * A::BLADES;
+
+    struct List {
+        short left[MOST] = {}, right[MOST] = {}, result[MOST] = {}, path[MOST] = {};
+        signed char sign[MOST] = {};
+        /// Whether the term is the first of its result and path, and whether it is the last.
+        bool opens[MOST] = {}, closes[MOST] = {};
+        int count = 0;
+    };
+
+    static constexpr typename A::Tables tables = A::make();
+
+    static constexpr List make() {
+        List list{};
+        for (int result = 0; result < A::BLADES; ++result) {
+            // In order of path is in order of the grades of left and right, and so of the blades.
+            for (int left = 0; left < A::BLADES; ++left) {
+                const int right = tables.blade[tables.mask[result] ^ tables.mask[left]];
+                const int sign = A::sign_of_masks(tables.mask[left], tables.mask[right]);
+                if (sign == 0) continue;
+                const int key = (tables.grade[left] * A::GRADES + tables.grade[result]) * A::GRADES + tables.grade[right];
+                // Insertion keeps the terms of a result in order of path.
+                int at = list.count++;
+                while (at > 0 && list.result[at - 1] == result && list.path[at - 1] > tables.path[key]) {
+                    list.left[at] = list.left[at - 1];
+                    list.right[at] = list.right[at - 1];
+                    list.result[at] = list.result[at - 1];
+                    list.path[at] = list.path[at - 1];
+                    list.sign[at] = list.sign[at - 1];
+                    --at;
+                }
+                list.left[at] = static_cast<short>(left);
+                list.right[at] = static_cast<short>(right);
+                list.result[at] = static_cast<short>(result);
+                list.path[at] = tables.path[key];
+                list.sign[at] = static_cast<signed char>(sign);
+            }
+        }
+        for (int n = 0; n < list.count; ++n) {
+            list.opens[n] = n == 0 || list.result[n - 1] != list.result[n] || list.path[n - 1] != list.path[n];
+            if (n > 0) list.closes[n - 1] = list.opens[n];
+        }
+        list.closes[list.count - 1] = true;
+        return list;
+    }
+
+    static constexpr List list = make();
+    static constexpr int COUNT = list.count;
+};
