@@ -1,6 +1,6 @@
 //! Lists of indices that are checked once.
 
-use crate::{Device, Error, Result};
+use crate::{Device, Error, Result, cuda::Words};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -17,6 +17,15 @@ struct Inner {
     bound: usize,
     device: Device,
     groups: OnceLock<Groups>,
+    resident: Option<Resident>,
+}
+
+/// The lists in a device's memory: from the start, because a captured graph cannot wait for a transfer.
+pub(crate) struct Resident {
+    pub values: Words,
+    /// As in [`Groups`].
+    pub starts: Words,
+    pub order: Words,
 }
 
 /// Positions of a list of indices, grouped by value.
@@ -53,8 +62,17 @@ impl Index {
                 Err(Error::Index { operation: NAME, position, value, bound })
             }
         };
-        let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        Ok(Self(Arc::new(Inner { values, bound, device: device.clone(), groups: OnceLock::new() })))
+        let values: Vec<u32> = values.iter().enumerate().map(check).collect::<Result<_>>()?;
+        let groups = OnceLock::new();
+        let resident = match device {
+            Device::Cpu => None,
+            Device::Cuda(cuda) => {
+                let words = |values: &[u32]| Words::new(cuda, NAME, values);
+                let Groups { starts, order } = groups.get_or_init(|| Groups::of(&values, bound));
+                Some(Resident { values: words(&values)?, starts: words(starts)?, order: words(order)? })
+            }
+        };
+        Ok(Self(Arc::new(Inner { values, bound, device: device.clone(), groups, resident })))
     }
 
     /// Number of indices.
@@ -89,23 +107,32 @@ impl Index {
     /// The positions grouped by value, computed on first use: a sum over each group in ascending order is a
     /// deterministic scatter-add, whatever the number of threads.
     pub(crate) fn groups(&self) -> &Groups {
-        self.0.groups.get_or_init(|| {
-            let mut starts = vec![0u32; self.bound() + 1];
-            for &value in self.values() {
-                starts[value as usize + 1] += 1;
-            }
-            for value in 0..self.bound() {
-                starts[value + 1] += starts[value];
-            }
-            let mut next = starts.clone();
-            let mut order = vec![0; self.len()];
-            for (position, &value) in self.values().iter().enumerate() {
-                let slot = &mut next[value as usize];
-                order[*slot as usize] = position as u32;
-                *slot += 1;
-            }
-            Groups { starts, order }
-        })
+        self.0.groups.get_or_init(|| Groups::of(self.values(), self.bound()))
+    }
+
+    /// The lists in the memory of the device; `None` on the host.
+    pub(crate) fn resident(&self) -> Option<&Resident> {
+        self.0.resident.as_ref()
+    }
+}
+
+impl Groups {
+    fn of(values: &[u32], bound: usize) -> Self {
+        let mut starts = vec![0u32; bound + 1];
+        for &value in values {
+            starts[value as usize + 1] += 1;
+        }
+        for value in 0..bound {
+            starts[value + 1] += starts[value];
+        }
+        let mut next = starts.clone();
+        let mut order = vec![0; values.len()];
+        for (position, &value) in values.iter().enumerate() {
+            let slot = &mut next[value as usize];
+            order[*slot as usize] = position as u32;
+            *slot += 1;
+        }
+        Self { starts, order }
     }
 }
 

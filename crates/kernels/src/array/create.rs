@@ -1,7 +1,11 @@
 //! New arrays from values, constants and random numbers; conversions of dtype and device.
 
 use super::Array;
-use crate::{Device, Element, Error, Result, element::with_storage, ops::copy};
+use crate::{
+    Device, Element, Error, Result,
+    element::with_storage,
+    ops::{cast, copy, fill},
+};
 use gradewise_core::{DType, Shape};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
@@ -53,6 +57,9 @@ impl Array {
     /// # Errors
     /// If the device does not support `dtype` or is out of memory.
     pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
+        if let Device::Cuda(cuda) = device {
+            return fill::full(cuda, "full", shape, value, dtype);
+        }
         with_storage!(dtype, T => {
             Self::build(shape, device, |out: &mut [T]| out.fill(T::narrow(value)))
         })
@@ -134,6 +141,9 @@ impl Array {
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         if self.dtype == dtype {
             return Ok(self.clone());
+        }
+        if let Device::Cuda(cuda) = self.device() {
+            return cast::cast(&cuda, self, dtype);
         }
         let source = copy::contiguous(self)?;
         with_storage!(self.dtype, S => with_storage!(dtype, T => {

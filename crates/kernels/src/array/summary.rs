@@ -1,12 +1,18 @@
 //! What an array looks like, for people.
 
 use super::Array;
-use crate::{Device, Error, Result};
+use crate::{
+    CudaDevice, Device, Error, Result,
+    ops::statistics::{self, Statistics},
+};
 use gradewise_core::{DType, Shape};
 use std::fmt;
 
 /// Magnitude from which an input is suspicious: f32 keeps no digit below 1000 of it, and its fourth power overflows.
 const LARGE: f64 = 1e10;
+
+/// Values that a summary shows.
+const FIRST: usize = 8;
 
 /// Shape, first values and statistics of an array.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +63,9 @@ impl Array {
     /// # Errors
     /// If the host cannot read the dtype.
     pub fn summary(&self) -> Result<Summary> {
+        if let Device::Cuda(device) = self.device() {
+            return self.summary_on(&device);
+        }
         let values = self.to_f64_vec()?;
         let nan = values.iter().filter(|value| value.is_nan()).count();
         let infinite = values.iter().filter(|value| value.is_infinite()).count();
@@ -68,7 +77,7 @@ impl Array {
             shape: self.shape.clone(),
             dtype: self.dtype,
             device: self.device(),
-            first: values.iter().copied().take(8).collect(),
+            first: values.iter().copied().take(FIRST).collect(),
             min: finite().fold(f64::NAN, f64::min),
             max: finite().fold(f64::NAN, f64::max),
             mean,
@@ -78,11 +87,51 @@ impl Array {
         })
     }
 
+    /// The summary, without reading more than the first values to the host.
+    fn summary_on(&self, device: &CudaDevice) -> Result<Summary> {
+        const NAME: &str = "summary";
+        let Statistics { nan, infinite, min, max, sum, .. } =
+            statistics::statistics(device, NAME, self, LARGE)?;
+        let count = self.elements() - nan - infinite;
+        let mean = sum / count as f64;
+        let variance = statistics::squared_deviation(device, NAME, self, mean)? / count as f64;
+        let limit = |value: f64| if count == 0 { f64::NAN } else { value };
+        Ok(Summary {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            device: self.device(),
+            first: self.first_values()?,
+            min: limit(min),
+            max: limit(max),
+            mean,
+            std: variance.sqrt(),
+            nan,
+            infinite,
+        })
+    }
+
+    /// The first values in row-major order, at most eight.
+    fn first_values(&self) -> Result<Vec<f64>> {
+        // Enough of the leading positions of each axis, from the innermost outwards.
+        let (mut part, mut wanted) = (self.clone(), FIRST);
+        for axis in (0..self.rank()).rev() {
+            let size = self.dims()[axis];
+            part = part.slice(axis, 0..size.min(wanted))?;
+            wanted = wanted.div_ceil(size.max(1));
+        }
+        Ok(part.to_f64_vec()?.into_iter().take(FIRST).collect())
+    }
+
     /// Counts NaN, infinite and suspiciously large (above 1e10) values.
     ///
     /// # Errors
     /// If the host cannot read the dtype.
     pub fn validate(&self) -> Result<Validation> {
+        if let Device::Cuda(device) = self.device() {
+            let Statistics { nan, infinite, large, .. } =
+                statistics::statistics(&device, "validate", self, LARGE)?;
+            return Ok(Validation { nan, infinite, large });
+        }
         let mut counts = Validation::default();
         for value in self.to_f64_vec()? {
             counts.nan += usize::from(value.is_nan());

@@ -20,6 +20,12 @@ impl Kernel {
         Self { operation, signature: None, dtype: Some(dtype) }
     }
 
+    /// A kernel that moves words of `bytes` bytes, whatever they mean: one of those for 2, 4, 8 and 16.
+    pub fn of_words(operations: [&'static str; 4], bytes: usize) -> Self {
+        let operation = operations[(bytes.clamp(2, 16).ilog2() - 1) as usize];
+        Self { operation, signature: None, dtype: None }
+    }
+
     /// A kernel unrolled for one algebra.
     pub const fn of(operation: &'static str, signature: Signature, dtype: DType) -> Self {
         Self { operation, signature: Some(signature), dtype: Some(dtype) }

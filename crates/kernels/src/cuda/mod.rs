@@ -10,6 +10,7 @@ mod kernels;
 pub(crate) mod launch;
 mod memory;
 pub(crate) mod rows;
+pub(crate) mod strided;
 mod words;
 
 pub use capture::CapturedGraph;

@@ -4,10 +4,12 @@
 //! contiguous unless an operator says otherwise.
 
 mod binary;
+pub(crate) mod cast;
 pub mod clifford;
 mod concat;
 pub(crate) mod copy;
 mod dropout;
+pub(crate) mod fill;
 mod indexing;
 pub mod layer_norm;
 mod matmul;
@@ -18,6 +20,7 @@ mod rows;
 mod select;
 mod softmax;
 mod split;
+pub(crate) mod statistics;
 mod unary;
 
 pub use binary::{

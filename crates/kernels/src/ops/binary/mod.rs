@@ -1,9 +1,10 @@
 //! Elementwise functions of two arrays, broadcast together by NumPy's rule.
 
 mod cpu;
+mod cuda;
 
 use crate::{
-    Array, Element, Result,
+    Array, Device, Element, Result,
     element::with_element,
     ops::copy::{collapse, view},
 };
@@ -17,13 +18,19 @@ struct Operands<'a, T> {
 
 /// A function of two numbers.
 trait Function: Sync {
+    /// The function on a device.
+    const NAME: cuda::Name;
+
     fn call<T: Element>(&self, a: T, b: T) -> T;
 }
 
-fn binary(name: &'static str, a: &Array, b: &Array, function: impl Function) -> Result<Array> {
+fn binary<F: Function>(name: &'static str, a: &Array, b: &Array, function: F) -> Result<Array> {
     b.require_like(a, name, "b")?;
     let shape = a.shape().broadcast(b.shape(), name)?;
     let (left, right) = (a.broadcast_to(&shape)?, b.broadcast_to(&shape)?);
+    if let Device::Cuda(device) = a.device() {
+        return cuda::run(&device, name, F::NAME, &left, &right);
+    }
     let own = shape.contiguous_strides();
     let (sizes, [left_strides, right_strides, _]) = collapse(&shape, [left.strides(), right.strides(), &own]);
     with_element!(a.dtype(), name, T => {
@@ -49,6 +56,8 @@ macro_rules! binary {
         struct $type;
 
         impl Function for $type {
+            const NAME: cuda::Name = cuda::Name::$type;
+
             #[inline(always)]
             fn call<T: Element>(&self, $a: T, $b: T) -> T {
                 $body
@@ -121,6 +130,9 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
     if !(a.is_unique() && a.is_contiguous()) {
         *a = add(a, &right)?;
         return Ok(());
+    }
+    if let Device::Cuda(device) = a.device() {
+        return cuda::into(&device, NAME, cuda::Name::Add, a, [a, &right]);
     }
     let own = a.strides().to_vec();
     let (sizes, [strides, _]) = collapse(a.dims(), [right.strides(), &own]);

@@ -1,10 +1,10 @@
 //! Joining arrays along an axis.
 
 use crate::{
-    Array, Error, Result,
+    Array, Device, Error, Result,
     array::require_axis,
     element::with_storage,
-    ops::copy::{copy_into, view},
+    ops::copy::{self, copy_into, view},
 };
 use gradewise_core::Shape;
 
@@ -38,6 +38,15 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
     }
     let shape = Shape::from(sizes);
     let strides = shape.contiguous_strides();
+    if let Device::Cuda(device) = first.device() {
+        let out = Array::for_kernel(NAME, &shape, first.dtype(), &device)?;
+        let mut address = out.cuda_address();
+        for array in arrays {
+            copy::cuda::into(&device, NAME, array, (address, &strides))?;
+            address += (array.dims()[axis] * strides[axis] * first.dtype().size()) as u64;
+        }
+        return Ok(out);
+    }
     with_storage!(first.dtype(), T => {
         let sources = arrays.iter().map(|array| view::<T>(array, NAME)).collect::<Result<Vec<_>>>()?;
         Array::build(&shape, &first.device(), |out: &mut [T]| {

@@ -1,15 +1,19 @@
 //! Strided copies: from a view to adjacent elements or into a part of another array.
 
 mod cpu;
+pub(crate) mod cuda;
 mod layout;
 
 pub(crate) use cpu::copy_into;
 pub(crate) use layout::{Walk, collapse};
 
-use crate::{Array, Element, Result, element::with_storage};
+use crate::{Array, Device, Element, Result, element::with_storage};
 
 /// A contiguous copy of a view, in storage of its own.
 pub(crate) fn contiguous(array: &Array) -> Result<Array> {
+    if let Device::Cuda(device) = array.device() {
+        return cuda::contiguous(&device, array);
+    }
     with_storage!(array.dtype(), T => {
         let source = view::<T>(array, "contiguous")?;
         let strides = array.shape().contiguous_strides();

@@ -1,5 +1,6 @@
 //! Dropout masks (Srivastava et al. 2014) from a counter-based generator.
 
+mod cuda;
 mod philox;
 
 use crate::{
@@ -32,6 +33,10 @@ pub fn dropout_mask(
     device.require(dtype, NAME)?;
     // 32 random bits are below the threshold with probability p, to within 2⁻³².
     let threshold = (p * 2f64.powi(32)) as u32;
+    if let Device::Cuda(device) = device {
+        let choice = (threshold, 1.0 / (1.0 - p));
+        return cuda::mask(device, NAME, shape, (seed, stream), choice, dtype);
+    }
     with_element!(dtype, NAME, T => {
         let kept = T::narrow(1.0 / (1.0 - p));
         Array::build(shape, device, |out: &mut [T]| {

@@ -1,6 +1,8 @@
 //! Selection along an axis by index, and its transpose, summation by segment.
 
-use crate::{Array, Element, Index, Result, array::require_axis, element::with_element};
+mod cuda;
+
+use crate::{Array, Device, Element, Index, Result, array::require_axis, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
 
@@ -64,6 +66,10 @@ pub fn index_select(x: &Array, axis: usize, index: &Index) -> Result<Array> {
     let inner = inner_size(NAME, x, axis, index, (index.bound(), "the bound of the index"))?;
     let source = x.contiguous()?;
     let (count, bound) = (index.len(), index.bound());
+    if let (Device::Cuda(device), Some(lists)) = (x.device(), index.resident()) {
+        let shape = resized(x, axis, count);
+        return cuda::select(&device, NAME, (&source, inner), (index, lists), shape);
+    }
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(resized(x, axis, count), &x.device(), |out| {
@@ -87,6 +93,10 @@ pub fn segment_sum(x: &Array, axis: usize, segments: &Index) -> Result<Array> {
     let inner = inner_size(NAME, x, axis, segments, (segments.len(), "the list of segments"))?;
     let source = x.contiguous()?;
     let (count, bound) = (segments.len(), segments.bound());
+    if let (Device::Cuda(device), Some(lists)) = (x.device(), segments.resident()) {
+        let shape = resized(x, axis, bound);
+        return cuda::sum(&device, NAME, (&source, inner), (segments, lists), shape);
+    }
     let groups = segments.groups();
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;

@@ -1,8 +1,11 @@
 //! Layer normalisation (Ba et al. 2016, arXiv:1607.06450).
 
 mod cpu;
+mod cuda;
 
-use crate::{Array, Result, array::require_axis, element::with_element, ops};
+use crate::{
+    Array, Device, Error, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
+};
 
 /// The ε of the published layers, added to the variance.
 pub const EPSILON: f64 = 1e-5;
@@ -12,9 +15,9 @@ pub const EPSILON: f64 = 1e-5;
 pub struct LayerNorm {
     /// (x − mean)·inverse_std·weight + bias, of the shape of x.
     pub output: Array,
-    /// The mean of each row: the shape of x without its last axis.
+    /// The mean of each row: the shape of x without its last axis, in the dtype of x or, where that has 16 bits, in f32.
     pub mean: Array,
-    /// 1/√(variance + ε) of each row.
+    /// 1/√(variance + ε) of each row, likewise.
     pub inverse_std: Array,
 }
 
@@ -44,6 +47,20 @@ fn check_parameter(
     })
 }
 
+/// Refuses statistics of another dtype or device than those of the forward pass.
+fn require_statistic(statistic: &Array, x: &Array, argument: &'static str) -> Result<()> {
+    let (actual, expected) = (statistic.dtype(), accumulator(x.dtype()));
+    if actual != expected {
+        return Err(gradewise_core::Error::DType { operation: NAME, argument, actual, expected }.into());
+    }
+    let (actual, expected) = (statistic.device(), x.device());
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(Error::DeviceMismatch { operation: NAME, argument, actual, expected })
+    }
+}
+
 fn features(x: &Array) -> Result<usize> {
     require_axis(NAME, 0, x.shape())?;
     Ok(x.dims()[x.rank() - 1])
@@ -68,6 +85,9 @@ pub fn layer_norm(
         [weight.map(Array::contiguous).transpose()?, bias.map(Array::contiguous).transpose()?];
     let rows = x.dims()[..x.rank() - 1].to_vec();
     let device = x.device();
+    if let Device::Cuda(device) = &device {
+        return cuda::forward(device, &x, weight.as_ref(), bias.as_ref(), epsilon);
+    }
     with_element!(x.dtype(), NAME, T => {
         let x_slice = x.as_slice::<T>()?;
         let affine = cpu::Affine {
@@ -101,10 +121,16 @@ pub fn layer_norm_backward(
     grad.require_shape(NAME, "grad", x.dims(), like_x)?;
     let rows = &x.dims()[..x.rank() - 1];
     for (argument, statistic) in [("mean", mean), ("inverse_std", inverse_std)] {
-        statistic.require_like(x, NAME, argument)?;
+        require_statistic(statistic, x, argument)?;
         statistic.require_shape(NAME, argument, rows, || "one entry for each row of x".to_owned())?;
     }
+    grad.require_like(x, NAME, "grad")?;
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        let weight = weight.map(Array::contiguous).transpose()?;
+        let statistics = (&mean.contiguous()?, &inverse_std.contiguous()?);
+        return cuda::backward(&device, &x, weight.as_ref(), has_bias, statistics, &grad);
+    }
     let axes = (0..x.rank() - 1).collect::<Vec<_>>();
     with_element!(x.dtype(), NAME, T => {
         let weight = weight.map(Array::contiguous).transpose()?;

@@ -1,12 +1,12 @@
 //! Padding with zeros.
 
 use crate::{
-    Array, Error, Result,
+    Array, Device, Error, Result,
     array::require_axis,
     element::with_storage,
     ops::{
-        copy::{copy_into, view},
-        split,
+        copy::{self, copy_into, view},
+        fill, split,
     },
 };
 use gradewise_core::Shape;
@@ -26,6 +26,12 @@ pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
         return Err(Error::Range { operation: NAME, start, end, axis, shape });
     }
     let strides = shape.contiguous_strides();
+    if let Device::Cuda(device) = x.device() {
+        let out = fill::full(&device, NAME, &shape, 0.0, x.dtype())?;
+        let address = out.cuda_address() + (start * strides[axis] * x.dtype().size()) as u64;
+        copy::cuda::into(&device, NAME, x, (address, &strides))?;
+        return Ok(out);
+    }
     with_storage!(x.dtype(), T => {
         let source = view::<T>(x, NAME)?;
         Array::build(&shape, &x.device(), |out: &mut [T]| {

@@ -3,6 +3,7 @@
 //! Either neighbouring elements belong to one result: rows are summed in [`LANES`] interleaved accumulators. Or they
 //! belong to neighbouring results: blocks of [`BLOCK`] results are accumulated side by side. Both run along memory.
 
+use super::cuda::Name;
 use crate::{
     Element,
     ops::{copy::Walk, split},
@@ -21,6 +22,9 @@ const BLOCK: usize = 64;
 pub(super) trait Reducer: Send + Sync {
     const START: f64;
 
+    /// The reducer on a device.
+    const NAME: Name;
+
     fn combine(a: f64, b: f64) -> f64;
 }
 
@@ -30,6 +34,7 @@ pub(super) struct Least;
 
 impl Reducer for Sum {
     const START: f64 = 0.0;
+    const NAME: Name = Name::Sum;
 
     #[inline(always)]
     fn combine(a: f64, b: f64) -> f64 {
@@ -39,6 +44,7 @@ impl Reducer for Sum {
 
 impl Reducer for Greatest {
     const START: f64 = f64::NEG_INFINITY;
+    const NAME: Name = Name::Greatest;
 
     #[inline(always)]
     fn combine(a: f64, b: f64) -> f64 {
@@ -48,6 +54,7 @@ impl Reducer for Greatest {
 
 impl Reducer for Least {
     const START: f64 = f64::INFINITY;
+    const NAME: Name = Name::Least;
 
     #[inline(always)]
     fn combine(a: f64, b: f64) -> f64 {

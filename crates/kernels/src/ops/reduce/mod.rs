@@ -4,8 +4,9 @@
 //! inputs give the same bits on any number of threads.
 
 pub(crate) mod cpu;
+pub(crate) mod cuda;
 
-use crate::{Array, Error, Result, element::with_element, ops::copy::collapse};
+use crate::{Array, Device, Error, Result, element::with_element, ops::copy::collapse};
 use cpu::{Greatest, Least, Reducer, Sum};
 use gradewise_core::Shape;
 
@@ -99,22 +100,39 @@ fn reduce<R: Reducer>(
         values.iter().zip(&reduced).filter(|&(_, &is)| is == want).map(|(&value, _)| value).collect()
     };
     let kept_sizes = of(false, x.dims());
-    let (outer_sizes, [outer_strides]) = collapse(&kept_sizes, [&of(false, x.strides())]);
-    let (inner_sizes, [inner_strides]) = collapse(&of(true, x.dims()), [&of(true, x.strides())]);
+    let layout = Layout {
+        kept: merged(&kept_sizes, &of(false, x.strides())),
+        reduced: merged(&of(true, x.dims()), &of(true, x.strides())),
+    };
     let shape: Shape = if keep {
         let size = |(&size, &reduced): (&usize, &bool)| if reduced { 1 } else { size };
         x.dims().iter().zip(&reduced).map(size).collect::<Vec<_>>().into()
     } else {
         kept_sizes.into()
     };
+    if let Device::Cuda(device) = x.device() {
+        return cuda::run::<R>(&device, name, x, (&layout, &reduced), scale, &shape);
+    }
     with_element!(x.dtype(), name, T => {
         let source = crate::ops::copy::view::<T>(x, name)?.0;
+        let Layout { kept, reduced } = &layout;
         let task = cpu::Task {
             source,
-            kept: (&outer_sizes, &outer_strides),
-            reduced: (&inner_sizes, &inner_strides),
+            kept: (&kept.0, &kept.1),
+            reduced: (&reduced.0, &reduced.1),
             scale,
         };
         Array::build(&shape, &x.device(), |out: &mut [T]| cpu::run::<T, R>(&task, out))
     })
+}
+
+/// Sizes and strides, merged, of the axes that stay and of those that are reduced.
+struct Layout {
+    kept: (Vec<usize>, Vec<usize>),
+    reduced: (Vec<usize>, Vec<usize>),
+}
+
+fn merged(sizes: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let (sizes, [strides]) = collapse(sizes, [strides]);
+    (sizes, strides)
 }

@@ -1,7 +1,8 @@
 //! Choosing between two arrays, element by element.
 
 use crate::{
-    Array, Element, Result,
+    Array, Device, Element, Result,
+    cuda::{Kernel, strided::elementwise},
     element::with_element,
     ops::{
         copy::{collapse, view},
@@ -21,6 +22,12 @@ pub fn select(mask: &Array, a: &Array, b: &Array) -> Result<Array> {
     b.require_like(mask, NAME, "b")?;
     let shape = mask.shape().broadcast(&a.shape().broadcast(b.shape(), NAME)?, NAME)?;
     let [mask, a, b] = [mask.broadcast_to(&shape)?, a.broadcast_to(&shape)?, b.broadcast_to(&shape)?];
+    if let Device::Cuda(device) = a.device() {
+        let out = Array::for_kernel(NAME, &shape, a.dtype(), &device)?;
+        let kernel = Kernel::new("select", a.dtype());
+        elementwise(&device, NAME, kernel, &out, [&mask, &a, &b], |args| args)?;
+        return Ok(out);
+    }
     let own = shape.contiguous_strides();
     let (sizes, [m, s, t, _]) = collapse(&shape, [mask.strides(), a.strides(), b.strides(), &own]);
     with_element!(a.dtype(), NAME, T => {

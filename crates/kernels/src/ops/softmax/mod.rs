@@ -1,7 +1,9 @@
 //! Softmax and its logarithm along one axis.
 
+mod cuda;
+
 use crate::{
-    Array, Result,
+    Array, Device, Result,
     array::require_axis,
     element::with_element,
     ops::{
@@ -35,6 +37,9 @@ fn along(x: &Array, axis: usize, name: &'static str, log: bool) -> Result<Array>
     }
     let columns = x.dims()[last];
     let source = x.contiguous()?;
+    if let Device::Cuda(device) = x.device() {
+        return cuda::run(&device, name, &source, log);
+    }
     with_element!(x.dtype(), name, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(x.shape(), &x.device(), |out| {

@@ -1,6 +1,9 @@
 //! What each elementwise function computes.
 
-use super::{Function, Number};
+use super::{
+    Function, Number,
+    cuda::{Code, Name},
+};
 use crate::simd::mul_add;
 use gradewise_core::DType;
 
@@ -14,6 +17,11 @@ macro_rules! functions {
                 fn call<T: Number, const $fma: bool>(&self, $x: T) -> T {
                     $(let &Self($($field),*) = self;)?
                     $body
+                }
+
+                fn code(&self) -> Code {
+                    $(let &Self($($field),*) = self;)?
+                    Code::new(Name::$name, &[$($($field),*)?])
                 }
             }
         )*
@@ -68,6 +76,10 @@ impl Function for PowInteger {
             rest >>= 1;
         }
         if self.0 < 0 { power.recip() } else { power }
+    }
+
+    fn code(&self) -> Code {
+        Code::new(Name::PowInteger, &[f64::from(self.0)])
     }
 }
 

@@ -3,14 +3,18 @@
 //! NaN goes in and comes out. Where the function is undefined (the logarithm of a negative number), the result is NaN.
 
 mod cpu;
+mod cuda;
 mod functions;
 
-use crate::{Array, Error, Result, element::with_element, ops::copy};
+use crate::{Array, Device, Error, Result, element::with_element, ops::copy};
 use functions::*;
 
 /// A function of one number.
 trait Function: Sync {
     fn call<T: Number, const FMA: bool>(&self, x: T) -> T;
+
+    /// The function's number and parameters on a device.
+    fn code(&self) -> cuda::Code;
 }
 
 /// The element types, with elementary functions that vectorise.
@@ -18,6 +22,9 @@ trait Number: crate::Element + crate::simd::Real {}
 impl<T: crate::Element + crate::simd::Real> Number for T {}
 
 fn unary(name: &'static str, x: &Array, function: impl Function) -> Result<Array> {
+    if let Device::Cuda(device) = x.device() {
+        return cuda::run(&device, name, x, function.code());
+    }
     let own = x.shape().contiguous_strides();
     let (sizes, [strides, _]) = copy::collapse(x.dims(), [x.strides(), &own]);
     with_element!(x.dtype(), name, T => {

@@ -1,0 +1,32 @@
+//! Dropout masks on CUDA.
+
+use crate::{
+    Array, CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel},
+};
+use gradewise_core::Shape;
+
+/// 0 where the random bits are below `threshold`, `kept` elsewhere.
+pub(super) fn mask(
+    device: &CudaDevice,
+    operation: &'static str,
+    shape: impl Into<Shape>,
+    (seed, stream): (u64, u64),
+    (threshold, kept): (u32, f64),
+    dtype: DType,
+) -> Result<Array> {
+    let out = Array::for_kernel(operation, shape, dtype, device)?;
+    let elements = out.elements();
+    if elements == 0 {
+        return Ok(out);
+    }
+    let args = Args::new()
+        .array(&out)
+        .size(elements)
+        .value(&seed)
+        .value(&stream)
+        .size(threshold as usize)
+        .double(kept);
+    device.launch(operation, Kernel::new("dropout_mask", dtype), Grid::linear(elements.div_ceil(4)), args)?;
+    Ok(out)
+}

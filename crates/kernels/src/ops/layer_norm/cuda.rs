@@ -1,0 +1,119 @@
+//! Layer normalisation on CUDA.
+
+use super::{Gradients, LayerNorm, NAME};
+use crate::{
+    Array, CudaDevice, DType, Result,
+    cuda::{
+        Args, Grid, Kernel,
+        rows::{accumulator, row_grid},
+    },
+    ops::{fill, reduce},
+};
+
+/// Fewest rows of a part of the sums over rows.
+const PART: usize = 256;
+
+fn rows(x: &Array) -> (usize, usize) {
+    let features = x.dims().last().copied().unwrap_or(1);
+    (x.dims()[..x.rank() - 1].iter().product(), features)
+}
+
+/// Of contiguous arguments.
+pub(super) fn forward(
+    device: &CudaDevice,
+    x: &Array,
+    weight: Option<&Array>,
+    bias: Option<&Array>,
+    epsilon: f64,
+) -> Result<LayerNorm> {
+    let (rows, features) = rows(x);
+    let statistic = || {
+        let shape = &x.dims()[..x.rank() - 1];
+        Array::for_kernel(NAME, shape, accumulator(x.dtype()), device)
+    };
+    let (mean, inverse_std) = (statistic()?, statistic()?);
+    let output = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    if rows > 0 {
+        let args = Args::new()
+            .array(x)
+            .optional(weight)
+            .optional(bias)
+            .array(&output)
+            .array(&mean)
+            .array(&inverse_std)
+            .size(rows)
+            .size(features)
+            .double(epsilon);
+        device.launch(NAME, Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features), args)?;
+    }
+    Ok(LayerNorm { output, mean, inverse_std })
+}
+
+/// Of contiguous arguments.
+pub(super) fn backward(
+    device: &CudaDevice,
+    x: &Array,
+    weight: Option<&Array>,
+    has_bias: bool,
+    statistics: (&Array, &Array),
+    grad: &Array,
+) -> Result<Gradients> {
+    let (rows, features) = rows(x);
+    let (mean, inverse_std) = statistics;
+    let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    if x.elements() > 0 {
+        let args = Args::new()
+            .array(x)
+            .optional(weight)
+            .array(mean)
+            .array(inverse_std)
+            .array(grad)
+            .array(&out)
+            .size(rows)
+            .size(features);
+        device.launch(NAME, Kernel::new("layer_norm_bwd", x.dtype()), row_grid(rows, features), args)?;
+    }
+    let mut gradients = Gradients { x: out, weight: None, bias: None };
+    if weight.is_some() || has_bias {
+        let (for_weight, for_bias) = parameters(device, x, statistics, grad)?;
+        gradients.weight = weight.is_some().then_some(for_weight);
+        gradients.bias = has_bias.then_some(for_bias);
+    }
+    Ok(gradients)
+}
+
+/// The gradients of weight and bias.
+fn parameters(
+    device: &CudaDevice,
+    x: &Array,
+    (mean, inverse_std): (&Array, &Array),
+    grad: &Array,
+) -> Result<(Array, Array)> {
+    let (rows, features) = rows(x);
+    if x.elements() == 0 {
+        let zeros = || fill::full(device, NAME, [features], 0.0, x.dtype());
+        return Ok((zeros()?, zeros()?));
+    }
+    let tiles = features.div_ceil(32);
+    let parts = reduce::cuda::parts(tiles, rows, PART);
+    let partial = || Array::for_kernel(NAME, [features, parts], DType::F64, device);
+    let sums = (partial()?, partial()?);
+    let args = Args::new()
+        .array(x)
+        .array(mean)
+        .array(inverse_std)
+        .array(grad)
+        .array(&sums.0)
+        .array(&sums.1)
+        .size(rows)
+        .size(features)
+        .size(parts);
+    let grid = Grid::new([(tiles * parts).min(1 << 16), 1, 1], [32, 8, 1]);
+    device.launch(NAME, Kernel::new("layer_norm_bwd_parameters", x.dtype()), grid, args)?;
+    let total = |partial: &Array| -> Result<Array> {
+        let out = Array::for_kernel(NAME, [features], x.dtype(), device)?;
+        reduce::cuda::sum_parts(device, NAME, partial, &out, 1.0)?;
+        Ok(out)
+    };
+    Ok((total(&sums.0)?, total(&sums.1)?))
+}

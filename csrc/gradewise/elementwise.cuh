@@ -1,0 +1,68 @@
+// Functions of one or several elements at the same position of broadcast views, into adjacent elements.
+#pragma once
+
+#include "gradewise/strided.cuh"
+
+/// Threads per block of these kernels.
+constexpr i64 kThreads = 256;
+
+/// Elements per thread and step: at most 16 bytes, and few enough that functions of many instructions stay small.
+template <class T>
+constexpr int kPack = sizeof(T) == 8 ? 2 : 4;
+
+/// out[i] = f(in[0][i], in[1][i], …). `f(values, results)` computes `kPack<S>` results at once. `out` may be one of the
+/// operands.
+///
+/// `wide`: neighbours are read and written together. It takes that `out` and every operand are aligned to packs, the
+/// innermost stride of each operand is 0 or 1, and, if there are several axes, the other strides of operands with
+/// innermost stride 1 and the innermost size are multiples of a pack.
+template <int N, class S, class T, class F>
+GW_DEVICE void elementwise(
+    T* out, i64 elements, int wide, const Axes& axes, const View<const S>* const (&in)[N], const F& f) {
+    constexpr int W = kPack<S>;
+    const Strides* strides[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) strides[n] = &in[n]->strides;
+    // Without packs, a block's elements are dealt out one by one, so that neighbouring threads have neighbouring ones.
+    const i64 step = wide ? 1 : kThreads;
+    const i64 pieces = wide ? (elements + W - 1) / W : (elements + W * kThreads - 1) / (W * kThreads) * kThreads;
+    for (i64 piece = thread_index(); piece < pieces; piece += thread_count()) {
+        const i64 first = wide ? piece * W : piece / kThreads * (W * kThreads) + piece % kThreads;
+        const bool packed = wide && first + W <= elements;
+        Compute<S> values[N][W];
+        if (packed) {
+            i64 offset[N];
+            locate(axes, strides, first, offset);
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+                const S* source = in[n]->data + offset[n];
+                if (axes.rank > 0 && strides[n]->at[0] == 1) {
+                    load(source, values[n]);
+                } else {
+                    const Compute<S> value = widen(*source);
+#pragma unroll
+                    for (int k = 0; k < W; ++k) values[n][k] = value;
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                const i64 position = first + k * step;
+                i64 offset[N];
+                locate(axes, strides, position < elements ? position : 0, offset);
+#pragma unroll
+                for (int n = 0; n < N; ++n) values[n][k] = widen(in[n]->data[offset[n]]);
+            }
+        }
+        Pack<T, W> results;
+        f(values, results);
+        if (packed) {
+            *reinterpret_cast<Pack<T, W>*>(out + first) = results;
+        } else {
+#pragma unroll
+            for (int k = 0; k < W; ++k) {
+                if (first + k * step < elements) out[first + k * step] = results.at[k];
+            }
+        }
+    }
+}

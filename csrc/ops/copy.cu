@@ -1,0 +1,86 @@
+// Movement of elements from one strided view to another. Elements are words of 2 to 16 bytes, whatever they mean: the
+// host joins neighbours to the longest words that fit both views.
+#include "gradewise/strided.cuh"
+
+namespace {
+
+struct alignas(16) u128 {
+    u64 half[2];
+};
+
+constexpr int kUnroll = 4;
+
+template <class Word>
+GW_DEVICE void copy(const View<Word>& out, const View<const Word>& in, const Axes& axes, i64 words) {
+    const Strides* const strides[2] = {&out.strides, &in.strides};
+    for (i64 first = thread_index(); first < words; first += kUnroll * thread_count()) {
+        Word word[kUnroll];
+        i64 offset[kUnroll][2];
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            const i64 position = first + k * thread_count();
+            if (position >= words) break;
+            locate(axes, strides, position, offset[k]);
+            word[k] = in.data[offset[k][1]];
+        }
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            if (first + k * thread_count() < words) out.data[offset[k][0]] = word[k];
+        }
+    }
+}
+
+constexpr int kTile = 32;
+
+/// Transposes matrices: element (row, column) is at row + column·in_step in the source and at row·out_step + column in
+/// the target. Tiles go by way of shared memory, so that both sides are accessed along memory.
+/// Blocks of 32 by 8 threads. `axes` are those of the matrices.
+template <class Word>
+GW_DEVICE void transpose(
+    const View<Word>& out, const View<const Word>& in, const Axes& axes, i64 matrices, i64 rows, i64 columns,
+    i64 out_step, i64 in_step) {
+    __shared__ Word tile[kTile][kTile + 1];
+    const Strides* const strides[2] = {&out.strides, &in.strides};
+    const i64 across = (columns + kTile - 1) / kTile, down = (rows + kTile - 1) / kTile;
+    for (i64 unit = blockIdx.x; unit < matrices * across * down; unit += gridDim.x) {
+        const i64 matrix = unit / (across * down), part = unit % (across * down);
+        const i64 row = part / across * kTile, column = part % across * kTile;
+        i64 offset[2];
+        locate(axes, strides, matrix, offset);
+        const Word* source = in.data + offset[1];
+        Word* target = out.data + offset[0];
+        for (int c = threadIdx.y; c < kTile; c += blockDim.y) {
+            if (column + c < columns && row + threadIdx.x < rows) {
+                tile[c][threadIdx.x] = source[row + threadIdx.x + (column + c) * in_step];
+            }
+        }
+        __syncthreads();
+        for (int r = threadIdx.y; r < kTile; r += blockDim.y) {
+            if (row + r < rows && column + threadIdx.x < columns) {
+                target[(row + r) * out_step + column + threadIdx.x] = tile[threadIdx.x][r];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+}  // namespace
+
+#define GW_COPY(Word, NAME)                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) gw_copy_##NAME(                         \
+        GW_PARAMETER View<Word> out, GW_PARAMETER View<const Word> in, GW_PARAMETER Axes axes, i64 words) { \
+        copy(out, in, axes, words);                                                           \
+    }
+#define GW_TRANSPOSE(Word, NAME)                                                              \
+    extern "C" __global__ void __launch_bounds__(256) gw_transpose_##NAME(                    \
+        GW_PARAMETER View<Word> out, GW_PARAMETER View<const Word> in, GW_PARAMETER Axes axes, i64 matrices, \
+        i64 rows, i64 columns, i64 out_step, i64 in_step) {                                   \
+        transpose(out, in, axes, matrices, rows, columns, out_step, in_step);                 \
+    }
+GW_COPY(u16, w2)
+GW_COPY(u32, w4)
+GW_COPY(u64, w8)
+GW_COPY(u128, w16)
+GW_TRANSPOSE(u16, w2)
+GW_TRANSPOSE(u32, w4)
+GW_TRANSPOSE(u64, w8)

@@ -1,0 +1,111 @@
+// Layer normalisation along adjacent elements. Statistics are kept in the computing precision, sums run in double
+// precision. Blocks as in gradewise/group.cuh, but for the gradients of the parameters.
+#include "gradewise/group.cuh"
+
+namespace {
+
+/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and
+/// `bias` may be null.
+template <class T>
+GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds,
+                       i64 count, i64 features, double epsilon) {
+    using C = Compute<T>;
+    __shared__ double sums[32];
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
+        const i64 length = row < count ? features : 0;
+        const T* source = x + row * features;
+        double sum = 0;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) sum += widen(source[i]);
+        const double exact_mean = row_sum(sum, sums) / features;
+        double squares = 0;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+            const double centred = widen(source[i]) - exact_mean;
+            squares += centred * centred;
+        }
+        const double variance = row_sum(squares, sums) / features;
+        const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(1 / sqrt(variance + epsilon));
+        if (row < count && threadIdx.x == 0) {
+            means[row] = mean;
+            inverse_stds[row] = inverse_std;
+        }
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+            C value = (widen(source[i]) - mean) * inverse_std;
+            if (weight) value *= widen(weight[i]);
+            if (bias) value += widen(bias[i]);
+            out[row * features + i] = narrow<T>(value);
+        }
+    }
+}
+
+/// The gradient of x.
+template <class T>
+GW_DEVICE void backward(const T* x, const T* weight, const Compute<T>* means, const Compute<T>* inverse_stds,
+                        const T* grad, T* out, i64 count, i64 features) {
+    __shared__ double sums[32];
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
+        const i64 length = row < count ? features : 0;
+        const double mean = row < count ? means[row] : 0, inverse_std = row < count ? inverse_stds[row] : 0;
+        double sum = 0, dot = 0;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+            const double g = widen(grad[row * features + i]) * (weight ? static_cast<double>(widen(weight[i])) : 1.0);
+            sum += g;
+            dot += g * ((widen(x[row * features + i]) - mean) * inverse_std);
+        }
+        const double mean_grad = row_sum(sum, sums) / features, projection = row_sum(dot, sums) / features;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+            const double g = widen(grad[row * features + i]) * (weight ? static_cast<double>(widen(weight[i])) : 1.0);
+            const double normalized = (widen(x[row * features + i]) - mean) * inverse_std;
+            out[row * features + i] = narrow<T>(inverse_std * (g - mean_grad - normalized * projection));
+        }
+    }
+}
+
+/// The gradients of the parameters, in the first of two stages: for each feature and part of the rows, the sums of
+/// grad·normalised and of grad, as [features, parts]. Blocks of 32 features by 8 rows.
+template <class T>
+GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>* inverse_stds, const T* grad,
+                          double* weight, double* bias, i64 rows, i64 features, i64 parts) {
+    __shared__ double sums[2][8][32];
+    const i64 tiles = (features + 31) / 32, size = (rows + parts - 1) / parts;
+    for (i64 unit = blockIdx.x; unit < tiles * parts; unit += gridDim.x) {
+        const i64 part = unit / tiles, feature = (unit - part * tiles) * 32 + threadIdx.x;
+        const i64 end = (part + 1) * size < rows ? (part + 1) * size : rows;
+        double dot = 0, sum = 0;
+        for (i64 row = part * size + threadIdx.y; row < end && feature < features; row += 8) {
+            const double g = widen(grad[row * features + feature]);
+            dot += g * ((widen(x[row * features + feature]) - means[row]) * inverse_stds[row]);
+            sum += g;
+        }
+        __syncthreads();  // The previous sums may still be read.
+        sums[0][threadIdx.y][threadIdx.x] = dot;
+        sums[1][threadIdx.y][threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.y < 2 && feature < features) {
+            double total = 0;
+            for (int y = 0; y < 8; ++y) total += sums[threadIdx.y][y][threadIdx.x];
+            (threadIdx.y == 0 ? weight : bias)[feature * parts + part] = total;
+        }
+    }
+}
+
+}  // namespace
+
+#define GW_KERNELS(T, NAME)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_fwd_##NAME(                               \
+        const T* x, const T* weight, const T* bias, T* out, Compute<T>* mean, Compute<T>* inverse_std,        \
+        i64 rows, i64 features, double epsilon) {                                                             \
+        forward(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);                            \
+    }                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_bwd_##NAME(                               \
+        const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad,    \
+        T* out, i64 rows, i64 features) {                                                                     \
+        backward(x, weight, mean, inverse_std, grad, out, rows, features);                                    \
+    }                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_bwd_parameters_##NAME(                    \
+        const T* x, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad, double* weight,     \
+        double* bias, i64 rows, i64 features, i64 parts) {                                                    \
+        parameters(x, mean, inverse_std, grad, weight, bias, rows, features, parts);                          \
+    }
+GW_FOR_DTYPES(GW_KERNELS)

@@ -1,0 +1,71 @@
+// Softmax and its logarithm along adjacent elements. Blocks as in gradewise/group.cuh.
+#include "gradewise/group.cuh"
+#include "gradewise/math.cuh"
+
+namespace {
+
+/// The greater of two numbers; NaN if either is.
+template <class C>
+GW_DEVICE C greater(C a, C b) {
+    return a > b || a != a ? a : b;
+}
+
+/// The greatest of the values of the threads of a row; every thread of the row gets it.
+template <class C>
+GW_DEVICE C row_max(C value, C* scratch) {
+    const int width = blockDim.x < 32 ? blockDim.x : 32;
+    for (int offset = width / 2; offset > 0; offset /= 2) {
+        value = greater(value, __shfl_xor_sync(0xffffffffu, value, offset, width));
+    }
+    if (blockDim.x <= 32) return value;
+    const int warps = blockDim.x / 32;
+    __syncthreads();  // The scratch may still be in use by the previous call.
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.y * warps + threadIdx.x / 32] = value;
+    __syncthreads();
+    for (int warp = 0; warp < warps; ++warp) value = greater(value, scratch[threadIdx.y * warps + warp]);
+    return value;
+}
+
+/// e^(x - max) / Σ e^(x - max), or the logarithm. Rows of -∞ alone give zeros, or -∞; NaN spreads over its row.
+template <class T>
+GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {
+    using C = Compute<T>;
+    __shared__ C greatest[32];
+    __shared__ double sums[32];
+    const C infinity = static_cast<C>(__int_as_float(0x7f800000));
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
+        const i64 length = row < count ? columns : 0;
+        const T* source = x + row * columns;
+        T* target = out + row * columns;
+        C max = -infinity;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+            max = greater(max, widen(source[i]));
+        }
+        max = row_max(max, greatest);
+        const C shift = max == -infinity ? C(0) : max;
+        double total = 0;
+        for (i64 i = threadIdx.x; i < length; i += blockDim.x) total += exponential(widen(source[i]) - shift);
+        total = row_sum(total, sums);
+        if (logarithm) {
+            const C offset = static_cast<C>(log(total));
+            for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+                target[i] = narrow<T>(total == 0 ? -infinity : widen(source[i]) - shift - offset);
+            }
+        } else {
+            const C scale = total == 0 ? C(0) : static_cast<C>(1 / total);
+            for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
+                target[i] = narrow<T>(exponential(widen(source[i]) - shift) * scale);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+#define GW_KERNELS(T, NAME)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256)                                                         \
+        gw_softmax_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {                         \
+        softmax(x, out, rows, columns, logarithm);                                                            \
+    }
+GW_FOR_DTYPES(GW_KERNELS)
