@@ -12,7 +12,7 @@ use crate::{
     config::Runtime,
     error::{Error, Result},
 };
-use gradewise_kernels::{DType, Device};
+use gradewise_kernels::{Compute, DType, Device};
 use gradewise_nn::Placement;
 
 /// Sets up the threads and finds the device and dtype to compute with.
@@ -29,6 +29,7 @@ pub fn placement(runtime: &Runtime) -> Result<Placement> {
                 .to_owned(),
         ));
     }
+    runtime.compute.parse::<Compute>()?.set_default();
     if runtime.threads > 0 {
         // Fails if the pool exists already, which leaves a number of threads that results do not depend on.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(runtime.threads).build_global() {

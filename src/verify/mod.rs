@@ -10,7 +10,7 @@ mod tolerance;
 pub use tolerance::{Tolerance, relative_error};
 
 use gradewise_core::{DType, Signature};
-use gradewise_kernels::Device;
+use gradewise_kernels::{Compute, Device};
 use gradewise_nn::checkpoint::TensorFile;
 use std::{
     collections::HashMap,
@@ -167,6 +167,14 @@ impl<'a> Golden<'a> {
         }
     }
 
+    /// Whether the operation multiplies matrices, which TF32 affects.
+    fn has_matrix_products(&self) -> bool {
+        matches!(
+            self.operation,
+            "fcgp" | "gelu_fcgp_norm" | "mv_linear" | "clifford_layer" | "steerable_gp" | "fc_steerable_gp"
+        )
+    }
+
     /// A value of the metadata, parsed; `default` if the key is missing or empty.
     fn option<T: std::str::FromStr>(&self, key: &str, default: T) -> Result<T, String> {
         match self.file.metadata.get(key).map(String::as_str) {
@@ -202,7 +210,8 @@ impl<'a> Golden<'a> {
         if actual.len() != expected.len() {
             return Err(format!("{name} has {} elements, expected {}", actual.len(), expected.len()));
         }
-        let tolerance = Tolerance::of(self.options.dtype).scaled(self.f32_error.get(name).copied());
+        let table = Tolerance::of(self.options.dtype, Compute::current(), self.has_matrix_products());
+        let tolerance = table.scaled(self.f32_error.get(name).copied());
         Ok(TensorReport { name: name.to_owned(), error: relative_error(actual, &expected), tolerance })
     }
 }
