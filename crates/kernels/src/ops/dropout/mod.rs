@@ -5,7 +5,7 @@ mod philox;
 
 use crate::{
     Array, Device, Element, Error, Result,
-    element::with_element,
+    element::{with_element, with_storage},
     ops::split,
     simd::{Kernel, dispatch},
 };
@@ -34,7 +34,8 @@ pub fn dropout_mask(
     // 32 random bits are below the threshold with probability p, to within 2⁻³².
     let threshold = (p * 2f64.powi(32)) as u32;
     if let Device::Cuda(device) = device {
-        let choice = (threshold, 1.0 / (1.0 - p));
+        let kept = with_storage!(dtype, T => T::narrow(1.0 / (1.0 - p)).widen());
+        let choice = (threshold, kept);
         return cuda::mask(device, NAME, shape, (seed, stream), choice, dtype);
     }
     with_element!(dtype, NAME, T => {
