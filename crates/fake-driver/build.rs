@@ -4,27 +4,34 @@ use std::{env, path::Path};
 
 const SOURCES: [&str; 7] = ["control.c", "device.c", "graph.c", "memory.c", "module.c", "op.c", "stream.c"];
 
+/// Stand-ins for other libraries, each a file of its own: its name, and the name under which it is looked for.
+const OTHERS: [(&str, &str); 3] = [
+    ("others/nvml.c", "libnvidia-ml.so.1"),
+    ("others/nvtx.c", "libfake-nvtx.so"),
+    ("others/cublaslt.c", "libcublasLt.so.13"),
+];
+
 fn main() {
     println!("cargo::rerun-if-changed=csrc");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
-    let library = Path::new(&out).join("libcuda.so.1");
+    compile(&SOURCES, &Path::new(&out).join("libcuda.so.1"));
+    // Under the name that the linker asks for, too.
+    compile(&SOURCES, &Path::new(&out).join("libcuda.so"));
+    for (source, name) in OTHERS {
+        compile(&[source], &Path::new(&out).join(name));
+    }
+    println!("cargo::rustc-env=FAKE_DRIVER_FOLDER={out}");
+}
+
+fn compile(sources: &[&str], library: &Path) {
+    let name = library.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
+    // Programs linked with `libcuda.so` must ask the loader for the name that the driver has.
+    let name = if name == "libcuda.so" { "libcuda.so.1" } else { name };
     let mut compile = cc::Build::new().std("gnu11").opt_level(1).get_compiler().to_command();
-    compile.args([
-        "-shared",
-        "-fPIC",
-        "-pthread",
-        "-fvisibility=hidden",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-o",
-    ]);
-    compile.arg(&library).args(SOURCES.map(|file| Path::new("csrc").join(file)));
+    compile.args(["-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]);
+    compile.arg(format!("-Wl,-soname,{name}")).arg("-o").arg(library);
+    compile.args(sources.iter().map(|file| Path::new("csrc").join(file)));
     let status =
         compile.status().unwrap_or_else(|error| panic!("{compile:?}: {error}; install a C compiler"));
     assert!(status.success(), "{compile:?}: {status}");
-    // Under the name that the linker asks for, too.
-    std::fs::copy(&library, Path::new(&out).join("libcuda.so")).expect("OUT_DIR can be written");
-    println!("cargo::rustc-env=FAKE_DRIVER={}", library.display());
-    println!("cargo::rustc-env=FAKE_DRIVER_FOLDER={out}");
 }

@@ -16,10 +16,25 @@ use std::{
 
 /// The shared library, whose state all who open it by this path in a process share.
 pub fn path() -> &'static str {
-    env!("FAKE_DRIVER")
+    concat!(env!("FAKE_DRIVER_FOLDER"), "/libcuda.so.1")
 }
 
-/// The folder that has it under the name of the driver's library, for `LD_LIBRARY_PATH`.
+/// A stand-in for NVML, with two devices whose numbers never change.
+pub fn nvml() -> &'static str {
+    concat!(env!("FAKE_DRIVER_FOLDER"), "/libnvidia-ml.so.1")
+}
+
+/// A stand-in for cuBLASLt, whose products are computed on the host when they are queued.
+pub fn cublaslt() -> &'static str {
+    concat!(env!("FAKE_DRIVER_FOLDER"), "/libcublasLt.so.13")
+}
+
+/// A stand-in for a profiler's NVTX library; what it hears goes to the file that the variable `FAKE_NVTX_LOG` names.
+pub fn nvtx() -> &'static str {
+    concat!(env!("FAKE_DRIVER_FOLDER"), "/libfake-nvtx.so")
+}
+
+/// The folder that has it, and the other stand-ins, under the names of the real libraries, for `LD_LIBRARY_PATH`.
 pub fn folder() -> &'static str {
     env!("FAKE_DRIVER_FOLDER")
 }

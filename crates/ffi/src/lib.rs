@@ -11,6 +11,7 @@
 
 mod calls;
 mod context;
+pub mod cublaslt;
 mod device;
 mod driver;
 mod error;
@@ -21,7 +22,9 @@ mod host;
 mod image;
 mod memory;
 mod module;
+pub mod nvml;
 pub mod nvrtc;
+pub mod nvtx;
 mod peer;
 mod pool;
 mod provider;
@@ -43,6 +46,7 @@ pub use host::HostMemory;
 pub use image::Image;
 pub use memory::{DeviceMemory, MemoryInfo};
 pub use module::Module;
+pub use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 pub use peer::PeerAccess;
 pub use pool::Pool;
