@@ -4,10 +4,26 @@
 //! up when it is first called, and what is missing is an [`Error`] that says what was tried.
 //!
 //! - [`sys`] has the driver API's types, as it defines them.
-//! - [`Driver`] has its functions, as `unsafe` methods under their own names.
-//! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`Module`], [`Function`], [`Graph`] and [`GraphExec`] own what
-//!   they name, bind their context where the driver needs one (also when dropped), and park an error that occurs in
-//!   `Drop` on the context ([`Context::take_parked`]).
+//! - [`Driver`] has its functions ([`Calls`]), as `unsafe` methods under their own names.
+//! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
+//!   [`Graph`] and [`GraphExec`] own what they name, bind their context where the driver needs one (also when dropped),
+//!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
+//! - [`nvrtc`], [`nvml`], [`nvtx`] and [`cublaslt`] are other libraries, opened in the same way.
+//!
+//! ```
+//! use gradewise_ffi::{Driver, Error};
+//!
+//! match Driver::load() {
+//!     Ok(driver) => println!("{} devices", driver.device_count()?),
+//!     Err(Error::Library { tried, .. }) => println!("no driver in {tried:?}"),
+//!     Err(error) => println!("a driver that does not start: {error}"),
+//! }
+//! # Ok::<(), Error>(())
+//! ```
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod calls;
 mod context;

@@ -65,8 +65,7 @@ impl Nvrtc {
     /// # Errors
     /// [`Error::Library`] with everything tried.
     pub fn load() -> Result<Self> {
-        const HINT: &str = "install it with `pip install nvidia-cuda-nvrtc` or scripts/get-nvcc, and set GRADEWISE_NVRTC to the \
-             library or its folder";
+        const HINT: &str = "install it with `pip install nvidia-cuda-nvrtc`, and set GRADEWISE_NVRTC to the library or its folder";
         let candidates = Self::SEARCH.candidates();
         let paths: Vec<&str> = candidates.iter().map(String::as_str).collect();
         let library = Dynamic::open(Calls::LIBRARY, &paths, HINT)?;

@@ -16,6 +16,7 @@ pub use linked::Linked;
 
 use crate::{Error, Result};
 use std::{
+    error::Error as _,
     ffi::{CStr, c_void},
     path::Path,
 };
@@ -53,7 +54,7 @@ impl Dynamic {
             // preconditions.
             match unsafe { libloading::Library::new(*path) } {
                 Ok(library) => return Ok(Self { library, companions: Vec::new(), path: (*path).to_owned() }),
-                Err(error) => tried.push(format!("{path} ({error})")),
+                Err(error) => tried.push(format!("{path} ({})", reason(&error))),
             }
         }
         Err(Error::Library { library, tried, hint })
@@ -70,6 +71,12 @@ impl Dynamic {
         }
         self
     }
+}
+
+/// The loader's own words, without the path that they mostly begin with.
+fn reason(error: &libloading::Error) -> String {
+    let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    text.rsplit_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())
 }
 
 impl Provider for Dynamic {
