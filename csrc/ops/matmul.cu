@@ -6,8 +6,8 @@
 #include "mma/warp.cuh"
 
 #define GW_SIMT(T, NAME, LAYOUT, TA, TB)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 1 : 2) gw_matmul_simt_##LAYOUT##_l_##NAME(const Problem problem) {       \
-        Simt<T, 128, 64, 8, 8, 4, TA, TB>::run(problem);                                                                   \
+    extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 2 : 3) gw_matmul_simt_##LAYOUT##_l_##NAME(const Problem problem) {       \
+        Simt<T, 64, 64, 8, 8, 4, TA, TB>::run(problem);                                                                   \
     }                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 3 : 4) gw_matmul_simt_##LAYOUT##_s_##NAME(const Problem problem) {       \
         Simt<T, 32, 32, 16, 2, 4, TA, TB>::run(problem);                                                                   \

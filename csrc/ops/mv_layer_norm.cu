@@ -7,12 +7,13 @@
 
 template <class T>
 GW_DEVICE Compute<T> quadratic(const T* x, const i32* metric, i64 blades, i64 plane) {
-    Compute<T> q = 0;
+    // In double precision: the squares of an indefinite form cancel, and the norm is nearly singular where they do.
+    double q = 0;
     for (i64 blade = 0; blade < blades; ++blade) {
-        const Compute<T> value = widen(x[blade * plane]);
-        q += Compute<T>(metric[blade]) * value * value;
+        const double value = widen(x[blade * plane]);
+        q += metric[blade] * value * value;
     }
-    return q;
+    return Compute<T>(q);
 }
 
 template <class C>
@@ -59,14 +60,12 @@ GW_DEVICE void mv_layer_norm_backward(const T* x, const T* a, const T* grad, T* 
         const i64 line = row * features;
         C norms = 0, dots = 0;
         for (i64 i = threadIdx.x; active && i < features; i += blockDim.x) {
-            C q = 0, dot = 0;
+            C dot = 0;
             for (i64 blade = 0; blade < blades; ++blade) {
                 const i64 at = blade * plane + line + i;
-                const C value = widen(x[at]);
-                q += C(metric[blade]) * value * value;
-                dot += value * widen(grad[at]);
+                dot += widen(x[at]) * widen(grad[at]);
             }
-            norms += smooth_norm(q);
+            norms += smooth_norm(quadratic(x + line + i, metric, blades, plane));
             dots += widen(a[i]) * dot;
         }
         norms = row_sum(norms, scratch);

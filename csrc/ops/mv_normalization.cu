@@ -10,11 +10,13 @@ struct Norm {
 template <class T>
 GW_DEVICE Norm<T> norm_of(const T* x, const u32* first, const i32* metric, i64 grade, i64 plane) {
     using C = Compute<T>;
-    C q = 0;
+    // In double precision: the squares of an indefinite form cancel, and the norm is nearly singular where they do.
+    double sum = 0;
     for (u32 blade = first[grade]; blade < first[grade + 1]; ++blade) {
-        const C value = widen(x[blade * plane]);
-        q += C(metric[blade]) * value * value;
+        const double value = widen(x[blade * plane]);
+        sum += metric[blade] * value * value;
     }
+    const C q = C(sum);
     return {q, root(root(q * q + C(1e-16)))};
 }
 

@@ -7,12 +7,13 @@
 template <class T>
 GW_DEVICE Compute<T> argument(const T* x, const u32* first, const i32* metric, i64 grade, i64 plane) {
     if (grade == 0) return widen(x[0]);
-    Compute<T> q = 0;
+    // In double precision: the squares of an indefinite form cancel.
+    double q = 0;
     for (u32 blade = first[grade]; blade < first[grade + 1]; ++blade) {
-        const Compute<T> value = widen(x[blade * plane]);
-        q += Compute<T>(metric[blade]) * value * value;
+        const double value = widen(x[blade * plane]);
+        q += metric[blade] * value * value;
     }
-    return q;
+    return Compute<T>(q);
 }
 
 /// One thread per position; blockIdx.y is the grade.

@@ -206,12 +206,16 @@ impl<'a> Golden<'a> {
 
     /// Compares `actual` with tensor `stored` of the file, reported as `name`.
     fn compare(&self, name: &str, stored: &str, actual: &[f64]) -> Result<TensorReport, String> {
-        let expected = self.expected(stored)?;
+        self.measure(name, actual, &self.expected(stored)?)
+    }
+
+    /// Compares `actual` with `expected`, reported as `name`.
+    fn measure(&self, name: &str, actual: &[f64], expected: &[f64]) -> Result<TensorReport, String> {
         if actual.len() != expected.len() {
             return Err(format!("{name} has {} elements, expected {}", actual.len(), expected.len()));
         }
         let table = Tolerance::of(self.options.dtype, Compute::current(), self.has_matrix_products());
         let tolerance = table.scaled(self.f32_error.get(name).copied());
-        Ok(TensorReport { name: name.to_owned(), error: relative_error(actual, &expected), tolerance })
+        Ok(TensorReport { name: name.to_owned(), error: relative_error(actual, expected), tolerance })
     }
 }

@@ -61,7 +61,8 @@ impl Function {
         Ok(value)
     }
 
-    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on).
+    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on). Found by asking past the last one,
+    /// which tools that watch for failing calls report.
     ///
     /// # Errors
     /// From the driver.
@@ -80,6 +81,21 @@ impl Function {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The sizes in bytes of the kernel's first `count` parameters (drivers from 12.4 on).
+    ///
+    /// # Errors
+    /// From the driver; `ERROR_INVALID_VALUE` if the kernel has fewer parameters.
+    pub fn first_parameter_sizes(&self, count: usize) -> Result<Vec<usize>> {
+        self.context().bind()?;
+        let size = |index| {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: both pointers are valid for the write; an index past the last parameter is an error of the call.
+            unsafe { self.context().driver().cuFuncGetParamInfo(self.raw, index, &mut offset, &mut size)? };
+            Ok(size)
+        };
+        (0..count).map(size).collect()
     }
 
     /// Lets launches ask for up to `bytes` of dynamic shared memory.

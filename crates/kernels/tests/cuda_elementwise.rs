@@ -247,7 +247,7 @@ fn doubles_are_not_rounded_twice() {
     let Some(device) = gpu() else { return };
     // Just above the middle of two neighbours: by way of f32 these would land on the middle, and then on the even one.
     let values =
-        [1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 2f64.powi(-8) + 2f64.powi(-40), 65519.999_999_9];
+        [1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 2f64.powi(-8) + 2f64.powi(-40), 65_519.999_999_9];
     for dtype in [DType::F16, DType::BF16] {
         let x = Array::from_slice(&values, [values.len()], &Device::Cpu).unwrap();
         let tested = x.to_device(&device).unwrap().cast(dtype).unwrap().to_f64_vec().unwrap();

@@ -8,6 +8,7 @@ mod primitives;
 mod product;
 mod silu;
 mod steerable;
+mod steerable_full;
 
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
@@ -16,3 +17,4 @@ pub use norm::{mv_layer_norm, mv_normalization};
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, sgp};
 pub use silu::mv_silu;
 pub use steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product};
+pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};

@@ -4,7 +4,7 @@ use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
 use crate::{Module, Parameter, Placement, Result, Visitor};
 use gradewise_autograd::{
     Tensor,
-    clifford::{self, ProductOptions, Steerable, SteerableLayer},
+    clifford::{self, FullSteerableLayer, Steerable, SteerableLayer},
 };
 use gradewise_core::{Algebra, Signature};
 
@@ -102,6 +102,20 @@ impl SteerableProduct {
         };
         Ok(clifford::steerable_layer(&self.algebra, &operands)?)
     }
+
+    fn forward_fully_connected(&self, x: &Tensor) -> Result<Tensor> {
+        let left =
+            self.linear_left.as_ref().and_then(|left| Some((left.weight().tensor(), left.bias()?.tensor())));
+        let (right, a) = (self.linear_right.weight().tensor(), self.normalization.a().tensor());
+        let operands = FullSteerableLayer {
+            x,
+            right: &right,
+            a: &a,
+            w: &self.weight.tensor(),
+            left: left.as_ref().map(|(left, bias)| (left, bias)),
+        };
+        Ok(clifford::fc_steerable_layer(&self.algebra, &operands)?)
+    }
 }
 
 impl Module for SteerableProduct {
@@ -117,22 +131,17 @@ impl Module for SteerableProduct {
 
 impl Layer for SteerableProduct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if !self.fully_connected && clifford::steerable_layer_pays(self.weight.shape()[0]) {
+        if self.fully_connected {
+            return self.forward_fully_connected(x);
+        }
+        if clifford::steerable_layer_pays(self.weight.shape()[0]) {
             return self.forward_fused(x);
         }
         let right = self.linear_right.forward(x)?;
         let left = self.linear_left.as_ref().map(|left| left.forward(x)).transpose()?;
         let weight = self.weight.tensor();
-        if !self.fully_connected {
-            let a = self.normalization.a().tensor();
-            let operands = Steerable { x, right: &right, a: &a, w: &weight, left: left.as_ref() };
-            return Ok(clifford::steerable_product(&self.algebra, &operands)?);
-        }
-        let right = self.normalization.forward(&right)?;
-        let product = clifford::fcgp(&self.algebra, x, &right, &weight, ProductOptions::default())?;
-        match left {
-            Some(left) => Ok(left.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?),
-            None => Ok(product),
-        }
+        let a = self.normalization.a().tensor();
+        let operands = Steerable { x, right: &right, a: &a, w: &weight, left: left.as_ref() };
+        Ok(clifford::steerable_product(&self.algebra, &operands)?)
     }
 }

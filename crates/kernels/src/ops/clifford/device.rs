@@ -284,6 +284,12 @@ impl DevicePairing {
     }
 }
 
+/// Whether what lies between the steps of an operator is kept in `f32` for arrays of this dtype: in 16 bits, the
+/// normalisation would magnify the rounding of its argument.
+pub(crate) const fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// x·Φ(x_0).
 pub(crate) fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array> {
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;

@@ -92,9 +92,9 @@ const fn tiles(a: bool, b: bool) -> Option<[Tile; 4]> {
                 },
                 Tile {
                     name: concat!("matmul_simt_", $layout, "_l"),
-                    rows: 128,
+                    rows: 64,
                     columns: 64,
-                    threads: 256,
+                    threads: 128,
                     shared: 0,
                 },
                 Tile {
@@ -158,7 +158,11 @@ impl Product<'_> {
         else {
             unreachable!("callers transpose one operand at most")
         };
-        let tensor = (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
+        // Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
+        const LEAST: usize = 16;
+        let worth_it = m.min(n).min(k) >= LEAST;
+        let tensor = worth_it
+            && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
         let (small, large) = if tensor { (warp_small, warp_large) } else { (simt_small, simt_large) };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;

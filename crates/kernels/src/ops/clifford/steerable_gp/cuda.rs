@@ -2,11 +2,11 @@
 
 use super::{Gradients, NAME, Operands};
 use crate::{
-    Array, CudaDevice, Result,
+    Array, CudaDevice, DType, Result,
     ops::{
         self,
         clifford::{
-            device::{DeviceAlgebra, DeviceProgram},
+            device::{DeviceAlgebra, DeviceProgram, is_narrow},
             mv_normalization::cuda as normalization,
             sgp::unrolled::{self, Around},
         },
@@ -20,6 +20,15 @@ fn scale(operands: &Operands<'_>) -> f64 {
     if operands.left.is_some() { FRAC_1_SQRT_2 } else { 1.0 }
 }
 
+/// The operands in `f32`.
+fn widened<R>(operands: &Operands<'_>, work: impl FnOnce(&Operands<'_>) -> Result<R>) -> Result<R> {
+    let wide = |array: &Array| array.cast(DType::F32);
+    let Operands { x, right, a, w, left } = *operands;
+    let [x, right, a, w] = [wide(x)?, wide(right)?, wide(a)?, wide(w)?];
+    let left = left.map(wide).transpose()?;
+    work(&Operands { x: &x, right: &right, a: &a, w: &w, left: left.as_ref() })
+}
+
 /// All operands are contiguous.
 pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
@@ -27,6 +36,9 @@ pub(in crate::ops::clifford) fn forward(
     sizes: (usize, usize),
     operands: &Operands<'_>,
 ) -> Result<Array> {
+    if is_narrow(operands.x.dtype()) {
+        return widened(operands, |wide| forward(device, algebra, sizes, wide))?.cast(operands.x.dtype());
+    }
     let Operands { x, right, a, w, left } = *operands;
     let normalized = normalization::forward(device, algebra, sizes, (right, a))?;
     let around = Around { gate: false, normalize: false, base: left, scale: scale(operands) };
@@ -46,6 +58,19 @@ pub(in crate::ops::clifford) fn backward(
     grad: &Array,
     needs: [bool; 3],
 ) -> Result<Gradients> {
+    let dtype = operands.x.dtype();
+    if is_narrow(dtype) {
+        let grad = grad.cast(DType::F32)?;
+        let found = widened(operands, |wide| backward(device, algebra, sizes, wide, &grad, needs))?;
+        let narrow = |array: Option<Array>| array.map(|array| array.cast(dtype)).transpose();
+        return Ok(Gradients {
+            x: narrow(found.x)?,
+            right: narrow(found.right)?,
+            a: narrow(found.a)?,
+            w: narrow(found.w)?,
+            left: narrow(found.left)?,
+        });
+    }
     let Operands { x, right, a, w, left } = *operands;
     let factor = scale(operands);
     let normalized = normalization::forward(device, algebra, sizes, (right, a))?;

@@ -2,13 +2,25 @@
 
 use super::{Gradients, Operands};
 use crate::{
-    Array, CudaDevice, Result,
+    Array, Compute, CudaDevice, DType, Result,
     ops::clifford::{
+        device::is_narrow,
         mv_linear::{Bias, cuda as linear},
         steerable_gp,
     },
 };
 use gradewise_core::Algebra;
+
+/// The operands in `f32`. Products of `bf16` values are exact in TF32, those of `f16` values in `f32`.
+fn widened<R>(operands: &Operands<'_>, work: impl FnOnce(&Operands<'_>) -> Result<R>) -> Result<R> {
+    let wide = |array: &Array| array.cast(DType::F32);
+    let Operands { x, right, a, w, left } = *operands;
+    let compute = if x.dtype() == DType::BF16 { Compute::Tf32 } else { Compute::Exact };
+    let [x, right, a, w] = [wide(x)?, wide(right)?, wide(a)?, wide(w)?];
+    let left = left.map(|(left, bias)| Ok::<_, crate::Error>((wide(left)?, wide(bias)?))).transpose()?;
+    let left = left.as_ref().map(|(left, bias)| (left, bias));
+    compute.scope(|| work(&Operands { x: &x, right: &right, a: &a, w: &w, left }))
+}
 
 /// All operands are contiguous.
 pub(super) fn forward(
@@ -17,6 +29,10 @@ pub(super) fn forward(
     (batch, features): (usize, usize),
     operands: &Operands<'_>,
 ) -> Result<Array> {
+    let dtype = operands.x.dtype();
+    if is_narrow(dtype) {
+        return widened(operands, |wide| forward(device, algebra, (batch, features), wide))?.cast(dtype);
+    }
     let Operands { x, right, a, w, left } = *operands;
     let map = |weights: &Array, bias: Option<&Array>| {
         let bias = bias.map(|bias| (bias, Bias::Scalar));
@@ -36,6 +52,20 @@ pub(super) fn backward(
     operands: &Operands<'_>,
     grad: &Array,
 ) -> Result<Gradients> {
+    let dtype = operands.x.dtype();
+    if is_narrow(dtype) {
+        let grad = grad.cast(DType::F32)?;
+        let found = widened(operands, |wide| backward(device, algebra, (batch, features), wide, &grad))?;
+        let left =
+            found.left.map(|(left, bias)| Ok::<_, crate::Error>((left.cast(dtype)?, bias.cast(dtype)?)));
+        return Ok(Gradients {
+            x: found.x.cast(dtype)?,
+            right: found.right.cast(dtype)?,
+            a: found.a.cast(dtype)?,
+            w: found.w.cast(dtype)?,
+            left: left.transpose()?,
+        });
+    }
     let Operands { x, right, a, w, left } = *operands;
     let sizes = linear::square(batch, features);
     let mapped = linear::forward(device, algebra, &sizes, (x, right), None)?;
