@@ -38,6 +38,11 @@ macro_rules! table {
         impl $owner {
             /// The functions of this table, under the names by which they are looked up.
             pub const FUNCTIONS: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// The same with the types of their parameters, for comparison with the vendor's header.
+            #[doc(hidden)]
+            pub const SIGNATURES: &'static [(&'static str, &'static [&'static str])] =
+                &[$((stringify!($name), &[$(stringify!($type)),*])),*];
         }
 
         #[allow(non_snake_case, clippy::too_many_arguments)]
