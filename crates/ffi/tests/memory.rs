@@ -167,6 +167,20 @@ fn memory_obtained_at_once_neither_disturbs_a_capture_nor_is_captured() {
 }
 
 #[test]
+fn after_that_the_thread_captures_as_before() {
+    let fake = Fake::new();
+    let stream = stream(&fake);
+    stream.begin_capture(capture_mode::GLOBAL).unwrap();
+    let block = DeviceMemory::immediate(&stream, 16).unwrap();
+    drop(block);
+    assert!(stream.context().synchronize().is_err(), "what a capture forbids is forbidden again");
+    let error = stream.end_capture().unwrap_err();
+    assert_eq!(error.code(), Some(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED));
+    drop(stream);
+    assert_clean(&fake);
+}
+
+#[test]
 fn page_locked_memory_is_copied_in_stream_order() {
     let fake = Fake::new();
     let stream = stream(&fake);
