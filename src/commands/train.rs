@@ -7,8 +7,9 @@ use crate::{
     nbody, output, plots,
     run::{self, Interrupt, Progress, RunFolder},
 };
+use gradewise_kernels::Device;
 use gradewise_nn::{
-    Module,
+    Module, Placement,
     checkpoint::Checkpoint,
     data::{
         Split,
@@ -17,7 +18,10 @@ use gradewise_nn::{
     },
     models::{NBody, NBodyConfig},
     optim::{Method, Schedule},
-    train::{MetricsLog, StepReport, Trainer, TrainerConfig, nbody::examples},
+    train::{
+        CapturedStep, MetricsLog, StepReport, Trainer, TrainerConfig,
+        nbody::{Example, examples},
+    },
 };
 use serde_json::{Value, json};
 use std::{
@@ -74,8 +78,13 @@ fn train_nbody(arguments: &TrainNBody) -> Result<()> {
     };
     folder.write_config(&config)?;
     let first = trainer.steps() * config.train.accumulation as u64;
-    let mut batches = examples(Arc::clone(&train), &order, first, &placement)?;
-    let mut session = Session::open(trainer, &config, folder)?;
+    // On a GPU the steps themselves put the batches where the captured work reads them.
+    let loading = match &placement.device {
+        Device::Cpu => placement.clone(),
+        Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
+    };
+    let mut batches = examples(Arc::clone(&train), &order, first, &loading)?;
+    let mut session = Session::open(trainer, &config, folder, &placement.device)?;
     let end = session.fit(&mut batches, &valid)?;
     drop(batches);
     session.finish(end, &test)
@@ -114,6 +123,8 @@ enum End {
 /// A run under way.
 struct Session<'a> {
     trainer: Trainer<NBody>,
+    /// How steps are taken on a GPU.
+    device: Option<CapturedStep<Example>>,
     config: &'a Config,
     folder: RunFolder,
     metrics: MetricsLog,
@@ -123,11 +134,15 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn open(trainer: Trainer<NBody>, config: &'a Config, folder: RunFolder) -> Result<Self> {
+    fn open(trainer: Trainer<NBody>, config: &'a Config, folder: RunFolder, device: &Device) -> Result<Self> {
         let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
         let records = MetricsLog::read(folder.metrics())?;
         let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
-        Ok(Self { trainer, config, folder, metrics, earlier, start: Instant::now() })
+        let device = match device {
+            Device::Cpu => None,
+            Device::Cuda(cuda) => Some(CapturedStep::new(cuda, config.train.capture)),
+        };
+        Ok(Self { trainer, device, config, folder, metrics, earlier, start: Instant::now() })
     }
 
     fn seconds(&self) -> f64 {
@@ -137,7 +152,7 @@ impl<'a> Session<'a> {
     /// Takes the remaining steps.
     fn fit(
         &mut self,
-        batches: &mut impl Iterator<Item = gradewise_nn::Result<gradewise_nn::train::nbody::Example>>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Example>>,
         valid: &NBodyData,
     ) -> Result<End> {
         let train = &self.config.train;
@@ -148,7 +163,12 @@ impl<'a> Session<'a> {
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let mut losses = Vec::new();
         while self.trainer.steps() < train.steps {
-            let report = match self.trainer.step(batches, |model, e| model.loss(&e.batch, &e.targets)) {
+            let loss = |model: &NBody, example: &Example| model.loss(&example.batch, &example.targets);
+            let report = match &mut self.device {
+                Some(device) => device.step(&mut self.trainer, batches, loss),
+                None => self.trainer.step(batches, loss),
+            };
+            let report = match report {
                 Ok(report) => report,
                 Err(error) => {
                     // What was reached is worth keeping whatever went wrong, but the first error is the one to report.

@@ -77,6 +77,8 @@ pub struct Train {
     pub final_lr: f64,
     /// Largest norm of all gradients together; 0 for no limit.
     pub clip_norm: f64,
+    /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
+    pub capture: bool,
     /// Decay of an exponential moving average of the weights, which is then what is evaluated; 0 for none.
     pub ema: f64,
     /// Steps between records of the loss in metrics.jsonl; 0 for the end only.
@@ -153,6 +155,7 @@ impl Default for Train {
             decay_steps: default_decay(DEFAULT_STEPS),
             final_lr: 1e-7,
             clip_norm: 0.0,
+            capture: true,
             ema: 0.0,
             log_every: 25,
             eval_every: 250,

@@ -200,7 +200,8 @@ pub enum Error {
     },
     /// Something that cannot be part of a captured graph.
     #[error(
-        "{operation}: moving data between host and device cannot be captured; do it before or after the captured work"
+        "{operation}: cannot be captured, for a replay would not see what the host has then; do it before or after the \
+         captured work"
     )]
     InCapture {
         /// The operation that refused.

@@ -95,6 +95,23 @@ impl Index {
         &self.0.device
     }
 
+    /// The same list on another device.
+    ///
+    /// # Errors
+    /// If the device has no memory.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        if device == self.device() {
+            Ok(self.clone())
+        } else {
+            Self::new(&self.to_vec(), self.bound(), device)
+        }
+    }
+
+    /// Whether both lists hold the same indices below the same bound, wherever they are.
+    pub fn same_indices(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.bound() == other.bound() && self.values() == other.values())
+    }
+
     /// The indices.
     pub fn to_vec(&self) -> Vec<usize> {
         self.values().iter().map(|&value| value as usize).collect()

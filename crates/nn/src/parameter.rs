@@ -57,7 +57,7 @@ impl Parameter {
         let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut values = slot.array().clone();
         // The slot must let go of the storage for the change to be in place.
-        let placeholder = Array::zeros([0], values.dtype(), &values.device())?;
+        let placeholder = Array::zeros([0], values.dtype(), &Device::Cpu)?;
         *slot = Tensor::new(placeholder);
         let result = change(&mut values);
         *slot = Tensor::new(values).requires_grad();

@@ -31,8 +31,11 @@ impl Array {
         }
     }
 
-    /// Makes the array contiguous and the only one that shows its storage, for a kernel to change it in place.
-    pub(crate) fn make_unique(&mut self) -> Result<()> {
+    /// Makes the array contiguous and the only one that shows its storage, so that changing it in place changes nothing else.
+    ///
+    /// # Errors
+    /// If a copy finds no memory.
+    pub fn make_unique(&mut self) -> Result<()> {
         if !(self.is_contiguous() && self.is_unique()) {
             *self = copy::contiguous(self)?;
         }
@@ -62,14 +65,25 @@ impl Array {
         Ok(values)
     }
 
-    /// Overwrites the elements in place with those of `source`, of the same shape, dtype and device, whoever else shows this
-    /// storage: captured work that reads this array sees the new values.
+    /// Overwrites the elements in place with those of `source`, of the same shape and dtype, on the same device or the host,
+    /// whoever else shows this storage: captured work that reads this array sees the new values.
     ///
     /// # Errors
     /// Shapes, dtypes or devices that differ; a view that is not contiguous; an array on the host.
     pub fn overwrite(&self, source: &Self) -> Result<()> {
         const NAME: &str = "overwrite";
-        source.require_like(self, NAME, "source")?;
+        if source.device() != Device::Cpu {
+            source.require_like(self, NAME, "source")?;
+        } else if source.dtype != self.dtype {
+            let (actual, expected) = (source.dtype, self.dtype);
+            return Err(gradewise_core::Error::DType {
+                operation: NAME,
+                argument: "source",
+                actual,
+                expected,
+            }
+            .into());
+        }
         source.require_shape(NAME, "source", self.dims(), || "it replaces every element".to_owned())?;
         if !self.is_contiguous() {
             let (shape, strides) = (self.shape.clone(), self.strides.clone());
@@ -77,6 +91,11 @@ impl Array {
         }
         let source = source.contiguous()?;
         match (&self.storage, &source.storage) {
+            (Storage::Cuda(target), Storage::Cpu(block)) => {
+                let size = self.dtype.size();
+                let range = source.offset * size..(source.offset + self.elements()) * size;
+                target.write(self.offset * size, &block.bytes()[range], NAME)
+            }
             (Storage::Cuda(target), Storage::Cuda(from)) => {
                 let size = self.dtype.size();
                 target.copy_from(self.offset * size, from, source.offset * size, self.elements() * size, NAME)

@@ -96,6 +96,15 @@ impl Array {
         }
     }
 
+    /// Whether both arrays show the same storage.
+    pub fn shares_storage(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Storage::Cpu(a), Storage::Cpu(b)) => Arc::ptr_eq(a, b),
+            (Storage::Cuda(a), Storage::Cuda(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// Refuses another shape, on behalf of `operation`; `reason` says where the expected shape comes from.
     ///
     /// # Errors

@@ -58,6 +58,14 @@ pub struct Edges {
 }
 
 impl Edges {
+    /// The same edges on `device`.
+    ///
+    /// # Errors
+    /// If the device has no memory.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok(Self { receivers: self.receivers.to_device(device)?, senders: self.senders.to_device(device)? })
+    }
+
     /// Every ordered pair of different nodes within each of `graphs` graphs of `nodes` nodes, nodes numbered graph by
     /// graph.
     ///

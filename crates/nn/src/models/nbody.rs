@@ -113,6 +113,46 @@ impl NBodyBatch {
         })
     }
 
+    /// The same batch on `device`.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        let tensor =
+            |tensor: &Tensor| -> Result<Tensor> { Ok(Tensor::new(tensor.array().to_device(device)?)) };
+        Ok(Self {
+            features: tensor(&self.features)?,
+            attributes: tensor(&self.attributes)?,
+            positions: tensor(&self.positions)?,
+            edges: self.edges.to_device(device)?,
+            systems: self.systems,
+            particles: self.particles,
+        })
+    }
+
+    /// Puts the values of `source` in place of this batch's own; `false`, and nothing changed, if it has other systems or
+    /// edges.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn overwrite(&self, source: &Self) -> Result<bool> {
+        let same = (self.systems, self.particles) == (source.systems, source.particles)
+            && self.edges.receivers.same_indices(&source.edges.receivers)
+            && self.edges.senders.same_indices(&source.edges.senders);
+        if !same {
+            return Ok(false);
+        }
+        let pairs = [
+            (&self.features, &source.features),
+            (&self.attributes, &source.attributes),
+            (&self.positions, &source.positions),
+        ];
+        for (target, source) in pairs {
+            target.array().overwrite(source.array())?;
+        }
+        Ok(true)
+    }
+
     /// Target positions `[systems][3][particles]` in the layout of [`positions`](Self::positions).
     ///
     /// # Errors

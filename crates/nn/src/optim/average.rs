@@ -38,6 +38,16 @@ impl MovingAverage {
         Ok(Self { decay, parameters, averages })
     }
 
+    /// How much of the average stays at an update.
+    pub(crate) fn decay(&self) -> f64 {
+        self.decay
+    }
+
+    /// The averages, in the order of the parameters.
+    pub(crate) fn arrays(&self) -> &[Array] {
+        &self.averages
+    }
+
     /// Takes the parameters' current values in.
     ///
     /// # Errors

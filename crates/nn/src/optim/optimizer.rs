@@ -139,14 +139,70 @@ impl Optimizer {
         }
         for ((name, parameter), gradient) in parameters.iter().zip(gradients) {
             let Some(gradient) = gradient else { continue };
-            if !self.slots.contains_key(name) {
-                let zeros = |_: &&str| Ok(gradient.zeros_like()?);
-                let arrays = self.method.slots().iter().map(zeros).collect::<Result<_>>()?;
-                self.slots.insert(name.clone(), Slot { step: 0, arrays });
-            }
+            self.ensure(name, gradient)?;
             let Some(slot) = self.slots.get_mut(name) else { continue };
             slot.step += 1;
             parameter.update(|values| update(&self.method, lr, values, gradient, slot))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the state of a parameter whose gradient is like `gradient`, unless there is one.
+    pub(crate) fn ensure(&mut self, name: &str, gradient: &Array) -> Result<()> {
+        if !self.slots.contains_key(name) {
+            let zeros = |_: &&str| Ok(gradient.zeros_like()?);
+            let arrays = self.method.slots().iter().map(zeros).collect::<Result<_>>()?;
+            self.slots.insert(name.to_owned(), Slot { step: 0, arrays });
+        }
+        Ok(())
+    }
+
+    /// The state arrays of a parameter, none if it has no state yet.
+    pub(crate) fn slots(&self, name: &str) -> &[Array] {
+        self.slots.get(name).map_or(&[], |slot| &slot.arrays)
+    }
+
+    /// The number of updates so far of all these parameters.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if they differ, for one launch updates them all by one rule.
+    pub(crate) fn common_step<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<u64> {
+        let step = |name: &str| self.slots.get(name).map_or(0, |slot| slot.step);
+        let first = names.next().map_or(0, step);
+        match names.find(|name| step(name) != first) {
+            None => Ok(first),
+            Some(other) => Err(Error::Argument {
+                operation: "training step on a device",
+                argument: "optimiser state",
+                actual: format!("`{other}` was updated {} times, others {first} times", step(other)),
+                expected: "as many updates of every parameter; or train on the host".to_owned(),
+            }),
+        }
+    }
+
+    /// Counts an update of these parameters that was made on a device.
+    pub(crate) fn advance(&mut self, names: &[String]) {
+        for name in names {
+            if let Some(slot) = self.slots.get_mut(name) {
+                slot.step += 1;
+            }
+        }
+    }
+
+    /// Puts the constants of update number `step` on a device.
+    pub(crate) fn set_constants(&self, state: &optim::cuda::StepState, lr: f64, step: u64) -> Result<()> {
+        let adam =
+            |betas, eps, weight_decay, decay| optim::Adam { lr, betas, eps, weight_decay, decay, step };
+        match self.method {
+            Method::Adam { betas, eps, weight_decay } => {
+                state.set_adam(&adam(betas, eps, weight_decay, WeightDecay::L2))?;
+            }
+            Method::AdamW { betas, eps, weight_decay } => {
+                state.set_adam(&adam(betas, eps, weight_decay, WeightDecay::Decoupled))?;
+            }
+            Method::Sgd { momentum, weight_decay } => {
+                state.set_sgd(&optim::Sgd { lr, momentum, weight_decay, step })?;
+            }
         }
         Ok(())
     }

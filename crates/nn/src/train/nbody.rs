@@ -1,10 +1,12 @@
 //! Batches for the n-body model, its predictions and its error on a data set.
 
+use super::Batch;
 use crate::data::loader::{BatchOrder, Prefetch};
 use crate::data::nbody::NBodyData;
 use crate::models::{NBody, NBodyBatch};
 use crate::{Error, Placement, Result};
 use gradewise_autograd::{Tensor, no_grad};
+use gradewise_kernels::Device;
 use std::sync::Arc;
 
 /// A batch with what is to be predicted.
@@ -25,6 +27,23 @@ impl Example {
         let batch = NBodyBatch::new((data.loc(), data.vel(), data.charges()), data.particles(), placement)?;
         let targets = batch.targets(data.target())?;
         Ok(Self { batch, targets })
+    }
+}
+
+impl Batch for Example {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok(Self {
+            batch: self.batch.to_device(device)?,
+            targets: Tensor::new(self.targets.array().to_device(device)?),
+        })
+    }
+
+    fn overwrite(&self, source: &Self) -> Result<bool> {
+        if self.targets.shape() != source.targets.shape() || !self.batch.overwrite(&source.batch)? {
+            return Ok(false);
+        }
+        self.targets.array().overwrite(source.targets.array())?;
+        Ok(true)
     }
 }
 

@@ -47,11 +47,11 @@ pub struct StepReport {
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
 /// are, the data and the schedule move on, and the step is reported and counted.
 pub struct Trainer<M> {
-    model: M,
-    parameters: Vec<(String, Parameter)>,
-    config: TrainerConfig,
-    optimizer: Optimizer,
-    average: Option<MovingAverage>,
+    pub(super) model: M,
+    pub(super) parameters: Vec<(String, Parameter)>,
+    pub(super) config: TrainerConfig,
+    pub(super) optimizer: Optimizer,
+    pub(super) average: Option<MovingAverage>,
     step: u64,
     skips: Skips,
 }
@@ -123,13 +123,8 @@ impl<M: Module> Trainer<M> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean_loss = 0.0;
         for _ in 0..self.config.accumulation {
-            let batch = batches.next().unwrap_or_else(|| {
-                Err(Error::Worker {
-                    operation: "training step",
-                    reason: "there are no more batches".to_owned(),
-                })
-            })?;
-            mean_loss += self.accumulate(&mut gradients, &loss(&self.model, &batch)?)?;
+            let batch = next_batch(batches)?;
+            mean_loss += self.backward(&mut gradients, &loss(&self.model, &batch)?)?.item()?;
         }
         let norms = GradientNorms::of(&gradients)?;
         let lr = self.config.schedule.lr(self.step);
@@ -151,10 +146,42 @@ impl<M: Module> Trainer<M> {
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped })
     }
 
+    /// The batches of the next step.
+    pub(super) fn next_batches<B>(&self, batches: &mut impl Iterator<Item = Result<B>>) -> Result<Vec<B>> {
+        (0..self.config.accumulation).map(|_| next_batch(batches)).collect()
+    }
+
+    /// The learning rate of the next step.
+    pub(super) fn next_lr(&self) -> f64 {
+        self.config.schedule.lr(self.step)
+    }
+
+    /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `names` are the
+    /// parameters it updated.
+    pub(super) fn finish_step(
+        &mut self,
+        loss: f64,
+        norms: GradientNorms,
+        names: &[String],
+    ) -> Result<StepReport> {
+        let lr = self.next_lr();
+        self.step += 1;
+        let skipped = !(loss.is_finite() && norms.are_finite());
+        if skipped {
+            self.skip(loss, &norms)?;
+        } else {
+            self.optimizer.advance(names);
+            self.skips.consecutive = 0;
+        }
+        let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);
+        Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped })
+    }
+
     /// Adds the gradients of `loss`, divided by the number of batches of a step; returns the loss divided likewise.
-    fn accumulate(&self, gradients: &mut [Option<Array>], loss: &Tensor) -> Result<f64> {
+    pub(super) fn backward(&self, gradients: &mut [Option<Array>], loss: &Tensor) -> Result<Array> {
         let share = 1.0 / self.config.accumulation as f64;
-        let mut found = loss.mul_scalar(share)?.backward()?;
+        let loss = loss.mul_scalar(share)?;
+        let mut found = loss.backward()?;
         for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
             let leaf = parameter.tensor();
             // A parameter that took no part in this batch has no gradient from it.
@@ -167,7 +194,7 @@ impl<M: Module> Trainer<M> {
                 None => *sum = Some(gradient),
             }
         }
-        Ok(loss.item()? * share)
+        Ok(loss.array().clone())
     }
 
     fn skip(&mut self, loss: f64, norms: &GradientNorms) -> Result<()> {
@@ -262,4 +289,10 @@ impl<M: Module> Trainer<M> {
         (self.optimizer, self.step, self.skips) = (optimizer, checkpoint.metadata.step, state.skips);
         Ok(())
     }
+}
+
+fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
+    batches.next().unwrap_or_else(|| {
+        Err(Error::Worker { operation: "training step", reason: "there are no more batches".to_owned() })
+    })
 }
