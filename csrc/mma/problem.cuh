@@ -39,11 +39,12 @@ struct Part {
     i64 z, row, column;
     /// The first segment, and steps of `step` along k per segment.
     i64 first, steps_per_segment;
+    int step;
     /// This block's steps, counted over all segments of z.
     i64 begin, end;
     i64 split, count;
 
-    GW_DEVICE Part(const Problem& p, int tile_m, int tile_n, int step) : problem(p) {
+    GW_DEVICE Part(const Problem& p, int tile_m, int tile_n, int step) : problem(p), step(step) {
         // Neighbouring blocks share rows of A, which is the larger operand.
         const u32 rows = static_cast<u32>((p.m + tile_m - 1) / tile_m), columns = static_cast<u32>((p.n + tile_n - 1) / tile_n);
         const u32 layer = blockIdx.x / columns / rows;
@@ -60,6 +61,29 @@ struct Part {
         begin = split * share;
         if (begin > total) begin = total;
         end = begin + share < total ? begin + share : total;
+    }
+
+    /// Where the next step reads: the segment's matrices, and how far along k.
+    struct Cursor {
+        const T *a, *b;
+        i64 segment, depth;
+    };
+
+    /// Before this block's first step, if it has one.
+    GW_DEVICE Cursor start() const {
+        if (begin == end) return {};
+        const i64 segment = begin / steps_per_segment;
+        return {a(segment), b(segment), segment, begin % steps_per_segment * step};
+    }
+
+    /// To the next step; to be called for steps before the last only.
+    GW_DEVICE void advance(Cursor& cursor) const {
+        cursor.depth += step;
+        if (cursor.depth < problem.k) return;
+        cursor.depth = 0;
+        ++cursor.segment;
+        cursor.a = a(cursor.segment);
+        cursor.b = b(cursor.segment);
     }
 
     GW_DEVICE const T* a(i64 segment) const {

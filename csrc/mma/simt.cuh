@@ -5,10 +5,9 @@
 
 /// Blocks of (BM/TM)·(BN/TN) threads compute tiles of BM×BN, each thread TM×TN of it, in steps of BK along k.
 ///
-/// Sums longer than PROMOTE steps are added up in stretches, so that their rounding does not grow with k.
-template <class T, int BM, int BN, int BK, int TM, int TN, bool TA, bool TB>
+/// C is what is computed in. Sums longer than PROMOTE steps are added up in stretches, so that their rounding does not grow with k.
+template <class T, int BM, int BN, int BK, int TM, int TN, bool TA, bool TB, class C = Compute<T>>
 struct Simt {
-    using C = Compute<T>;
     static constexpr int THREADS = (BM / TM) * (BN / TN);
     static constexpr int PER_A = BM * BK / THREADS, PER_B = BN * BK / THREADS;
     static constexpr int PROMOTE = 256 / BK;
@@ -46,11 +45,11 @@ struct Simt {
         }
     }
 
-    GW_DEVICE static void fetch(const Part<T>& part, i64 step, C (&a)[PER_A], C (&b)[PER_B]) {
+    GW_DEVICE static void fetch(const Part<T>& part, const typename Part<T>::Cursor& cursor, C (&a)[PER_A],
+                                C (&b)[PER_B]) {
         const Problem& p = part.problem;
-        const i64 segment = step / part.steps_per_segment, depth = step % part.steps_per_segment * BK;
-        const T* a_source = part.a(segment);
-        const T* b_source = part.b(segment);
+        const i64 depth = cursor.depth;
+        const T *a_source = cursor.a, *b_source = cursor.b;
 #pragma unroll
         for (int slot = 0; slot < PER_A; ++slot) {
             int i, k;
@@ -90,12 +89,16 @@ struct Simt {
         const int tx = threadIdx.x % (BN / TN), ty = threadIdx.x / (BN / TN);
         C total[TM][TN] = {}, sum[TM][TN] = {};
         C a_next[PER_A], b_next[PER_B];
-        if (part.begin < part.end) fetch(part, part.begin, a_next, b_next);
+        auto cursor = part.start();
+        if (part.begin < part.end) fetch(part, cursor, a_next, b_next);
         int since = 0;
         for (i64 step = part.begin; step < part.end; ++step) {
             deposit(shared, a_next, b_next);
             __syncthreads();
-            if (step + 1 < part.end) fetch(part, step + 1, a_next, b_next);
+            if (step + 1 < part.end) {
+                part.advance(cursor);
+                fetch(part, cursor, a_next, b_next);
+            }
 #pragma unroll
             for (int k = 0; k < BK; ++k) {
                 C a[TM], b[TN];
@@ -124,7 +127,7 @@ struct Simt {
         for (int i = 0; i < TM; ++i) {
 #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                part.write(part.row + ty * TM + i, part.column + tx * TN + j, total[i][j] + sum[i][j]);
+                part.write(part.row + ty * TM + i, part.column + tx * TN + j, Compute<T>(total[i][j] + sum[i][j]));
             }
         }
     }

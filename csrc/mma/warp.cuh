@@ -51,19 +51,19 @@ struct Warp {
         }
     }
 
-    GW_DEVICE static void fetch(const Part<T>& part, i64 step, T* stage) {
+    GW_DEVICE static void fetch(const Part<T>& part, const typename Part<T>::Cursor& cursor, T* stage) {
         const Problem& p = part.problem;
-        const i64 segment = step / part.steps_per_segment, depth = step % part.steps_per_segment * BK;
+        const i64 depth = cursor.depth;
         T* b = stage + A_ROWS * A_ROW;
         if constexpr (TA) {
-            copy<BK, BM, A_ROW>(stage, part.a(segment), p.lda, depth, part.row, p.k, p.m, p.a_aligned);
+            copy<BK, BM, A_ROW>(stage, cursor.a, p.lda, depth, part.row, p.k, p.m, p.a_aligned);
         } else {
-            copy<BM, BK, A_ROW>(stage, part.a(segment), p.lda, part.row, depth, p.m, p.k, p.a_aligned);
+            copy<BM, BK, A_ROW>(stage, cursor.a, p.lda, part.row, depth, p.m, p.k, p.a_aligned);
         }
         if constexpr (TB) {
-            copy<BN, BK, B_ROW>(b, part.b(segment), p.ldb, part.column, depth, p.n, p.k, p.b_aligned);
+            copy<BN, BK, B_ROW>(b, cursor.b, p.ldb, part.column, depth, p.n, p.k, p.b_aligned);
         } else {
-            copy<BK, BN, B_ROW>(b, part.b(segment), p.ldb, depth, part.column, p.k, p.n, p.b_aligned);
+            copy<BK, BN, B_ROW>(b, cursor.b, p.ldb, depth, part.column, p.k, p.n, p.b_aligned);
         }
     }
 
@@ -116,18 +116,22 @@ struct Warp {
         const int warp_row = warp / WARPS_N * WM, warp_column = warp % WARPS_N * WN;
         float sums[TILES_M][TILES_N][4] = {};
         i64 ahead = part.begin;
-#pragma unroll
-        for (int stage = 0; stage < STAGES - 1; ++stage, ++ahead) {
-            if (ahead < part.end) fetch(part, ahead, shared + stage * STAGE);
+        auto cursor = part.start();
+        auto fetch_next = [&](int stage) {
+            if (ahead < part.end) {
+                fetch(part, cursor, shared + stage * STAGE);
+                if (++ahead < part.end) part.advance(cursor);
+            }
             copy_async_commit();
-        }
+        };
+#pragma unroll
+        for (int stage = 0; stage < STAGES - 1; ++stage) fetch_next(stage);
         int current = 0, next = STAGES - 1;
-        for (i64 step = part.begin; step < part.end; ++step, ++ahead) {
+        for (i64 step = part.begin; step < part.end; ++step) {
             copy_async_wait<STAGES - 2>();
             // All copies of this step have arrived, and nobody reads the stage that is filled next any more.
             __syncthreads();
-            if (ahead < part.end) fetch(part, ahead, shared + next * STAGE);
-            copy_async_commit();
+            fetch_next(next);
             const T* a_tile = shared + current * STAGE;
             const T* b_tile = a_tile + A_ROWS * A_ROW;
 #pragma unroll

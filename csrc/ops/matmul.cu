@@ -1,7 +1,7 @@
 // Matrix products: batched, grouped and summed over segments, see mma/problem.cuh.
 //
 // Names: gw_matmul_<engine>_<transposes>_<size>_<dtype> with engine simt or warp, transposes nn, nt or tn (of A, of B), size s
-// for problems of few rows and columns, l for large ones. In f32, simt is exact and warp is TF32.
+// for problems of few rows and columns, l for large ones; gw_matmul_short_<transposes>_f32 for sums of few terms. In f32, simt is exact and warp is TF32.
 #include "mma/simt.cuh"
 #include "mma/warp.cuh"
 
@@ -18,6 +18,15 @@
     GW_SIMT(T, NAME, tn, true, false)
 GW_FOR_DTYPES(GW_SIMT_LAYOUTS)
 
+// Sums of a few f32 terms in double precision: they cost nothing next to their operands' way from memory, and round once.
+#define GW_SHORT(LAYOUT, TA, TB)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(128, 3) gw_matmul_short_##LAYOUT##_f32(const Problem problem) {          \
+        Simt<float, 32, 32, 16, 2, 4, TA, TB, double>::run(problem);                                                      \
+    }
+GW_SHORT(nn, false, false)
+GW_SHORT(nt, false, true)
+GW_SHORT(tn, true, false)
+
 // Compiled to a trap for targets without the instructions; the launcher asks what a kernel was compiled for.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define GW_RUN(ENGINE) ENGINE::run(problem)
@@ -26,10 +35,10 @@ GW_FOR_DTYPES(GW_SIMT_LAYOUTS)
 #endif
 
 #define GW_WARP(T, NAME, LAYOUT, TA, TB)                                                                                  \
-    using Large_##LAYOUT##_##NAME = Warp<T, 128, 128, 2, 4, 4, TA, TB>;                                                   \
+    using Large_##LAYOUT##_##NAME = Warp<T, 128, 64, 2, 2, 4, TA, TB>;                                                   \
     using Small_##LAYOUT##_##NAME = Warp<T, 64, 32, 2, 2, 4, TA, TB>;                                                     \
     static_assert(Large_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
+    extern "C" __global__ void __launch_bounds__(128, TA && sizeof(T) == 2 ? 2 : 3) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
         GW_RUN(Large_##LAYOUT##_##NAME);                                                                                  \
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(128, 2) gw_matmul_warp_##LAYOUT##_s_##NAME(const Problem problem) {      \

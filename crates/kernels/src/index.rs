@@ -1,9 +1,9 @@
 //! Lists of indices that are checked once.
 
-use crate::{Device, Error, Result, cuda::Words};
+use crate::{Array, DType, Device, Error, Result, cuda::Words};
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// A list of indices below a known bound, checked when it is made, resident on a device, and cheap to clone.
@@ -18,6 +18,7 @@ struct Inner {
     device: Device,
     groups: OnceLock<Groups>,
     resident: Option<Resident>,
+    reciprocals: Mutex<Vec<(DType, Array)>>,
 }
 
 /// The lists in a device's memory: from the start, because a captured graph cannot wait for a transfer.
@@ -72,7 +73,14 @@ impl Index {
                 Some(Resident { values: words(&values)?, starts: words(starts)?, order: words(order)? })
             }
         };
-        Ok(Self(Arc::new(Inner { values, bound, device: device.clone(), groups, resident })))
+        Ok(Self(Arc::new(Inner {
+            values,
+            bound,
+            device: device.clone(),
+            groups,
+            resident,
+            reciprocals: Mutex::default(),
+        })))
     }
 
     /// Number of indices.
@@ -110,6 +118,25 @@ impl Index {
     /// Whether both lists hold the same indices below the same bound, wherever they are.
     pub fn same_indices(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.bound() == other.bound() && self.values() == other.values())
+    }
+
+    /// 1 / (how often each value occurs), or 1 for a value that does not: `[bound]` in `dtype`, computed once.
+    ///
+    /// # Errors
+    /// If the device has no memory.
+    pub fn reciprocal_counts(&self, dtype: DType) -> Result<Array> {
+        let mut known = self.0.reciprocals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, array)) = known.iter().find(|(of, _)| *of == dtype) {
+            return Ok(array.clone());
+        }
+        let mut counts = vec![0.0f64; self.bound()];
+        for &value in self.values() {
+            counts[value as usize] += 1.0;
+        }
+        let weights: Vec<f64> = counts.iter().map(|count| 1.0 / count.max(1.0)).collect();
+        let array = Array::from_f64(&weights, [self.bound()], dtype, self.device())?;
+        known.push((dtype, array.clone()));
+        Ok(array)
     }
 
     /// The indices.

@@ -1,7 +1,7 @@
 //! Selection along an axis and its transpose, summation by segment.
 
 use crate::{Result, Tensor};
-use gradewise_kernels::{Array, Index, ops};
+use gradewise_kernels::{Index, ops};
 
 impl Tensor {
     /// The entries of `axis` that `index` names, in its order.
@@ -35,14 +35,9 @@ impl Tensor {
     /// As [`segment_sum`](Self::segment_sum).
     pub fn segment_mean(&self, axis: usize, segments: &Index) -> Result<Tensor> {
         let sum = self.segment_sum(axis, segments)?;
-        let mut counts = vec![0.0f64; segments.bound()];
-        for segment in segments.to_vec() {
-            counts[segment] += 1.0;
-        }
-        let weights: Vec<f64> = counts.iter().map(|&count| 1.0 / count.max(1.0)).collect();
         let mut shape = vec![1; sum.shape().rank()];
-        shape[axis] = weights.len();
-        let weights = Array::from_f64(&weights, shape, self.dtype(), &self.device())?;
+        shape[axis] = segments.bound();
+        let weights = segments.reciprocal_counts(self.dtype())?.reshape(shape)?;
         sum.mul(&Tensor::new(weights))
     }
 }

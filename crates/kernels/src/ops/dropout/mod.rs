@@ -31,6 +31,12 @@ pub fn dropout_mask(
         return Err(Error::Argument { operation: NAME, argument: "p", actual, expected: "in [0, 1)" });
     }
     device.require(dtype, NAME)?;
+    if let Device::Cuda(cuda) = device
+        && cuda.gate().is_mine()
+    {
+        // The stream of random numbers is the host's to advance: every replay would draw the same mask.
+        return Err(Error::InCapture { operation: NAME });
+    }
     // 32 random bits are below the threshold with probability p, to within 2⁻³².
     let threshold = (p * 2f64.powi(32)) as u32;
     if let Device::Cuda(device) = device {

@@ -69,60 +69,52 @@ struct Problem {
     b_aligned: i32,
 }
 
-/// Tiles of a kernel: rows, columns, threads, bytes of dynamic shared memory.
+/// A kernel: rows and columns of its tile, bytes of dynamic shared memory.
+#[derive(Clone, Copy)]
 struct Tile {
     name: &'static str,
     rows: usize,
     columns: usize,
-    threads: u32,
     shared: usize,
 }
 
-/// The kernels of one layout of the operands: exact small and large, tensor-core small and large.
-const fn tiles(a: bool, b: bool) -> Option<[Tile; 4]> {
+/// The kernels of one layout of the operands: exact for short sums, small and large; on tensor cores small and large.
+struct Tiles {
+    short: Tile,
+    simt: [Tile; 2],
+    warp: [Tile; 2],
+}
+
+const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     macro_rules! layout {
-        ($layout:literal, $large:literal, $small:literal) => {
-            Some([
-                Tile {
-                    name: concat!("matmul_simt_", $layout, "_s"),
-                    rows: 32,
-                    columns: 32,
-                    threads: 128,
-                    shared: 0,
-                },
-                Tile {
-                    name: concat!("matmul_simt_", $layout, "_l"),
-                    rows: 64,
-                    columns: 64,
-                    threads: 128,
-                    shared: 0,
-                },
-                Tile {
-                    name: concat!("matmul_warp_", $layout, "_s"),
-                    rows: 64,
-                    columns: 32,
-                    threads: 128,
-                    shared: $small,
-                },
-                Tile {
-                    name: concat!("matmul_warp_", $layout, "_l"),
-                    rows: 128,
-                    columns: 128,
-                    threads: 256,
-                    shared: $large,
-                },
-            ])
-        };
+        ($layout:literal, $small:literal, $large:literal) => {{
+            const fn tile(name: &'static str, rows: usize, columns: usize, shared: usize) -> Tile {
+                Tile { name, rows, columns, shared }
+            }
+            Some(Tiles {
+                short: tile(concat!("matmul_short_", $layout), 32, 32, 0),
+                simt: [
+                    tile(concat!("matmul_simt_", $layout, "_s"), 32, 32, 0),
+                    tile(concat!("matmul_simt_", $layout, "_l"), 64, 64, 0),
+                ],
+                warp: [
+                    tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
+                    tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
+                ],
+            })
+        }};
     }
-    // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements; a test
-    // compares them.
+    // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements.
     match (a, b) {
-        (false, false) => layout!("nn", 75_776, 30_720),
-        (false, true) => layout!("nt", 81_920, 30_720),
-        (true, false) => layout!("tn", 69_632, 28_672),
+        (false, false) => layout!("nn", 30_720, 59_392),
+        (false, true) => layout!("nt", 30_720, 61_440),
+        (true, false) => layout!("tn", 28_672, 53_248),
         (true, true) => None,
     }
 }
+
+/// Threads of a block, of every kernel.
+const THREADS: u32 = 128;
 
 /// Whether a device has the tensor-core instructions and its code was compiled for them.
 fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
@@ -153,23 +145,27 @@ impl Product<'_> {
     /// Computes into `out`, which is contiguous, or adds to what it holds.
     pub fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
         let (m, n, k) = self.sizes;
-        let Some([simt_small, simt_large, warp_small, warp_large]) =
-            tiles(self.a.transpose, self.b.transpose)
-        else {
+        let Some(tiles) = tiles(self.a.transpose, self.b.transpose) else {
             unreachable!("callers transpose one operand at most")
         };
         // Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
         const LEAST: usize = 16;
+        // Sums of so few terms are computed in double precision.
+        const SHORT: usize = 16;
         let worth_it = m.min(n).min(k) >= LEAST;
         let tensor = worth_it
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
-        let (small, large) = if tensor { (warp_small, warp_large) } else { (simt_small, simt_large) };
+        let [small, large] = if tensor { tiles.warp } else { tiles.simt };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
         // The large tile pays where it is mostly filled and there are enough of them.
         let sms = device.info().multiprocessors as usize;
         let fills = m > large.rows / 2 && n > large.columns / 2;
-        let tile = if fills && 2 * blocks(&large) >= sms { large } else { small };
+        let tile = match () {
+            () if self.dtype == DType::F32 && !tensor && self.segments * k <= SHORT => tiles.short,
+            () if fills && 2 * blocks(&large) >= sms => large,
+            () => small,
+        };
         let splits =
             if accumulate || self.bias.is_some() { 1 } else { splits(blocks(&tile), self.segments, k) };
         let size = self.dtype.size();
@@ -214,7 +210,7 @@ impl Product<'_> {
             b_aligned: aligned(&self.b),
         };
         let kernel = Kernel::new(tile.name, self.dtype);
-        let grid = Grid::blocks(blocks(&tile) * splits, tile.threads).shared(tile.shared);
+        let grid = Grid::blocks(blocks(&tile) * splits, THREADS).shared(tile.shared);
         device.launch(self.operation, kernel, grid, Args::new().value(&problem))?;
         if splits > 1 {
             let sum = sum_partials(device, self.operation, &target, out.shape(), self.dtype, 1.0)?;
