@@ -1,6 +1,8 @@
 //! The same tests on every device: operators in each dtype against the CPU in double precision, from the same rounded
 //! inputs.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use gradewise_kernels::{Array, DType, Device, Result, Shape};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,0 +1,72 @@
+//! Matrix products on every device: sizes around the tiles' edges, views, broadcast batches, both transposes.
+
+mod common;
+
+use common::{Pair, for_all, gpu, tolerance};
+use gradewise_kernels::{Array, Compute, DType, Device, ops};
+use rand::RngExt;
+
+/// ‖tested − reference‖ ≤ `bound`·‖reference‖, and nothing but finite numbers.
+fn close(pair: &Pair, bound: f64, context: &str) {
+    assert_eq!(pair.tested.shape(), pair.reference.shape(), "{context}");
+    if pair.reference.elements() > 0 {
+        let error = pair.tested.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+        let error = error.relative_error(&pair.reference).unwrap();
+        assert!(error <= bound, "{context}: relative error {error:e}");
+    }
+}
+
+#[test]
+fn sizes_around_the_edges_of_tiles() {
+    for_all(40, |device, dtype, rng, context| {
+        let size = |rng: &mut rand_chacha::ChaCha8Rng| {
+            [0, 1, 3, 16, 28, 31, 32, 33, 64, 65, 100, 129, 300][rng.random_range(0..13)]
+        };
+        let (m, k, n) = (size(rng), size(rng), size(rng));
+        let (ta, tb): (bool, bool) = (rng.random(), rng.random());
+        let batch = rng.random_range(1..4);
+        let a = Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, device, rng);
+        let b = Pair::randn(if tb { [n, k] } else { [k, n] }, dtype, device, rng);
+        let product = |a: &Array, b: &Array| ops::matmul(a, b, ta, tb).unwrap();
+        let pair =
+            Pair { tested: product(&a.tested, &b.tested), reference: product(&a.reference, &b.reference) };
+        close(&pair, tolerance(dtype), &format!("{batch}x{m}x{k}x{n} {ta} {tb}, {context}"));
+    });
+}
+
+#[test]
+fn operands_that_start_anywhere_and_batches_that_broadcast() {
+    for_all(8, |device, dtype, rng, context| {
+        let a = Pair::randn([3, 1, 35, 41], dtype, device, rng);
+        let b = Pair::randn([2, 41, 37], dtype, device, rng);
+        let first = rng.random_range(0..3);
+        // Offsets that are no multiple of 16 bytes, and strides longer than the rows.
+        let part = |x: &Array| x.slice(2, first..first + 32)?.slice(3, 1..34);
+        let (a, b) = (a.map(part), b.map(|x| x.slice(1, 5..38)));
+        let product = |a: &Array, b: &Array| ops::matmul(a, b, false, false).unwrap();
+        let pair =
+            Pair { tested: product(&a.tested, &b.tested), reference: product(&a.reference, &b.reference) };
+        close(&pair, tolerance(dtype), context);
+    });
+}
+
+#[test]
+fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
+    let Some(device) = gpu() else { return };
+    let mut rng = common::rng(3);
+    for (m, k, n) in [(128, 512, 64), (256, 100_000, 48), (1000, 64, 1000)] {
+        for (compute, dtype, bound) in [
+            (Compute::Tf32, DType::F32, 1e-3),
+            (Compute::Exact, DType::F32, 1e-6),
+            (Compute::Exact, DType::F64, 1e-13),
+        ] {
+            let a = Pair::randn([m, k], dtype, &device, &mut rng);
+            let b = Pair::randn([k, n], dtype, &device, &mut rng);
+            let tested = compute.scope(|| ops::matmul(&a.tested, &b.tested, false, false).unwrap());
+            let again = compute.scope(|| ops::matmul(&a.tested, &b.tested, false, false).unwrap());
+            assert_eq!(tested.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits");
+            let reference = ops::matmul(&a.reference, &b.reference, false, false).unwrap();
+            close(&Pair { tested, reference }, bound, &format!("{m}x{k}x{n} {dtype} {compute}"));
+        }
+    }
+}

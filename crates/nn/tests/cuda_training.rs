@@ -1,0 +1,221 @@
+//! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
+//! computes the same numbers to rounding, and takes over checkpoints.
+
+use gradewise_kernels::{CudaDevice, DType, Device};
+use gradewise_nn::{
+    Error, Module, Placement, Result,
+    checkpoint::Checkpoint,
+    models::{NBody, NBodyBatch, NBodyConfig},
+    optim::{Method, Schedule},
+    train::{CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn gpu() -> Option<CudaDevice> {
+    match CudaDevice::new(0) {
+        Ok(device) => Some(device),
+        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
+            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
+        }
+        Err(error) => {
+            eprintln!("no GPU tested: {error}");
+            None
+        }
+    }
+}
+
+const SMALL: NBodyConfig = NBodyConfig { hidden: 9, layers: 2 };
+
+fn config(method: Method) -> TrainerConfig {
+    let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };
+    TrainerConfig { method, schedule, accumulation: 1, clip_norm: Some(0.5), ema: Some(0.9) }
+}
+
+fn trainer(config: TrainerConfig, placement: &Placement) -> Trainer<NBody> {
+    let model = NBody::init(&SMALL, placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    Trainer::new(model, config).unwrap()
+}
+
+/// Batches of `systems` systems on the host, the same ones for every caller.
+fn batches(systems: usize, dtype: DType) -> impl Iterator<Item = Result<Example>> {
+    let placement = Placement::new(&Device::Cpu, dtype);
+    (0u64..).map(move |number| {
+        let mut rng = ChaCha8Rng::seed_from_u64(number);
+        let mut random =
+            |count: usize| -> Vec<f64> { (0..count).map(|_| rng.random_range(-1.0..1.0)).collect() };
+        let (positions, velocities, charges) =
+            (random(systems * 15), random(systems * 15), random(systems * 5));
+        let batch = NBodyBatch::new((&positions, &velocities, &charges), 5, &placement)?;
+        let targets: Vec<f64> = positions.iter().zip(&velocities).map(|(x, v)| x + 0.5 * v).collect();
+        let targets = batch.targets(&targets)?;
+        Ok(Example { batch, targets })
+    })
+}
+
+fn loss(model: &NBody, example: &Example) -> Result<gradewise_autograd::Tensor> {
+    model.loss(&example.batch, &example.targets)
+}
+
+/// All weights, bit by bit, and the reports of the steps.
+fn train(
+    device: &CudaDevice,
+    capture: bool,
+    config: TrainerConfig,
+    steps: usize,
+) -> (Vec<u64>, Vec<StepReport>) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    let mut trainer = trainer(config, &placement);
+    let mut stepper = CapturedStep::new(device, capture);
+    let mut batches = batches(7, DType::F32);
+    let reports = (0..steps).map(|_| stepper.step(&mut trainer, &mut batches, loss).unwrap()).collect();
+    assert_eq!(stepper.node_count().unwrap().is_some(), capture);
+    (bits(trainer.model()), reports)
+}
+
+fn bits(model: &NBody) -> Vec<u64> {
+    let values = |parameter: gradewise_nn::Parameter| parameter.array().to_f64_vec().unwrap();
+    model.parameters().into_iter().flat_map(values).map(f64::to_bits).collect()
+}
+
+#[test]
+fn captured_steps_compute_the_bits_of_eager_ones() {
+    let Some(device) = gpu() else { return };
+    for method in [Method::adam(1e-4), Method::adamw(1e-2), Method::Sgd { momentum: 0.9, weight_decay: 1e-4 }]
+    {
+        let eager = train(&device, false, config(method), 200);
+        let captured = train(&device, true, config(method), 200);
+        assert_eq!(eager, captured, "{method:?}");
+        assert_eq!(captured, train(&device, true, config(method), 200), "run after run");
+        assert!(eager.1.iter().any(|report| report.clipped), "the limit was reached");
+    }
+}
+
+#[test]
+fn accumulated_batches_are_captured_too() {
+    let Some(device) = gpu() else { return };
+    let config = TrainerConfig { accumulation: 3, ..config(Method::adam(0.0)) };
+    assert_eq!(train(&device, false, config.clone(), 20), train(&device, true, config, 20));
+}
+
+#[test]
+fn the_host_computes_the_same_steps() {
+    let Some(device) = gpu() else { return };
+    let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
+    let cpu = Placement::new(&Device::Cpu, DType::F64);
+    let (mut there, mut here) =
+        (trainer(config(Method::adam(1e-4)), &cuda), trainer(config(Method::adam(1e-4)), &cpu));
+    let mut stepper = CapturedStep::new(&device, true);
+    let (mut first, mut second) = (batches(4, DType::F64), batches(4, DType::F64));
+    for _ in 0..30 {
+        let a = stepper.step(&mut there, &mut first, loss).unwrap();
+        let b = here.step(&mut second, loss).unwrap();
+        assert!((a.loss - b.loss).abs() <= 1e-9 * b.loss, "step {}: {} and {}", a.step, a.loss, b.loss);
+        assert!((a.norms.total - b.norms.total).abs() <= 1e-8 * b.norms.total);
+        assert_eq!((a.step, a.lr, a.clipped, a.skipped), (b.step, b.lr, b.clipped, b.skipped));
+    }
+}
+
+#[test]
+fn checkpoints_go_from_the_gpu_to_the_host_and_back() {
+    let Some(device) = gpu() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint.safetensors");
+    let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
+    let cpu = Placement::new(&Device::Cpu, DType::F64);
+    let method = Method::adam(1e-4);
+
+    let mut stepper = CapturedStep::new(&device, true);
+    let mut source = batches(4, DType::F64);
+    let mut first = trainer(config(method), &cuda);
+    for _ in 0..5 {
+        stepper.step(&mut first, &mut source, loss).unwrap();
+    }
+    first.checkpoint("nbody", serde_json::Value::Null).unwrap().write(&path).unwrap();
+    let mut here = trainer(config(method), &cpu);
+    here.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+    assert_eq!(bits(first.model()), bits(here.model()));
+    let mut on = batches(4, DType::F64).skip(5);
+    for _ in 0..5 {
+        here.step(&mut on, loss).unwrap();
+    }
+    here.checkpoint("nbody", serde_json::Value::Null).unwrap().write(&path).unwrap();
+
+    // Back into a trainer whose step is captured: the weights it was captured with are replaced.
+    first.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+    assert_eq!(bits(first.model()), bits(here.model()));
+    let (mut a, mut b) = (batches(4, DType::F64).skip(10), batches(4, DType::F64).skip(10));
+    for _ in 0..5 {
+        let there = stepper.step(&mut first, &mut a, loss).unwrap();
+        let report = here.step(&mut b, loss).unwrap();
+        assert!((there.loss - report.loss).abs() <= 1e-9 * report.loss);
+        assert_eq!(there.step, report.step);
+    }
+}
+
+#[test]
+fn a_step_that_is_not_finite_changes_nothing_and_training_goes_on() {
+    let Some(device) = gpu() else { return };
+    for capture in [false, true] {
+        let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+        let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
+        let mut stepper = CapturedStep::new(&device, capture);
+        let mut good = batches(4, DType::F32);
+        for _ in 0..3 {
+            stepper.step(&mut trainer, &mut good, loss).unwrap();
+        }
+        let before = bits(trainer.model());
+        let mut bad = batches(4, DType::F32).map(|example| {
+            let mut example = example?;
+            example.targets = example.targets.mul_scalar(f64::NAN)?;
+            Ok(example)
+        });
+        let report = stepper.step(&mut trainer, &mut bad, loss).unwrap();
+        assert!(report.skipped && report.loss.is_nan());
+        assert_eq!(bits(trainer.model()), before);
+        assert!(!stepper.step(&mut trainer, &mut good, loss).unwrap().skipped);
+        assert_ne!(bits(trainer.model()), before);
+        assert_eq!((trainer.steps(), trainer.skipped_steps()), (5, 1));
+        let failed = (0..30).map(|_| stepper.step(&mut trainer, &mut bad, loss)).find_map(Result::err);
+        assert!(matches!(failed, Some(Error::Diverged { .. })));
+    }
+}
+
+#[test]
+fn batches_of_another_size_are_taken_and_recorded_anew() {
+    let Some(device) = gpu() else { return };
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    let run = |capture| {
+        let mut trainer = trainer(config(Method::adam(0.0)), &placement);
+        let mut stepper = CapturedStep::new(&device, capture);
+        for systems in [4, 4, 4, 2, 4, 4, 1, 1, 1] {
+            stepper.step(&mut trainer, &mut batches(systems, DType::F32), loss).unwrap();
+        }
+        bits(trainer.model())
+    };
+    assert_eq!(run(false), run(true));
+}
+
+#[test]
+fn ten_thousand_steps_do_not_grow_memory() {
+    let Some(device) = gpu() else { return };
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    for (capture, steps) in [(true, 10_000), (false, 300)] {
+        let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
+        let mut stepper = CapturedStep::new(&device, capture);
+        let examples: Vec<Example> = batches(2, DType::F32).take(5).map(Result::unwrap).collect();
+        let mut source = examples.iter().cycle().map(|example| Ok(example.clone()));
+        let mut settled = None;
+        for step in 0..steps {
+            stepper.step(&mut trainer, &mut source, loss).unwrap();
+            if step == 20 {
+                settled = Some(device.memory().unwrap());
+            }
+        }
+        let (before, after) = (settled.unwrap(), device.memory().unwrap());
+        // Other tests of this process may run at the same time: their arrays come and go, but by kilobytes.
+        let slack = 64 << 20;
+        assert!(after.allocated <= before.allocated + slack, "{before:?} {after:?}");
+        assert!(after.reserved <= before.reserved + slack, "{before:?} {after:?}");
+    }
+}
