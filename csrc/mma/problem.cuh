@@ -96,6 +96,22 @@ struct Part {
         return static_cast<const T*>(problem.b) + at * problem.b_stride;
     }
 
+    /// Writes two neighbouring elements of a row, the first at an even column.
+    GW_DEVICE void write_pair(i64 i, i64 j, Compute<T> first, Compute<T> second) const {
+        using C = Compute<T>;
+        const Problem& p = problem;
+        const bool plain = p.splits == 1 && p.bias == nullptr && !p.accumulate;
+        T* target = static_cast<T*>(p.c) + z * p.c_stride + i * p.n + j;
+        const bool aligned = p.n % 2 == 0 && reinterpret_cast<u64>(p.c) % (2 * sizeof(T)) == 0;
+        if (plain && aligned && i < p.m && j < p.n) {
+            const C values[2] = {first * C(p.alpha), second * C(p.alpha)};
+            store<2>(target, values);
+        } else {
+            write(i, j, first);
+            write(i, j + 1, second);
+        }
+    }
+
     /// Writes one element of the result.
     GW_DEVICE void write(i64 i, i64 j, Compute<T> sum) const {
         using C = Compute<T>;

@@ -26,46 +26,52 @@ struct Warp {
     static constexpr int SHARED_BYTES = STAGES * STAGE * static_cast<int>(sizeof(T));
     static_assert(A_ROW * sizeof(T) % 16 == 0 && B_ROW * sizeof(T) % 16 == 0, "16-byte copies");
 
-    /// Starts copying a tile of ROWS×COLUMNS whose corner is at (row, column) of a matrix with `rows` rows `columns` long.
-    template <int ROWS, int COLUMNS, int STRIDE>
-    GW_DEVICE static void copy(T* target, const T* source, i64 ld, i64 row, i64 column, i64 rows, i64 columns, bool aligned) {
-        constexpr int PER_ROW = COLUMNS / WIDE, COUNT = ROWS * PER_ROW;
-        static_assert(COLUMNS % WIDE == 0, "whole copies");
+    /// Copies tiles of ROWS×COLUMNS elements of a matrix, step by step along k, which is the tiles' inner axis if K_INNER, else
+    /// their outer one. Every thread copies 16 bytes in each of SLOTS rows.
+    template <int ROWS, int COLUMNS, int STRIDE, bool K_INNER>
+    struct Loader {
+        static constexpr int PER_ROW = COLUMNS / WIDE, STEP = THREADS / PER_ROW, SLOTS = ROWS / STEP;
+        static_assert(COLUMNS % WIDE == 0 && THREADS % PER_ROW == 0 && ROWS % STEP == 0, "every thread copies as much");
+
+        int row, column;
+        /// How many rows or columns of the axis that is not k there are from the tile's corner on.
+        int extent;
+        i64 ld;
+        bool aligned;
+
+        GW_DEVICE Loader(i64 extent, i64 ld, bool aligned)
+            : row(threadIdx.x / PER_ROW),
+              column(threadIdx.x % PER_ROW * WIDE),
+              extent(extent < (1 << 20) ? static_cast<int>(extent) : 1 << 20),
+              ld(ld),
+              aligned(aligned) {}
+
+        /// Starts copying the tile whose corner is at `tile`, with `left` elements along k until its end.
+        GW_DEVICE void fetch(T* target, const T* tile, i64 left) const {
+            const int along = left < BK ? static_cast<int>(left) : BK;
+            const T* source = tile + row * ld + column;
+            T* place = target + row * STRIDE + column;
+            // Elements to read in each slot, if its row exists.
+            int count = (K_INNER ? along : extent) - column;
+            count = count < 0 ? 0 : count > WIDE ? WIDE : count;
+            const int rows = K_INNER ? extent : along;
 #pragma unroll
-        for (int first = 0; first < COUNT; first += THREADS) {
-            const int at = first + threadIdx.x;
-            if (COUNT % THREADS != 0 && at >= COUNT) break;
-            const int r = at / PER_ROW, c = at % PER_ROW * WIDE;
-            T* place = target + r * STRIDE + c;
-            const i64 i = row + r, j = column + c;
-            if (aligned) {
-                // Past the end nothing is read, and zeros arrive.
-                i64 count = i < rows && j < columns ? columns - j : 0;
-                if (count > WIDE) count = WIDE;
-                const T* from = count > 0 ? source + i * ld + j : source;
-                copy_async_16(place, from, static_cast<int>(count * sizeof(T)));
-            } else {
+            for (int slot = 0; slot < SLOTS; ++slot) {
+                const int elements = row + slot * STEP < rows ? count : 0;
+                if (aligned) {
+                    // Past the end nothing is read, and zeros arrive.
+                    copy_async_16(place, elements > 0 ? source : tile, elements * static_cast<int>(sizeof(T)));
+                } else {
 #pragma unroll
-                for (int e = 0; e < WIDE; ++e) place[e] = i < rows && j + e < columns ? source[i * ld + j + e] : T{};
+                    for (int e = 0; e < WIDE; ++e) place[e] = e < elements ? source[e] : T{};
+                }
+                source += STEP * ld;
+                place += STEP * STRIDE;
             }
         }
-    }
-
-    GW_DEVICE static void fetch(const Part<T>& part, const typename Part<T>::Cursor& cursor, T* stage) {
-        const Problem& p = part.problem;
-        const i64 depth = cursor.depth;
-        T* b = stage + A_ROWS * A_ROW;
-        if constexpr (TA) {
-            copy<BK, BM, A_ROW>(stage, cursor.a, p.lda, depth, part.row, p.k, p.m, p.a_aligned);
-        } else {
-            copy<BM, BK, A_ROW>(stage, cursor.a, p.lda, part.row, depth, p.m, p.k, p.a_aligned);
-        }
-        if constexpr (TB) {
-            copy<BN, BK, B_ROW>(b, cursor.b, p.ldb, part.column, depth, p.n, p.k, p.b_aligned);
-        } else {
-            copy<BK, BN, B_ROW>(b, cursor.b, p.ldb, depth, part.column, p.k, p.n, p.b_aligned);
-        }
-    }
+    };
+    using LoaderA = Loader<A_ROWS, TA ? BM : BK, A_ROW, !TA>;
+    using LoaderB = Loader<B_ROWS, TB ? BK : BN, B_ROW, TB>;
 
     GW_DEVICE static void read_a(const T* tile, int row, int k, u32 (&a)[4]) {
         const int lane = threadIdx.x % 32;
@@ -117,9 +123,16 @@ struct Warp {
         float sums[TILES_M][TILES_N][4] = {};
         i64 ahead = part.begin;
         auto cursor = part.start();
+        const Problem& p = part.problem;
+        const LoaderA load_a(p.m - part.row, p.lda, p.a_aligned);
+        const LoaderB load_b(p.n - part.column, p.ldb, p.b_aligned);
         auto fetch_next = [&](int stage) {
             if (ahead < part.end) {
-                fetch(part, cursor, shared + stage * STAGE);
+                const i64 depth = cursor.depth, left = p.k - depth;
+                T* tile = shared + stage * STAGE;
+                load_a.fetch(tile, cursor.a + (TA ? depth * p.lda + part.row : part.row * p.lda + depth), left);
+                load_b.fetch(tile + A_ROWS * A_ROW,
+                             cursor.b + (TB ? part.column * p.ldb + depth : depth * p.ldb + part.column), left);
                 if (++ahead < part.end) part.advance(cursor);
             }
             copy_async_commit();
@@ -163,10 +176,8 @@ struct Warp {
 #pragma unroll
             for (int j = 0; j < TILES_N; ++j) {
                 const i64 row = part.row + warp_row + i * 16 + g, column = part.column + warp_column + j * 8 + 2 * t;
-                part.write(row, column, sums[i][j][0]);
-                part.write(row, column + 1, sums[i][j][1]);
-                part.write(row + 8, column, sums[i][j][2]);
-                part.write(row + 8, column + 1, sums[i][j][3]);
+                part.write_pair(row, column, sums[i][j][0], sums[i][j][1]);
+                part.write_pair(row + 8, column, sums[i][j][2], sums[i][j][3]);
             }
         }
     }
