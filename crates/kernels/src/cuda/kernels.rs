@@ -1,7 +1,8 @@
 //! The kernels of a device: found once, checked once.
 
-use super::{CudaDevice, Kernel, image};
+use super::{CudaDevice, Kernel, image, rtc};
 use crate::{Error, Result};
+use gradewise_core::Signature;
 use gradewise_ffi::{Function, Module, sys::function_attribute};
 use std::{
     collections::HashMap,
@@ -16,6 +17,14 @@ const FREELY_SHARED: i32 = 48 << 10;
 pub(crate) struct Kernels {
     functions: RwLock<HashMap<Kernel, Function>>,
     modules: Mutex<HashMap<String, Module>>,
+    /// Algebras compiled at run time; `None` for those that could not be.
+    algebras: Mutex<HashMap<Signature, Option<Compiled>>>,
+}
+
+/// The kernels of an algebra, by name.
+struct Compiled {
+    module: Module,
+    names: Vec<String>,
 }
 
 impl Kernels {
@@ -37,18 +46,49 @@ impl Kernels {
     }
 
     /// Whether there is such a kernel.
-    pub fn has(&self, _device: &CudaDevice, kernel: &Kernel) -> bool {
+    pub fn has(&self, device: &CudaDevice, kernel: &Kernel) -> bool {
         if self.functions.read().unwrap_or_else(PoisonError::into_inner).contains_key(kernel) {
             return true;
         }
         let name = kernel.to_string();
-        image::IMAGES.iter().any(|image| image.kernels.contains(&name.as_str()))
+        self.embedded(&name).is_some() || self.compiled(device, kernel).is_some()
+    }
+
+    fn embedded(&self, name: &str) -> Option<&'static image::Image> {
+        image::IMAGES.iter().find(|image| image.kernels.contains(&name))
+    }
+
+    /// The module of a kernel of an algebra that was not compiled ahead, if it has that kernel.
+    fn compiled(&self, device: &CudaDevice, kernel: &Kernel) -> Option<Module> {
+        let signature = kernel.signature?;
+        let Signature { p, q, r } = signature;
+        let embedded = format!("sgp_{p}_{q}_{r}");
+        // What is left out of an embedded algebra is left out for want of registers.
+        if image::IMAGES.is_empty() || image::IMAGES.iter().any(|image| image.name == embedded) {
+            return None;
+        }
+        let mut algebras = self.algebras.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = algebras.entry(signature).or_insert_with(|| {
+            let module = rtc::module(device, signature)?;
+            // Drivers before 12.4 cannot list kernels; they are asked for one by one then.
+            let names = module.function_names().unwrap_or_default();
+            Some(Compiled { module, names })
+        });
+        let Compiled { module, names } = found.as_ref()?;
+        let name = kernel.to_string();
+        let has = if names.is_empty() { module.function(&name).is_ok() } else { names.contains(&name) };
+        has.then(|| module.clone())
     }
 
     fn resolve(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
         let name = kernel.to_string();
         let fail = |source| device.error(operation, source);
-        let Some(image) = image::IMAGES.iter().find(|image| image.kernels.contains(&name.as_str())) else {
+        if let Some(module) = self.compiled(device, &kernel) {
+            let function = module.function(&name).map_err(fail)?;
+            allow_shared(device, &function).map_err(fail)?;
+            return Ok(function);
+        }
+        let Some(image) = self.embedded(&name) else {
             return Err(Error::NoKernel { operation, kernel: name });
         };
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@ mod kernels;
 pub(crate) mod launch;
 mod memory;
 pub(crate) mod rows;
+mod rtc;
 pub(crate) mod strided;
 mod words;
 

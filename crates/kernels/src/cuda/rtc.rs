@@ -1,0 +1,138 @@
+//! Kernels of algebras that were not compiled ahead, compiled on first use by NVRTC and kept on disk.
+//!
+//! The sources are those of the embedded kernels. A compiled kernel is kept in the user's cache directory
+//! (`gradewise/rtc`; `GRADEWISE_RTC_CACHE` names another) under a digest of sources, options, architecture and compiler,
+//! least recently used ones going first beyond a size limit. Several processes may share it.
+
+#[path = "../../build/cache.rs"]
+#[allow(dead_code, reason = "shared with the build script")]
+mod cache;
+
+use super::{CudaDevice, image};
+use gradewise_core::Signature;
+use gradewise_ffi::{
+    Module,
+    nvrtc::{Nvrtc, Source},
+};
+use std::{ffi::OsString, fs, path::PathBuf, sync::OnceLock};
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Most generators of an algebra whose product is unrolled; larger ones go by tables.
+const MOST_GENERATORS: u8 = 5;
+
+/// The source text of an algebra's kernels; `None` for one too large to unroll.
+fn source(signature: Signature) -> Option<String> {
+    let Signature { p, q, r } = signature;
+    let generators = p + q + r;
+    let kernels = match generators {
+        0..=2 => format!("GW_SGP_8({p}, {q}, {r}, 4)"),
+        3 => format!("GW_SGP_8({p}, {q}, {r}, 2)"),
+        4 => format!("GW_SGP_16({p}, {q}, {r})"),
+        MOST_GENERATORS => format!("GW_SGP_32({p}, {q}, {r})"),
+        _ => return None,
+    };
+    Some(format!("#include \"ops/sgp.cuh\"\n{kernels}\n"))
+}
+
+fn compiler() -> Option<&'static Nvrtc> {
+    static COMPILER: OnceLock<Option<Nvrtc>> = OnceLock::new();
+    COMPILER
+        .get_or_init(|| {
+            Nvrtc::load()
+                .inspect_err(|error| {
+                    tracing::info!(
+                        "algebras without kernels of their own go by tables, more slowly: {error}"
+                    );
+                })
+                .ok()
+        })
+        .as_ref()
+}
+
+fn directory() -> Option<PathBuf> {
+    variable("GRADEWISE_RTC_CACHE").map(PathBuf::from).or_else(|| cache::directory("rtc"))
+}
+
+/// The machine code of an algebra's kernels for an architecture such as `sm_90`, from disk or compiled.
+fn compile(compiler: &Nvrtc, architecture: &str, text: &str) -> Result<Vec<u8>, String> {
+    let target = format!("--gpu-architecture={architecture}");
+    let options = [target.as_str(), "--std=c++17", "--dopt=on"];
+    let make = || {
+        let source = Source { name: "algebra.cu", text, headers: image::SOURCES };
+        compiler.compile(&source, &options).map(|compiled| compiled.image).map_err(|error| error.to_string())
+    };
+    let version = compiler.version().map_err(|error| error.to_string())?;
+    let mut digest = cache::Digest::default().with(text).with(format!("{version:?}"));
+    for option in options {
+        digest = digest.with(option);
+    }
+    for (path, text) in image::SOURCES {
+        digest = digest.with(path).with(text);
+    }
+    let Some(directory) = directory() else { return make() };
+    let name = format!("{}.cubin", digest.text());
+    let write = |path: &std::path::Path| fs::write(path, make()?).map_err(|error| error.to_string());
+    // A disk that is full or read-only is no reason not to compile.
+    let found = cache::file(&directory, &name, write).or_else(|reason| {
+        tracing::warn!("compiled kernels are not kept: {reason}");
+        make()
+    });
+    cache::shrink(&directory);
+    found
+}
+
+/// The kernels of an algebra that was not compiled ahead; `None`, with the reason in the log, if they cannot be had.
+pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module> {
+    let (text, compiler) = (source(signature)?, compiler()?);
+    let (major, minor) = device.info().compute_capability;
+    let started = std::time::Instant::now();
+    let attempt = || -> Result<Module, String> {
+        let architecture = format!("sm_{major}{minor}");
+        let image = compile(compiler, &architecture, &text)?;
+        let name = format!("algebra {signature}");
+        Module::load(device.context(), &name, &image).map_err(|error| error.to_string())
+    };
+    match attempt() {
+        Ok(module) => {
+            tracing::info!("kernels of {signature} ready in {:.1} s", started.elapsed().as_secs_f64());
+            Some(module)
+        }
+        Err(error) => {
+            tracing::warn!(
+                "{signature} goes by tables, more slowly, for its kernels could not be made: {error}"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn algebras_of_every_size_have_a_source_or_go_by_tables() {
+        assert!(source(Signature::new(0, 0, 1)).unwrap().contains("GW_SGP_8(0, 0, 1, 4)"));
+        assert!(source(Signature::new(2, 1, 1)).unwrap().contains("GW_SGP_16(2, 1, 1)"));
+        assert_eq!(source(Signature::new(6, 0, 0)), None);
+    }
+
+    #[test]
+    fn unlisted_algebras_compile_and_are_found_again() {
+        let Some(compiler) = compiler() else {
+            eprintln!("nothing compiled: NVRTC was not found");
+            return;
+        };
+        for (p, q, r) in [(0, 0, 1), (1, 1, 0), (1, 1, 1), (2, 1, 1)] {
+            let text = source(Signature::new(p, q, r)).unwrap();
+            let image = compile(compiler, "sm_90", &text).unwrap();
+            assert!(image.starts_with(b"\x7fELF"), "machine code");
+            assert_eq!(compile(compiler, "sm_90", &text).unwrap(), image);
+        }
+        let error = compile(compiler, "sm_90", "__global__ void broken() { nonsense }").unwrap_err();
+        assert!(error.contains("nonsense"), "{error}");
+    }
+}
