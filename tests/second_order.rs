@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{randomize, rng};
+use common::{device, randomize, rng};
 use gradewise_autograd::{BackwardOptions, Tensor, concat, grad};
 use gradewise_core::Signature;
-use gradewise_kernels::{Array, DType, Device};
+use gradewise_kernels::{Array, DType};
 use gradewise_nn::{
     Module, Parameter, Placement,
     layers::{CliffordLayer, Layer, MvLayerNorm, MvLinear, MvSilu, Sequential, SteerableProduct},
@@ -26,7 +26,7 @@ struct Energy(Sequential);
 
 impl Energy {
     fn init(body: impl Layer + 'static, rng: &mut ChaCha8Rng) -> Self {
-        let place = Placement::new(&Device::Cpu, DType::F64);
+        let place = Placement::new(device(), DType::F64);
         let linear =
             |inputs, outputs, rng: &mut _| MvLinear::new(inputs, outputs, CL3).init(&place, rng).unwrap();
         let energy =
@@ -37,7 +37,7 @@ impl Energy {
 
     fn forward(&self, positions: &Tensor) -> Tensor {
         let batch = positions.shape()[1];
-        let zeros = |blades| Tensor::zeros([blades, batch, 2], DType::F64, &Device::Cpu).unwrap();
+        let zeros = |blades| Tensor::zeros([blades, batch, 2], DType::F64, device()).unwrap();
         let vectors = concat(&[&zeros(1), positions, &zeros(4)], 0).unwrap();
         self.0.forward(&vectors).unwrap().slice(0, 0..1).unwrap()
     }
@@ -58,12 +58,12 @@ impl Energy {
 }
 
 fn randn(shape: [usize; 3], rng: &mut ChaCha8Rng) -> Tensor {
-    Tensor::randn(shape, DType::F64, &Device::Cpu, rng).unwrap()
+    Tensor::randn(shape, DType::F64, device(), rng).unwrap()
 }
 
 /// The layers whose fused operators are differentiated twice.
 fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Layer>)> {
-    let place = Placement::new(&Device::Cpu, DType::F64);
+    let place = Placement::new(device(), DType::F64);
     let clifford = |normalize, full, rng: &mut _| -> Box<dyn Layer> {
         let layer = CliffordLayer::new(WIDTH, CL3).normalize(normalize).fully_connected(full);
         Box::new(layer.init(&place, rng).unwrap())
@@ -104,7 +104,7 @@ fn shifted(parameter: &Parameter, index: usize, step: f64, measure: impl Fn() ->
     let old = parameter.array();
     let mut values = old.to_f64_vec().unwrap();
     values[index] += step;
-    parameter.set(Array::from_slice(&values, old.shape(), &Device::Cpu).unwrap()).unwrap();
+    parameter.set(Array::from_slice(&values, old.shape(), device()).unwrap()).unwrap();
     let measured = measure();
     parameter.set(old).unwrap();
     measured
@@ -161,7 +161,7 @@ fn forces_are_the_slope_of_the_energy() {
             let at = |step: f64| {
                 let mut moved = values.clone();
                 moved[index] += step;
-                let moved = Tensor::from_slice(&moved, positions.shape(), &Device::Cpu).unwrap();
+                let moved = Tensor::from_slice(&moved, positions.shape(), device()).unwrap();
                 energy.forward(&moved).sum_all().unwrap().item().unwrap()
             };
             let numeric = -(at(1e-5) - at(-1e-5)) / 2e-5;
@@ -176,13 +176,13 @@ fn forces_are_the_slope_of_the_energy() {
 #[test]
 fn training_on_forces_lowers_the_loss() {
     let mut rng = rng(3);
-    let place = Placement::new(&Device::Cpu, DType::F64);
+    let place = Placement::new(device(), DType::F64);
     let body = SteerableProduct::new(WIDTH, CL3).init(&place, &mut rng).unwrap();
     let energy = Energy::init(body, &mut rng);
     let positions = randn([3, 16, 2], &mut rng);
     let values = positions.to_vec::<f64>().unwrap();
     let target: Vec<f64> = values.chunks_exact(2).flat_map(|ab| [-ab[1] - ab[0], -ab[0]]).collect();
-    let target = Tensor::from_slice(&target, [3, 16, 2], &Device::Cpu).unwrap();
+    let target = Tensor::from_slice(&target, [3, 16, 2], device()).unwrap();
 
     let parameters = energy.0.named_parameters();
     let mut optimizer = Optimizer::new(Method::adam(0.0)).unwrap();

@@ -55,6 +55,15 @@ struct Warp {
             int count = (K_INNER ? along : extent) - column;
             count = count < 0 ? 0 : count > WIDE ? WIDE : count;
             const int rows = K_INNER ? extent : along;
+            if (aligned && along == BK && extent >= (K_INNER ? ROWS : COLUMNS)) {
+                // The whole tile is inside.
+#pragma unroll
+                for (int slot = 0; slot < SLOTS; ++slot) {
+                    copy_async_16(place + slot * (STEP * STRIDE), source, 16);
+                    source += STEP * ld;
+                }
+                return;
+            }
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) {
                 const int elements = row + slot * STEP < rows ? count : 0;
@@ -75,13 +84,17 @@ struct Warp {
 
     GW_DEVICE static void read_a(const T* tile, int row, int k, u32 (&a)[4]) {
         const int lane = threadIdx.x % 32;
-        if constexpr (sizeof(T) == 4) {
-            const int g = lane / 4, t = lane % 4;
-            auto at = [&](int i, int j) { return tile[TA ? (k + j) * A_ROW + row + i : (row + i) * A_ROW + k + j]; };
-            a[0] = to_tf32(at(g, t));
-            a[1] = to_tf32(at(g + 8, t));
-            a[2] = to_tf32(at(g, t + 4));
-            a[3] = to_tf32(at(g + 8, t + 4));
+        if constexpr (sizeof(T) == 4 && TA) {
+            const T* at = tile + (k + lane % 4) * A_ROW + row + lane / 4;
+            a[0] = to_tf32(at[0]);
+            a[1] = to_tf32(at[8]);
+            a[2] = to_tf32(at[4 * A_ROW]);
+            a[3] = to_tf32(at[4 * A_ROW + 8]);
+        } else if constexpr (sizeof(T) == 4) {
+            // A 32-bit element is two of 16 bits, so that the same instruction serves.
+            load_matrices<false>(a, tile + (row + lane % 16) * A_ROW + k + lane / 16 * 4);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[i] = to_tf32(__uint_as_float(a[i]));
         } else if constexpr (TA) {
             load_matrices<true>(a, tile + (k + lane % 8 + lane / 16 * 8) * A_ROW + row + lane / 8 % 2 * 8);
         } else {
@@ -92,14 +105,18 @@ struct Warp {
     /// Two neighbouring columns of tiles.
     GW_DEVICE static void read_b(const T* tile, int column, int k, u32 (&b)[2][2]) {
         const int lane = threadIdx.x % 32;
-        if constexpr (sizeof(T) == 4) {
-            const int g = lane / 4, t = lane % 4;
-            auto at = [&](int i, int j) { return tile[TB ? (column + j) * B_ROW + k + i : (k + i) * B_ROW + column + j]; };
+        if constexpr (sizeof(T) == 4 && !TB) {
+            const T* at = tile + (k + lane % 4) * B_ROW + column + lane / 4;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                b[side][0] = to_tf32(at(t, side * 8 + g));
-                b[side][1] = to_tf32(at(t + 4, side * 8 + g));
+                b[side][0] = to_tf32(at[side * 8]);
+                b[side][1] = to_tf32(at[4 * B_ROW + side * 8]);
             }
+        } else if constexpr (sizeof(T) == 4) {
+            u32 r[4];
+            load_matrices<false>(r, tile + (column + lane % 8 + lane / 16 * 8) * B_ROW + k + lane / 8 % 2 * 4);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) b[i / 2][i % 2] = to_tf32(__uint_as_float(r[i]));
         } else {
             u32 r[4];
             if constexpr (TB) {

@@ -1,8 +1,20 @@
 //! What the tests across crates share.
 
-use gradewise_kernels::{Array, ops};
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use gradewise_kernels::{Array, Device, ops};
 use gradewise_nn::Module;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::sync::OnceLock;
+
+/// Where the tests compute: the CPU, or what `GRADEWISE_TEST_DEVICE` names, such as `cuda`.
+pub fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| match std::env::var("GRADEWISE_TEST_DEVICE") {
+        Ok(name) => name.parse().expect("GRADEWISE_TEST_DEVICE names a device of this machine"),
+        Err(_) => Device::Cpu,
+    })
+}
 
 pub fn rng(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)

@@ -1,9 +1,10 @@
 //! Versors and their action on batches of multivectors, computed by the algebra crate alone: nothing of what is tested
 //! takes part in the yardstick.
 
+use crate::common::device;
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Multivector, Rotor};
-use gradewise_kernels::{Array, DType, Device};
+use gradewise_kernels::{Array, DType};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, Uniform};
 
@@ -115,5 +116,5 @@ impl Action {
 
 /// A constant from double-precision values.
 pub fn tensor(values: &[f64], shape: &[usize], dtype: DType) -> Tensor {
-    Tensor::new(Array::from_f64(values, shape, dtype, &Device::Cpu).expect("an array"))
+    Tensor::new(Array::from_f64(values, shape, dtype, device()).expect("an array"))
 }

@@ -17,10 +17,10 @@ mod common;
 mod models;
 
 use action::{Action, Group, tensor};
-use common::{randomize, rng};
+use common::{device, randomize, rng};
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Multivector, Signature};
-use gradewise_kernels::{DType, Device};
+use gradewise_kernels::DType;
 use gradewise_nn::{
     Placement,
     layers::{Bias, CliffordLayer, Layer, MvLayerNorm, MvLinear, MvNormalization, MvSilu, SteerableProduct},
@@ -83,7 +83,7 @@ const WIDTH: usize = 6;
 
 /// Every layer on multivectors, with the versors it is equivariant under.
 fn layers(signature: Signature, dtype: DType, rng: &mut ChaCha8Rng) -> Vec<(String, Group, Box<dyn Layer>)> {
-    let place = Placement::new(&Device::Cpu, dtype);
+    let place = Placement::new(device(), dtype);
     let mut layers: Vec<(String, Group, Box<dyn Layer>)> = Vec::new();
     let mut add = |name: &str, group, layer: Box<dyn Layer>| layers.push((name.to_owned(), group, layer));
     for per_grade in [true, false] {
@@ -160,7 +160,7 @@ fn sizes_at_the_edges_change_nothing() {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     for (batch, width) in [(1, 1), (1, 17), (33, 1), (19, 9)] {
         let mut rng = rng(30);
-        let place = Placement::new(&Device::Cpu, DType::F64);
+        let place = Placement::new(device(), DType::F64);
         let x = features(&algebra, (batch, width), DType::F64, &mut rng);
         let mlp = MvMlp::init((width, width, 1), Signature::CL3, &place, &mut rng).unwrap();
         let layer = CliffordLayer::new(width, Signature::CL3).init(&place, &mut rng).unwrap();
@@ -180,7 +180,7 @@ fn sizes_at_the_edges_change_nothing() {
 fn a_bias_on_all_blades_breaks_equivariance() {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     let mut rng = rng(40);
-    let place = Placement::new(&Device::Cpu, DType::F64);
+    let place = Placement::new(device(), DType::F64);
     let x = features(&algebra, (5, WIDTH), DType::F64, &mut rng);
     let action = Action::rotor(&algebra, (0, 1), 1.0);
     for bias in [Bias::Scalar, Bias::AllBlades] {
@@ -208,7 +208,7 @@ fn the_rms_norm_is_no_invariant_of_boosts_and_translations() {
     {
         let algebra = Algebra::new(signature).unwrap();
         let mut rng = rng(50);
-        let place = Placement::new(&Device::Cpu, DType::F64);
+        let place = Placement::new(device(), DType::F64);
         let x = features(&algebra, (5, WIDTH), DType::F64, &mut rng);
         let layer = CliffordLayer::new(WIDTH, signature).init(&place, &mut rng).unwrap();
         randomize(&layer, &mut rng);

@@ -1,5 +1,6 @@
 //! Message passing and the whole n-body model.
 
+use crate::common::device;
 use crate::{
     DTYPES,
     action::{Action, Group},
@@ -7,7 +8,7 @@ use crate::{
     distance, features, tolerance,
 };
 use gradewise_core::{Algebra, Signature};
-use gradewise_kernels::{DType, Device};
+use gradewise_kernels::DType;
 use gradewise_nn::{
     Placement,
     models::{Edges, MessagePassing, NBody, NBodyBatch, NBodyConfig},
@@ -21,10 +22,10 @@ fn message_passing_commutes_with_versors() {
         let algebra = Algebra::new(Signature::new(p, q, r)).unwrap();
         for dtype in DTYPES {
             let mut rng = rng(60);
-            let place = Placement::new(&Device::Cpu, dtype);
+            let place = Placement::new(device(), dtype);
             let layer = MessagePassing::init(5, 2, algebra.signature(), &place, &mut rng).unwrap();
             randomize(&layer, &mut rng);
-            let edges = Edges::complete(2, 4, &Device::Cpu).unwrap();
+            let edges = Edges::complete(2, 4, device()).unwrap();
             let h = features(&algebra, (8, 5), dtype, &mut rng);
             // Attributes are multivectors like any others and turn with the nodes.
             let attributes = features(&algebra, (24, 2), dtype, &mut rng);
@@ -104,7 +105,7 @@ fn permute(values: &[f64], order: [usize; PARTICLES]) -> Vec<f64> {
 }
 
 fn model(config: &NBodyConfig, dtype: DType, rng: &mut ChaCha8Rng) -> NBody {
-    let model = NBody::init(config, Placement::new(&Device::Cpu, dtype), rng).unwrap();
+    let model = NBody::init(config, Placement::new(device(), dtype), rng).unwrap();
     randomize(&model, rng);
     model
 }

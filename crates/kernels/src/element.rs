@@ -56,6 +56,17 @@ impl Element for f64 {
     }
 }
 
+/// To single precision with the last bit set if the value is not exact: from there, rounding to fewer bits rounds once.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    if f64::from(nearest) == value || !value.is_finite() {
+        return nearest;
+    }
+    let away = f64::from(nearest).abs() > value.abs();
+    let toward_zero = nearest.to_bits() - u32::from(away);
+    f32::from_bits(toward_zero | 1)
+}
+
 macro_rules! half {
     ($($type:ty, $dtype:expr;)*) => {
         $(
@@ -64,7 +75,7 @@ macro_rules! half {
 
                 #[inline(always)]
                 fn narrow(value: f64) -> Self {
-                    Self::from_f64(value)
+                    Self::from_f32(to_odd(value))
                 }
 
                 #[inline(always)]

@@ -280,6 +280,10 @@ fn half_precision_is_stored_and_converted_on_the_host() {
     let half = array.cast(DType::F16).unwrap();
     assert_eq!(half.to_f64_vec().unwrap()[..4], values[..4], "exact in binary16");
     assert_eq!(half.to_vec::<half::f16>().unwrap()[4], half::f16::ONE);
+    // Just above the middle between two numbers: rounded by way of f32, it would go down.
+    let above =
+        Array::from_f64(&[1.0 + 2f64.powi(-11) + 2f64.powi(-40), 65519.999], [2], DType::F64, &CPU).unwrap();
+    assert_eq!(above.cast(DType::F16).unwrap().to_f64_vec().unwrap(), [1.0 + 2f64.powi(-10), 65504.0]);
     let brain = half.cast(DType::BF16).unwrap();
     assert_eq!(brain.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()[2], 65536.0, "rounded to 8 bits");
     let column = brain.reshape([5, 1]).unwrap().broadcast_to([5, 2]).unwrap().contiguous().unwrap();

@@ -147,7 +147,13 @@ fn layer_norm_forward_and_backward() {
                 pair.check(&format!("{what}, {context}"));
             };
             check(&tested.0, &reference.0, "output");
-            check(&tested.1.x, &reference.1.x, "gradient of x");
+            if features == 1 {
+                // A row of one value is constant whatever it is: the gradient is 0, up to the rounding of terms ∼ 1/√ε.
+                let largest = tested.1.x.to_f64_vec().unwrap().into_iter().map(f64::abs).fold(0.0, f64::max);
+                assert!(largest <= 1e4 * common::tolerance(dtype), "gradient of x, {context}: {largest:e}");
+            } else {
+                check(&tested.1.x, &reference.1.x, "gradient of x");
+            }
             assert_eq!(tested.1.weight.is_some(), affine);
             for (what, tested, reference) in [
                 ("gradient of the weight", &tested.1.weight, &reference.1.weight),
