@@ -31,10 +31,8 @@ pub fn generate(kernels: Option<&Kernels>, sources: &Sources, out: &Path) -> Res
          /// Architecture of the portable code that a driver compiles for all others; empty without kernels.\n\
          pub(crate) static PTX: &str = {baseline:?};\n\n\
          /// Version of the compiler; empty without kernels.\n\
-         #[allow(dead_code)]\n\
          pub(crate) static TOOLKIT: &str = {toolkit:?};\n\n\
          /// A table of the registers, shared memory, stack and spills of each kernel on each architecture.\n\
-         #[allow(dead_code)]\n\
          pub(crate) static REPORT: &str = include_str!({:?});\n\n\
          /// The headers that kernels are made from, by path relative to `csrc`.\n\
          #[allow(dead_code)]\n\

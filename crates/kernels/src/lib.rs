@@ -30,7 +30,7 @@ mod simd;
 
 pub use array::{Array, Summary, Validation};
 pub use compute::Compute;
-pub use cuda::{CapturedGraph, CudaDevice, Holder, MemoryReport};
+pub use cuda::{BuildInfo, CapturedGraph, Code, CudaDevice, Holder, MemoryReport, build_info};
 pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Result};

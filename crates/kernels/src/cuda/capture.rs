@@ -1,7 +1,7 @@
 //! Capturing work into a graph, and replaying it.
 
 use super::{CudaDevice, memory::Arena};
-use crate::Result;
+use crate::{Error, Result};
 use gradewise_ffi::{DeviceMemory, Graph, GraphExec, sys::capture_mode};
 use std::{
     sync::{
@@ -66,21 +66,50 @@ pub struct CapturedGraph {
     graph: Graph,
     device: CudaDevice,
     arena: Arc<Arena>,
-    _retired: Vec<DeviceMemory>,
+    _retired: Retired,
+}
+
+/// Memory from before a capture that was let go during it, as long as the graph lives.
+#[derive(Debug)]
+struct Retired {
+    device: CudaDevice,
+    blocks: Vec<DeviceMemory>,
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        // Returned in stream order, hence not into a capture: another graph's of this thread, or another thread's.
+        if let Some(mut session) = self.device.gate().session()
+            && let Some(session) = session.as_mut()
+        {
+            return session.retired.append(&mut self.blocks);
+        }
+        let _gate = self.device.gate().enter();
+        self.blocks.clear();
+    }
 }
 
 impl CudaDevice {
+    /// Refuses what a graph cannot hold, on behalf of `operation`.
+    pub(super) fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
+        if self.gate().is_mine() { Err(Error::InCapture { operation }) } else { Ok(()) }
+    }
+
     /// Records the operators that `work` calls in this thread on this device, without running them.
     ///
     /// Whatever `work` reads must exist before and stay in place: run it once beforehand, so that constants and kernels are
     /// on the device. Operators of other threads on this device wait meanwhile.
     ///
     /// # Errors
-    /// Those of `work`; [`Error::Cuda`](crate::Error::Cuda) if it did something that cannot be captured, such as reading a
-    /// result on the host.
+    /// Those of `work`, such as [`Error::InCapture`] if it reads a result on the host; [`Error::InCapture`] inside another
+    /// capture; [`Error::Cuda`] from the driver. The device is usable afterwards.
     pub fn capture<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<(R, CapturedGraph)> {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);
+        self.refuse_in_capture(NAME)?;
         let gate = self.gate();
         let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
         // What is queued must not wait for memory that the graph takes.
@@ -88,7 +117,10 @@ impl CudaDevice {
         let arena = Arc::new(Arena::default());
         let set = |session| *gate.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
         set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
-        self.stream().begin_capture(capture_mode::THREAD_LOCAL).map_err(fail)?;
+        if let Err(error) = self.stream().begin_capture(capture_mode::THREAD_LOCAL) {
+            set(None);
+            return Err(fail(error));
+        }
         gate.owner.store(this_thread(), Ordering::Relaxed);
         // A panic in `work` must not leave the device capturing for ever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -96,7 +128,8 @@ impl CudaDevice {
         let graph = self.stream().end_capture().map_err(fail);
         let session = gate.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(exclusive);
-        let retired = session.map(|session| session.retired).unwrap_or_default();
+        let blocks = session.map(|session| session.retired).unwrap_or_default();
+        let retired = Retired { device: self.clone(), blocks };
         let value = match result {
             Ok(value) => value?,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -111,8 +144,9 @@ impl CapturedGraph {
     /// Queues the captured work once more.
     ///
     /// # Errors
-    /// [`Error::Cuda`](crate::Error::Cuda) from the driver.
+    /// [`Error::InCapture`] inside a capture; [`Error::Cuda`] from the driver.
     pub fn replay(&self) -> Result<()> {
+        self.device.refuse_in_capture("replay")?;
         let _gate = self.device.gate().enter();
         // SAFETY: the arena holds everything allocated during the capture, `_retired` everything let go, and what was
         // alive before and after belongs to the caller's arrays, whose writers go through the same stream.
@@ -123,7 +157,7 @@ impl CapturedGraph {
     /// Number of kernels, copies and fills in the graph.
     ///
     /// # Errors
-    /// [`Error::Cuda`](crate::Error::Cuda) from the driver.
+    /// [`Error::Cuda`] from the driver.
     pub fn node_count(&self) -> Result<usize> {
         self.graph.node_count().map_err(|source| self.device.error("node_count", source))
     }

@@ -96,9 +96,11 @@ impl CudaDevice {
     /// Waits for everything queued so far.
     ///
     /// # Errors
-    /// [`Error::Cuda`] with what went wrong in the meantime.
+    /// [`Error::InCapture`] inside a capture; [`Error::Cuda`] with what went wrong in the meantime.
     pub fn synchronize(&self) -> Result<()> {
-        self.stream().synchronize().map_err(|source| self.error("synchronize", source))
+        const NAME: &str = "synchronize";
+        self.refuse_in_capture(NAME)?;
+        self.stream().synchronize().map_err(|source| self.error(NAME, source))
     }
 
     pub(crate) fn kernels(&self) -> &Kernels {

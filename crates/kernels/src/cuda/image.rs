@@ -12,9 +12,46 @@ pub(crate) struct Image {
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
+/// What this build has for CUDA devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildInfo {
+    /// Architectures with machine code of their own, such as `90a`; empty without the feature `cuda`.
+    pub targets: &'static [&'static str],
+    /// Architecture of the PTX that drivers compile for all others; empty without it.
+    pub ptx: &'static str,
+    /// Version of the compiler that made the kernels, such as `13.0.88`; empty without kernels.
+    pub toolkit: &'static str,
+    /// Number of kernels, 0 without the feature `cuda`.
+    pub kernels: usize,
+    /// A table of the registers, shared memory, stack and spills of each kernel on each architecture.
+    pub report: &'static str,
+}
+
+/// Which of a build's code a device runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The machine code for this target.
+    Machine(&'static str),
+    /// The PTX for this target, compiled by the driver.
+    Ptx(&'static str),
+}
+
+/// What this build has for CUDA devices.
+pub fn build_info() -> BuildInfo {
+    let kernels = IMAGES.iter().map(|image| image.kernels.len()).sum();
+    BuildInfo { targets: TARGETS, ptx: PTX, toolkit: TOOLKIT, kernels, report: REPORT }
+}
+
+impl BuildInfo {
+    /// The code that a device of this compute capability (major, minor) runs; `None` if there is none for it.
+    pub fn code_for(&self, capability: (u32, u32)) -> Option<Code> {
+        code_for(capability, self.targets, self.ptx)
+    }
+}
+
 /// Refuses a device that none of the embedded images runs on.
 pub(crate) fn require_target(info: &gradewise_ffi::DeviceInfo) -> crate::Result<()> {
-    if IMAGES.is_empty() || serves(info.compute_capability, TARGETS, PTX) {
+    if IMAGES.is_empty() || build_info().code_for(info.compute_capability).is_some() {
         return Ok(());
     }
     Err(crate::Error::UnsupportedDevice {
@@ -26,32 +63,36 @@ pub(crate) fn require_target(info: &gradewise_ffi::DeviceInfo) -> crate::Result<
     })
 }
 
-/// Whether a device runs machine code of one of `targets` (same major version, no newer minor one) or, compiled by the
-/// driver, PTX of `ptx` or later capability.
-fn serves((major, minor): (u32, u32), targets: &[&str], ptx: &str) -> bool {
+/// A device runs machine code of its major version and no newer minor one, the newest there is; machine code with a letter
+/// on its very architecture only; or else, compiled by the driver, PTX of its capability or an earlier one.
+fn code_for((major, minor): (u32, u32), targets: &[&'static str], ptx: &'static str) -> Option<Code> {
     let parse = |target: &str| target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u32>().ok();
     let exact = |target: &str| target.ends_with(|c: char| c.is_ascii_alphabetic());
     let device = major * 10 + minor;
-    let runs = |target: &&str| {
-        parse(target).is_some_and(|version| {
-            if exact(target) { version == device } else { version / 10 == major && version <= device }
-        })
+    let runs = |&target: &&'static str| {
+        let version = parse(target)?;
+        let fits = if exact(target) { version == device } else { version / 10 == major && version <= device };
+        fits.then_some((version, exact(target), target))
     };
-    targets.iter().any(runs) || parse(ptx).is_some_and(|version| version <= device)
+    let machine = targets.iter().filter_map(runs).max().map(|(_, _, target)| Code::Machine(target));
+    machine.or_else(|| parse(ptx).filter(|&version| version <= device).map(|_| Code::Ptx(ptx)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::serves;
+    use super::{Code, code_for};
 
     #[test]
     fn machine_code_runs_on_its_major_version_and_ptx_on_anything_newer() {
-        assert!(serves((9, 0), &["90a"], ""));
-        assert!(!serves((9, 1), &["90a"], ""), "code for one architecture only");
-        assert!(serves((8, 9), &["80"], ""));
-        assert!(!serves((8, 0), &["86"], ""));
-        assert!(!serves((9, 0), &["80"], ""));
-        assert!(serves((12, 1), &["80"], "75"));
-        assert!(!serves((7, 0), &["75", "80"], "75"));
+        let machine = |target| Some(Code::Machine(target));
+        assert_eq!(code_for((9, 0), &["90a"], ""), machine("90a"));
+        assert_eq!(code_for((9, 0), &["90", "90a"], "75"), machine("90a"), "the more special one");
+        assert_eq!(code_for((9, 1), &["90a"], ""), None, "code for one architecture only");
+        assert_eq!(code_for((8, 9), &["80", "86"], ""), machine("86"), "the newest that runs");
+        assert_eq!(code_for((8, 0), &["86"], ""), None);
+        assert_eq!(code_for((9, 0), &["80"], ""), None);
+        assert_eq!(code_for((12, 1), &["80"], "75"), Some(Code::Ptx("75")));
+        assert_eq!(code_for((7, 0), &["75", "80"], "75"), None);
+        assert_eq!(code_for((9, 0), &[], ""), None, "a build without kernels");
     }
 }

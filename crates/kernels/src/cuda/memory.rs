@@ -200,14 +200,14 @@ impl Buffer {
 
     /// Queues a copy from the host.
     pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
-        self.refuse_in_capture(operation)?;
+        self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
         self.memory.write(offset, source).map_err(|error| self.device.error(operation, error))
     }
 
     /// Copies to the host, after all work queued before.
     pub fn read(&self, offset: usize, target: &mut [u8], operation: &'static str) -> Result<()> {
-        self.refuse_in_capture(operation)?;
+        self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
         self.memory.read(offset, target).map_err(|error| self.device.error(operation, error))
     }
@@ -225,10 +225,6 @@ impl Buffer {
         self.memory
             .copy_from(offset, &source.memory, source_offset, bytes)
             .map_err(|error| self.device.error(operation, error))
-    }
-
-    fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
-        if self.device.gate().is_mine() { Err(Error::InCapture { operation }) } else { Ok(()) }
     }
 }
 
@@ -309,9 +305,28 @@ impl CudaDevice {
     /// Waits for the device and returns to the system what the pool keeps for reuse; gives its size in bytes.
     ///
     /// # Errors
-    /// [`Error::Cuda`] from the driver.
+    /// [`Error::InCapture`] inside a capture; [`Error::Cuda`] from the driver.
     pub fn trim(&self) -> Result<usize> {
+        self.refuse_in_capture("trim")?;
         let _gate = self.gate().enter();
         trim(self).map_err(|error| self.error("trim", error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_fake_driver::Fake;
+    use gradewise_ffi::Driver;
+
+    #[test]
+    fn an_element_that_nobody_wrote_is_nan_in_debug_builds() {
+        let fake = Fake::new();
+        let device = CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap();
+        let buffer = Buffer::new(&device, 64, "test").unwrap();
+        let mut bytes = [0; 64];
+        buffer.read(0, &mut bytes, "test").unwrap();
+        assert_eq!(bytes == [memory::POISON; 64], memory::poisons());
+        assert!(!cfg!(debug_assertions) || memory::poisons());
     }
 }
