@@ -3,14 +3,10 @@
 use gradewise::verify::{FileReport, Options, verify_dir, verify_file};
 use gradewise_kernels::{DType, Device};
 use gradewise_nn::checkpoint::{StoredTensor, TensorFile};
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    PathBuf::from("tests/golden")
 }
 
 fn options(dtype: DType) -> Options {

@@ -18,7 +18,7 @@ struct Golden {
 }
 
 fn read(name: &str) -> Result<Golden, Box<dyn Error>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = Path::new("tests/golden").join(name);
     let bytes = fs::read(path)?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes)?;
     let metadata = metadata.metadata().as_ref().ok_or("no metadata")?;

@@ -15,7 +15,6 @@ use gradewise_nn::{
 };
 use proptest::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-use std::path::Path;
 
 const CL3: Signature = Signature::CL3;
 
@@ -190,7 +189,7 @@ fn load(module: &dyn Module, file: &TensorFile) -> gradewise_nn::Result<()> {
 #[test]
 fn weights_of_the_python_reference_load_and_give_its_output() {
     for (name, full) in [("clifford_layer", false), ("clifford_layer_fc", true)] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.safetensors"));
+        let path = format!("tests/golden/{name}.safetensors");
         let golden = TensorFile::read(path).unwrap();
         let file = reference_weights(&golden);
         let expected = golden.get("out.y").unwrap().to_f64_vec().unwrap();

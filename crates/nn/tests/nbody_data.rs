@@ -9,7 +9,7 @@ use gradewise_nn::data::{
 use std::path::{Path, PathBuf};
 
 fn sample() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nbody")
+    PathBuf::from("tests/data/nbody")
 }
 
 /// ‖a − b‖ / ‖b‖

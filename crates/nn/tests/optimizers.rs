@@ -7,7 +7,6 @@ use gradewise_nn::{
     checkpoint::TensorFile,
     optim::{Method, Optimizer},
 };
-use std::path::Path;
 
 /// ‖a − b‖ / ‖b‖
 fn relative(a: &[f64], b: &[f64]) -> f64 {
@@ -16,8 +15,7 @@ fn relative(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn golden(name: &str) -> TensorFile {
-    TensorFile::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.safetensors")))
-        .unwrap()
+    TensorFile::read(format!("tests/golden/{name}.safetensors")).unwrap()
 }
 
 /// The method a golden file describes, and its learning rate.

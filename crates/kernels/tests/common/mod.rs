@@ -38,8 +38,11 @@ pub fn rng(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// Calls `test` for each target, dtype and seed.
+/// Calls `test` for each target, dtype and seed; for fewer seeds if `GRADEWISE_TEST_SEEDS` says so, as under a tool that
+/// slows every instruction down.
 pub fn for_all(seeds: u64, test: impl Fn(&Device, DType, &mut ChaCha8Rng, &str)) {
+    let most = std::env::var("GRADEWISE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let seeds = seeds.min(most.unwrap_or(u64::MAX));
     for Target { device, dtypes } in targets() {
         for &dtype in &dtypes {
             for seed in 0..seeds {
