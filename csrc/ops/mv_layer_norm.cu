@@ -118,7 +118,7 @@ GW_DEVICE void mv_layer_norm_gain(const T* x, const T* grad, const Compute<T>* i
                                     const i32* metric, i64 blades, i64 rows, i64 features) {                             \
         mv_layer_norm_backward<T>(x, a, grad, out, inverse_mean, metric, blades, rows, features);                        \
     }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                                    \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                    \
         gw_mv_layer_norm_gain_##NAME(const T* x, const T* grad, const Compute<T>* inverse_mean, Compute<T>* partial,     \
                                      i64 blades, i64 rows, i64 features, i64 chunk) {                                    \
         mv_layer_norm_gain<T>(x, grad, inverse_mean, partial, blades, rows, features, chunk);                            \

@@ -20,12 +20,14 @@ struct Sgp {
 
     GW_DEVICE static void load(Element& element, const T* source, i64 plane) {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) ::load<V>(source + blade * plane, element.at[blade]);
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) ::load<V>(source, element.at[blade]);
+        // One element after the other: moved together, their addresses would take more registers than there are.
+        asm volatile("" ::: "memory");
     }
 
     GW_DEVICE static void store(T* target, const Element& element, i64 plane) {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) ::store<V>(target + blade * plane, element.at[blade]);
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) ::store<V>(target, element.at[blade]);
     }
 
     GW_DEVICE static void gate(Element& element) {
@@ -164,14 +166,12 @@ struct Sgp {
     /// Gradients of x and y (each may be null), and partial gradients of w, [gridDim.x, features, paths].
     ///
     /// If the result was normalised, `inverse_rms` and `along` [grades, rows] say how: along = Σ ô·g / Σ ô² with ô the output.
-    /// blockIdx.x is the chunk of `chunk` rows, blockIdx.y the tile of blockDim.x·V features; blockDim.y rows are worked on
-    /// at a time.
+    /// blockIdx.x is the chunk of `chunk` rows; blockDim.y rows are worked on at a time. `feature` is the thread's first one.
     GW_DEVICE static void backward(const T* x, const T* y, const T* w, const T* grad, const C* inverse_rms, const C* along,
                                    T* grad_x, T* grad_y, C* partial, i64 rows, i64 features, i64 chunk, i32 gated,
-                                   double scale) {
+                                   double scale, i64 feature) {
         __shared__ C rows_of_block[256];
         const i64 plane = rows * features;
-        const i64 feature = (static_cast<i64>(blockIdx.y) * blockDim.x + threadIdx.x) * V;
         const bool active = feature < features;
         C weights[PATHS][V], sums[PATHS][V];
 #pragma unroll
@@ -184,6 +184,7 @@ struct Sgp {
         }
         auto weight = [&](int path, int v) { return weights[path][v]; };
         const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+#pragma unroll 1
         for (i64 row = begin + threadIdx.y; active && row < end; row += blockDim.y) {
             const i64 position = row * features + feature;
             Element a, b, g;
@@ -302,34 +303,54 @@ struct Sgp {
         Sgp<Algebra<P, Q, R>, T, V>::forward(x, y, w, base, out, inverse_rms, rows, features, gated, scale);                 \
     }
 
-#define GW_SGP_BACKWARD(P, Q, R, T, NAME, V)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(128) gw_sgp_bwd_v##V##_##P##_##Q##_##R##_##NAME(                            \
+/// Backward with blockIdx.y the tile of blockDim.x·V features. For architectures from 10.0 on, the compiler pairs the features of
+/// a thread, which takes more registers than there are for 8 blades: there they are worked on one after the other.
+template <class A, class T, int V>
+GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, const Compute<T>* inverse_rms,
+                            const Compute<T>* along, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows, i64 features,
+                            i64 chunk, i32 gated, double scale) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    constexpr int TOGETHER = A::BLADES < 8 ? V : 1;
+#else
+    constexpr int TOGETHER = V;
+#endif
+    const i64 first = (static_cast<i64>(blockIdx.y) * blockDim.x + threadIdx.x) * V;
+#pragma unroll 1
+    for (i64 feature = first; feature < first + V; feature += TOGETHER) {
+        Sgp<A, T, TOGETHER>::backward(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features, chunk,
+                                      gated, scale, feature);
+    }
+}
+
+/// THREADS is at least the size of a block (128); the compiler allows for that many, which decides how many registers it takes.
+#define GW_SGP_BACKWARD(P, Q, R, T, NAME, V, THREADS)                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS) gw_sgp_bwd_v##V##_##P##_##Q##_##R##_##NAME(                        \
         const T* x, const T* y, const T* w, const T* grad, const Compute<T>* inverse_rms, const Compute<T>* along,           \
         T* grad_x, T* grad_y, Compute<T>* partial, i64 rows, i64 features, i64 chunk, i32 gated, double scale) {             \
-        Sgp<Algebra<P, Q, R>, T, V>::backward(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features,    \
-                                              chunk, gated, scale);                                                          \
+        sgp_backward<Algebra<P, Q, R>, T, V>(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features,     \
+                                             chunk, gated, scale);                                                           \
     }
 
-#define GW_SGP(P, Q, R, T, NAME, V)      \
-    GW_SGP_FORWARD(P, Q, R, T, NAME, V) \
-    GW_SGP_BACKWARD(P, Q, R, T, NAME, V)
+#define GW_SGP(P, Q, R, T, NAME, V, THREADS) \
+    GW_SGP_FORWARD(P, Q, R, T, NAME, V)      \
+    GW_SGP_BACKWARD(P, Q, R, T, NAME, V, THREADS)
 
 /// All kernels of an algebra, as its registers allow: up to 8 blades, up to 16, up to 32. Where one is missing, the product
 /// goes by tables (product.cu).
 #define GW_SGP_8(P, Q, R, WIDE)          \
-    GW_SGP(P, Q, R, float, f32, 1)       \
-    GW_SGP(P, Q, R, float, f32, WIDE)    \
-    GW_SGP(P, Q, R, double, f64, 1)      \
-    GW_SGP(P, Q, R, bf16, bf16, 1)       \
-    GW_SGP(P, Q, R, bf16, bf16, WIDE)    \
-    GW_SGP(P, Q, R, f16, f16, 1)         \
-    GW_SGP(P, Q, R, f16, f16, WIDE)
+    GW_SGP(P, Q, R, float, f32, 1, 256)       \
+    GW_SGP(P, Q, R, float, f32, WIDE, 256)    \
+    GW_SGP(P, Q, R, double, f64, 1, 256)      \
+    GW_SGP(P, Q, R, bf16, bf16, 1, 256)       \
+    GW_SGP(P, Q, R, bf16, bf16, WIDE, 256)    \
+    GW_SGP(P, Q, R, f16, f16, 1, 256)         \
+    GW_SGP(P, Q, R, f16, f16, WIDE, 256)
 
 #define GW_SGP_16(P, Q, R)               \
-    GW_SGP(P, Q, R, float, f32, 1)       \
+    GW_SGP(P, Q, R, float, f32, 1, 320)       \
     GW_SGP_FORWARD(P, Q, R, double, f64, 1) \
-    GW_SGP(P, Q, R, bf16, bf16, 1)       \
-    GW_SGP(P, Q, R, f16, f16, 1)
+    GW_SGP(P, Q, R, bf16, bf16, 1, 320)       \
+    GW_SGP(P, Q, R, f16, f16, 1, 320)
 
 #define GW_SGP_32(P, Q, R)                \
     GW_SGP_FORWARD(P, Q, R, float, f32, 1) \
