@@ -8,23 +8,21 @@ struct Constant {
     static constexpr int value = N;
 };
 
-template <int... N>
-struct Sequence {};
-
-template <class T, T... N>
-struct SequenceOf {
-    using type = Sequence<N...>;
-};
-
-template <class F, int... N>
-GW_DEVICE void each_of(F& f, Sequence<N...>) {
-    (f(Constant<N>{}), ...);
+template <int FIRST, int COUNT, class F>
+GW_DEVICE void each_from(F& f) {
+    // By halves, so that templates nest as deep as the logarithm only.
+    if constexpr (COUNT == 1) {
+        f(Constant<FIRST>{});
+    } else if constexpr (COUNT > 1) {
+        each_from<FIRST, COUNT / 2>(f);
+        each_from<FIRST + COUNT / 2, COUNT - COUNT / 2>(f);
+    }
 }
 
 /// Calls f(Constant<0>), …, f(Constant<N − 1>).
 template <int N, class F>
 GW_DEVICE void each(F f) {
-    if constexpr (N > 0) each_of(f, typename SequenceOf<int, __integer_pack(N)...>::type{});
+    each_from<0, N>(f);
 }
 
 /// The terms of the geometric product of algebra A, in order of result, then path: out[result] += sign·w[path]·x[left]·y[right].

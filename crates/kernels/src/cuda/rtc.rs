@@ -59,7 +59,7 @@ fn directory() -> Option<PathBuf> {
 /// The machine code of an algebra's kernels for an architecture such as `sm_90`, from disk or compiled.
 fn compile(compiler: &Nvrtc, architecture: &str, text: &str) -> Result<Vec<u8>, String> {
     let target = format!("--gpu-architecture={architecture}");
-    let options = [target.as_str(), "--std=c++17", "--dopt=on"];
+    let options = [target.as_str(), "--std=c++17", "--device-as-default-execution-space"];
     let make = || {
         let source = Source { name: "algebra.cu", text, headers: image::SOURCES };
         compiler.compile(&source, &options).map(|compiled| compiled.image).map_err(|error| error.to_string())

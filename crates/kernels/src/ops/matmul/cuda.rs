@@ -81,34 +81,35 @@ struct Tile {
 /// The kernels of one layout of the operands: exact for short sums, small and large; on tensor cores small and large.
 struct Tiles {
     short: Tile,
-    simt: [Tile; 2],
-    warp: [Tile; 2],
+    simt: &'static [Tile],
+    warp: &'static [Tile],
 }
 
 const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     macro_rules! layout {
-        ($layout:literal, $small:literal, $large:literal) => {{
+        ($layout:literal, $small:literal, $large:literal, $widest:literal) => {{
             const fn tile(name: &'static str, rows: usize, columns: usize, shared: usize) -> Tile {
                 Tile { name, rows, columns, shared }
             }
             Some(Tiles {
                 short: tile(concat!("matmul_short_", $layout), 32, 32, 0),
-                simt: [
+                simt: &[
                     tile(concat!("matmul_simt_", $layout, "_s"), 32, 32, 0),
                     tile(concat!("matmul_simt_", $layout, "_l"), 64, 64, 0),
                 ],
-                warp: [
+                warp: &[
                     tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
                     tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
+                    tile(concat!("matmul_warp_", $layout, "_x"), 128, 128, $widest),
                 ],
             })
         }};
     }
     // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements.
     match (a, b) {
-        (false, false) => layout!("nn", 30_720, 59_392),
-        (false, true) => layout!("nt", 30_720, 61_440),
-        (true, false) => layout!("tn", 28_672, 53_248),
+        (false, false) => layout!("nn", 30_720, 59_392, 75_776),
+        (false, true) => layout!("nt", 30_720, 61_440, 81_920),
+        (true, false) => layout!("tn", 28_672, 53_248, 69_632),
         (true, true) => None,
     }
 }
@@ -156,15 +157,17 @@ impl Product<'_> {
         let tensor = worth_it
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
-        let [small, large] = if tensor { tiles.warp } else { tiles.simt };
+        let sizes = if tensor { tiles.warp } else { tiles.simt };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
         // The large tile pays where it is mostly filled and there are enough of them.
         let sms = device.info().multiprocessors as usize;
-        let fills = m > large.rows / 2 && n > large.columns / 2;
+        let pays = |tile: &&Tile| {
+            let fills = m > tile.rows / 2 && n > tile.columns / 2;
+            fills && 2 * blocks(tile) >= sms
+        };
         let tile = match () {
             () if self.dtype == DType::F32 && !tensor && self.segments * k <= SHORT => tiles.short,
-            () if fills && 2 * blocks(&large) >= sms => large,
-            () => small,
+            () => *sizes.iter().rev().find(pays).unwrap_or(&sizes[0]),
         };
         let splits =
             if accumulate || self.bias.is_some() { 1 } else { splits(blocks(&tile), self.segments, k) };
@@ -223,7 +226,7 @@ impl Product<'_> {
 /// Into how many stretches a sum of `segments` times `k` terms is cut: enough to occupy a large device, each of some
 /// hundreds of terms. Depends on sizes only.
 fn splits(blocks: usize, segments: usize, k: usize) -> usize {
-    const BLOCKS: usize = 256;
+    const BLOCKS: usize = 512;
     const TERMS: usize = 256;
     (BLOCKS / blocks.max(1)).min(segments * k / TERMS).clamp(1, 64)
 }
