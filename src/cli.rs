@@ -11,6 +11,7 @@ Examples:
   gradewise train nbody --resume runs/nbody-1    go on where a run stopped
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
   gradewise inspect runs/nbody-1/checkpoint.safetensors
+  gradewise doctor                               what works on this machine's GPU
 
 Exit codes: 0 done, 1 failed, 2 bad usage or input.";
 
@@ -33,6 +34,7 @@ pub enum Command {
     Gradcheck(Gradcheck),
     Verify(Verify),
     Inspect(Inspect),
+    Doctor(Doctor),
 }
 
 /// Where and how to compute.
@@ -118,6 +120,7 @@ Examples:
   gradewise train nbody data.source=path/to/npy          the published data set
   gradewise train nbody --resume runs/nbody-1            go on where a run stopped
   gradewise train nbody --config runs/nbody-1/config.toml --seed 1
+  gradewise train nbody --device cuda --seeds 4          four runs, mean and deviation of the test error
 
 The paper's schedule:
   gradewise train nbody train.steps=131072 train.warmup_steps=2048 train.decay_steps=32768")]
@@ -128,6 +131,10 @@ pub struct TrainNBody {
     /// Go on with the run in this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
+    /// Several runs, one after another, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
+    /// from train.seed on. summary.json has each test error, mean and standard deviation.
+    #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
+    pub seeds: Option<String>,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -241,4 +248,28 @@ pub struct Inspect {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Check the GPU, its driver and this build, and say what to do.
+///
+/// One line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator runs
+/// once, forward and backward, and is compared with the CPU. Processes of others are listed and left alone. Exits with 1 if
+/// a check fails, as without a driver or in a build without CUDA kernels.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise doctor
+  gradewise doctor --quick           without the self-test
+  gradewise doctor --warn            exit code 0 whatever was found
+  gradewise doctor --json            for scripts and bug reports")]
+pub struct Doctor {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 0 even if a check fails.
+    #[arg(long)]
+    pub warn: bool,
+    /// Leave out the self-test.
+    #[arg(long)]
+    pub quick: bool,
 }

@@ -50,12 +50,25 @@ fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
     use gradewise_core::Error as Core;
     use gradewise_kernels::Error as Kernels;
     match error {
-        Kernels::NoBackend { .. } | Kernels::InvalidDevice { .. } | Kernels::UnsupportedDType { .. } => true,
+        Kernels::NoBackend { .. }
+        | Kernels::InvalidDevice { .. }
+        | Kernels::UnsupportedDType { .. }
+        | Kernels::UnsupportedDevice { .. } => true,
+        Kernels::Cuda { source, .. } => is_absent(source),
         Kernels::Core(error) => matches!(
             error,
             Core::InvalidDType { .. } | Core::InvalidSignature { .. } | Core::TooManyGenerators { .. }
         ),
         _ => false,
+    }
+}
+
+/// No driver that serves, or no such device.
+fn is_absent(error: &gradewise_ffi::Error) -> bool {
+    use gradewise_ffi::{Error, sys::CUresult};
+    match error {
+        Error::Library { .. } | Error::DriverTooOld { .. } => true,
+        error => matches!(error.code(), Some(CUresult::ERROR_NO_DEVICE | CUresult::ERROR_INVALID_DEVICE)),
     }
 }
 

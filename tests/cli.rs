@@ -73,6 +73,13 @@ fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
     let logged = |key: &str| records.iter().filter(|record| record[key].is_number()).count();
     assert_eq!((logged("train_loss"), logged("valid_mse"), logged("test_mse")), (4, 2, 1));
     assert!(records[0]["gradient_norms"]["embedding.weight"].as_f64().unwrap() > 0.0);
+    let memory = &records.iter().find(|record| record["test_mse"].is_number()).unwrap()["memory"];
+    let bytes = |key: &str| memory[key].as_u64().unwrap();
+    assert!(bytes("peak") > bytes("allocated") && bytes("reserved") >= bytes("peak"), "{memory}");
+    assert!(
+        bytes("allocated") > 0 && text.contains("memory      peak ") && text.contains("MiB on cpu"),
+        "{text}"
+    );
 
     // eval finds the run's configuration beside the checkpoint and the same error as the run.
     let evaluated = succeed(here, "eval --checkpoint runs/nbody-1/checkpoint.safetensors --json");
@@ -144,6 +151,41 @@ fn a_run_stopped_half_way_goes_on_to_the_same_weights() {
 }
 
 #[test]
+fn several_seeds_are_the_runs_of_each_and_their_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let settings = format!("{TINY} train.steps=6");
+    let text = succeed(here, &format!("train nbody {settings} --seeds 3,1 --out several"));
+    let summary = std::fs::read_to_string(here.join("several/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let errors: Vec<f64> =
+        summary["seeds"].as_array().unwrap().iter().map(|seed| seed["test_mse"].as_f64().unwrap()).collect();
+    assert_eq!((&summary["seeds"][0]["seed"], &summary["seeds"][1]["folder"]), (&3.into(), &"seed-1".into()));
+    assert_eq!((&summary["device"], &summary["seeds"][1]["steps"]), (&"cpu".into(), &6.into()));
+    let [first, second] = errors[..] else { panic!("{summary}") };
+    assert_ne!(first, second);
+    let (mean, deviation) = ((first + second) / 2.0, (first - second).abs() / 2f64.sqrt());
+    assert!((summary["mean"].as_f64().unwrap() / mean - 1.0).abs() < 1e-12, "{summary}");
+    assert!((summary["standard_deviation"].as_f64().unwrap() / deviation - 1.0).abs() < 1e-9, "{summary}");
+    for part in [&format!("test MSE {mean:.5} ± {deviation:.5} over 2 seeds"), "summary.json", "seed-3"] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+    // Each is the run that --seed gives, and can be used like it.
+    succeed(here, &format!("train nbody {settings} --seed 1 --out alone"));
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(bytes("several/seed-1"), bytes("alone"));
+    assert_ne!(bytes("several/seed-3"), bytes("alone"));
+    succeed(here, "eval --checkpoint several/seed-3/checkpoint.safetensors");
+
+    // A number of seeds counts from train.seed on, in a folder of its own.
+    let text = succeed(here, &format!("train nbody {settings} train.seed=7 --seeds 1"));
+    assert!(text.contains("one seed") && here.join("runs/nbody-1/seed-7/metrics.jsonl").exists(), "{text}");
+    let refused = format!("train nbody {settings} --seeds 5,3 --out several");
+    refuse(here, &refused, 2, &["seed-3 exists already"]);
+    assert!(!here.join("several/seed-5").exists(), "refused before the first run");
+}
+
+#[test]
 fn the_number_of_steps_alone_is_a_valid_override() {
     let folder = tempfile::tempdir().unwrap();
     let data = "data.train=8 data.valid=4 data.test=4 train.batch_size=4 model.hidden=4 model.layers=1";
@@ -201,6 +243,8 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("train nbody --compute fast", &["exact, tf32"]),
         ("train nbody data.source=nowhere", &["nowhere"]),
         ("train nbody --resume nowhere", &["config.toml is missing"]),
+        ("train nbody --resume nowhere --seeds 3", &["cannot be used with"]),
+        ("train nbody --seeds 1,x", &["--seeds 1,x", "0,1,2"]),
         ("train nbody data.train=10 train.batch_size=11", &["at most data.train = 10"]),
         ("eval --checkpoint none.safetensors", &["none.safetensors"]),
         ("eval --checkpoint bad.toml", &["bad.toml", "safetensors"]),
@@ -220,7 +264,7 @@ fn bad_usage_is_refused_with_what_to_do() {
 #[test]
 fn help_teaches_by_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["", "train nbody", "eval", "infer", "gradcheck", "verify", "inspect"] {
+    for command in ["", "train nbody", "eval", "infer", "gradcheck", "verify", "inspect", "doctor"] {
         let text = succeed(folder.path(), &format!("{command} --help"));
         assert!(
             text.contains("Examples:") && text.contains(&format!("gradewise {command}")),

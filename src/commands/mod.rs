@@ -1,5 +1,7 @@
 //! The subcommands, one file each.
 
+mod cases;
+mod doctor;
 mod eval;
 mod gradcheck;
 mod infer;
@@ -18,5 +20,6 @@ pub fn run(command: Command) -> Result<()> {
         Command::Gradcheck(arguments) => gradcheck::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     }
 }

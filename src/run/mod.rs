@@ -2,10 +2,12 @@
 
 mod folder;
 mod interrupt;
+mod memory;
 mod progress;
 
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
+pub use memory::Memory;
 pub use progress::Progress;
 
 use crate::{

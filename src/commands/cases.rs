@@ -1,8 +1,8 @@
-//! The operators that are checked, with inputs at which they are smooth.
+//! The operators that `gradcheck` and `doctor` check, with inputs at which they are smooth.
 
 use gradewise_autograd::{
     Result, Tensor,
-    clifford::{self, Bias, ProductOptions, Steerable},
+    clifford::{self, Bias, FullSteerableLayer, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::Algebra;
 use gradewise_kernels::{DType, Device, Index};
@@ -111,6 +111,33 @@ fn steerable(algebra: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result
     Ok(inputs)
 }
 
+/// Operands of a whole layer with `out` features and product weights of this shape.
+fn layer(
+    algebra: &Algebra,
+    out: usize,
+    weights: &[usize],
+    device: &Device,
+    rng: &mut ChaCha8Rng,
+) -> Result<Vec<Tensor>> {
+    let grades = grades(algebra);
+    Ok(vec![
+        features(algebra, device, rng)?,
+        randn(&[grades, FEATURES, FEATURES], device, rng)?,
+        randn(&[FEATURES, grades], device, rng)?,
+        randn(weights, device, rng)?,
+        randn(&[grades, FEATURES, out], device, rng)?,
+        randn(&[out], device, rng)?,
+    ])
+}
+
+fn weighted_layer(algebra: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    layer(algebra, FEATURES, &[FEATURES, algebra.paths().len()], device, rng)
+}
+
+fn connected_layer(algebra: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    layer(algebra, OUT, &[algebra.paths().len(), FEATURES, OUT], device, rng)
+}
+
 /// Every operator.
 pub fn all() -> Vec<Case> {
     let case = |name, inputs: Inputs, function: Function| Case { name, inputs, function, smooth: true };
@@ -164,6 +191,17 @@ pub fn all() -> Vec<Case> {
         case("steerable_gp", steerable, |a, x| {
             let operands = Steerable { x: &x[0], right: &x[1], a: &x[2], w: &x[3], left: Some(&x[4]) };
             clifford::steerable_product(a, &operands)
+        }),
+        case("steerable_layer", weighted_layer, |a, x| {
+            let left = Some((&x[4], &x[5]));
+            clifford::steerable_layer(a, &SteerableLayer { x: &x[0], right: &x[1], a: &x[2], w: &x[3], left })
+        }),
+        case("fc_steerable_layer", connected_layer, |a, x| {
+            let left = Some((&x[4], &x[5]));
+            clifford::fc_steerable_layer(
+                a,
+                &FullSteerableLayer { x: &x[0], right: &x[1], a: &x[2], w: &x[3], left },
+            )
         }),
     ]
 }

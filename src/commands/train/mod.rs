@@ -1,11 +1,13 @@
 //! `train`: the whole of a run, from data to figures.
 
+mod seeds;
+
 use crate::{
     cli::{Train, TrainNBody, TrainTask},
     config::{NBody as Config, PAPER_OVERRIDES, Resolver, Train as TrainConfig},
     error::{Error, Result},
     nbody, output, plots,
-    run::{self, Interrupt, Progress, RunFolder},
+    run::{self, Interrupt, Memory, Progress, RunFolder},
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{
@@ -26,6 +28,7 @@ use gradewise_nn::{
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,51 +46,126 @@ fn train_nbody(arguments: &TrainNBody) -> Result<()> {
         resolver.file(&folder.config())?;
     }
     let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
     let placement = run::placement(&config.runtime)?;
+    let data = Splits::load(&config)?;
+    let interrupt = Interrupt::listen();
+    if let Some(seeds) = seeds {
+        return train_seeds(&seeds, arguments.out.as_deref(), &config, &placement, &data, &interrupt);
+    }
+    let place = match resumed {
+        Some(folder) => Place::Resumed(folder),
+        None => Place::New(arguments.out.clone()),
+    };
+    let (end, session) = train_one(&config, &placement, &data, place, &interrupt)?;
+    session.finish(end, &data.test)?;
+    Ok(())
+}
 
-    let start = Instant::now();
-    output::note(&format!("data: {}", config.data.source));
-    let train = Arc::new(NBodyData::from_trajectories(&nbody::trajectories(&config.data, Split::Train)?)?);
-    let valid = NBodyData::from_trajectories(&nbody::trajectories(&config.data, Split::Valid)?)?;
-    let test = nbody::trajectories(&config.data, Split::Test)?;
-    output::note(&format!(
-        "data: {} train, {} valid, {} test samples in {:.1} s",
-        train.len(),
-        valid.len(),
-        test.systems(),
-        start.elapsed().as_secs_f64()
-    ));
-    let order = BatchOrder::sequential(train.len(), config.train.batch_size)?
+/// One run after the other, each as if it had been asked for alone with `--seed`.
+fn train_seeds(
+    seeds: &[u64],
+    out: Option<&Path>,
+    config: &Config,
+    placement: &Placement,
+    data: &Splits,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let parent = RunFolder::create(out, nbody::NAME)?;
+    let parent = parent.path();
+    // Before the first run, not after it.
+    if let Some(taken) = seeds.iter().map(|&seed| seeds::folder(parent, seed)).find(|folder| folder.exists())
+    {
+        return Err(Error::Usage(format!(
+            "{} exists already; choose another folder by --out, or other seeds",
+            taken.display()
+        )));
+    }
+    let mut outcomes = Vec::new();
+    for (position, &seed) in seeds.iter().enumerate() {
+        output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
+        let mut config = config.clone();
+        config.train.seed = seed;
+        let place = Place::New(Some(seeds::folder(parent, seed)));
+        let (end, session) = train_one(&config, placement, data, place, interrupt)?;
+        outcomes.push((seed, session.finish(end, &data.test)?));
+    }
+    let (device, dtype) = (placement.device.to_string(), placement.dtype.to_string());
+    seeds::Summary::new(device, dtype, &outcomes).report(parent)
+}
+
+/// The samples of a run.
+struct Splits {
+    train: Arc<NBodyData>,
+    valid: NBodyData,
+    test: Trajectories,
+}
+
+impl Splits {
+    fn load(config: &Config) -> Result<Self> {
+        let start = Instant::now();
+        output::note(&format!("data: {}", config.data.source));
+        let load = |split| nbody::trajectories(&config.data, split);
+        let train = Arc::new(NBodyData::from_trajectories(&load(Split::Train)?)?);
+        let valid = NBodyData::from_trajectories(&load(Split::Valid)?)?;
+        let test = load(Split::Test)?;
+        output::note(&format!(
+            "data: {} train, {} valid, {} test samples in {:.1} s",
+            train.len(),
+            valid.len(),
+            test.systems(),
+            start.elapsed().as_secs_f64()
+        ));
+        Ok(Self { train, valid, test })
+    }
+}
+
+/// Where a run keeps its files.
+enum Place {
+    /// The folder of an earlier run, which goes on.
+    Resumed(RunFolder),
+    /// This folder, or the first free one.
+    New(Option<PathBuf>),
+}
+
+/// A run up to the end of its steps.
+fn train_one<'a>(
+    config: &'a Config,
+    placement: &Placement,
+    data: &Splits,
+    place: Place,
+    interrupt: &Interrupt,
+) -> Result<(End, Session<'a>)> {
+    let order = BatchOrder::sequential(data.train.len(), config.train.batch_size)?
         .shuffled(config.train.seed)
         .drop_last()?;
-
-    let mut trainer = Trainer::new(nbody::new_model(&config, &placement)?, trainer_config(&config.train))?;
+    let memory = Memory::start(&placement.device);
+    let mut trainer = Trainer::new(nbody::new_model(config, placement)?, trainer_config(&config.train))?;
     output::note(&format!(
         "model: {} parameters, {} on {}",
         trainer.model().parameter_count(),
         placement.dtype,
         placement.device
     ));
-    let folder = match resumed {
-        Some(folder) => {
+    let folder = match place {
+        Place::Resumed(folder) => {
             trainer.resume(&Checkpoint::read(folder.checkpoint())?)?;
             output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
             folder
         }
-        None => RunFolder::create(arguments.out.as_deref(), nbody::NAME)?,
+        Place::New(out) => RunFolder::create(out.as_deref(), nbody::NAME)?,
     };
-    folder.write_config(&config)?;
+    folder.write_config(config)?;
     let first = trainer.steps() * config.train.accumulation as u64;
     // On a GPU the steps themselves put the batches where the captured work reads them.
     let loading = match &placement.device {
         Device::Cpu => placement.clone(),
         Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
     };
-    let mut batches = examples(Arc::clone(&train), &order, first, &loading)?;
-    let mut session = Session::open(trainer, &config, folder, &placement.device)?;
-    let end = session.fit(&mut batches, &valid)?;
-    drop(batches);
-    session.finish(end, &test)
+    let mut batches = examples(Arc::clone(&data.train), &order, first, &loading)?;
+    let mut session = Session::open(trainer, config, folder, memory)?;
+    let end = session.fit(&mut batches, &data.valid, interrupt)?;
+    Ok((end, session))
 }
 
 fn trainer_config(train: &TrainConfig) -> TrainerConfig {
@@ -120,6 +198,14 @@ enum End {
     Interrupted,
 }
 
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    test_mse: f64,
+    steps: u64,
+    seconds: f64,
+}
+
 /// A run under way.
 struct Session<'a> {
     trainer: Trainer<NBody>,
@@ -128,21 +214,22 @@ struct Session<'a> {
     config: &'a Config,
     folder: RunFolder,
     metrics: MetricsLog,
+    memory: Memory,
     /// Seconds of training before this session.
     earlier: f64,
     start: Instant,
 }
 
 impl<'a> Session<'a> {
-    fn open(trainer: Trainer<NBody>, config: &'a Config, folder: RunFolder, device: &Device) -> Result<Self> {
+    fn open(trainer: Trainer<NBody>, config: &'a Config, folder: RunFolder, memory: Memory) -> Result<Self> {
         let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
         let records = MetricsLog::read(folder.metrics())?;
         let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
-        let device = match device {
+        let device = match memory.device() {
             Device::Cpu => None,
             Device::Cuda(cuda) => Some(CapturedStep::new(cuda, config.train.capture)),
         };
-        Ok(Self { trainer, device, config, folder, metrics, earlier, start: Instant::now() })
+        Ok(Self { trainer, device, config, folder, metrics, memory, earlier, start: Instant::now() })
     }
 
     fn seconds(&self) -> f64 {
@@ -154,9 +241,9 @@ impl<'a> Session<'a> {
         &mut self,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Example>>,
         valid: &NBodyData,
+        interrupt: &Interrupt,
     ) -> Result<End> {
         let train = &self.config.train;
-        let interrupt = Interrupt::listen();
         let progress = Progress::new(train.steps, self.trainer.steps());
         let due = |every: u64, step: u64| step == train.steps || (every > 0 && step.is_multiple_of(every));
         let budget = (train.time_budget > 0.0)
@@ -236,7 +323,7 @@ impl<'a> Session<'a> {
     }
 
     /// Draws the figures and reports on the test split.
-    fn finish(mut self, end: End, test: &Trajectories) -> Result<()> {
+    fn finish(mut self, end: End, test: &Trajectories) -> Result<Outcome> {
         let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
         let records = MetricsLog::read(self.folder.metrics())?;
         plots::loss(&self.folder.loss(), &history(&records), "n-body: loss and learning rate")?;
@@ -250,13 +337,16 @@ impl<'a> Session<'a> {
         let panels = self.trainer.evaluate(|model| nbody::panels(model, test))?;
         let title = "n-body: positions at frame 40 predicted from frame 30 (simulation units)";
         plots::trajectories(&self.folder.trajectories(), &panels, title)?;
-        self.metrics.write(&json!({"step": steps, "test_mse": error, "seconds": self.seconds()}))?;
+        let (seconds, memory) = (self.seconds(), self.memory.usage()?);
+        self.metrics
+            .write(&json!({"step": steps, "test_mse": error, "seconds": seconds, "memory": memory}))?;
         let mut text = format!(
             "\ntest MSE {error:.4} on {} samples after {steps} steps, {:.0} s of training\n\n{}\n",
             data.len(),
-            self.seconds(),
+            seconds,
             nbody::table(error)
         );
+        text += &format!("memory      {memory} on {}\n", self.memory.device());
         text += &format!(
             "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors loss.svg trajectories.svg\n"
         );
@@ -264,7 +354,8 @@ impl<'a> Session<'a> {
             text += &format!("out of time; go on with  gradewise train nbody --resume {folder}\n");
         }
         text += &format!("full run    gradewise train nbody {PAPER_OVERRIDES}\n");
-        output::print(&text)
+        output::print(&text)?;
+        Ok(Outcome { test_mse: error, steps, seconds })
     }
 }
 

@@ -1,7 +1,6 @@
 //! `gradcheck`: gradients of every operator against central differences, in double precision.
 
-mod cases;
-
+use super::cases;
 use crate::{
     cli::Gradcheck,
     error::{Error, Result},

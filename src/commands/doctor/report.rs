@@ -1,0 +1,151 @@
+//! What was found, as text and as JSON.
+
+use serde::Serialize;
+use std::fmt;
+
+/// How a check came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Neither good nor bad.
+    Info,
+    /// Works, but not as well as it could.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Check {
+    pub check: String,
+    pub verdict: Verdict,
+    pub detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Check {
+    fn new(check: impl Into<String>, verdict: Verdict, detail: impl Into<String>) -> Self {
+        let detail: String = detail.into();
+        let lines: Vec<&str> = detail.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Self { check: check.into(), verdict, detail: lines.join("; "), advice: None }
+    }
+
+    pub fn ok(check: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, detail)
+    }
+
+    pub fn info(check: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Info, detail)
+    }
+
+    pub fn warn(check: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..Self::new(check, Verdict::Warn, detail) }
+    }
+
+    pub fn fail(check: impl Into<String>, detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..Self::new(check, Verdict::Fail, detail) }
+    }
+}
+
+/// What bug reports want to know.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct CudaInfo {
+    /// Whether `--device cuda` finds a device that this build's kernels run on.
+    pub available: bool,
+    /// Number of devices that CUDA shows.
+    pub count: usize,
+    /// The device that `--device cuda` means.
+    pub current: Option<usize>,
+    pub name: Option<String>,
+    pub compute_capability: Option<String>,
+    /// In bytes.
+    pub memory: Option<usize>,
+    pub versions: Versions,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Versions {
+    pub gradewise: String,
+    /// The newest CUDA version that the driver serves.
+    pub cuda: Option<String>,
+    /// The driver's own, from NVML.
+    pub driver: Option<String>,
+    /// The compiler that made this build's kernels.
+    pub kernels: Option<String>,
+    /// The compiler that a build here would use.
+    pub nvcc: Option<String>,
+    pub nvrtc: Option<String>,
+    pub nvml: Option<String>,
+}
+
+/// The whole page.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Whether nothing failed.
+    pub ok: bool,
+    pub cuda: CudaInfo,
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    pub fn new(cuda: CudaInfo, checks: Vec<Check>) -> Self {
+        Self { ok: checks.iter().all(|check| check.verdict != Verdict::Fail), cuda, checks }
+    }
+
+    pub fn failed(&self) -> usize {
+        self.checks.iter().filter(|check| check.verdict == Verdict::Fail).count()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cuda, checks, .. } = self;
+        let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let versions = &cuda.versions;
+        writeln!(f, "[CUDA Info]")?;
+        for (name, value) in [
+            ("available", if cuda.available { "yes" } else { "no" }.to_owned()),
+            ("count", cuda.count.to_string()),
+            ("current", or_none(&cuda.current.map(|ordinal| format!("cuda:{ordinal}")))),
+            ("name", or_none(&cuda.name)),
+            ("compute capability", or_none(&cuda.compute_capability)),
+            ("memory", or_none(&cuda.memory.map(|bytes| gib(bytes as u64)))),
+            ("driver", or_none(&versions.driver)),
+            ("CUDA of the driver", or_none(&versions.cuda)),
+            ("CUDA of the kernels", or_none(&versions.kernels)),
+            ("nvcc", or_none(&versions.nvcc)),
+            ("NVRTC", or_none(&versions.nvrtc)),
+            ("NVML", or_none(&versions.nvml)),
+            ("gradewise", versions.gradewise.clone()),
+        ] {
+            writeln!(f, "{name:20} {value}")?;
+        }
+        writeln!(f, "\n[Checks]")?;
+        let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
+        for Check { check, verdict, detail, advice } in checks {
+            let verdict = match verdict {
+                Verdict::Ok => "ok  ",
+                Verdict::Info => "info",
+                Verdict::Warn => "warn",
+                Verdict::Fail => "FAIL",
+            };
+            write!(f, "{verdict} {check:width$}  {detail}")?;
+            match advice {
+                Some(advice) => writeln!(f, " → {advice}")?,
+                None => writeln!(f)?,
+            }
+        }
+        let warned = checks.iter().filter(|check| check.verdict == Verdict::Warn).count();
+        writeln!(f, "\n{} checks, {} failed, {warned} with a warning", checks.len(), self.failed())
+    }
+}
+
+/// Bytes as GiB.
+pub fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
