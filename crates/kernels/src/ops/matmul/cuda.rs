@@ -93,15 +93,19 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
             }
             Some(Tiles {
                 short: tile(concat!("matmul_short_", $layout), 32, 32, 0),
-                simt: &[
-                    tile(concat!("matmul_simt_", $layout, "_s"), 32, 32, 0),
-                    tile(concat!("matmul_simt_", $layout, "_l"), 64, 64, 0),
-                ],
-                warp: &[
-                    tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
-                    tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
-                    tile(concat!("matmul_warp_", $layout, "_x"), 128, 128, $widest),
-                ],
+                simt: const {
+                    &[
+                        tile(concat!("matmul_simt_", $layout, "_s"), 32, 32, 0),
+                        tile(concat!("matmul_simt_", $layout, "_l"), 64, 64, 0),
+                    ]
+                },
+                warp: const {
+                    &[
+                        tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
+                        tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
+                        tile(concat!("matmul_warp_", $layout, "_x"), 128, 128, $widest),
+                    ]
+                },
             })
         }};
     }
