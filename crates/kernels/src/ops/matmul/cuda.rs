@@ -163,18 +163,20 @@ impl Product<'_> {
             && has_warp_kernels(device, self.dtype)?;
         let sizes = if tensor { tiles.warp } else { tiles.simt };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
-        // The large tile pays where it is mostly filled and there are enough of them.
+        let stretches = |tile: &Tile| {
+            if accumulate || self.bias.is_some() { 1 } else { splits(blocks(tile), self.segments, k) }
+        };
+        // A large tile pays where it is mostly filled and there are enough of them.
         let sms = device.info().multiprocessors as usize;
         let pays = |tile: &&Tile| {
             let fills = m > tile.rows / 2 && n > tile.columns / 2;
-            fills && 2 * blocks(tile) >= sms
+            fills && 2 * blocks(tile) * stretches(tile) >= sms
         };
         let tile = match () {
             () if self.dtype == DType::F32 && !tensor && self.segments * k <= SHORT => tiles.short,
             () => *sizes.iter().rev().find(pays).unwrap_or(&sizes[0]),
         };
-        let splits =
-            if accumulate || self.bias.is_some() { 1 } else { splits(blocks(&tile), self.segments, k) };
+        let splits = stretches(&tile);
         let size = self.dtype.size();
         let aligned = |operand: &Operand<'_>| {
             let wide = 16 / size;
