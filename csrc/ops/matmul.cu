@@ -1,7 +1,7 @@
 // Matrix products: batched, grouped and summed over segments, see mma/problem.cuh.
 //
 // Names: gw_matmul_<engine>_<transposes>_<size>_<dtype> with engine simt or warp, transposes nn, nt or tn (of A, of B), size s
-// for problems of few rows and columns, l and x for large ones; gw_matmul_short_<transposes>_f32 for sums of few terms. In f32, simt is exact and warp is TF32.
+// for problems of few rows and columns, l for large ones; gw_matmul_short_<transposes>_f32 for sums of few terms. In f32, simt is exact and warp is TF32.
 #include "mma/simt.cuh"
 #include "mma/warp.cuh"
 
@@ -36,12 +36,8 @@ GW_SHORT(tn, true, false)
 
 #define GW_WARP(T, NAME, LAYOUT, TA, TB)                                                                                  \
     using Large_##LAYOUT##_##NAME = Warp<T, 128, 64, 2, 2, 4, TA, TB>;                                                   \
-    using Widest_##LAYOUT##_##NAME = Warp<T, 128, 128, 2, 2, 4, TA, TB>;                                                  \
     using Small_##LAYOUT##_##NAME = Warp<T, 64, 32, 2, 2, 4, TA, TB>;                                                     \
-    static_assert(Widest_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
-    extern "C" __global__ void __launch_bounds__(128, 2) gw_matmul_warp_##LAYOUT##_x_##NAME(const Problem problem) {      \
-        GW_RUN(Widest_##LAYOUT##_##NAME);                                                                                 \
-    }                                                                                                                     \
+    static_assert(Large_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
     extern "C" __global__ void __launch_bounds__(128, TA && sizeof(T) == 2 ? 2 : 3) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
         GW_RUN(Large_##LAYOUT##_##NAME);                                                                                  \
     }                                                                                                                     \

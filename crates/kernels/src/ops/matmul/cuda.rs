@@ -87,7 +87,7 @@ struct Tiles {
 
 const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     macro_rules! layout {
-        ($layout:literal, $small:literal, $large:literal, $widest:literal) => {{
+        ($layout:literal, $small:literal, $large:literal) => {{
             const fn tile(name: &'static str, rows: usize, columns: usize, shared: usize) -> Tile {
                 Tile { name, rows, columns, shared }
             }
@@ -103,7 +103,6 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
                     &[
                         tile(concat!("matmul_warp_", $layout, "_s"), 64, 32, $small),
                         tile(concat!("matmul_warp_", $layout, "_l"), 128, 64, $large),
-                        tile(concat!("matmul_warp_", $layout, "_x"), 128, 128, $widest),
                     ]
                 },
             })
@@ -111,9 +110,9 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     }
     // The dynamic shared memory is `SHARED_BYTES` of csrc/mma/warp.cuh, the same for 32-bit and 16-bit elements.
     match (a, b) {
-        (false, false) => layout!("nn", 30_720, 59_392, 75_776),
-        (false, true) => layout!("nt", 30_720, 61_440, 81_920),
-        (true, false) => layout!("tn", 28_672, 53_248, 69_632),
+        (false, false) => layout!("nn", 30_720, 59_392),
+        (false, true) => layout!("nt", 30_720, 61_440),
+        (true, false) => layout!("tn", 28_672, 53_248),
         (true, true) => None,
     }
 }
