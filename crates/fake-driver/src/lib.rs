@@ -10,33 +10,47 @@
 
 use libloading::Library;
 use std::{
+    env,
     ffi::{CString, c_char, c_longlong, c_void},
     path::PathBuf,
+    sync::LazyLock,
 };
 
 /// The shared library, whose state all who open it by this path in a process share.
 pub fn path() -> &'static str {
-    concat!(env!("FAKE_DRIVER_FOLDER"), "/libcuda.so.1")
+    static PATH: LazyLock<String> = LazyLock::new(|| file("libcuda.so.1"));
+    &PATH
 }
 
 /// A stand-in for NVML, with two devices whose numbers never change.
 pub fn nvml() -> &'static str {
-    concat!(env!("FAKE_DRIVER_FOLDER"), "/libnvidia-ml.so.1")
+    static PATH: LazyLock<String> = LazyLock::new(|| file("libnvidia-ml.so.1"));
+    &PATH
 }
 
 /// A stand-in for cuBLASLt, whose products are computed on the host when they are queued.
 pub fn cublaslt() -> &'static str {
-    concat!(env!("FAKE_DRIVER_FOLDER"), "/libcublasLt.so.13")
+    static PATH: LazyLock<String> = LazyLock::new(|| file("libcublasLt.so.13"));
+    &PATH
 }
 
 /// A stand-in for a profiler's NVTX library; what it hears goes to the file that the variable `FAKE_NVTX_LOG` names.
 pub fn nvtx() -> &'static str {
-    concat!(env!("FAKE_DRIVER_FOLDER"), "/libfake-nvtx.so")
+    static PATH: LazyLock<String> = LazyLock::new(|| file("libfake-nvtx.so"));
+    &PATH
 }
 
-/// The folder that has it, and the other stand-ins, under the names of the real libraries, for `LD_LIBRARY_PATH`.
+/// The folder that has it, and the other stand-ins, under the names of the real libraries, for `LD_LIBRARY_PATH`: where
+/// they were built, or what the variable `GRADEWISE_FAKE_DRIVER` names, for tests that run on another machine.
 pub fn folder() -> &'static str {
-    env!("FAKE_DRIVER_FOLDER")
+    static FOLDER: LazyLock<String> = LazyLock::new(|| {
+        env::var("GRADEWISE_FAKE_DRIVER").unwrap_or_else(|_| env!("FAKE_DRIVER_FOLDER").to_owned())
+    });
+    &FOLDER
+}
+
+fn file(name: &str) -> String {
+    format!("{}/{name}", folder())
 }
 
 /// A stand-in of one's own: a copy of the library, with state that nobody shares. Tests with one each run in parallel.
