@@ -137,6 +137,9 @@ fn code(name: &str, (major, minor): (u32, u32), served: (u32, u32), build: &Buil
             if (major, minor) < (7, 0) {
                 "too old for the kernels, which need 7.0 or later; choose another device, or --device cpu"
                     .to_owned()
+            } else if (major, minor) < (7, 5) {
+                // CUDA 13 no longer compiles for Volta.
+                format!("{rebuild} and a CUDA 12 toolkit (GRADEWISE_NVCC)")
             } else {
                 rebuild
             },
@@ -174,7 +177,7 @@ mod tests {
         let behind = check((12, 1), (13, 0));
         assert!(behind.verdict == Verdict::Fail && behind.detail.contains("13.1"), "{behind:?}");
         let volta = check((7, 0), (13, 1));
-        assert!(volta.verdict == Verdict::Fail && volta.advice.unwrap().contains("GRADEWISE_CUDA_ARCHS=70"));
+        assert!(volta.verdict == Verdict::Fail && volta.advice.unwrap().contains("ARCHS=70 and a CUDA 12"));
         assert!(check((5, 2), (13, 1)).advice.unwrap().contains("too old"));
     }
 

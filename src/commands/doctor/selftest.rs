@@ -58,14 +58,12 @@ pub fn run(device: &Device) -> Check {
 }
 
 fn judge(name: String, outcomes: &[(&str, Result<f64>)]) -> Check {
-    let failures: Vec<String> = outcomes
-        .iter()
-        .filter_map(|(operator, outcome)| match outcome {
-            Ok(error) if *error <= TOLERANCE => None,
-            Ok(error) => Some(format!("{operator} is off by {error:.1e}")),
-            Err(error) => Some(error.to_string()),
-        })
-        .collect();
+    let failure = |(operator, outcome): &(&str, Result<f64>)| match outcome {
+        Ok(error) if *error <= TOLERANCE => None,
+        Ok(error) => Some((operator.to_string(), format!("{operator} is off by {error:.1e}"))),
+        Err(error) => Some((operator.to_string(), error.to_string())),
+    };
+    let (failures, reasons): (Vec<String>, Vec<String>) = outcomes.iter().filter_map(failure).unzip();
     if failures.is_empty() {
         let errors =
             outcomes.iter().filter_map(|(operator, outcome)| Some((outcome.as_ref().ok()?, operator)));
@@ -78,11 +76,13 @@ fn judge(name: String, outcomes: &[(&str, Result<f64>)]) -> Check {
         );
     }
     let more = failures.len().saturating_sub(SHOWN);
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let shown: Vec<&str> = failures.iter().take(SHOWN).map(String::as_str).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = failures[..failures.len().min(SHOWN)].join(", ");
+    // The first tells most: an error that stays fails all that follow.
+    let first = reasons.first().map_or("", String::as_str);
     Check::fail(
         name,
-        format!("{} of {} operators fail: {}{more}", failures.len(), outcomes.len(), shown.join("; ")),
+        format!("{} of {} operators fail: {shown}{more}; the first: {first}", failures.len(), outcomes.len()),
         "run gradewise doctor again with GRADEWISE_LAUNCH_BLOCKING=1, and under compute-sanitizer; if only this device \
          fails, suspect it; otherwise report it with the output of gradewise doctor --json",
     )
@@ -106,7 +106,11 @@ mod tests {
         let outcomes = [("sgp", Ok(1e-7)), ("add", Ok(0.3)), ("mul", Ok(f64::INFINITY)), ("fcgp", wrong)];
         let check = judge("cuda:0 self-test".to_owned(), &outcomes);
         assert_eq!(check.verdict, Verdict::Fail);
-        for part in ["3 of 4", "add is off by 3.0e-1", "mul is off by inf", "fcgp: cannot be captured"] {
+        for part in ["3 of 4", "add, mul, fcgp; ", "add is off by 3.0e-1"] {
+            assert!(check.detail.contains(part), "`{part}` is not in: {check:?}");
+        }
+        for (outcome, part) in [(2, "mul is off by inf"), (3, "fcgp: cannot be captured")] {
+            let check = judge("cuda:0 self-test".to_owned(), &outcomes[outcome..=outcome]);
             assert!(check.detail.contains(part), "`{part}` is not in: {check:?}");
         }
         let passing = judge("cuda:0 self-test".to_owned(), &outcomes[..1]);

@@ -137,7 +137,7 @@ pub enum Update {
 }
 
 /// Queues one update of all `arrays`, which are contiguous, of one dtype and on the state's device. `decision`, if given, is
-/// the state that [`decide`] wrote: it can call the step off and scales the gradients.
+/// the state that [`Decision::decide`] wrote: it can call the step off and scales the gradients.
 ///
 /// # Errors
 /// An array elsewhere or of another dtype; from the driver.
