@@ -1,7 +1,7 @@
 //! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
 //! computes the same numbers to rounding, and takes over checkpoints.
 
-use gradewise_kernels::{CudaDevice, DType, Device};
+use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
     Error, Module, Placement, Result,
     checkpoint::Checkpoint,
@@ -218,4 +218,18 @@ fn ten_thousand_steps_do_not_grow_memory() {
         assert!(after.allocated <= before.allocated + slack, "{before:?} {after:?}");
         assert!(after.reserved <= before.reserved + slack, "{before:?} {after:?}");
     }
+}
+
+#[test]
+fn a_request_that_no_gpu_has_room_for_leaves_the_device_usable() {
+    let Some(device) = gpu() else { return };
+    let on = Device::Cuda(device.clone());
+    let held = Array::ones([1 << 20], DType::F32, &on).unwrap();
+    let error = Array::zeros([1usize << 45], DType::F32, &on).unwrap_err();
+    let gradewise_kernels::Error::DeviceOutOfMemory { requested, free, total, holders, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(*requested == 4 << 45 && free <= total && !holders.is_empty(), "{error}");
+    assert!(error.to_string().contains("reduce the batch"), "{error}");
+    assert_eq!(ops::sum(&held, &[0], false).unwrap().item().unwrap(), f64::from(1 << 20));
 }
