@@ -70,3 +70,34 @@ fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
         }
     }
 }
+
+#[test]
+fn products_by_the_vendors_library_agree() {
+    let Some(device) = gpu() else { return };
+    // Read once per process: only the first product of this process that is large enough decides, so a child does it.
+    const CHILD: &str = "GRADEWISE_TEST_CUBLASLT_CHILD";
+    if std::env::var_os(CHILD).is_none() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["products_by_the_vendors_library_agree", "--exact"])
+            .envs([(CHILD, "1"), ("GRADEWISE_CUBLASLT", "1")])
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+        return;
+    }
+    let mut rng = common::rng(5);
+    for dtype in DType::ALL {
+        for (batch, ta, tb) in [(1, false, false), (1, true, false), (1, false, true), (3, false, true)] {
+            let (m, k, n) = (260, 384, 200);
+            let a = Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, &device, &mut rng);
+            let b = Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, &device, &mut rng);
+            let reference = ops::matmul(&a.reference, &b.reference, ta, tb).unwrap();
+            // The first is measured, the second served by what won.
+            for _ in 0..2 {
+                let tested = ops::matmul(&a.tested, &b.tested, ta, tb).unwrap();
+                let pair = Pair { tested, reference: reference.clone() };
+                close(&pair, 2.0 * tolerance(dtype), &format!("{batch}x{m}x{k}x{n} {ta} {tb} {dtype}"));
+            }
+        }
+    }
+}

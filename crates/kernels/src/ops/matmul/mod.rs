@@ -2,6 +2,7 @@
 
 mod cpu;
 pub(crate) mod cuda;
+mod vendor;
 
 use crate::{Array, Device, Error, Result, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
