@@ -17,9 +17,9 @@ struct Warp {
     static constexpr int DEPTH = 32 / sizeof(T);
     static_assert(WM % 16 == 0 && WN % 16 == 0, "whole instructions, B in pairs");
 
-    // Rows of a tile in shared memory are padded by 16 bytes along k and by 32 or 16 bytes across it, so that the eight rows
+    // Rows of a tile in shared memory are padded by 16 bytes along k and by 8 elements across it, so that the eight rows
     // that a fragment reads start in different banks.
-    static constexpr int ACROSS = sizeof(T) == 4 ? 8 : 8;
+    static constexpr int ACROSS = 8;
     static constexpr int A_ROWS = TA ? BK : BM, A_ROW = TA ? BM + ACROSS : BK + WIDE;
     static constexpr int B_ROWS = TB ? BN : BK, B_ROW = TB ? BK + WIDE : BN + ACROSS;
     static constexpr int STAGE = A_ROWS * A_ROW + B_ROWS * B_ROW;
