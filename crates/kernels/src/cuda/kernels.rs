@@ -16,6 +16,8 @@ const FREELY_SHARED: i32 = 48 << 10;
 #[derive(Default)]
 pub(crate) struct Kernels {
     functions: RwLock<HashMap<Kernel, Function>>,
+    /// Which kernels there are, as far as was asked.
+    present: RwLock<HashMap<Kernel, bool>>,
     modules: Mutex<HashMap<String, Module>>,
     /// Algebras compiled at run time; `None` for those that could not be.
     algebras: Mutex<HashMap<Signature, Option<Compiled>>>,
@@ -45,13 +47,15 @@ impl Kernels {
         Ok(function)
     }
 
-    /// Whether there is such a kernel.
+    /// Whether there is such a kernel. Asked at every call of an operator that has several, so the answer is kept.
     pub fn has(&self, device: &CudaDevice, kernel: &Kernel) -> bool {
-        if self.functions.read().unwrap_or_else(PoisonError::into_inner).contains_key(kernel) {
-            return true;
-        }
-        let name = kernel.to_string();
-        self.embedded(&name).is_some() || self.compiled(device, kernel).is_some()
+        let known = self.present.read().unwrap_or_else(PoisonError::into_inner).get(kernel).copied();
+        known.unwrap_or_else(|| {
+            let found =
+                self.embedded(&kernel.to_string()).is_some() || self.compiled(device, kernel).is_some();
+            self.present.write().unwrap_or_else(PoisonError::into_inner).insert(*kernel, found);
+            found
+        })
     }
 
     fn embedded(&self, name: &str) -> Option<&'static image::Image> {

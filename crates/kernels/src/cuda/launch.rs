@@ -56,6 +56,12 @@ impl Grid {
         Self::blocks(work.div_ceil(Self::THREADS as usize).clamp(1, MOST), Self::THREADS)
     }
 
+    /// One thread for each of `work` pieces along x, as [`linear`](Self::linear), for each of `kinds` along y.
+    pub fn linear_by(work: usize, kinds: usize) -> Self {
+        let Self(config) = Self::linear(work);
+        Self::new([config.grid[0] as usize, kinds, 1], config.block)
+    }
+
     /// `blocks` blocks of `threads` threads.
     pub fn blocks(blocks: usize, threads: u32) -> Self {
         Self(LaunchConfig::linear(u32::try_from(blocks).unwrap_or(u32::MAX), threads))

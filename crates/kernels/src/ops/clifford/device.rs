@@ -2,6 +2,7 @@
 
 use super::{
     program::{Program, Programs},
+    sgp::ProductOptions,
     table_product::Table,
 };
 use crate::{
@@ -97,8 +98,7 @@ impl DeviceProgram {
                 .size(features)
                 .size(weights.map_or(1, |weights| weights.dims()[1]))
                 .double(scale);
-            let blocks = plane.div_ceil(Grid::THREADS as usize).min(1 << 16);
-            let grid = Grid::new([blocks, self.results, 1], [Grid::THREADS, 1, 1]);
+            let grid = Grid::linear_by(plane, self.results);
             device.launch(operation, Kernel::new("product", a.dtype()), grid, args)?;
         }
         Ok(out)
@@ -291,7 +291,7 @@ pub(crate) const fn is_narrow(dtype: DType) -> bool {
 }
 
 /// x·Φ(x_0).
-pub(crate) fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array> {
+fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array> {
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
     if out.elements() > 0 {
         let plane = x.elements() / x.dims()[0];
@@ -299,6 +299,16 @@ pub(crate) fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> R
         device.launch(operation, Kernel::new("gate_fwd", x.dtype()), Grid::linear(plane), args)?;
     }
     Ok(out)
+}
+
+/// An operand of a product as it is multiplied: after the gate, where there is one.
+pub(crate) fn gated(
+    device: &CudaDevice,
+    operation: &'static str,
+    options: ProductOptions,
+    x: &Array,
+) -> Result<Array> {
+    if options.gate { gate(device, operation, x) } else { Ok(x.clone()) }
 }
 
 /// The gradient of [`gate`]'s input.

@@ -10,7 +10,7 @@ use crate::{
     ops::{
         self,
         clifford::device::{
-            DeviceAlgebra, DevicePairing, gate, gate_backward, rms_norm, rms_norm_backward, zeros,
+            DeviceAlgebra, DevicePairing, gate_backward, gated, rms_norm, rms_norm_backward, zeros,
         },
         matmul::cuda::{Operand, Product},
     },
@@ -37,10 +37,6 @@ fn operand<'a>(array: &Array, transpose: bool, index: Option<&'a Words>) -> Oper
     Operand { address: array.cuda_address(), row: columns, stride: rows * columns, transpose, index }
 }
 
-fn gated(device: &CudaDevice, options: ProductOptions, x: &Array) -> Result<Array> {
-    if options.gate { gate(device, NAME, x) } else { Ok(x.clone()) }
-}
-
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -49,7 +45,7 @@ pub(super) fn forward(
     options: ProductOptions,
 ) -> Result<Output> {
     let pairing = DevicePairing::of(device, algebra)?;
-    let (x, y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let (x, y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
     let mut parts = Vec::new();
     for stretch in stretches(sizes, pairing.groups, x.dtype().size()) {
         let sums = pairing.sums.product(
@@ -110,7 +106,7 @@ pub(super) fn backward(
         }
         None => grad.clone(),
     };
-    let (gated_x, gated_y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let (gated_x, gated_y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
     let dtype = x.dtype();
     let (mut left, mut right) = (Vec::new(), Vec::new());
     let mut weights: Option<Array> = None;

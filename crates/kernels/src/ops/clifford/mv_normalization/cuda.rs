@@ -29,8 +29,7 @@ pub(in crate::ops::clifford) fn forward(
             .pointer(tables.metric.address())
             .size(plane)
             .size(features);
-        let blocks = plane.div_ceil(Grid::THREADS as usize).min(1 << 16);
-        let grid = Grid::new([blocks, tables.grade_count, 1], [Grid::THREADS, 1, 1]);
+        let grid = Grid::linear_by(plane, tables.grade_count);
         device.launch(NAME, Kernel::new("mv_normalization_fwd", x.dtype()), grid, args)?;
     }
     Ok(out)

@@ -6,14 +6,9 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, Result,
-    ops::clifford::device::{DeviceAlgebra, gate, gate_backward, rms_norm, rms_norm_backward},
+    ops::clifford::device::{DeviceAlgebra, gate_backward, gated, rms_norm, rms_norm_backward},
 };
 use gradewise_core::Algebra;
-
-/// The operands after the gate, where there is one.
-fn gated(device: &CudaDevice, options: ProductOptions, x: &Array) -> Result<Array> {
-    if options.gate { gate(device, NAME, x) } else { Ok(x.clone()) }
-}
 
 pub(super) fn forward(
     device: &CudaDevice,
@@ -27,7 +22,7 @@ pub(super) fn forward(
         return Ok(Product { output, inverse_rms });
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
-    let (x, y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let (x, y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
     let output = tables.forward.product(device, NAME, (&x, &y), Some(w), (None, 1.0))?;
     let inverse_rms = options.normalize.then(|| rms_norm(device, NAME, &tables, &output)).transpose()?;
     Ok(Product { output, inverse_rms })
@@ -54,7 +49,7 @@ pub(super) fn backward(
         Some(inverse) => rms_norm_backward(device, NAME, &tables, (&output, inverse), grad)?,
         None => grad.clone(),
     };
-    let (gated_x, gated_y) = (gated(device, options, x)?, gated(device, options, y)?);
+    let (gated_x, gated_y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
     let through = |raw: &Array, gradient: Array| -> Result<Array> {
         if options.gate { gate_backward(device, NAME, raw, &gradient) } else { Ok(gradient) }
     };
