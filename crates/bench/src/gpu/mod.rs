@@ -1,0 +1,65 @@
+//! Measurements on a CUDA device.
+
+mod ceilings;
+mod dump;
+mod machine;
+mod nbody;
+mod operators;
+mod timer;
+mod vendor;
+mod workload;
+
+pub use ceilings::{PRODUCT_SIZES, ceilings};
+pub use dump::dump;
+pub use machine::{commit, machine};
+pub use timer::{MEASURE_RANGE, Timer, Times, WARM_UP_RANGE};
+pub use vendor::Vendor;
+pub use workload::{Prepared, Workload, workload};
+
+use crate::{Case, Op, Pass, Result, Row, Work};
+use gradewise_kernels::Device;
+
+/// Measures a pass over a case: times, peak memory, and the work that cannot be avoided. The floor is left to
+/// [`Work::floor_ms`], which needs ceilings.
+///
+/// # Errors
+/// From the device, out of memory among them.
+pub fn measure(timer: &Timer, case: &Case, pass: Pass) -> Result<Row> {
+    let device = timer.device();
+    let workload = workload(case, &Device::Cuda(device.clone()))?;
+    let work = Work::of(case, pass)?;
+    case.compute.scope(|| {
+        let mut prepared = workload.prepare(pass)?;
+        let times = timer.times(|| (prepared.run)())?;
+        device.reset_peak();
+        (prepared.run)()?;
+        // A graph works in memory of its own, beside what is alive outside it.
+        let peak = device.memory()?.peak + prepared.graph_bytes;
+        Ok(Row {
+            case: *case,
+            pass,
+            variant: None,
+            ms: times.median(),
+            low_ms: times.quantile(0.1),
+            high_ms: times.quantile(0.9),
+            runs: times.runs(),
+            peak_bytes: Some(peak as u64),
+            bytes: work.bytes,
+            flops: work.flops,
+            floor_ms: None,
+            vendor_ms: None,
+        })
+    })
+}
+
+/// Adds cuBLASLt's time to a row of a forward matrix product.
+///
+/// # Errors
+/// From the device or the library.
+pub fn measure_vendor(timer: &Timer, vendor: &Vendor, row: &mut Row) -> Result<()> {
+    if row.case.op == Op::Matmul && row.pass == Pass::Forward {
+        let (batch, n) = (row.case.batch, row.case.features);
+        row.vendor_ms = Some(vendor.product(timer, (batch, n, n), vendor::element(&row.case))?);
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What the benches of gradewise are made of: cases and their floors, a timer over CUDA events, result files, and plots.
+//!
+//! - [`Case`] is one operator at one size, [`Pass`] what of it is timed, [`Work`] the bytes and operations it cannot avoid.
+//! - [`gpu`] runs cases on a CUDA device and measures the device's ceilings in the same run.
+//! - [`Report`] is the result file, JSON with a version, which `benches/compare_gpu.py` writes for PyTorch too.
+//! - [`plots`] draws one report, or two against each other, as SVG: heat maps over batch × features, and a roofline.
+//!
+//! ```
+//! use gradewise_bench::{Case, Op, Pass, Work};
+//! use gradewise_core::{DType, Signature};
+//! use gradewise_kernels::Compute;
+//!
+//! let case = Case::new(Op::Layer, Signature::CL3, (4096, 512), DType::F32, Compute::Tf32);
+//! assert_eq!(case.to_string(), "layer Cl(3,0,0) 4096x512 f32 tf32");
+//! let work = Work::of(&case, Pass::Forward)?;
+//! assert_eq!(work.matrix_flops, 2 * 8 * 4096 * 512 * 512);
+//! # Ok::<(), gradewise_bench::Error>(())
+//! ```
+
+mod case;
+mod error;
+pub mod gpu;
+pub mod plots;
+mod program;
+mod report;
+mod table;
+mod work;
+
+pub use case::{Case, Op, Pass};
+pub use error::{Error, Result};
+pub use program::{Arguments, Kind, required, run};
+pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA};
+pub use work::{NBODY_HIDDEN, Work};

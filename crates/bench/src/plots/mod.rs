@@ -1,0 +1,109 @@
+//! Figures of reports, as SVG.
+
+mod color;
+mod heatmap;
+mod roofline;
+
+pub use heatmap::{Panel, Unit, heatmap, panels};
+pub use roofline::roofline;
+
+use crate::{Case, Error, Report, Result};
+use gradewise_core::DType;
+use gradewise_nn::checkpoint::replace_file;
+use plotters::style::RGBColor;
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
+
+const INK: RGBColor = RGBColor(40, 40, 40);
+const GRAY: RGBColor = RGBColor(120, 120, 120);
+const GRID: RGBColor = RGBColor(232, 232, 232);
+const FONT: &str = "sans-serif";
+
+/// Draws everything that `report` has to show into `folder`: a heat map for each operator, algebra and arithmetic that was
+/// measured over several batches and features, and the roofline. With a `reference` the heat maps show how many times faster
+/// the report is than the reference, and how many times more memory the reference takes; without one, milliseconds and
+/// megabytes. Gives the files' paths.
+///
+/// # Errors
+/// A report with nothing to draw; a file that cannot be written.
+pub fn draw(report: &Report, reference: Option<&Report>, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    for family in families(report) {
+        let panels = panels(report, reference, &family);
+        if panels.is_empty() {
+            continue;
+        }
+        let signature = family.signature;
+        let mut name =
+            format!("heatmap-{}-{}_{}_{}-{}", family.op, signature.p, signature.q, signature.r, family.dtype);
+        if has_choice(&family) {
+            name += &format!("-{}", family.compute);
+        }
+        let path = folder.join(name + ".svg");
+        save(&path, &heatmap(&path, &panels, &caption(report, reference, &family))?)?;
+        written.push(path);
+    }
+    let path = folder.join("roofline.svg");
+    if let Some(svg) = roofline(&path, report)? {
+        save(&path, &svg)?;
+        written.push(path);
+    }
+    if written.is_empty() {
+        return Err(Error::Request(
+            "nothing to draw: the report has neither a grid of batches and features nor operations and ceilings"
+                .to_owned(),
+        ));
+    }
+    Ok(written)
+}
+
+/// The cases that differ only in batch and features, each family by one of them; those with a single batch or a single
+/// number of features are left out.
+fn families(report: &Report) -> Vec<Case> {
+    let family = |case: &Case| Case { batch: 0, features: 0, ..*case };
+    let mut found: Vec<Case> = Vec::new();
+    for row in &report.rows {
+        if !found.contains(&family(&row.case)) {
+            found.push(family(&row.case));
+        }
+    }
+    found.retain(|wanted| {
+        let members = || report.rows.iter().map(|row| row.case).filter(|case| family(case) == *wanted);
+        let differ = |size: fn(&Case) -> usize| {
+            members().next().is_some_and(|first| members().any(|case| size(&case) != size(&first)))
+        };
+        differ(|case| case.batch) && differ(|case| case.features)
+    });
+    found
+}
+
+/// Two lines: what is shown, and on what it was measured.
+fn caption(report: &Report, reference: Option<&Report>, family: &Case) -> [String; 2] {
+    let dtype = family.dtype;
+    let arithmetic =
+        if has_choice(family) { format!("{dtype}, products {}", family.compute) } else { dtype.to_string() };
+    let against = reference.map(|other| format!(" against {}", other.library)).unwrap_or_default();
+    [format!("{}{against}: {} {}, {arithmetic}", report.library, family.op, family.signature), origin(report)]
+}
+
+/// Whether the arithmetic of its products is a matter of choice.
+fn has_choice(case: &Case) -> bool {
+    case.dtype == DType::F32 && case.op.has_matrix_products()
+}
+
+/// Device, date and commit.
+fn origin(report: &Report) -> String {
+    let commit = report.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
+    let day = report.date.split('T').next().unwrap_or_default();
+    format!("{}, {day}{commit}", report.machine.device)
+}
+
+fn save(path: &Path, svg: &str) -> Result<()> {
+    Ok(replace_file(path, |file| file.write_all(svg.as_bytes()))?)
+}
+
+fn failed<E: Display>(path: &Path) -> impl Fn(E) -> Error {
+    |error| Error::Figure { path: path.to_owned(), reason: error.to_string() }
+}

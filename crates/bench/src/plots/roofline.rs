@@ -1,0 +1,152 @@
+//! Operations per byte against the rate at which they were done, under the measured ceilings.
+
+use super::{FONT, GRAY, GRID, INK, color, failed, origin};
+use crate::{Op, Pass, Report, Result, Row};
+use plotters::prelude::*;
+use std::path::Path;
+
+/// Points up to which each gets a name.
+const NAMED: usize = 16;
+
+/// The roofline of a report as SVG: `None` if it has no operations or no ceilings. `path` is for messages.
+///
+/// The bytes and operations of a point are those that cannot be avoided ([`Work`](crate::Work)), so that its distance from
+/// the roof is what there is to gain, wherever it goes: into bytes of intermediate results as well.
+///
+/// # Errors
+/// The figure cannot be drawn.
+pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
+    let points: Vec<&Row> =
+        report.rows.iter().filter(|row| row.flops > 0 && row.bytes > 0 && row.pass != Pass::Both).collect();
+    let ceilings = &report.ceilings;
+    let Some(copy) =
+        ceilings.copy_bytes_per_s.filter(|_| !points.is_empty() && !ceilings.products.is_empty())
+    else {
+        return Ok(None);
+    };
+    let intensity = |row: &Row| row.flops as f64 / row.bytes as f64;
+    let rate = |row: &Row| row.flops as f64 / row.ms * 1e3;
+    let top = ceilings.products.values().map(|rate| rate.best()).fold(0.0, f64::max);
+    let extent = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, 0f64), |(low, high), value| (low.min(value), high.max(value)))
+    };
+    let ridge = top / copy;
+    let (left, right) = extent(&mut points.iter().map(|row| intensity(row)).chain([ridge]));
+    let (low, high) = extent(&mut points.iter().map(|row| rate(row)).chain([top]));
+    let (x, y) = (left / 2.0..right * 4.0, low / 2.0..high * 2.0);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (980, 620)).into_drawing_area();
+        root.fill(&WHITE).map_err(failed(path))?;
+        let text = |size: u32, color: &RGBColor| (FONT, size).into_font().color(color);
+        root.draw(&Text::new(format!("Roofline: {}", report.library), (20, 14), text(19, &INK)))
+            .map_err(failed(path))?;
+        root.draw(&Text::new(origin(report), (20, 40), text(13, &GRAY))).map_err(failed(path))?;
+        let (_, body) = root.split_vertically(56);
+        let mut chart = ChartBuilder::on(&body)
+            .margin(16)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(x.clone().log_scale(), y.clone().log_scale())
+            .map_err(failed(path))?;
+        chart
+            .configure_mesh()
+            .x_desc("operations per byte that cannot be avoided")
+            .y_desc("TFLOP/s")
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value / 1e12))
+            .label_style(text(13, &INK))
+            .axis_desc_style(text(15, &INK))
+            .bold_line_style(GRID)
+            .light_line_style(WHITE)
+            .axis_style(GRAY)
+            .draw()
+            .map_err(failed(path))?;
+        // The slope of the copy, up to the highest ceiling, and each ceiling from where the slope meets it.
+        let start = x.start.max(y.start / copy);
+        let slope = [(start, start * copy), (ridge, top)];
+        chart.draw_series(LineSeries::new(slope, INK.stroke_width(2))).map_err(failed(path))?;
+        let label = format!("copy {:.2} TB/s", copy / 1e12);
+        // Below the middle of the slope.
+        let middle = (start * ridge).sqrt();
+        let place = (middle * 1.08, middle * copy * 0.9);
+        chart.draw_series([Text::new(label, place, text(13, &INK))]).map_err(failed(path))?;
+        for (name, product) in &ceilings.products {
+            let height = product.best();
+            if height <= y.start {
+                continue;
+            }
+            let line = [(height / copy, height), (x.end, height)];
+            chart.draw_series(LineSeries::new(line, INK.stroke_width(1))).map_err(failed(path))?;
+            let label = format!("{name} {:.0} TFLOP/s", height / 1e12);
+            let place = (x.end / 2.4, height * 1.16);
+            chart.draw_series([Text::new(label, place, text(13, &INK))]).map_err(failed(path))?;
+        }
+        for (index, op) in Op::ALL.into_iter().enumerate() {
+            let of: Vec<&Row> = points.iter().copied().filter(|row| row.case.op == op).collect();
+            if of.is_empty() {
+                continue;
+            }
+            let color = color::KINDS[index % color::KINDS.len()];
+            // Forward hollow, forward and backward filled.
+            let dot = |row: &&Row| {
+                let style = if row.pass == Pass::Forward { color.stroke_width(2) } else { color.filled() };
+                Circle::new((intensity(row), rate(row)), 4, style)
+            };
+            chart
+                .draw_series(of.iter().map(dot))
+                .map_err(failed(path))?
+                .label(op.to_string())
+                .legend(move |(x, y)| Circle::new((x + 10, y), 4, color.filled()));
+            if points.len() <= NAMED {
+                let name = |row: &&Row| {
+                    let words = format!("  {} {}", row.case, row.pass);
+                    Text::new(words, (intensity(row), rate(row)), text(11, &color))
+                };
+                chart.draw_series(of.iter().map(name)).map_err(failed(path))?;
+            }
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .margin(12)
+            .legend_area_size(24)
+            .label_font(text(13, &INK))
+            .background_style(WHITE.mix(0.9))
+            .border_style(GRID)
+            .draw()
+            .map_err(failed(path))?;
+        let note = "hollow: forward; filled: forward and backward as a graph";
+        root.draw(&Text::new(note, (640, 40), text(13, &GRAY))).map_err(failed(path))?;
+        root.present().map_err(failed(path))?;
+    }
+    Ok(Some(svg))
+}
+
+/// A number for a logarithmic axis: 1, 2 or 5 times a power of ten; what lies between is left without.
+fn short(value: f64) -> String {
+    let leading = value / 10f64.powf(value.log10().floor());
+    if ![1.0, 2.0, 5.0, 10.0].iter().any(|digit| (leading / digit - 1.0).abs() < 1e-6) {
+        return String::new();
+    }
+    if (1e-3..1e5).contains(&value) {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        format!("{value:.0e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn axes_have_one_two_and_five() {
+        for (value, text) in
+            [(1.0, "1"), (20.0, "20"), (0.5, "0.5"), (30.0, ""), (2e-5, "2e-5"), (1000.0, "1000")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Result files.
+//!
+//! A report is one JSON object. Its field `schema` names the version; a reader refuses others, and ignores fields it does not
+//! know. docs/profiling.md describes it field by field.
+
+use crate::{Case, Error, Pass, Result};
+use gradewise_nn::checkpoint::replace_file;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// The version of the format written and read here.
+pub const SCHEMA: &str = "gradewise-bench/1";
+
+/// Everything one run measured, and on what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was measured, with its version, such as `gradewise 0.1.0` or `PyTorch 2.11.0`.
+    pub library: String,
+    /// The commit that was built, where it is known.
+    pub commit: Option<String>,
+    /// When, in UTC: `2026-11-21T13:00:00Z`.
+    pub date: String,
+    /// On what.
+    pub machine: Machine,
+    /// What the device can do, measured in the same run.
+    pub ceilings: Ceilings,
+    /// The measurements.
+    pub rows: Vec<Row>,
+}
+
+/// A device and its driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The vendor's name of the device.
+    pub device: String,
+    /// Such as `9.0`.
+    pub compute_capability: String,
+    /// Memory of the device.
+    pub memory_bytes: u64,
+    /// The driver's version, where it can be asked.
+    pub driver: Option<String>,
+    /// The version of CUDA that the driver has, such as `13.0`.
+    pub cuda: String,
+}
+
+/// What a device was seen to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Bytes per second of a large copy within the device's memory, read and written ones together.
+    pub copy_bytes_per_s: Option<f64>,
+    /// Large square matrix products, by arithmetic: `tf32`, `bf16`, `f16`, `f32` or `f64`.
+    pub products: BTreeMap<String, ProductRate>,
+}
+
+/// Operations per second of a large matrix product, two for each multiply-add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProductRate {
+    /// By the library measured.
+    pub ours: Option<f64>,
+    /// By cuBLASLt, where it was found.
+    pub vendor: Option<f64>,
+}
+
+impl ProductRate {
+    /// The larger of the two.
+    pub fn best(&self) -> f64 {
+        self.ours.unwrap_or(0.0).max(self.vendor.unwrap_or(0.0))
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The operator and its size.
+    #[serde(flatten)]
+    pub case: Case,
+    /// What of it was timed.
+    pub pass: Pass,
+    /// Which of several implementations, such as `compile`; none if there is but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Median of the times, in milliseconds.
+    pub ms: f64,
+    /// The time that a tenth of the runs stay below.
+    pub low_ms: f64,
+    /// The time that nine tenths of the runs stay below.
+    pub high_ms: f64,
+    /// Number of runs.
+    pub runs: usize,
+    /// Most bytes in live tensors at any moment of the pass: inputs, parameters, results and what lies between.
+    pub peak_bytes: Option<u64>,
+    /// Bytes that cannot be avoided ([`Work`](crate::Work)).
+    pub bytes: u64,
+    /// Operations, two for each multiply-add.
+    pub flops: u64,
+    /// What the ceilings allow at best.
+    pub floor_ms: Option<f64>,
+    /// cuBLASLt's time for the same product.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor_ms: Option<f64>,
+}
+
+impl Report {
+    /// An empty report of this library on `machine`, now.
+    pub fn new(machine: Machine, commit: Option<String>) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            library: format!("gradewise {}", env!("CARGO_PKG_VERSION")),
+            commit,
+            date: date(SystemTime::now()),
+            machine,
+            ceilings: Ceilings::default(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Format`] if the file is something else, of another version, or has times that are none.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|reason| Error::Format { path: path.to_owned(), reason })
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match value.get("schema").and_then(serde_json::Value::as_str) {
+            Some(SCHEMA) => {}
+            Some(other) => return Err(format!("its schema is {other}, this program reads {SCHEMA}")),
+            None => return Err("it has no field `schema`".to_owned()),
+        }
+        let report: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let mut seen = HashSet::new();
+        for row in &report.rows {
+            let name = || format!("the row {} {}", row.case, row.pass);
+            let times = [row.ms, row.low_ms, row.high_ms];
+            if !times.into_iter().all(|ms| ms.is_finite() && ms > 0.0) {
+                return Err(format!("{} has times that are none: {times:?}", name()));
+            }
+            if !seen.insert((row.case, row.pass, row.variant.clone())) {
+                return Err(format!("{} is there twice", name()));
+            }
+        }
+        Ok(report)
+    }
+
+    /// Writes the report; a file at `path` is replaced as a whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let mut text = match serde_json::to_string_pretty(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("names and numbers can be written: {error}"),
+        };
+        text.push('\n');
+        Ok(replace_file(path, |file| file.write_all(text.as_bytes()))?)
+    }
+
+    /// The fastest row of a case and pass among its variants.
+    pub fn fastest(&self, case: &Case, pass: Pass) -> Option<&Row> {
+        let rows = self.rows.iter().filter(|row| row.case == *case && row.pass == pass);
+        rows.min_by(|a, b| a.ms.total_cmp(&b.ms))
+    }
+
+    /// The least memory that a case and pass takes among its variants.
+    pub fn smallest_peak(&self, case: &Case, pass: Pass) -> Option<u64> {
+        let rows = self.rows.iter().filter(|row| row.case == *case && row.pass == pass);
+        rows.filter_map(|row| row.peak_bytes).min()
+    }
+}
+
+/// A moment as `2026-11-21T13:00:00Z`.
+fn date(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    // The calendar from 1 March of year 0 on, so that the leap day is a year's last; 400 years have 146,097 days.
+    let from_march = days + 719_468;
+    let (era, day) = (from_march / 146_097, from_march % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let year = 400 * era + year;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Op;
+    use gradewise_core::{DType, Signature};
+    use gradewise_kernels::Compute;
+    use std::time::Duration;
+
+    fn report() -> Report {
+        let machine = Machine {
+            device: "NVIDIA H200".to_owned(),
+            compute_capability: "9.0".to_owned(),
+            memory_bytes: 150_000_000_000,
+            driver: Some("580.159.04".to_owned()),
+            cuda: "13.0".to_owned(),
+        };
+        let mut report = Report::new(machine, Some("0be66db".to_owned()));
+        let case = Case::new(Op::Layer, Signature::CL3, (4096, 512), DType::F32, Compute::Tf32);
+        let row = Row {
+            case,
+            pass: Pass::Forward,
+            variant: None,
+            ms: 0.3,
+            low_ms: 0.29,
+            high_ms: 0.31,
+            runs: 50,
+            peak_bytes: Some(1 << 28),
+            bytes: 1 << 27,
+            flops: 1 << 34,
+            floor_ms: Some(0.048),
+            vendor_ms: None,
+        };
+        report.rows.push(Row { pass: Pass::Both, ms: 0.9, ..row.clone() });
+        report.rows.push(row);
+        report.ceilings.copy_bytes_per_s = Some(4.24e12);
+        report
+    }
+
+    #[test]
+    fn a_report_is_the_same_after_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        report().write(&path).unwrap();
+        assert_eq!(Report::read(&path).unwrap(), report());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\"schema\": \"gradewise-bench/1\""));
+        assert!(text.contains("\"signature\""), "the case is part of its row");
+    }
+
+    #[test]
+    fn other_files_are_refused_with_the_reason() {
+        let parse = |text: &str| Report::parse(text).unwrap_err();
+        assert!(parse("{").contains("EOF"));
+        assert!(parse("[]").contains("no field `schema`"));
+        assert!(parse(r#"{"schema": "gradewise-bench/2"}"#).contains("reads gradewise-bench/1"));
+        assert!(parse(r#"{"schema": "gradewise-bench/1"}"#).contains("missing field"));
+        let written = |change: fn(&mut Report)| {
+            let mut report = report();
+            change(&mut report);
+            Report::parse(&serde_json::to_string(&report).unwrap()).unwrap_err()
+        };
+        assert!(written(|report| report.rows[0].ms = -1.0).contains("times that are none"));
+        assert!(written(|report| report.rows[1].pass = Pass::Both).contains("there twice"));
+        assert!(matches!(Report::read("nowhere.json"), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn unknown_fields_are_no_error() {
+        let mut value = serde_json::to_value(report()).unwrap();
+        value["weather"] = "rain".into();
+        value["rows"][0]["clock_mhz"] = 1980.into();
+        assert_eq!(Report::parse(&value.to_string()).unwrap(), report());
+    }
+
+    #[test]
+    fn the_fastest_variant_counts() {
+        let mut report = report();
+        let case = report.rows[1].case;
+        let slow =
+            Row { variant: Some("eager".to_owned()), ms: 9.0, peak_bytes: Some(1), ..report.rows[1].clone() };
+        report.rows.insert(0, slow);
+        assert_eq!(report.fastest(&case, Pass::Forward).unwrap().ms, 0.3);
+        assert_eq!(report.smallest_peak(&case, Pass::Forward), Some(1));
+        assert!(report.fastest(&case, Pass::Graph).is_none());
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_164_800, "2024-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        }
+    }
+}
