@@ -27,6 +27,7 @@ mod index;
 pub mod memory;
 pub mod ops;
 mod simd;
+pub mod tuning;
 
 pub use array::{Array, Summary, Validation};
 pub use compute::Compute;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Pair, for_all, gpu, tolerance};
-use gradewise_kernels::{Array, Compute, DType, Device, ops};
+use gradewise_kernels::{Array, Compute, DType, Device, ops, tuning::Tile};
 use rand::RngExt;
 
 /// ‖tested − reference‖ ≤ `bound`·‖reference‖, and nothing but finite numbers.
@@ -67,6 +67,42 @@ fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
             assert_eq!(tested.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits");
             let reference = ops::matmul(&a.reference, &b.reference, false, false).unwrap();
             close(&Pair { tested, reference }, bound, &format!("{m}x{k}x{n} {dtype} {compute}"));
+        }
+    }
+}
+
+#[test]
+fn every_tile_computes_the_same_product() {
+    let Some(device) = gpu() else { return };
+    let mut rng = common::rng(7);
+    let tiles = std::iter::once(None).chain(Tile::ALL.map(Some));
+    let in_tile = |tile: Option<Tile>, f: &dyn Fn() -> Array| match tile {
+        Some(tile) => tile.scope(f),
+        None => f(),
+    };
+    for tile in tiles {
+        for (dtype, bound) in [(DType::F32, 4e-4), (DType::BF16, 1e-2), (DType::F16, 2e-3)] {
+            for (ta, tb) in [(false, false), (false, true), (true, false)] {
+                // Whole tiles, tails of every axis, rows of results that cannot be copied in boxes, sums that are cut.
+                for (batch, m, k, n) in [
+                    (1usize, 256usize, 256usize, 256usize),
+                    (3, 392, 72, 264),
+                    (2, 72, 136, 65),
+                    (1, 136, 20_000, 128),
+                ] {
+                    let n = if tb || dtype == DType::F32 && !ta { n } else { n.next_multiple_of(8) };
+                    let a =
+                        Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, &device, &mut rng);
+                    let b =
+                        Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, &device, &mut rng);
+                    let product = |a: &Array, b: &Array| ops::matmul(a, b, ta, tb).unwrap();
+                    let tested = Compute::Tf32.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
+                    let again = Compute::Tf32.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
+                    assert_eq!(tested.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits");
+                    let pair = Pair { tested, reference: product(&a.reference, &b.reference) };
+                    close(&pair, bound, &format!("{tile:?} {dtype} {batch}x{m}x{k}x{n} {ta} {tb}"));
+                }
+            }
         }
     }
 }

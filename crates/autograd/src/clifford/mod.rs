@@ -2,6 +2,7 @@
 //!
 //! Each runs one kernel forward and one backward; second derivatives are those of its re-expression in primitives.
 
+mod layer;
 mod linear;
 mod norm;
 mod primitives;
@@ -12,6 +13,7 @@ mod steerable_full;
 
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
+pub use layer::{CliffordLayer, LayerOptions, clifford_layer};
 pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, sgp};

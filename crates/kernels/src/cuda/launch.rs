@@ -73,6 +73,12 @@ impl Grid {
         Self(LaunchConfig { grid, block, shared: 0, cluster: [1; 3] })
     }
 
+    /// In clusters of `blocks` blocks.
+    pub fn cluster(mut self, blocks: usize) -> Self {
+        self.0.cluster = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
+        self
+    }
+
     /// With dynamic shared memory.
     pub fn shared(mut self, bytes: usize) -> Self {
         self.0.shared = u32::try_from(bytes).unwrap_or(u32::MAX);

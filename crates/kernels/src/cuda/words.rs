@@ -4,18 +4,26 @@ use super::{Buffer, CudaDevice};
 use crate::Result;
 
 /// 32-bit words on a device.
-pub(crate) struct Words(Buffer);
+pub(crate) struct Words {
+    buffer: Buffer,
+    values: Box<[u32]>,
+}
 
 impl Words {
     /// Copies `values` to the device.
     pub fn new(device: &CudaDevice, operation: &'static str, values: &[u32]) -> Result<Self> {
         let buffer = Buffer::new(device, size_of_val(values), operation)?;
         buffer.write(0, bytemuck::cast_slice(values), operation)?;
-        Ok(Self(buffer))
+        Ok(Self { buffer, values: values.into() })
     }
 
     /// Where they are.
     pub fn address(&self) -> u64 {
-        self.0.pointer()
+        self.buffer.pointer()
+    }
+
+    /// The words, as the host knows them.
+    pub fn values(&self) -> &[u32] {
+        &self.values
     }
 }

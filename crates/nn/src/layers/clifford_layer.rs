@@ -4,7 +4,7 @@ use super::{Layer, mv_linear::Bias};
 use crate::{Module, Parameter, Placement, Result, Visitor};
 use gradewise_autograd::{
     Tensor,
-    clifford::{self, ProductOptions},
+    clifford::{self, LayerOptions, ProductOptions},
 };
 use gradewise_core::{Algebra, Signature};
 
@@ -37,6 +37,7 @@ pub struct CliffordLayer {
     normalize: bool,
     fully_connected: bool,
     bias: Bias,
+    recompute: bool,
 }
 
 /// Settings of a [`CliffordLayer`].
@@ -47,14 +48,15 @@ pub struct CliffordLayerBuilder {
     normalize: bool,
     fully_connected: bool,
     bias: Bias,
+    recompute: bool,
 }
 
 impl CliffordLayer {
     /// A layer of `features` over the algebra of `signature`.
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(features: usize, signature: Signature) -> CliffordLayerBuilder {
-        let (normalize, fully_connected, bias) = (true, false, Bias::Scalar);
-        CliffordLayerBuilder { signature, features, normalize, fully_connected, bias }
+        let (normalize, fully_connected, bias, recompute) = (true, false, Bias::Scalar, false);
+        CliffordLayerBuilder { signature, features, normalize, fully_connected, bias, recompute }
     }
 }
 
@@ -82,6 +84,14 @@ impl CliffordLayerBuilder {
         self
     }
 
+    /// Whether the mapped input is computed again in the backward pass instead of being kept: less memory by an array of the
+    /// size of the input, for one matrix product more. It is kept by default.
+    #[must_use]
+    pub fn recompute(mut self, recompute: bool) -> Self {
+        self.recompute = recompute;
+        self
+    }
+
     /// Draws the parameters.
     ///
     /// # Errors
@@ -92,7 +102,7 @@ impl CliffordLayerBuilder {
         rng: &mut R,
     ) -> Result<CliffordLayer> {
         let placement = placement.into();
-        let Self { signature, features: n, normalize, fully_connected, bias } = self;
+        let Self { signature, features: n, normalize, fully_connected, bias, recompute } = self;
         let algebra = Algebra::new(signature)?;
         let (paths, grades) = (algebra.paths().len(), algebra.grade_count());
         let deviation = |fan_in: usize| (fan_in.max(1) as f64).sqrt().recip();
@@ -101,7 +111,16 @@ impl CliffordLayerBuilder {
         let fan_in = if fully_connected { n } else { n * grades };
         let linear_weight = placement.normal([grades, n, n], deviation(fan_in), rng)?;
         let linear_bias = placement.filled([n], 0.0)?;
-        Ok(CliffordLayer { algebra, gp_weight, linear_weight, linear_bias, normalize, fully_connected, bias })
+        Ok(CliffordLayer {
+            algebra,
+            gp_weight,
+            linear_weight,
+            linear_bias,
+            normalize,
+            fully_connected,
+            bias,
+            recompute,
+        })
     }
 }
 
@@ -116,10 +135,17 @@ impl Module for CliffordLayer {
 impl Layer for CliffordLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let bias = self.linear_bias.tensor();
-        let y =
-            clifford::mv_linear(&self.algebra, x, &self.linear_weight.tensor(), Some((&bias, self.bias)))?;
-        let options = ProductOptions { gate: true, normalize: self.normalize };
-        let product = if self.fully_connected { clifford::fcgp } else { clifford::sgp };
-        Ok(product(&self.algebra, x, &y, &self.gp_weight.tensor(), options)?)
+        let operands = clifford::CliffordLayer {
+            x,
+            linear: &self.linear_weight.tensor(),
+            bias: Some((&bias, self.bias)),
+            w: &self.gp_weight.tensor(),
+        };
+        let options = LayerOptions {
+            fully_connected: self.fully_connected,
+            product: ProductOptions { gate: true, normalize: self.normalize },
+            recompute: self.recompute,
+        };
+        Ok(clifford::clifford_layer(&self.algebra, &operands, options)?)
     }
 }

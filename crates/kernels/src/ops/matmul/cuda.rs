@@ -1,6 +1,6 @@
 //! Tile products on CUDA: which kernel, which grid, which stretches of the sum.
 
-use super::{Matrices, NAME, vendor};
+use super::{Matrices, NAME, hopper, vendor};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
     cuda::{Args, Grid, Kernel, Words, rows::sum_partials},
@@ -39,6 +39,8 @@ pub(crate) struct Product<'a> {
     /// The address of a bias `[columns]`, added at z in the range.
     pub bias: Option<(u64, std::ops::Range<usize>)>,
     pub scale: f64,
+    /// Where in the array that is computed into C[0] starts, and how many elements on the next does; one after the other without.
+    pub window: Option<(usize, usize)>,
 }
 
 /// The kernel's parameter.
@@ -160,10 +162,17 @@ impl Product<'_> {
         let tensor = worth_it
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
+        if tensor && hopper::run(device, self, out, accumulate)? {
+            return Ok(());
+        }
         let sizes = if tensor { tiles.warp } else { tiles.simt };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
         let stretches = |tile: &Tile| {
-            if accumulate || self.bias.is_some() { 1 } else { splits(blocks(tile), self.segments, k) }
+            if accumulate || self.bias.is_some() || self.window.is_some() {
+                1
+            } else {
+                splits(blocks(tile), self.segments, k)
+            }
         };
         // A large tile pays where it is mostly filled and there are enough of them.
         let sms = device.info().multiprocessors as usize;
@@ -191,12 +200,13 @@ impl Product<'_> {
         } else {
             out.clone()
         };
+        let (offset, stride) = self.window.unwrap_or((0, m * n));
         let address = |words: Option<&Words>| words.map_or(0, Words::address);
         let (bias, range) = self.bias.clone().unwrap_or((0, 0..0));
         let problem = Problem {
             a: self.a.address,
             b: self.b.address,
-            c: target.cuda_address(),
+            c: target.cuda_address() + (offset * size) as u64,
             bias,
             starts: address(self.starts),
             a_index: address(self.a.index),
@@ -208,7 +218,7 @@ impl Product<'_> {
             ldb: self.b.row as u64,
             a_stride: self.a.stride as u64,
             b_stride: self.b.stride as u64,
-            c_stride: (m * n) as u64,
+            c_stride: stride as u64,
             alpha: self.scale,
             bias_first: range.start as i32,
             bias_last: range.end as i32,
@@ -285,6 +295,7 @@ pub(super) fn product(
         segments: 1,
         bias: None,
         scale: 1.0,
+        window: None,
     };
     let plain = product.a.index.is_none() && product.b.index.is_none();
     if !plain || m * n * k * count == 0 {

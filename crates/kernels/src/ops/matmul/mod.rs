@@ -2,6 +2,7 @@
 
 mod cpu;
 pub(crate) mod cuda;
+mod hopper;
 mod vendor;
 
 use crate::{Array, Device, Error, Result, element::with_element};

@@ -3,15 +3,12 @@
 //! The pairwise sums of all paths are larger than the operands by a factor of a few, so the batch is cut into stretches of
 //! rows that keep them within [`BUDGET`].
 
-use super::{NAME, Product as Output, ProductGradients, ProductOptions, Sizes};
+use super::{NAME, Product as Output, ProductGradients, ProductOptions, Sizes, pairs::Pairs};
 use crate::{
     Array, CudaDevice, Result,
     cuda::Words,
     ops::{
-        self,
-        clifford::device::{
-            DeviceAlgebra, DevicePairing, gate_backward, gated, rms_norm, rms_norm_backward, zeros,
-        },
+        clifford::device::{DeviceAlgebra, DevicePairing, rms_norm, rms_norm_backward, zeros},
         matmul::cuda::{Operand, Product},
     },
 };
@@ -19,22 +16,21 @@ use gradewise_core::Algebra;
 use std::ops::Range;
 
 /// Bytes of pairwise sums at a time.
-const BUDGET: usize = 128 << 20;
+const BUDGET: usize = 96 << 20;
+/// Rows of a stretch are a multiple of this, so that tiles are full.
+const ROWS: usize = 256;
 
 fn stretches(sizes: &Sizes, groups: usize, element: usize) -> Vec<Range<usize>> {
     let row = (groups * sizes.inputs.max(sizes.outputs) * element).max(1);
-    let rows = (BUDGET / row).max(64);
+    let rows = (BUDGET / row / ROWS).max(1) * ROWS;
     (0..sizes.batch).step_by(rows).map(|first| first..(first + rows).min(sizes.batch)).collect()
 }
 
-/// The rows of a stretch, contiguous.
-fn rows(array: &Array, stretch: &Range<usize>) -> Result<Array> {
-    array.slice(1, stretch.clone())?.contiguous()
-}
-
-fn operand<'a>(array: &Array, transpose: bool, index: Option<&'a Words>) -> Operand<'a> {
+/// All rows from `first` on of an array `[count, rows, columns]`.
+fn operand<'a>(array: &Array, first: usize, transpose: bool, index: Option<&'a Words>) -> Operand<'a> {
     let [_, rows, columns] = array.dims()[..] else { unreachable!("callers pass [count, rows, columns]") };
-    Operand { address: array.cuda_address(), row: columns, stride: rows * columns, transpose, index }
+    let address = array.cuda_address() + (first * columns * array.dtype().size()) as u64;
+    Operand { address, row: columns, stride: rows * columns, transpose, index }
 }
 
 pub(super) fn forward(
@@ -45,46 +41,38 @@ pub(super) fn forward(
     options: ProductOptions,
 ) -> Result<Output> {
     let pairing = DevicePairing::of(device, algebra)?;
-    let (x, y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
-    let mut parts = Vec::new();
-    for stretch in stretches(sizes, pairing.groups, x.dtype().size()) {
-        let sums = pairing.sums.product(
-            device,
-            NAME,
-            (&rows(&x, &stretch)?, &rows(&y, &stretch)?),
-            None,
-            (None, 1.0),
-        )?;
+    let (blades, dtype) = (algebra.blade_count(), x.dtype());
+    let pairs = Pairs::new(device, algebra, pairing.clone(), [x, y], options)?;
+    let shape = [blades, sizes.batch, sizes.outputs];
+    let output = match sizes.inputs {
+        0 => zeros(device, shape, dtype)?,
+        _ => Array::for_kernel(NAME, shape, dtype, device)?,
+    };
+    for stretch in stretches(sizes, pairing.groups, dtype.size()) {
+        if output.elements() == 0 || sizes.inputs == 0 {
+            break;
+        }
+        let sums = pairs.sums(&stretch)?;
         let product = Product {
             operation: NAME,
-            dtype: x.dtype(),
+            dtype,
             sizes: (stretch.len(), sizes.outputs, sizes.inputs),
-            count: algebra.blade_count(),
-            a: operand(&sums, false, Some(&pairing.result_groups)),
-            b: operand(w, false, Some(&pairing.result_paths)),
+            count: blades,
+            a: operand(&sums, 0, false, Some(&pairing.result_groups)),
+            b: operand(w, 0, false, Some(&pairing.result_paths)),
             starts: Some(&pairing.result_starts),
             segments: pairing.most_of_result,
             bias: None,
             scale: 1.0,
+            window: Some((stretch.start * sizes.outputs, sizes.batch * sizes.outputs)),
         };
-        parts.push(product.run(device, [algebra.blade_count(), stretch.len(), sizes.outputs])?);
+        product.run_into(device, &output, false)?;
     }
-    let shape = [algebra.blade_count(), sizes.batch, sizes.outputs];
-    let output = join(device, &parts, &shape, x.dtype())?;
     let inverse_rms = match options.normalize {
         true => Some(rms_norm(device, NAME, &*DeviceAlgebra::of(device, algebra)?, &output)?),
         false => None,
     };
     Ok(Output { output, inverse_rms })
-}
-
-/// The stretches as one array of `shape`.
-fn join(device: &CudaDevice, parts: &[Array], shape: &[usize], dtype: crate::DType) -> Result<Array> {
-    match parts {
-        [] => zeros(device, shape, dtype),
-        [part] => Ok(part.clone()),
-        parts => ops::concat(&parts.iter().collect::<Vec<_>>(), 1),
-    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the operator's own, and where it runs")]
@@ -106,26 +94,25 @@ pub(super) fn backward(
         }
         None => grad.clone(),
     };
-    let (gated_x, gated_y) = (gated(device, NAME, options, x)?, gated(device, NAME, options, y)?);
     let dtype = x.dtype();
-    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let pairs = Pairs::new(device, algebra, pairing.clone(), [x, y], options)?;
+    let mut operands = pairs.gradients([need_x, need_y])?;
     let mut weights: Option<Array> = None;
     for stretch in stretches(sizes, pairing.groups, dtype.size()) {
-        let (x, y) = (rows(&gated_x, &stretch)?, rows(&gated_y, &stretch)?);
-        let upstream = rows(&upstream, &stretch)?;
         if need_weights {
-            let sums = pairing.sums.product(device, NAME, (&x, &y), None, (None, 1.0))?;
+            let sums = pairs.sums(&stretch)?;
             let product = Product {
                 operation: NAME,
                 dtype,
                 sizes: (sizes.inputs, sizes.outputs, stretch.len()),
                 count: algebra.paths().len(),
-                a: operand(&sums, true, None),
-                b: operand(&upstream, false, Some(&pairing.group_results)),
+                a: operand(&sums, 0, true, None),
+                b: operand(&upstream, stretch.start, false, Some(&pairing.group_results)),
                 starts: Some(&pairing.path_starts),
                 segments: pairing.most_of_path,
                 bias: None,
                 scale: 1.0,
+                window: None,
             };
             match &weights {
                 Some(weights) => product.run_into(device, weights, true)?,
@@ -138,32 +125,22 @@ pub(super) fn backward(
                 dtype,
                 sizes: (stretch.len(), sizes.inputs, sizes.outputs),
                 count: pairing.groups,
-                a: operand(&upstream, false, Some(&pairing.group_results)),
-                b: operand(w, true, Some(&pairing.group_paths)),
+                a: operand(&upstream, stretch.start, false, Some(&pairing.group_results)),
+                b: operand(w, 0, true, Some(&pairing.group_paths)),
                 starts: None,
                 segments: 1,
                 bias: None,
                 scale: 1.0,
+                window: None,
             };
             let sums = product.run(device, [pairing.groups, stretch.len(), sizes.inputs])?;
-            if need_x {
-                left.push(pairing.grad_left.product(device, NAME, (&sums, &y), None, (None, 1.0))?);
-            }
-            if need_y {
-                right.push(pairing.grad_right.product(device, NAME, (&sums, &x), None, (None, 1.0))?);
-            }
+            pairs.backward(&stretch, &sums, &mut operands)?;
         }
     }
-    let finish = |needed: bool, parts: &[Array], raw: &Array| -> Result<Option<Array>> {
-        if !needed {
-            return Ok(None);
-        }
-        let gradient = join(device, parts, raw.dims(), dtype)?;
-        Ok(Some(if options.gate { gate_backward(device, NAME, raw, &gradient)? } else { gradient }))
-    };
+    let [x, y] = pairs.finish(operands)?;
     Ok(ProductGradients {
-        x: finish(need_x, &left, x)?,
-        y: finish(need_y, &right, y)?,
+        x,
+        y,
         weights: match (need_weights, weights) {
             (false, _) => None,
             (true, Some(weights)) => Some(weights),

@@ -6,6 +6,7 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod pairs;
 
 use super::{
     contract::{alike, exact, features, paths_reason, with_real},

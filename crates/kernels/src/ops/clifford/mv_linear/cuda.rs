@@ -43,6 +43,7 @@ pub(in crate::ops::clifford) fn forward(
         segments: 1,
         bias: bias.map(|(array, bias)| (array.cuda_address(), bias.blades(algebra))),
         scale: 1.0,
+        window: None,
     };
     product.run(device, [blades, sizes.batch, sizes.outputs])
 }
@@ -80,6 +81,7 @@ fn input_gradient<'a>(
         segments: 1,
         bias: None,
         scale: 1.0,
+        window: None,
     }
 }
 
@@ -120,6 +122,7 @@ pub(in crate::ops::clifford) fn backward(
             segments,
             bias: None,
             scale: 1.0,
+            window: None,
         };
         gradients.w = Some(product.run(device, w.shape())?);
     }

@@ -11,7 +11,7 @@ use super::{
     contract::{alike, exact, features, with_real},
     program::Programs,
 };
-use crate::{Array, Device, Result};
+use crate::{Array, CudaDevice, Device, Result};
 use gradewise_core::{Algebra, Error as CoreError};
 use std::ops::Range;
 
@@ -91,6 +91,19 @@ pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bi
         let shape = [algebra.blade_count(), batch, outputs];
         Array::build::<T>(shape, &x.device(), |out| linear.forward(x_slice, w_slice, bias, out))
     })
+}
+
+/// Adds the gradient of the input, given that of the output, to what `target`, like `x`, holds.
+pub(super) fn add_input_gradient(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    grad: &Array,
+    target: &Array,
+) -> Result<()> {
+    let sizes = check(algebra, x, w)?;
+    cuda::add_input_gradient(device, algebra, &sizes, w, &grad.contiguous()?, target)
 }
 
 /// Gradients of [`forward`]; those not asked for are `None`.

@@ -1,0 +1,391 @@
+//! Tile products by the copy engine and the matrix instructions of compute capability 9.0, see csrc/mma/hopper.cuh.
+
+use super::cuda::{Operand, Product};
+use crate::{
+    Array, CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel, Words, build_info},
+    tuning::Tile,
+};
+use gradewise_ffi::{TensorMap, tensor_map};
+
+/// `TileProblem` of csrc/mma/hopper.cuh.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Problem {
+    r: [u64; 16],
+    s: [u64; 16],
+    out: [u64; 16],
+    c: u64,
+    bias: u64,
+    starts: u64,
+    r_index: u64,
+    s_index: u64,
+    rows: u64,
+    columns: u64,
+    c_stride: u64,
+    c_row: u64,
+    count: i32,
+    steps: i32,
+    share: i32,
+    bias_first: i32,
+    bias_last: i32,
+    accumulate: i32,
+    boxes: i32,
+    r_step: i32,
+    s_step: i32,
+    alpha: f32,
+    split: i32,
+    ordered: i32,
+    list: [i32; LIST],
+    unused: i32,
+}
+
+/// So many results can be ordered, or their sums cut into stretches.
+const MOST_LISTED: usize = 32;
+const LIST: usize = MOST_LISTED + 1;
+
+/// `Stretches` of csrc/ops/matmul_hopper.cu.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Stretches {
+    parts: [i32; LIST],
+    accumulate: i32,
+    /// Elements from one result to the next.
+    stride: u64,
+}
+
+/// Bytes of a line of a tile, along k or across it.
+const LINE: usize = 128;
+/// Threads of a block.
+const THREADS: u32 = 384;
+
+/// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
+const fn step_cycles(tile: Tile) -> usize {
+    match (tile.columns, tile.cluster) {
+        (256, 2) => 1270,
+        (256, _) => 1300,
+        _ => 830,
+    }
+}
+
+/// How operands are given to the kernel: as R and S, whose k runs along rows or across them.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// One for each of [`Tile::ALL`].
+    kernels: [&'static str; 3],
+    /// Whether A is S and B is R, so that C comes out transposed.
+    swapped: bool,
+    r_across: bool,
+    s_across: bool,
+}
+
+macro_rules! names {
+    ($layout:literal) => {
+        [
+            concat!("matmul_hopper_", $layout, "_256_2"),
+            concat!("matmul_hopper_", $layout, "_256_1"),
+            concat!("matmul_hopper_", $layout, "_128_1"),
+        ]
+    };
+}
+
+impl Layout {
+    /// For A and B stored transposed or not. The instructions transpose 16-bit operands, and TF32 only what goes through
+    /// registers, which is R: of C = A·B, Cᵀ = Bᵀ·Aᵀ is computed.
+    const fn of(dtype: DType, a: bool, b: bool) -> Option<Self> {
+        const fn layout(
+            kernels: [&'static str; 3],
+            swapped: bool,
+            r_across: bool,
+            s_across: bool,
+        ) -> Option<Layout> {
+            Some(Layout { kernels, swapped, r_across, s_across })
+        }
+        match (dtype, a, b) {
+            (_, false, true) => layout(names!("kk"), false, false, false),
+            (DType::F32, false, false) => layout(names!("mkt"), true, true, false),
+            (DType::F32, true, true) => layout(names!("mk"), false, true, false),
+            (DType::BF16 | DType::F16, false, false) => layout(names!("km"), false, false, true),
+            (DType::BF16 | DType::F16, true, false) => layout(names!("mm"), false, true, true),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a device has these instructions and there is code for them.
+fn supported(device: &CudaDevice) -> bool {
+    device.info().compute_capability == (9, 0) && build_info().targets.contains(&"90a")
+}
+
+/// What would run, and how.
+struct Plan {
+    /// Its number in [`Tile::ALL`].
+    tile: usize,
+    /// Steps of a stretch.
+    share: usize,
+    /// The first stretch of each result, if sums are cut.
+    parts: Option<Vec<i32>>,
+}
+
+/// Steps along k of each result.
+fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
+    match product.starts {
+        Some(starts) => starts.values().windows(2).map(|ends| (ends[1] - ends[0]) as usize * steps).collect(),
+        None => vec![steps; product.count],
+    }
+}
+
+/// The results with the longest sums first.
+fn longest_first(totals: &[usize]) -> Vec<i32> {
+    let mut order: Vec<i32> = (0..totals.len() as i32).collect();
+    order.sort_by_key(|&z| std::cmp::Reverse(totals[z as usize]));
+    order
+}
+
+/// The tile and the cut with the shortest estimated time. Depends on sizes and on the number of multiprocessors only.
+fn plan(totals: &[usize], (rows, columns): (usize, usize), cut: bool, sms: usize) -> Plan {
+    // Cycles that a tile takes besides its steps: filling the ring, writing the result.
+    const FIXED: usize = 6000;
+    // Elements of partial sums that are written and read per cycle.
+    const SUMMED: usize = 300;
+    let longest = totals.iter().copied().max().unwrap_or(0).max(1);
+    let forced = Tile::forced();
+    let mut best: Option<(usize, usize, usize)> = None;
+    for (number, tile) in
+        Tile::ALL.iter().enumerate().filter(|(number, _)| forced.is_none_or(|one| one == *number))
+    {
+        let tiles = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns);
+        let slots = (sms / tile.cluster).max(1);
+        let mut consider = |share: usize| {
+            let stretches: usize = totals.iter().map(|total| total.div_ceil(share).max(1)).sum();
+            let steps: usize = totals.iter().sum();
+            // As long as the longest stretch in every wave, or as all of them shared evenly, once the longest come first.
+            let waves = (tiles * stretches).div_ceil(slots);
+            let even = (tiles * steps).div_ceil(slots).max(share.min(longest));
+            let uneven = share >= longest && totals.iter().any(|total| *total != longest);
+            let busy = if uneven { even + even / 10 } else { waves * share.min(longest) };
+            let summed = if share < longest { stretches * rows * columns / SUMMED + FIXED } else { 0 };
+            let cycles = busy * step_cycles(*tile) + waves * FIXED + summed;
+            if best.is_none_or(|(least, ..)| cycles < least) {
+                best = Some((cycles, number, share));
+            }
+        };
+        consider(longest);
+        if cut && totals.len() <= MOST_LISTED {
+            // Stretches of some hundreds of terms at least.
+            (8..longest).for_each(&mut consider);
+        }
+    }
+    let (_, tile, share) = best.unwrap_or((0, 0, longest));
+    let parts = (share < longest).then(|| {
+        let ends = totals.iter().scan(0, |end, total| {
+            *end += total.div_ceil(share).max(1) as i32;
+            Some(*end)
+        });
+        std::iter::once(0).chain(ends).collect()
+    });
+    Plan { tile, share, parts }
+}
+
+/// Whether the copy engine can read an operand.
+fn aligned(operand: &Operand<'_>, size: usize) -> bool {
+    operand.address.is_multiple_of(16)
+        && (operand.row * size).is_multiple_of(16)
+        && (operand.stride * size).is_multiple_of(16)
+}
+
+/// Computes `product` into `out`, if this device and these operands can be served; whether they were.
+pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accumulate: bool) -> Result<bool> {
+    let (m, n, k) = product.sizes;
+    let size = product.dtype.size();
+    let (c_offset, c_stride) = product.window.unwrap_or((0, m * n));
+    // Smaller ones would leave most of a tile empty.
+    let worth_it = m.min(n) >= 64 && k * size >= LINE;
+    let fits = [m, n, k].into_iter().all(|extent| i32::try_from(extent).is_ok());
+    if !worth_it
+        || !fits
+        || !supported(device)
+        || ![product.a, product.b].iter().all(|operand| aligned(operand, size))
+    {
+        return Ok(false);
+    }
+    if product.dtype == DType::F32 && product.a.transpose && !product.b.transpose {
+        return with_transposed(device, product, out, accumulate);
+    }
+    let Some(layout) = Layout::of(product.dtype, product.a.transpose, product.b.transpose) else {
+        return Ok(false);
+    };
+    let (rows, columns) = if layout.swapped { (n, m) } else { (m, n) };
+    let (r, s) = if layout.swapped { (&product.b, &product.a) } else { (&product.a, &product.b) };
+    let steps = k.div_ceil(LINE / size);
+    let totals = totals(product, steps);
+    let cut = product.bias.is_none() && (m * n).is_multiple_of(4) && c_stride.is_multiple_of(4);
+    let plan = plan(&totals, (rows, columns), cut, device.info().multiprocessors as usize);
+    let tile = Tile::ALL[plan.tile];
+    let stretches = plan.parts.as_ref().map(|parts| parts[product.count] as usize);
+    let target = match stretches {
+        Some(stretches) => Array::for_kernel(product.operation, [stretches, m * n], DType::F32, device)?,
+        None => out.clone(),
+    };
+    let target_size = target.dtype().size();
+    let (address, stride) = match stretches {
+        Some(_) => (target.cuda_address(), m * n),
+        None => (out.cuda_address() + (c_offset * size) as u64, c_stride),
+    };
+    let boxes = (n * target_size).is_multiple_of(16)
+        && (stride * target_size).is_multiple_of(16)
+        && address.is_multiple_of(16)
+        // Sums are added to where they go by the copy engine in f32 only: 16-bit ones would be rounded before.
+        && (stretches.is_some() || !accumulate || size == 4);
+    let map = |operand: &Operand<'_>, extent: usize, across: bool, lines: usize| {
+        let (lines_there, line, tile) = match across {
+            true => (k, extent, [LINE / size, LINE / size]),
+            false => (extent, k, [LINE / size, lines]),
+        };
+        let matrices = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
+        let stride = if operand.stride == 0 { operand.row * lines_there } else { operand.stride };
+        // On the way in, f32 is rounded to the nearest TF32.
+        let element = if size == 4 { tensor_map::TFLOAT32 } else { element(product.dtype) };
+        let sizes = [line, lines_there, matrices];
+        describe(
+            device,
+            product.operation,
+            (element, size),
+            operand.address,
+            sizes,
+            [operand.row, stride],
+            tile,
+        )
+    };
+    let mut problem = Problem {
+        r: map(r, rows, layout.r_across, tile.rows)?,
+        s: map(s, columns, layout.s_across, tile.columns / tile.cluster)?,
+        out: [0; 16],
+        c: address,
+        bias: 0,
+        starts: product.starts.map_or(0, Words::address),
+        r_index: r.index.map_or(0, Words::address),
+        s_index: s.index.map_or(0, Words::address),
+        rows: rows as u64,
+        columns: columns as u64,
+        c_stride: stride as u64,
+        c_row: n as u64,
+        count: product.count as i32,
+        steps: steps as i32,
+        share: plan.share as i32,
+        bias_first: 0,
+        bias_last: 0,
+        accumulate: i32::from(accumulate && stretches.is_none()),
+        boxes: i32::from(boxes),
+        r_step: i32::from(r.stride != 0),
+        s_step: i32::from(s.stride != 0),
+        alpha: product.scale as f32,
+        split: i32::from(stretches.is_some()),
+        ordered: 0,
+        list: [0; LIST],
+        unused: 0,
+    };
+    if let Some((bias, range)) = &product.bias {
+        (problem.bias, problem.bias_first, problem.bias_last) = (*bias, range.start as i32, range.end as i32);
+    }
+    if boxes {
+        let lines = if layout.swapped { 32 } else { 64 };
+        let tile = [LINE / target_size, lines];
+        let sizes = [n, m, stretches.unwrap_or(product.count)];
+        let element = (element(target.dtype()), target_size);
+        problem.out = describe(device, product.operation, element, address, sizes, [n, stride], tile)?;
+    }
+    if let Some(parts) = &plan.parts {
+        problem.list[..parts.len()].copy_from_slice(parts);
+    } else if product.starts.is_some() && product.count <= MOST_LISTED {
+        problem.ordered = 1;
+        problem.list[..product.count].copy_from_slice(&longest_first(&totals));
+    }
+    let layers = stretches.unwrap_or(product.count);
+    let units = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns) * layers;
+    let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
+    let grid = Grid::blocks(units.min(slots) * tile.cluster, THREADS)
+        .shared(tile.shared_bytes())
+        .cluster(tile.cluster);
+    let kernel = Kernel::new(layout.kernels[plan.tile], product.dtype);
+    device.launch(product.operation, kernel, grid, Args::new().large(&problem))?;
+    if stretches.is_some() {
+        let summed =
+            Stretches { parts: problem.list, accumulate: i32::from(accumulate), stride: c_stride as u64 };
+        let into = out.cuda_address() + (c_offset * size) as u64;
+        let args = Args::new().large(&summed).array(&target).pointer(into).size(m * n);
+        let grid = Grid::linear_by((m * n).div_ceil(4), product.count);
+        device.launch(product.operation, Kernel::new("matmul_stretches", product.dtype), grid, args)?;
+    }
+    Ok(true)
+}
+
+const fn element(dtype: DType) -> u32 {
+    match dtype {
+        DType::BF16 => tensor_map::BFLOAT16,
+        DType::F16 => tensor_map::FLOAT16,
+        _ => tensor_map::FLOAT32,
+    }
+}
+
+/// How many matrices there are behind an operand.
+fn matrices(product: &Product<'_>, index: Option<&Words>) -> usize {
+    let segments =
+        product.starts.and_then(|starts| starts.values().last().copied()).unwrap_or(product.count as u32);
+    index.and_then(|index| index.values().iter().max().map(|most| most + 1)).unwrap_or(segments) as usize
+}
+
+/// An array `[matrices, lines, line]` of elements of `size` bytes for the copy engine.
+fn describe(
+    device: &CudaDevice,
+    operation: &'static str,
+    (dtype, size): (u32, usize),
+    address: u64,
+    sizes: [usize; 3],
+    strides: [usize; 2],
+    tile: [usize; 2],
+) -> Result<[u64; 16]> {
+    let map = TensorMap {
+        dtype,
+        address,
+        sizes: &sizes.map(|size| size as u64),
+        strides: &strides.map(|stride| (stride * size) as u64),
+        tile: &[tile[0] as u32, tile[1] as u32, 1],
+        swizzle: tensor_map::SWIZZLE_128B,
+        promotion: tensor_map::PROMOTION_128B,
+    };
+    let encoded = map.encode(device.context().driver());
+    encoded.map(|map| map.0).map_err(|error| device.error(operation, error))
+}
+
+/// Aᵀ·B in TF32, for which B is transposed first.
+fn with_transposed(
+    device: &CudaDevice,
+    product: &Product<'_>,
+    out: &Array,
+    accumulate: bool,
+) -> Result<bool> {
+    let (_, n, k) = product.sizes;
+    if !(k * DType::F32.size()).is_multiple_of(16) {
+        return Ok(false);
+    }
+    let operand = &product.b;
+    let count = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
+    let transposed = Array::for_kernel(product.operation, [count, n, k], DType::F32, device)?;
+    let args = Args::new()
+        .pointer(operand.address)
+        .array(&transposed)
+        .size(count)
+        .size(k)
+        .size(n)
+        .size(operand.row)
+        .size(operand.stride);
+    let tiles = n.div_ceil(32) * k.div_ceil(32) * count;
+    let grid = Grid::blocks(tiles.min(1 << 16), Grid::THREADS);
+    device.launch(product.operation, Kernel::new("matmul_transpose", DType::F32), grid, args)?;
+    let stride = if operand.stride == 0 { 0 } else { n * k };
+    let b =
+        Operand { address: transposed.cuda_address(), row: k, stride, transpose: true, index: operand.index };
+    let product = Product { b, bias: product.bias.clone(), ..*product };
+    run(device, &product, out, accumulate)
+}

@@ -1,0 +1,394 @@
+// Tile products by the matrix instructions of warpgroups, fed by the copy engine (sm_90a).
+//
+// C[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k, or its transpose. A block computes tiles of 128×BN: one warp copies tiles of R and S
+// into a ring of STAGES buffers, two warpgroups multiply what has arrived, 64 rows each. Two blocks of a cluster compute tiles
+// one below the other and share the tile of S: each fetches half of it for both. Blocks stay and take one tile after the other.
+#pragma once
+
+#include "gradewise/types.cuh"
+#include "ptx/tensor_map.cuh"
+#include "ptx/wgmma.cuh"
+
+/// What a launch computes. Segments are those of mma/problem.cuh.
+struct TileProblem {
+    TensorMap r, s, out;
+    void* c;
+    const void* bias;
+    const i32* starts;
+    const i32* r_index;
+    const i32* s_index;
+    i64 rows, columns;
+    /// Elements from one C to the next, and from one row of C to the next.
+    i64 c_stride, c_row;
+    /// Number of z, steps along k per segment, and most steps per stretch.
+    i32 count, steps, share;
+    /// z at which the bias is added, which belongs to the columns of C.
+    i32 bias_first, bias_last;
+    i32 accumulate;
+    /// Whether tiles of C are written through `out`, in boxes of 128 bytes along rows of C by 64 rows, or by 32 if it is transposed.
+    i32 boxes;
+    /// 0 if all segments use the same matrix.
+    i32 r_step, s_step;
+    float alpha;
+    /// If sums are cut into stretches: those of z are numbered list[z] to list[z + 1] and written to c[stretch, rows, columns] in
+    /// f32. If z are ordered, list has them in the order in which they are computed: the longest first.
+    i32 split, ordered;
+    i32 list[33];
+};
+
+template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES>
+struct Hopper {
+    static constexpr int BM = 128, BN = BN_;
+    /// 128 bytes along k.
+    static constexpr int BK = 128 / sizeof(T);
+    /// Elements of R or S in a piece, if k runs across.
+    static constexpr int PIECE = 128 / sizeof(T), PIECE_BYTES = BK * 128;
+    static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_BYTES;
+    static constexpr int RING_BYTES = STAGES * STAGE;
+    /// What a warpgroup has on the way out: boxes used in turn.
+    static constexpr int BOXES = 2, BOX_BYTES = 8 << 10, OUT_BYTES = BOXES * BOX_BYTES;
+    static constexpr int BARRIER_BYTES = 1024;
+    static constexpr int SHARED_BYTES = RING_BYTES + 2 * OUT_BYTES + BARRIER_BYTES;
+    /// Two warpgroups multiply, and the first thread of a third copies.
+    static constexpr int MULTIPLYING = 256, THREADS = 384;
+    /// Registers of a thread at the start, as the launch bounds allow it; then of one that copies and of one that multiplies.
+    /// Waiting for more than the block has would never end.
+    static constexpr int START = 168, FEW = sizeof(T) == 4 ? 56 : 40, MANY = sizeof(T) == 4 ? 224 : 232;
+    static_assert(128 * FEW + MULTIPLYING * MANY <= THREADS * START, "there are no more");
+    /// TF32 operands whose k runs across go through registers: the instruction cannot transpose 32-bit elements.
+    static constexpr bool BY_REGISTERS = sizeof(T) == 4 && R_ACROSS;
+    static_assert(!(sizeof(T) == 4 && S_ACROSS), "S of 32-bit elements has its k along rows");
+    /// k of one instruction.
+    static constexpr int DEPTH = 32 / sizeof(T);
+    static constexpr int SUMS = BN / 2;
+
+    struct Ring {
+        u64 full[STAGES], empty[STAGES];
+    };
+    static_assert(sizeof(Ring) <= BARRIER_BYTES, "there is room");
+
+    /// The tile and the steps that a block works on.
+    struct Unit {
+        i32 row, column;
+        i32 z, stretch;
+        i32 first_segment;
+        i32 begin, end;
+    };
+
+    const TileProblem& p;
+    Ring& ring;
+    unsigned char* memory;
+    u32 rank;
+    i32 row_tiles, column_tiles, units;
+
+    GW_DEVICE Hopper(const TileProblem& problem, Ring& ring, unsigned char* shared) : p(problem), ring(ring) {
+        memory = shared;
+        rank = CLUSTER == 1 ? 0 : cluster_rank();
+        row_tiles = static_cast<i32>((p.rows + CLUSTER * BM - 1) / (CLUSTER * BM));
+        column_tiles = static_cast<i32>((p.columns + BN - 1) / BN);
+        units = row_tiles * column_tiles * (p.split ? p.list[p.count] : p.count);
+    }
+
+    /// The unit of a round, of which there are as many as blocks or clusters; -1 if there is none left. The rounds go to and fro, so
+    /// that who had the longest has the shortest next.
+    GW_DEVICE i32 number(i32 round) const {
+        const i32 all = gridDim.x / CLUSTER, own = blockIdx.x / CLUSTER;
+        const i32 number = round * all + (round % 2 == 0 ? own : all - 1 - own);
+        return number < units ? number : -1;
+    }
+
+    GW_DEVICE i32 rounds() const { return (units + gridDim.x / CLUSTER - 1) / (gridDim.x / CLUSTER); }
+
+    GW_DEVICE Unit unit(i32 number) const {
+        // Bands of column tiles, so that neighbouring blocks share rows of S and of R in the cache.
+        constexpr i32 BAND = 8;
+        Unit u;
+        const i32 tiles = row_tiles * column_tiles;
+        const i32 layer = number / tiles, tile = number % tiles;
+        const i32 band = tile / (BAND * row_tiles), first = band * BAND;
+        const i32 width = column_tiles - first < BAND ? column_tiles - first : BAND;
+        const i32 inside = tile - first * row_tiles;
+        u.column = (first + inside % width) * BN;
+        u.row = (inside / width * CLUSTER + static_cast<i32>(rank)) * BM;
+        u.z = p.ordered ? p.list[layer] : layer;
+        u.stretch = layer;
+        i32 begin = 0;
+        if (p.split) {
+            u.z = 0;
+            while (p.list[u.z + 1] <= layer) ++u.z;
+            begin = (layer - p.list[u.z]) * p.share;
+        }
+        u.first_segment = p.starts == nullptr ? u.z : p.starts[u.z];
+        const i32 segments = p.starts == nullptr ? 1 : p.starts[u.z + 1] - u.first_segment;
+        const i32 total = segments * p.steps;
+        u.begin = begin;
+        u.end = p.split && begin + p.share < total ? begin + p.share : total;
+        return u;
+    }
+
+    /// The copying thread.
+    GW_DEVICE void produce() const {
+        tensor_map_prefetch(p.r);
+        tensor_map_prefetch(p.s);
+        int stage = 0;
+        u32 phase = 0;
+        for (i32 round = 0; round < rounds(); ++round) {
+            const i32 own = number(round);
+            if (own < 0) break;
+            const Unit u = unit(own);
+            i32 segment = u.first_segment + u.begin / p.steps, depth = u.begin % p.steps;
+            for (i32 step = u.begin; step < u.end; ++step) {
+                const i32 k = depth * BK;
+                const i32 r_matrix = p.r_step * (p.r_index == nullptr ? segment : p.r_index[segment]);
+                const i32 s_matrix = p.s_step * (p.s_index == nullptr ? segment : p.s_index[segment]);
+                barrier_wait(&ring.empty[stage], phase ^ 1);
+                u64* full = &ring.full[stage];
+                barrier_expect(full, STAGE);
+                unsigned char* r = memory + stage * STAGE;
+                unsigned char* s = r + R_BYTES;
+                if constexpr (R_ACROSS) {
+#pragma unroll
+                    for (int i = 0; i < BM / PIECE; ++i) copy_box(r + i * PIECE_BYTES, p.r, u.row + i * PIECE, k, r_matrix, full);
+                } else {
+                    copy_box(r, p.r, k, u.row, r_matrix, full);
+                }
+                const auto copy_s = [&](int offset, i32 x, i32 y) {
+                    if constexpr (CLUSTER == 1) {
+                        copy_box(s + offset, p.s, x, y, s_matrix, full);
+                    } else {
+                        copy_box_to(3, s + offset, p.s, x, y, s_matrix, full);
+                    }
+                };
+                if constexpr (S_ACROSS) {
+                    constexpr int PIECES = BN / PIECE / CLUSTER;
+#pragma unroll
+                    for (int i = 0; i < PIECES; ++i) {
+                        const int piece = rank * PIECES + i;
+                        copy_s(piece * PIECE_BYTES, u.column + piece * PIECE, k);
+                    }
+                } else {
+                    constexpr int ROWS = BN / CLUSTER;
+                    copy_s(rank * ROWS * 128, k, u.column + rank * ROWS);
+                }
+                stage = stage + 1 == STAGES ? 0 : stage + 1;
+                phase ^= stage == 0;
+                if (++depth == p.steps) {
+                    depth = 0;
+                    ++segment;
+                }
+            }
+        }
+    }
+
+    /// Where in a tile of R whose k runs across a thread finds its four elements of the first instruction: rows g and g + 8 of its
+    /// warp at k = t, then at k = t + 4. Later instructions find theirs eight lines on.
+    GW_DEVICE static void places_across(int row, u32 (&places)[4]) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int m = row + lane / 4 + i % 2 * 8, k = lane % 4 + i / 2 * 4;
+            places[i] = m / 32 * PIECE_BYTES + k * 128 + (m % 32 / 4 ^ k) * 16 + m % 4 * 4;
+        }
+    }
+
+    /// A warpgroup that multiplies; `half` says which rows.
+    GW_DEVICE void consume(int half) const {
+        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+        int stage = 0;
+        u32 phase = 0;
+        float sums[SUMS];
+        u32 places[4];
+        places_across(half * 64 + warp * 16, places);
+        // The same in all threads of a warp, which the compiler cannot see.
+        const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
+        const u64 r_matrix = wgmma_matrix(base + half * (R_ACROSS ? PIECE_BYTES : 64 * 128), 1024, PIECE_BYTES);
+        const u64 s_matrix = wgmma_matrix(base + R_BYTES, 1024, PIECE_BYTES);
+        for (i32 round = 0; round < rounds(); ++round) {
+            const i32 own = number(round);
+            if (own < 0) break;
+            const Unit u = unit(own);
+            int previous = -1;
+            const auto release = [&](int which) {
+                if (which >= 0 && lane < CLUSTER) barrier_arrive(&ring.empty[which], lane);
+            };
+            const auto multiply = [&](u32 (&a)[4][4], bool add) {
+                barrier_wait(&ring.full[stage], phase);
+                const unsigned char* r = memory + stage * STAGE;
+                if constexpr (BY_REGISTERS) {
+#pragma unroll
+                    for (int i = 0; i < 16; ++i) a[i / 4][i % 4] = *reinterpret_cast<const u32*>(r + places[i % 4] + i / 4 * 1024);
+                }
+                const u64 left = r_matrix + stage * (STAGE / 16), right = s_matrix + stage * (STAGE / 16);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const u64 b = right + i * ((S_ACROSS ? DEPTH * 128 : 32) / 16);
+                    if constexpr (BY_REGISTERS) {
+                        Wgmma<BN>::registers(sums, a[i], b, add || i > 0, T{});
+                    } else {
+                        const u64 matrix = left + i * ((R_ACROSS ? DEPTH * 128 : 32) / 16);
+                        Wgmma<BN>::template shared<R_ACROSS, S_ACROSS>(sums, matrix, b, add || i > 0, T{});
+                    }
+                }
+                wgmma_commit();
+                // The instructions before these have ended: their buffers and registers are free.
+                wgmma_wait<1>();
+                release(previous);
+                previous = stage;
+                stage = stage + 1 == STAGES ? 0 : stage + 1;
+                phase ^= stage == 0;
+            };
+            u32 even[4][4], odd[4][4];
+            i32 step = u.begin;
+            if (step == u.end) {
+#pragma unroll
+                for (int i = 0; i < SUMS; ++i) sums[i] = 0;
+            }
+            if constexpr (BY_REGISTERS) {
+                // In turn, as instructions may still be reading the registers of the step before.
+                for (; step + 1 < u.end; step += 2) {
+                    multiply(even, step > u.begin);
+                    multiply(odd, true);
+                }
+                if (step < u.end) multiply(even, step > u.begin);
+            } else {
+                for (; step < u.end; ++step) multiply(even, step > u.begin);
+            }
+            wgmma_wait<0>();
+            release(previous);
+            if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
+                add_bias(u, half, sums);
+            } else {
+#pragma unroll
+                for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
+            }
+            if (p.boxes && !p.split) {
+                write<T, true>(u, half, sums);
+            } else if (p.boxes) {
+                write<float, true>(u, half, sums);
+            } else {
+                write<float, false>(u, half, sums);
+            }
+        }
+        store_box_wait<0>();
+    }
+
+    GW_DEVICE void add_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
+        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+        const T* bias = static_cast<const T*>(p.bias);
+        const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
+#pragma unroll
+        for (int e = 0; e < SUMS; ++e) {
+            const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
+            const i64 end = TRANSPOSED ? p.rows : p.columns;
+            sums[e] = p.alpha * sums[e] + (at < end ? widen(bias[at]) : 0.0f);
+        }
+    }
+
+    /// Writes a warpgroup's 64 rows by way of shared memory as elements of type O: by the copy engine, while
+    /// the next tile is computed already, or one by one.
+    template <class O, bool COPIED>
+    GW_DEVICE void write(const Unit& u, int half, const float (&sums)[SUMS]) const {
+        constexpr int WIDE = 128 / sizeof(O);
+        // Columns of D in a box.
+        constexpr int COLUMNS = TRANSPOSED ? 32 : WIDE;
+        const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+        unsigned char* const boxes = memory + RING_BYTES + half * OUT_BYTES;
+        const i32 row = u.row + half * 64;
+#pragma unroll
+        for (int first = 0; first < BN; first += COLUMNS) {
+            unsigned char* box = boxes + first / COLUMNS % BOXES * BOX_BYTES;
+            if (COPIED && thread == 0) store_box_wait<BOXES - 1>();
+            named_barrier(1 + half, 128);
+#pragma unroll
+            for (int e = 0; e < COLUMNS / 2; e += 2) {
+                // A pair of neighbours in a row of D.
+                const int column = e / 4 * 8 + 2 * t, i = warp * 16 + g + e / 2 % 2 * 8;
+                const float values[2] = {sums[first / 2 + e], sums[first / 2 + e + 1]};
+                if constexpr (TRANSPOSED) {
+#pragma unroll
+                    for (int next = 0; next < 2; ++next) *at<O>(box, i, column + next) = narrow<O>(values[next]);
+                } else {
+                    ::store<2>(at<O>(box, i, column), values);
+                }
+            }
+            if constexpr (COPIED) shared_fence();
+            named_barrier(1 + half, 128);
+            const i32 column = u.column + first;
+            if constexpr (COPIED) {
+                if (thread != 0) continue;
+                const i32 z = p.split ? u.stretch : u.z, x = row, y = column;
+                if constexpr (TRANSPOSED) {
+#pragma unroll
+                    for (int piece = 0; piece < 64 / WIDE; ++piece) put_box(box + piece * 32 * 128, x + piece * WIDE, y, z);
+                } else {
+                    put_box(box, y, x, z);
+                }
+                store_box_commit();
+            } else {
+                for (int e = thread; e < 64 * COLUMNS; e += 128) {
+                    const int i = TRANSPOSED ? e % 64 : e / COLUMNS, j = TRANSPOSED ? e / 64 : e % COLUMNS;
+                    if (row + i < p.rows && column + j < p.columns) finish(u, row + i, column + j, *at<float>(box, i, j));
+                }
+            }
+        }
+    }
+
+    GW_DEVICE void put_box(const unsigned char* box, i32 x, i32 y, i32 z) const {
+        if (p.accumulate) {
+            add_box(p.out, box, x, y, z);
+        } else {
+            store_box(p.out, box, x, y, z);
+        }
+    }
+
+    /// Where element (i, j) of 64×COLUMNS lies in a box of swizzled lines of 128 bytes, which are rows of C.
+    template <class O>
+    GW_DEVICE static O* at(unsigned char* box, int i, int j) {
+        constexpr int WIDE = 128 / sizeof(O), PER = 16 / sizeof(O);
+        const int line = TRANSPOSED ? i / WIDE * 32 + j : i, e = TRANSPOSED ? i % WIDE : j;
+        return reinterpret_cast<O*>(box + line * 128 + (e / PER ^ line % 8) * 16) + e % PER;
+    }
+
+    /// Writes element (row, column) of D.
+    GW_DEVICE void finish(const Unit& u, i64 row, i64 column, float value) const {
+        const i64 place = TRANSPOSED ? column * p.c_row + row : row * p.c_row + column;
+        if (p.split) {
+            static_cast<float*>(p.c)[u.stretch * p.rows * p.columns + place] = value;
+            return;
+        }
+        T* target = static_cast<T*>(p.c) + u.z * p.c_stride + place;
+        if (p.accumulate) value += widen(*target);
+        *target = narrow<T>(value);
+    }
+
+    GW_DEVICE static void run(const TileProblem& problem) {
+        // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
+        extern __shared__ __align__(1024) unsigned char dynamic[];
+        Ring& ring = *reinterpret_cast<Ring*>(dynamic + RING_BYTES + 2 * OUT_BYTES);
+        const Hopper block(problem, ring, dynamic);
+        if (threadIdx.x == 0) {
+            for (int stage = 0; stage < STAGES; ++stage) {
+                barrier_init(&ring.full[stage], 1);
+                // Every warp that multiplies, of both blocks.
+                barrier_init(&ring.empty[stage], 8 * CLUSTER);
+            }
+            barrier_init_fence();
+        }
+        if constexpr (CLUSTER > 1) {
+            cluster_sync();
+        } else {
+            __syncthreads();
+        }
+        if (threadIdx.x >= MULTIPLYING) {
+            registers_at_most<FEW>();
+            if (threadIdx.x == MULTIPLYING) block.produce();
+        } else {
+            registers_at_least<MANY>();
+            block.consume(threadIdx.x / 128);
+        }
+        __syncthreads();
+        // No block leaves while another may still signal it.
+        if constexpr (CLUSTER > 1) cluster_sync();
+    }
+};

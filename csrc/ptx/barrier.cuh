@@ -1,0 +1,54 @@
+// Barriers in shared memory and clusters of blocks (sm_90 and later).
+#pragma once
+
+#include "ptx/async.cuh"
+
+/// One phase ends when `arrivals` threads have arrived and all bytes that were announced are there.
+GW_DEVICE void barrier_init(u64* barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+
+/// Makes initialised barriers visible to the other blocks of the cluster and to the copy engine.
+GW_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+/// Arrives and announces `bytes` that copies will bring.
+GW_DEVICE void barrier_expect(u64* barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+/// Arrives at the barrier at the same place in block `rank` of the cluster. What was read before may be overwritten then, by the
+/// copy engine only; for ordinary memory accesses of other blocks this orders too little.
+GW_DEVICE void barrier_arrive(u64* barrier, u32 rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(rank)
+        : "memory");
+}
+
+/// Waits until the phase of this parity has ended.
+GW_DEVICE void barrier_wait(u64* barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+}
+
+/// All threads of all blocks of the cluster.
+GW_DEVICE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+GW_DEVICE u32 cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}

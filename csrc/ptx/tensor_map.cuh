@@ -1,0 +1,63 @@
+// Copies of boxes of tensors by the copy engine (sm_90 and later).
+#pragma once
+
+#include "ptx/barrier.cuh"
+
+/// What `cuTensorMapEncodeTiled` writes; passed by value as a `__grid_constant__` parameter.
+struct alignas(64) TensorMap {
+    u64 opaque[16];
+};
+
+GW_DEVICE void tensor_map_prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Starts copying the box at (x, y, z), x innermost; its bytes are counted at `barrier`. Elements outside arrive as zeros.
+GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+            shared_address(target)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+/// The same, into the same place of every block of the cluster whose bit is set in `blocks`.
+GW_DEVICE void copy_box_to(u16 blocks, void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
+        "%5}], [%2], %6;" ::"r"(shared_address(target)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks)
+        : "memory");
+}
+
+/// Starts copying a box from shared memory to (x, y, z). Elements outside are left out. What ordinary stores wrote must be fenced
+/// by every thread that wrote it.
+GW_DEVICE void store_box(const TensorMap& map, const void* source, i32 x, i32 y, i32 z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(shared_address(source)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/// The same, adding to what is there; in the type of the map.
+GW_DEVICE void add_box(const TensorMap& map, const void* source, i32 x, i32 y, i32 z) {
+    asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(shared_address(source)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+/// Closes the group of stores started since the last call.
+GW_DEVICE void store_box_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until at most N groups of stores of this thread still have to read shared memory.
+template <int N>
+GW_DEVICE void store_box_wait() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+/// Makes this thread's writes to shared memory visible to the copy engine and the matrix instructions.
+GW_DEVICE void shared_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Barrier `number` of the first `threads` threads that come.
+GW_DEVICE void named_barrier(u32 number, u32 threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}

@@ -1,0 +1,114 @@
+// Matrix instructions of a warpgroup, four warps (sm_90a): D = A·B + D with A 64×K and B K×N, accumulated in f32.
+//
+// With w the warp, g = lane/4 and t = lane%4, a thread holds of D, for each eight columns 8j, the elements (16w + g, 8j + 2t),
+// (16w + g, 8j + 2t + 1), (16w + g + 8, 8j + 2t), (16w + g + 8, 8j + 2t + 1). B, and A if it is not in registers, are read from
+// shared memory in rows of 128 bytes, swizzled.
+#pragma once
+
+#include "ptx/async.cuh"
+
+/// The registers of this thread are ready, also those that the compiler moved.
+GW_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/// Closes the group of instructions started since the last call.
+GW_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+/// Waits until at most N groups are unfinished.
+template <int N>
+GW_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/// Where a matrix lies in shared memory: swizzled rows of 128 bytes in groups of eight, which are `groups` bytes apart. If the
+/// rows run across k, every 128 bytes of the other axis are a piece of its own, `pieces` bytes apart. To a description, sixteenths
+/// of a distance in bytes can be added.
+GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
+    // In a cluster, the upper bits of an address name the block.
+    const u32 low = (address & 0x3ffff) >> 4 | pieces >> 4 << 16, high = groups >> 4 | 1u << 30;
+    return static_cast<u64>(high) << 32 | low;
+}
+
+// Lists of registers of the instructions below.
+#define GW_OUT_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define GW_OUT_16(d, i) GW_OUT_4(d, i), GW_OUT_4(d, i + 4), GW_OUT_4(d, i + 8), GW_OUT_4(d, i + 12)
+#define GW_OUT_32(d, i) GW_OUT_16(d, i), GW_OUT_16(d, i + 16)
+#define GW_OUT_64(d, i) GW_OUT_32(d, i), GW_OUT_32(d, i + 32)
+#define GW_OUT_128(d, i) GW_OUT_64(d, i), GW_OUT_64(d, i + 64)
+#define GW_NAMES_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define GW_NAMES_64 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define GW_NAMES_128 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+/// Instructions with N columns; M names A from registers, `shared` A from shared memory.
+template <int N>
+struct Wgmma;
+
+#define GW_WGMMA_REGISTERS(N, COUNT, K, TYPE, TRANSPOSES, A0, A1, A2, A3, B, ADD, TAG)                                          \
+    GW_DEVICE static void registers(float (&d)[COUNT], const u32 (&a)[4], u64 b, i32 add, TAG) {                                \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" GW_NAMES_##COUNT "}, {" A0 ", " A1 \
+                     ", " A2 ", " A3 "}, " B ", p, 1, 1" TRANSPOSES ";\n}"                                                      \
+                     : GW_OUT_##COUNT(d, 0)                                                                                     \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                           \
+    }
+#define GW_WGMMA_SHARED(N, COUNT, TYPE, A, B, ADD, TA, TB, TAG)                                                                 \
+    template <bool TRANSPOSE_A, bool TRANSPOSE_B>                                                                               \
+    GW_DEVICE static void shared(float (&d)[COUNT], u64 a, u64 b, i32 add, TAG) {                                               \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" GW_NAMES_##COUNT "}, " A ", " B       \
+                     ", p, 1, 1, " TA ", " TB ";\n}"                                                                            \
+                     : GW_OUT_##COUNT(d, 0)                                                                                     \
+                     : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSE_A ? 1 : 0), "n"(TRANSPOSE_B ? 1 : 0));                           \
+    }
+#define GW_WGMMA_SHARED_TF32(N, COUNT, A, B, ADD)                                                                               \
+    template <bool, bool>                                                                                                       \
+    GW_DEVICE static void shared(float (&d)[COUNT], u64 a, u64 b, i32 add, float) {                                             \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GW_NAMES_##COUNT "}, " A ", " B ", p, 1, 1;\n}" \
+                     : GW_OUT_##COUNT(d, 0)                                                                                     \
+                     : "l"(a), "l"(b), "r"(add));                                                                               \
+    }
+template <>
+struct Wgmma<64> {
+    GW_WGMMA_REGISTERS(64, 32, 8, "tf32", "", "%32", "%33", "%34", "%35", "%36", "%37", float)
+    GW_WGMMA_SHARED_TF32(64, 32, "%32", "%33", "%34")
+    GW_WGMMA_SHARED(64, 32, "bf16", "%32", "%33", "%34", "%35", "%36", bf16)
+    GW_WGMMA_SHARED(64, 32, "f16", "%32", "%33", "%34", "%35", "%36", f16)
+};
+template <>
+struct Wgmma<128> {
+    GW_WGMMA_REGISTERS(128, 64, 8, "tf32", "", "%64", "%65", "%66", "%67", "%68", "%69", float)
+    GW_WGMMA_SHARED_TF32(128, 64, "%64", "%65", "%66")
+    GW_WGMMA_SHARED(128, 64, "bf16", "%64", "%65", "%66", "%67", "%68", bf16)
+    GW_WGMMA_SHARED(128, 64, "f16", "%64", "%65", "%66", "%67", "%68", f16)
+};
+template <>
+struct Wgmma<256> {
+    GW_WGMMA_REGISTERS(256, 128, 8, "tf32", "", "%128", "%129", "%130", "%131", "%132", "%133", float)
+    GW_WGMMA_SHARED_TF32(256, 128, "%128", "%129", "%130")
+    GW_WGMMA_SHARED(256, 128, "bf16", "%128", "%129", "%130", "%131", "%132", bf16)
+    GW_WGMMA_SHARED(256, 128, "f16", "%128", "%129", "%130", "%131", "%132", f16)
+};
+
+/// Moves registers from the warpgroup that copies to those that compute.
+template <int COUNT>
+GW_DEVICE void registers_at_least() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+GW_DEVICE void registers_at_most() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
