@@ -71,8 +71,11 @@ class Algebra:
         self.path_of = [self.paths.index(grade(t)) for t in self.terms]
 
 
-def gate(x):
-    return x * (0.5 * (1 + torch.erf(x[:1] / math.sqrt(2))))
+# The operators on the blades one by one: nothing is stacked between operations, so that a compiler can fuse them.
+
+def gate(blades):
+    factor = 0.5 * (1 + torch.erf(blades[0] / math.sqrt(2)))
+    return [blade * factor for blade in blades]
 
 
 def rms_norm(algebra, parts):
@@ -85,7 +88,7 @@ def rms_norm(algebra, parts):
 
 
 def product(algebra, x, y, w):
-    """gelu_sgp_norm: x, y [blades, B, N], w [N, paths]."""
+    """gelu_sgp_norm: x, y blades of [B, N], w [N, paths]."""
     x, y = gate(x), gate(y)
     parts = [0] * len(algebra.blades)
     for (i, k, j, s), path in zip(algebra.terms, algebra.path_of):
@@ -94,22 +97,24 @@ def product(algebra, x, y, w):
 
 
 def fc(algebra, x, y, w):
-    """gelu_fcgp_norm: x, y [blades, B, N], w [paths, N, M]; one batched product over all (path, out blade)."""
+    """gelu_fcgp_norm: x, y blades of [B, N], w [paths, N, M]; a matrix product for each path and out blade."""
     x, y = gate(x), gate(y)
-    pairs = collections.OrderedDict()
+    pairs = {}
     for (i, k, j, s), path in zip(algebra.terms, algebra.path_of):
         pairs[path, j] = pairs.get((path, j), 0) + s * (x[i] * y[k])
-    products = torch.bmm(torch.stack(list(pairs.values())), w[[path for path, _ in pairs]])
     parts = [0] * len(algebra.blades)
-    for (_, j), part in zip(pairs, products):
-        parts[j] = parts[j] + part
+    for (path, j), pair in pairs.items():
+        parts[j] = parts[j] + pair @ w[path]
     return rms_norm(algebra, parts)
 
 
 def linear(algebra, x, weight, bias):
-    scalar = torch.zeros(len(algebra.blades), 1, 1, dtype=x.dtype, device=x.device)
-    scalar[0] = 1
-    return torch.baddbmm(scalar * bias, x, weight[algebra.grades])
+    """A matrix product for each grade, whose blades lie together; the bias on the scalar."""
+    blades = []
+    for grade in range(max(algebra.grades) + 1):
+        start, count = algebra.grades.index(grade), algebra.grades.count(grade)
+        blades += (x[start:start + count] @ weight[grade]).unbind(0)
+    return [blades[0] + bias, *blades[1:]]
 
 
 def inputs_of(op, algebra, batch, n, draw):
@@ -126,14 +131,13 @@ def inputs_of(op, algebra, batch, n, draw):
 
 def formula(op, algebra):
     """The operator as a function of its named inputs."""
-    if op == "product":
-        return lambda x, y, w: product(algebra, x, y, w)
-    if op == "fc":
-        return lambda x, y, w: fc(algebra, x, y, w)
+    if op in ("product", "fc"):
+        kind = product if op == "product" else fc
+        return lambda x, y, w: kind(algebra, x.unbind(0), y.unbind(0), w)
     if op in ("layer", "fc-layer"):
         kind = product if op == "layer" else fc
         return lambda x, gp_weight, linear_weight, linear_bias: kind(
-            algebra, x, linear(algebra, x, linear_weight, linear_bias), gp_weight)
+            algebra, x.unbind(0), linear(algebra, x, linear_weight, linear_bias), gp_weight)
     return lambda x, w: x @ w
 
 
@@ -150,22 +154,25 @@ def gradients(function, inputs, seed):
 
 
 def dense(op, algebra):
-    """The same operators by einsum over the dense Cayley tensor: the definition, with nothing in common but the gate."""
+    """The same operators by einsum over the dense Cayley tensor, as they are defined."""
     blades, paths = len(algebra.blades), len(algebra.paths)
     cayley = torch.zeros(paths, blades, blades, blades, dtype=torch.float64)
     for (i, k, j, s), path in zip(algebra.terms, algebra.path_of):
         cayley[path, i, k, j] = s
     grades = torch.tensor(algebra.grades)
 
+    def gated(x):
+        return x * (0.5 * (1 + torch.erf(x[:1] / math.sqrt(2))))
+
     def norm(o):
         squares = torch.stack([(o[grades == g] ** 2).sum(0).mean(-1) for g in range(max(algebra.grades) + 1)])
         return o / torch.sqrt(squares + 1e-6)[grades][..., None]
 
     def weighted(x, y, w):
-        return norm(torch.einsum("pikj,np,ibn,kbn->jbn", cayley, w, gate(x), gate(y)))
+        return norm(torch.einsum("pikj,np,ibn,kbn->jbn", cayley, w, gated(x), gated(y)))
 
     def full(x, y, w):
-        return norm(torch.einsum("pikj,ibn,kbn,pnm->jbm", cayley, gate(x), gate(y), w))
+        return norm(torch.einsum("pikj,ibn,kbn,pnm->jbm", cayley, gated(x), gated(y), w))
 
     def layer(kind):
         def run(x, gp_weight, linear_weight, linear_bias):
@@ -307,6 +314,10 @@ class Reference:
     def __init__(self, arguments):
         self.arguments = arguments
         self.rows = []
+        # Past its limit torch.compile would go on eagerly, without a word.
+        for name, value in (("recompile_limit", 256), ("cache_size_limit", 256), ("fail_on_recompile_limit_hit", True)):
+            if hasattr(torch._dynamo.config, name):
+                setattr(torch._dynamo.config, name, value)
 
     def measure(self, case, works):
         """`case` in every variant; `works` has bytes, operations and floor by pass, for the rows."""
@@ -396,6 +407,12 @@ def read_report(path):
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         fail(f"{path} is no report of schema {SCHEMA}")
     return report
+
+
+def write_report(path, report):
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(report, indent=2) + "\n")
+    partial.replace(path)
 
 
 def cases_of(report, only):
@@ -495,11 +512,9 @@ def main():
         begun = time.monotonic()
         reference.measure(case, works)
         torch.cuda.empty_cache()
+        # After each case: what was measured survives an end before the last.
+        write_report(out / f"reference{suffix}.json", report)
         print(f"[{index + 1}/{len(cases)}] {title(case)}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    path = out / f"reference{suffix}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(report, indent=2) + "\n")
-    partial.replace(path)
     print_table(ours, report)
 
 

@@ -17,6 +17,7 @@
 //! # Ok::<(), gradewise_bench::Error>(())
 //! ```
 
+mod arguments;
 mod case;
 mod error;
 pub mod gpu;
@@ -26,8 +27,9 @@ mod report;
 mod table;
 mod work;
 
+pub use arguments::{Arguments, Kind, required};
 pub use case::{Case, Op, Pass};
 pub use error::{Error, Result};
-pub use program::{Arguments, Kind, required, run};
+pub use program::run;
 pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA};
 pub use work::{NBODY_HIDDEN, Work};

@@ -131,8 +131,8 @@ fn what_cannot_be_drawn_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let mut empty = report(Vec::new());
     assert!(plots::draw(&empty, None, folder.path()).unwrap_err().to_string().contains("nothing to draw"));
-    // A single size is no grid, but a point of the roofline; without ceilings not even that.
-    empty.rows.push(row(layer(8, 8), Pass::Forward, 1.0, 1));
+    // Sizes that share neither batches nor features are no grid, but points of the roofline; without ceilings not even that.
+    empty.rows = vec![row(layer(8, 8), Pass::Forward, 1.0, 1), row(layer(16, 16), Pass::Forward, 1.0, 1)];
     assert_eq!(plots::draw(&empty, None, folder.path()).unwrap().len(), 1);
     empty.ceilings = Default::default();
     assert!(plots::draw(&empty, None, folder.path()).is_err());

@@ -3,14 +3,15 @@
 use plotters::style::RGBColor;
 
 /// Colours that stay apart for colour-blind readers (Okabe and Ito), for kinds of things.
-pub const KINDS: [RGBColor; 7] = [
+pub const KINDS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
-    RGBColor(120, 120, 120),
+    RGBColor(240, 228, 66),
+    RGBColor(40, 40, 40),
 ];
 
 const WHITE: [f64; 3] = [255.0, 255.0, 255.0];

@@ -153,7 +153,7 @@ fn label(value: f64, unit: Unit) -> String {
     let digits = match value {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
-        v if v >= 0.1 || unit == Unit::Ratio => 2,
+        v if v >= 1.0 || unit == Unit::Ratio => 2,
         _ => 3,
     };
     let sign = if unit == Unit::Ratio { "×" } else { "" };
@@ -169,6 +169,7 @@ mod tests {
         assert_eq!(label(2.134, Unit::Ratio), "2.13×");
         assert_eq!(label(0.0834, Unit::Ratio), "0.08×");
         assert_eq!(label(0.0834, Unit::Milliseconds), "0.083");
+        assert_eq!(label(0.9051, Unit::Milliseconds), "0.905");
         assert_eq!(label(12.56, Unit::Milliseconds), "12.6");
         assert_eq!(label(499.4, Unit::Megabytes), "499");
     }

@@ -12,6 +12,7 @@ use gradewise_core::DType;
 use gradewise_nn::checkpoint::replace_file;
 use plotters::style::RGBColor;
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     path::{Path, PathBuf},
 };
@@ -59,24 +60,25 @@ pub fn draw(report: &Report, reference: Option<&Report>, folder: &Path) -> Resul
     Ok(written)
 }
 
-/// The cases that differ only in batch and features, each family by one of them; those with a single batch or a single
-/// number of features are left out.
+/// The cases that differ only in batch and features, each family by one of them; those without two batches that have two
+/// numbers of features in common make no map and are left out.
 fn families(report: &Report) -> Vec<Case> {
     let family = |case: &Case| Case { batch: 0, features: 0, ..*case };
-    let mut found: Vec<Case> = Vec::new();
-    for row in &report.rows {
-        if !found.contains(&family(&row.case)) {
-            found.push(family(&row.case));
-        }
+    let mut members: Vec<(Case, BTreeMap<usize, BTreeSet<usize>>)> = Vec::new();
+    for case in report.rows.iter().map(|row| row.case) {
+        let known = members.iter().position(|(found, _)| *found == family(&case));
+        let index = known.unwrap_or_else(|| {
+            members.push((family(&case), BTreeMap::new()));
+            members.len() - 1
+        });
+        members[index].1.entry(case.batch).or_default().insert(case.features);
     }
-    found.retain(|wanted| {
-        let members = || report.rows.iter().map(|row| row.case).filter(|case| family(case) == *wanted);
-        let differ = |size: fn(&Case) -> usize| {
-            members().next().is_some_and(|first| members().any(|case| size(&case) != size(&first)))
-        };
-        differ(|case| case.batch) && differ(|case| case.features)
-    });
-    found
+    let is_grid = |sizes: &BTreeMap<usize, BTreeSet<usize>>| {
+        let rows: Vec<_> = sizes.values().collect();
+        (1..rows.len()).any(|a| (0..a).any(|b| rows[a].intersection(rows[b]).count() > 1))
+    };
+    members.retain(|(_, sizes)| is_grid(sizes));
+    members.into_iter().map(|(case, _)| case).collect()
 }
 
 /// Two lines: what is shown, and on what it was measured.

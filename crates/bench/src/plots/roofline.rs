@@ -2,11 +2,11 @@
 
 use super::{FONT, GRAY, GRID, INK, color, failed, origin};
 use crate::{Op, Pass, Report, Result, Row};
-use plotters::prelude::*;
+use plotters::{
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 use std::path::Path;
-
-/// Points up to which each gets a name.
-const NAMED: usize = 16;
 
 /// The roofline of a report as SVG: `None` if it has no operations or no ceilings. `path` is for messages.
 ///
@@ -16,8 +16,9 @@ const NAMED: usize = 16;
 /// # Errors
 /// The figure cannot be drawn.
 pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
-    let points: Vec<&Row> =
-        report.rows.iter().filter(|row| row.flops > 0 && row.bytes > 0 && row.pass != Pass::Both).collect();
+    // Of a training step the bytes are not known: how much of it stays in caches is a matter of its many operators.
+    let shown = |row: &&Row| row.flops > 0 && row.pass != Pass::Both && row.case.op != Op::NBody;
+    let points: Vec<&Row> = report.rows.iter().filter(shown).collect();
     let ceilings = &report.ceilings;
     let Some(copy) =
         ceilings.copy_bytes_per_s.filter(|_| !points.is_empty() && !ceilings.products.is_empty())
@@ -39,6 +40,7 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
         let root = SVGBackend::with_string(&mut svg, (980, 620)).into_drawing_area();
         root.fill(&WHITE).map_err(failed(path))?;
         let text = |size: u32, color: &RGBColor| (FONT, size).into_font().color(color);
+        let right = |size, color| text(size, color).pos(Pos::new(HPos::Right, VPos::Bottom));
         root.draw(&Text::new(format!("Roofline: {}", report.library), (20, 14), text(19, &INK)))
             .map_err(failed(path))?;
         root.draw(&Text::new(origin(report), (20, 40), text(13, &GRAY))).map_err(failed(path))?;
@@ -67,10 +69,9 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
         let slope = [(start, start * copy), (ridge, top)];
         chart.draw_series(LineSeries::new(slope, INK.stroke_width(2))).map_err(failed(path))?;
         let label = format!("copy {:.2} TB/s", copy / 1e12);
-        // Below the middle of the slope.
         let middle = (start * ridge).sqrt();
-        let place = (middle * 1.08, middle * copy * 0.9);
-        chart.draw_series([Text::new(label, place, text(13, &INK))]).map_err(failed(path))?;
+        let place = (middle * 0.92, middle * copy * 1.05);
+        chart.draw_series([Text::new(label, place, right(13, &INK))]).map_err(failed(path))?;
         for (name, product) in &ceilings.products {
             let height = product.best();
             if height <= y.start {
@@ -79,32 +80,29 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             let line = [(height / copy, height), (x.end, height)];
             chart.draw_series(LineSeries::new(line, INK.stroke_width(1))).map_err(failed(path))?;
             let label = format!("{name} {:.0} TFLOP/s", height / 1e12);
-            let place = (x.end / 2.4, height * 1.16);
-            chart.draw_series([Text::new(label, place, text(13, &INK))]).map_err(failed(path))?;
+            chart
+                .draw_series([Text::new(label, (x.end, height * 1.04), right(13, &INK))])
+                .map_err(failed(path))?;
         }
-        for (index, op) in Op::ALL.into_iter().enumerate() {
-            let of: Vec<&Row> = points.iter().copied().filter(|row| row.case.op == op).collect();
-            if of.is_empty() {
-                continue;
-            }
-            let color = color::KINDS[index % color::KINDS.len()];
-            // Forward hollow, forward and backward filled.
-            let dot = |row: &&Row| {
-                let style = if row.pass == Pass::Forward { color.stroke_width(2) } else { color.filled() };
-                Circle::new((intensity(row), rate(row)), 4, style)
+        let shown = |op: &Op| points.iter().any(|row| row.case.op == *op);
+        for (op, color) in Op::ALL.into_iter().filter(shown).zip(color::KINDS.into_iter().cycle()) {
+            let of = |narrow: bool| {
+                points.iter().filter(move |row| row.case.op == op && (row.case.dtype.size() == 2) == narrow)
+            };
+            let style = move |row: &Row| {
+                let strength = if row.pass == Pass::Forward { 0.4 } else { 1.0 };
+                color.mix(strength).filled()
             };
             chart
-                .draw_series(of.iter().map(dot))
+                .draw_series(of(false).map(|row| Circle::new((intensity(row), rate(row)), 4, style(row))))
                 .map_err(failed(path))?
                 .label(op.to_string())
                 .legend(move |(x, y)| Circle::new((x + 10, y), 4, color.filled()));
-            if points.len() <= NAMED {
-                let name = |row: &&Row| {
-                    let words = format!("  {} {}", row.case, row.pass);
-                    Text::new(words, (intensity(row), rate(row)), text(11, &color))
-                };
-                chart.draw_series(of.iter().map(name)).map_err(failed(path))?;
-            }
+            chart
+                .draw_series(
+                    of(true).map(|row| TriangleMarker::new((intensity(row), rate(row)), 6, style(row))),
+                )
+                .map_err(failed(path))?;
         }
         chart
             .configure_series_labels()
@@ -116,8 +114,8 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             .border_style(GRID)
             .draw()
             .map_err(failed(path))?;
-        let note = "hollow: forward; filled: forward and backward as a graph";
-        root.draw(&Text::new(note, (640, 40), text(13, &GRAY))).map_err(failed(path))?;
+        let note = "pale: forward; full: forward and backward as a graph; triangles: 16-bit storage";
+        root.draw(&Text::new(note, (964, 48), right(13, &GRAY))).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     Ok(Some(svg))
