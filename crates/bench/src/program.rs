@@ -63,7 +63,7 @@ impl<'a> Session<'a> {
             let arithmetics = table::arithmetics(cases);
             self.report.ceilings = gpu::ceilings(&self.timer, self.vendor.as_ref(), &arithmetics)?;
         }
-        table::print_head(&self.report, self.vendor.as_ref().map(Vendor::name).as_deref());
+        table::print_head(&self.report);
         let mut failed = 0;
         for case in cases {
             let mut line = table::Line::new(*case);

@@ -55,6 +55,9 @@ pub struct Machine {
 pub struct Ceilings {
     /// Bytes per second of a large copy within the device's memory, read and written ones together.
     pub copy_bytes_per_s: Option<f64>,
+    /// The vendor's library for matrix products and its version, where it was found.
+    #[serde(default)]
+    pub vendor: Option<String>,
     /// Large square matrix products, by arithmetic: `tf32`, `bf16`, `f16`, `f32` or `f64`.
     pub products: BTreeMap<String, ProductRate>,
 }

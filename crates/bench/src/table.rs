@@ -82,7 +82,7 @@ pub fn arithmetics(cases: &[Case]) -> Vec<(DType, Compute)> {
 }
 
 /// What all lines depend on, and the titles of their columns.
-pub fn print_head(report: &Report, vendor: Option<&str>) {
+pub fn print_head(report: &Report) {
     let machine = &report.machine;
     let driver = machine.driver.as_deref().unwrap_or("of unknown version");
     println!(
@@ -99,7 +99,8 @@ pub fn print_head(report: &Report, vendor: Option<&str>) {
     for (name, rate) in &report.ceilings.products {
         let side = |who: &str, rate: Option<f64>| rate.map(|rate| format!("  {who} {:.0}", rate / 1e12));
         let ours = side("ours", rate.ours).unwrap_or_default();
-        let theirs = side(vendor.unwrap_or("cuBLASLt"), rate.vendor).unwrap_or_default();
+        let theirs =
+            side(report.ceilings.vendor.as_deref().unwrap_or("cuBLASLt"), rate.vendor).unwrap_or_default();
         println!("{name} product, TFLOP/s:{ours}{theirs}");
     }
     println!("{:<46}{:>17}{:>17}{:>17}{:>10}", "ms, share of the floor", "fwd", "both", "graph", "peak MB");

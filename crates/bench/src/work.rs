@@ -122,6 +122,7 @@ mod tests {
         let rate = |rate| ProductRate { ours: Some(rate), vendor: None };
         Ceilings {
             copy_bytes_per_s: Some(4.28e12),
+            vendor: None,
             products: [("tf32".to_owned(), rate(356e12)), ("bf16".to_owned(), rate(687e12))].into(),
         }
     }

@@ -26,7 +26,11 @@ pub fn ceilings(
 ) -> Result<Ceilings> {
     // Not what a profile is about: no ranges.
     let timer = Timer::new(timer.device(), RUNS.0, RUNS.1);
-    let mut ceilings = Ceilings { copy_bytes_per_s: Some(copy(&timer)?), ..Ceilings::default() };
+    let mut ceilings = Ceilings {
+        copy_bytes_per_s: Some(copy(&timer)?),
+        vendor: vendor.map(Vendor::name),
+        ..Ceilings::default()
+    };
     for &(dtype, compute) in arithmetics {
         let [large, small] = PRODUCT_SIZES;
         let fast = matches!((dtype, compute), (DType::BF16 | DType::F16, _) | (DType::F32, Compute::Tf32));

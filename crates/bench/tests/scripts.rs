@@ -1,0 +1,131 @@
+//! The scripts around the benches, as far as they go without a GPU: with stand-ins for what is not here.
+#![cfg(unix)]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn executable(folder: &TempDir, name: &str, body: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn printed(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// What ncu prints for two launches, shortened to the columns that matter and one that does not.
+const NCU: &str = r#"==PROF== Connected to process 465 (/tmp/gpu)
+product Cl(3,0,0) 4096x512 f32    0.0815
+"ID","Kernel Name","Block Size","dram__bytes_read.sum","gpu__time_duration.sum","launch__registers_per_thread","smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio","smsp__average_warps_issue_stalled_selected_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
+"","","","Mbyte","us","register/thread","inst","inst","inst"
+"0","gw_sgp_fwd_3_0_0_f32","(256, 1, 1)","1,134.2","97.95","128","3.0","1.0","2.0"
+"1","gw_sum_partials_f32","(256, 1, 1)","0.5","4.00","40","0.5","1.0","2.5"
+"#;
+
+#[test]
+fn counters_become_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = repository().join("scripts/profile-gpu");
+    // As ncu: what it is told goes to a file, what it found to standard output.
+    let told = folder.path().join("told");
+    let body = format!("printf '%s\\n' \"$@\" >'{}'\ncat <<'END'\n{NCU}END", told.display());
+    executable(&folder, "ncu", &body);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let run = |arguments: &[&str]| Command::new(&script).args(arguments).env("PATH", &path).output().unwrap();
+
+    let kept = folder.path().join("kept.csv");
+    let output = run(&["--keep", kept.to_str().unwrap(), "BENCH", "--op", "product", "--pass", "fwd"]);
+    let (table, errors) = printed(&output);
+    assert!(output.status.success(), "{errors}");
+    assert!(table.contains("| `gw_sgp_fwd_3_0_0_f32` | 98.0 | 1134 |"), "{table}");
+    assert!(table.contains("| long_scoreboard 50%, wait 33% |"), "selected is no wait: {table}");
+    assert!(table.contains("| wait 62%, long_scoreboard 12% |"), "{table}");
+    assert!(table.contains("2 launches, 102.0 µs together"), "{table}");
+    let told = fs::read_to_string(&told).unwrap();
+    let told: Vec<&str> = told.lines().collect();
+    let at = |word: &str| told.iter().position(|found| *found == word).unwrap();
+    assert_eq!(told[at("--nvtx-include") + 1], "measure/");
+    // The first --nvtx is ncu's, the one behind the program the program's.
+    assert!(told[at("BENCH")..].contains(&"--nvtx") && at("--nvtx") < at("BENCH"), "{told:?}");
+    assert_eq!(printed(&run(&["--csv", kept.to_str().unwrap()])).0, table);
+
+    fs::write(&kept, "==ERROR== no permission").unwrap();
+    let output = run(&["--csv", kept.to_str().unwrap()]);
+    assert!(!output.status.success());
+    assert!(printed(&output).1.contains("no permission"));
+}
+
+#[test]
+fn one_command_measures_everything_and_goes_on_without_pytorch() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let record = |name: &str, rest: &str| {
+        executable(&folder, name, &format!("echo {name} \"$@\" >>'{}'\n{rest}", log.display()))
+    };
+    let write = r#"for word; do [ "${last:-}" != --json ] || echo '{}' >"$word"; last=$word; done"#;
+    let (bench, plots) = (record("bench", write), record("plots", ""));
+    let python =
+        executable(&folder, "python", "echo \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1");
+    let out = folder.path().join("measured");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(repository().join("scripts/measure-gpu"));
+        command.args(arguments).env("BENCH", &bench).env("PLOTS", &plots).env("PYTHON", &python);
+        command.env("ITERS", "7").output().unwrap()
+    };
+    let output = run(&[out.to_str().unwrap()]);
+    let (text, errors) = printed(&output);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(errors.contains("no comparison with PyTorch: ModuleNotFoundError"), "{errors}");
+    let out = out.display();
+    assert_eq!(
+        fs::read_to_string(&log).unwrap(),
+        format!(
+            "bench --iters 7 --json {out}/ours.json\n\
+             bench --sweep --iters 7 --json {out}/ours-sweep.json\n\
+             plots {out}/ours.json --out {out}/table\n\
+             plots {out}/ours-sweep.json --out {out}/sweep\n"
+        )
+    );
+    let output = run(&[&out.to_string(), "everything"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(printed(&output).1.contains("reference-sweep"), "the stages are listed");
+}
+
+#[test]
+fn the_comparison_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = repository().join("benches/compare_gpu.py");
+    let run = |torch: &str, arguments: &[&str]| {
+        fs::write(folder.path().join("torch.py"), torch).unwrap();
+        let mut command = Command::new("python3");
+        // No compiled file is left behind, which the next stand-in could be taken for.
+        command.arg("-B").arg(&script).args(arguments).env("PYTHONPATH", folder.path());
+        let output = command.output().unwrap();
+        (output.status.success(), printed(&output))
+    };
+    let missing = "raise ImportError('not here')";
+    let (ok, (_, errors)) = run(missing, &["--check"]);
+    assert!(
+        !ok && errors.contains("PyTorch is needed (not here)") && errors.contains("pip install torch"),
+        "{errors}"
+    );
+    let (ok, (help, errors)) = run(missing, &["--help"]);
+    assert!(ok && help.contains("--sweep"), "{errors}");
+    let blind = "class cuda:\n    is_available = staticmethod(lambda: False)\n__version__ = '2.11'";
+    let (ok, (_, errors)) = run(blind, &["--ours", "x.json", "--out", "x"]);
+    assert!(!ok && errors.contains("finds no CUDA device"), "{errors}");
+    let (ok, (_, errors)) = run(blind, &["--out", "x"]);
+    assert!(!ok && errors.contains("one of --binary and --ours"), "{errors}");
+}
