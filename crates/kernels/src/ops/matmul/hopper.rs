@@ -4,7 +4,7 @@ use super::cuda::{Operand, Product};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{Args, Grid, Kernel, Words, build_info},
-    tuning::Tile,
+    tuning::{self, Tile},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 
@@ -142,17 +142,23 @@ fn longest_first(totals: &[usize]) -> Vec<i32> {
     order
 }
 
-/// The tile and the cut with the shortest estimated time. Depends on sizes and on the number of multiprocessors only.
-fn plan(totals: &[usize], (rows, columns): (usize, usize), cut: bool, sms: usize) -> Plan {
+/// The tile, unless it was chosen, and the cut with the shortest estimated time. Depends on sizes and on the number of
+/// multiprocessors only.
+fn plan(
+    totals: &[usize],
+    (rows, columns): (usize, usize),
+    cut: bool,
+    sms: usize,
+    chosen: Option<Tile>,
+) -> Plan {
     // Cycles that a tile takes besides its steps: filling the ring, writing the result.
     const FIXED: usize = 6000;
     // Elements of partial sums that are written and read per cycle.
     const SUMMED: usize = 300;
     let longest = totals.iter().copied().max().unwrap_or(0).max(1);
-    let forced = Tile::forced();
     let mut best: Option<(usize, usize, usize)> = None;
     for (number, tile) in
-        Tile::ALL.iter().enumerate().filter(|(number, _)| forced.is_none_or(|one| one == *number))
+        Tile::ALL.iter().enumerate().filter(|(_, tile)| chosen.is_none_or(|one| one == **tile))
     {
         let tiles = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns);
         let slots = (sms / tile.cluster).max(1);
@@ -219,8 +225,18 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
     let (r, s) = if layout.swapped { (&product.b, &product.a) } else { (&product.a, &product.b) };
     let steps = k.div_ceil(LINE / size);
     let totals = totals(product, steps);
-    let cut = product.bias.is_none() && (m * n).is_multiple_of(4) && c_stride.is_multiple_of(4);
-    let plan = plan(&totals, (rows, columns), cut, device.info().multiprocessors as usize);
+    let cut = product.bias.is_none() && [m * n, c_stride, c_offset].iter().all(|part| part.is_multiple_of(4));
+    let shape = tuning::Shape {
+        dtype: product.dtype,
+        layout: tuning::Layout::of(product.a.transpose, product.b.transpose),
+        m,
+        n,
+        k,
+        count: product.count,
+        segments: totals.iter().sum::<usize>() / steps,
+    };
+    let chosen = Tile::chosen(&device.info().name, &shape);
+    let plan = plan(&totals, (rows, columns), cut, device.info().multiprocessors as usize, chosen);
     let tile = Tile::ALL[plan.tile];
     let stretches = plan.parts.as_ref().map(|parts| parts[product.count] as usize);
     let target = match stretches {
@@ -388,4 +404,54 @@ fn with_transposed(
         Operand { address: transposed.cuda_address(), row: k, stride, transpose: true, index: operand.index };
     let product = Product { b, bias: product.bias.clone(), ..*product };
     run(device, &product, out, accumulate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMS: usize = 132;
+
+    #[test]
+    fn parameters_are_laid_out_as_in_the_kernel() {
+        assert_eq!(size_of::<Problem>(), 640);
+        assert_eq!(std::mem::offset_of!(Problem, c), 384);
+        assert_eq!(std::mem::offset_of!(Problem, count), 456);
+        assert_eq!(std::mem::offset_of!(Problem, list), 504);
+        assert_eq!(size_of::<Stretches>(), 144);
+    }
+
+    #[test]
+    fn sums_are_cut_where_results_are_few() {
+        // The weights of a layer in Cl(3,0), 4096×512: four results of 512×512, sums over 1, 3, 3 and 1 times 4096 terms.
+        let totals = [128, 384, 384, 128];
+        let cut = plan(&totals, (512, 512), true, SMS, None);
+        let parts = cut.parts.unwrap();
+        assert_eq!(parts.len(), 5);
+        assert!(parts.windows(2).all(|ends| ends[0] < ends[1]), "every result has a stretch: {parts:?}");
+        for (total, ends) in totals.iter().zip(parts.windows(2)) {
+            let stretches = (ends[1] - ends[0]) as usize;
+            assert!(
+                stretches * cut.share >= *total && (stretches - 1) * cut.share < *total,
+                "all of it, once"
+            );
+        }
+        let tiles = 512usize.div_ceil(128) * 512usize.div_ceil(Tile::ALL[cut.tile].columns);
+        assert!(tiles * parts[4] as usize > SMS / 2, "most multiprocessors have work");
+        assert!(plan(&totals, (512, 512), false, SMS, None).parts.is_none(), "unless that is not possible");
+        // Many results need no cutting.
+        assert!(plan(&[16; 8], (4096, 512), true, SMS, None).parts.is_none());
+    }
+
+    #[test]
+    fn a_chosen_tile_is_taken() {
+        for (number, tile) in Tile::ALL.into_iter().enumerate() {
+            assert_eq!(plan(&[16; 8], (4096, 512), true, SMS, Some(tile)).tile, number);
+        }
+    }
+
+    #[test]
+    fn the_longest_come_first() {
+        assert_eq!(longest_first(&[1, 3, 3, 1]), [1, 2, 0, 3]);
+    }
 }

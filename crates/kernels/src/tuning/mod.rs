@@ -1,16 +1,23 @@
 //! Choices that change how fast an operator is, not what it computes.
 //!
-//! Matrix products on devices of compute capability 9.0 can be computed in tiles of several shapes. Which one is fastest depends
-//! on sizes and layouts; the library estimates it. [`Tile::scope`] overrides the estimate, for measuring.
+//! Matrix products on devices of compute capability 9.0 can be computed in tiles of several shapes. Which one is fastest depends on
+//! sizes and layouts. In order of precedence: [`Tile::scope`] says; a [`Table`] of measurements does, read from the file that
+//! `GRADEWISE_TUNING` names or given to [`Table::install`]; the library estimates it, which takes no time and is nearly always
+//! right. A different tile adds in a different order: results may differ in their last bits between tables, never between runs
+//! with one.
+
+mod table;
+
+pub use table::{Choice, Layout, Shape, Table, TableError};
 
 use std::cell::Cell;
 
 thread_local! {
-    static TILE: Cell<Option<usize>> = const { Cell::new(None) };
+    static TILE: Cell<Option<Tile>> = const { Cell::new(None) };
 }
 
 /// A tile of a matrix product: what a block computes at a time, and how many blocks share an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub struct Tile {
     /// Rows of the result.
@@ -32,7 +39,7 @@ impl Tile {
     }
 
     /// Bytes of shared memory of a block: `stages` buffers of 128 bytes for each row and column, two of 16 KiB for results on
-    /// their way out, and what is needed to start at a multiple of 1024.
+    /// their way out, and 1 KiB of barriers.
     ///
     /// ```
     /// use gradewise_kernels::tuning::Tile;
@@ -45,18 +52,33 @@ impl Tile {
 
     /// Runs `f` with this tile for every product of this thread that tiles can compute, whatever is fastest.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Restore(Option<usize>);
+        struct Restore(Option<Tile>);
         impl Drop for Restore {
             fn drop(&mut self) {
                 TILE.set(self.0);
             }
         }
-        let _restore = Restore(TILE.replace(Self::ALL.iter().position(|tile| *tile == self)));
+        let _restore = Restore(TILE.replace(Some(self)));
         f()
     }
 
-    /// The number in [`ALL`](Self::ALL) of the tile that was asked for.
-    pub(crate) fn forced() -> Option<usize> {
-        TILE.get()
+    /// What applies in this thread for a product on a device of this name.
+    pub(crate) fn chosen(device: &str, shape: &Shape) -> Option<Self> {
+        TILE.get().or_else(|| Table::installed(device, shape))
+    }
+}
+
+impl std::fmt::Display for Tile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}x{}", self.rows, self.columns, self.cluster)
+    }
+}
+
+impl std::str::FromStr for Tile {
+    type Err = TableError;
+
+    fn from_str(text: &str) -> Result<Self, TableError> {
+        let found = Self::ALL.into_iter().find(|tile| tile.to_string() == text);
+        found.ok_or_else(|| TableError::Tile { text: text.to_owned() })
     }
 }
