@@ -14,6 +14,7 @@ Examples (after cargo bench --features cuda --bench gpu --):
   --op product --pass fwd --dtype bf16 --iters 3 --nvtx   for ncu and nsys (docs/profiling.md)
   --op layer,product --batch 1024,8192 --signature 2,0,0 --signature 3,0,0   every combination
   --sweep --json sweep.json                            the grid of the heat maps
+  --op layer --batch 1024 --tune tiles.txt             the fastest tiles of a layer's products, for GRADEWISE_TUNING
 
 --op, --matmul, --sweep and --json fail without a CUDA device, and so does the plain table with GRADEWISE_REQUIRE_GPU=1;
 otherwise it says why it is skipped.";
@@ -73,6 +74,10 @@ pub struct Arguments {
     /// Run the case once and write inputs, output and gradients as safetensors, instead of timing it.
     #[arg(long, value_name = "FILE", requires = "op", conflicts_with_all = ["json", "nvtx"])]
     pub dump: Option<PathBuf>,
+    /// Measure the tiles of the cases' matrix products, add the fastest to this table, and stop. `GRADEWISE_TUNING` names the table
+    /// that programs use.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "nvtx", "dump"])]
+    pub tune: Option<PathBuf>,
     /// The commit to name in the report, instead of git's.
     #[arg(long, value_name = "TEXT")]
     pub commit: Option<String>,
@@ -148,7 +153,7 @@ impl Arguments {
 
     /// Whether the absence of a device is an error, rather than a reason to skip.
     pub(crate) fn insists(&self) -> bool {
-        self.kind() != Kind::Table || self.json.is_some() || required()
+        self.kind() != Kind::Table || self.json.is_some() || self.tune.is_some() || required()
     }
 }
 

@@ -44,6 +44,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A tuning table that cannot be read or written.
+    #[error(transparent)]
+    Tuning(#[from] gradewise_kernels::tuning::TableError),
     /// Something asked for that cannot be done, and what can.
     #[error("{0}")]
     Request(String),

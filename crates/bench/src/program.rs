@@ -6,7 +6,11 @@ use crate::{
     table,
 };
 use gradewise_ffi::nvtx;
-use gradewise_kernels::{CudaDevice, Device};
+use gradewise_kernels::{
+    CudaDevice, Device,
+    tuning::{Choice, Table},
+};
+use std::path::Path;
 
 /// Runs the program.
 ///
@@ -28,10 +32,37 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         };
         return gpu::dump(&case, &Device::Cuda(device), path);
     }
+    if let Some(path) = &arguments.tune {
+        return tune(&Timer::new(&device, arguments.warm_up, arguments.iters), &cases, path);
+    }
     if arguments.nvtx && !nvtx::attach()? {
         eprintln!("--nvtx: no profiler listens; start this under nsys or ncu (docs/profiling.md)");
     }
     Session::new(arguments, &device)?.run(&cases)
+}
+
+/// Tunes cases one after the other; what was found so far is in the file after each.
+fn tune(timer: &Timer, cases: &[Case], path: &Path) -> Result<()> {
+    let mut table = if path.exists() { Table::read(path)? } else { Table::default() };
+    let mut failed = 0;
+    for case in cases {
+        match gpu::tune(timer, case, &mut table) {
+            Ok(tuned) if tuned.is_empty() => println!("{case}: the estimated tiles are the fastest"),
+            Ok(tuned) => {
+                for gpu::Tuned { choice, ms: [before, after] } in tuned {
+                    let Choice { shape, tile } = choice;
+                    println!("{case}: {tile} for {shape}: {before:.4} ms -> {after:.4} ms");
+                }
+            }
+            Err(error) => {
+                failed += 1;
+                eprintln!("{case}: {error}");
+            }
+        }
+        table.write(path)?;
+    }
+    println!("{} choices in {}", table.len(), path.display());
+    if failed > 0 { Err(Error::Cases { failed, total: cases.len() }) } else { Ok(()) }
 }
 
 /// A run under way.

@@ -6,6 +6,7 @@ mod machine;
 mod nbody;
 mod operators;
 mod timer;
+mod tune;
 mod vendor;
 mod workload;
 
@@ -13,6 +14,7 @@ pub use ceilings::{PRODUCT_SIZES, ceilings};
 pub use dump::dump;
 pub use machine::{commit, machine};
 pub use timer::{MEASURE_RANGE, Timer, Times, WARM_UP_RANGE};
+pub use tune::{Tuned, tune};
 pub use vendor::Vendor;
 pub use workload::{Prepared, Workload, workload};
 

@@ -10,10 +10,21 @@ mod table;
 
 pub use table::{Choice, Layout, Shape, Table, TableError};
 
-use std::cell::Cell;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+};
 
 thread_local! {
     static TILE: Cell<Option<Tile>> = const { Cell::new(None) };
+    static RECORD: RefCell<Option<BTreeSet<Shape>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, and says which products of this thread could choose between tiles.
+pub fn record<R>(work: impl FnOnce() -> R) -> (R, BTreeSet<Shape>) {
+    let before = RECORD.replace(Some(BTreeSet::new()));
+    let result = work();
+    (result, RECORD.replace(before).unwrap_or_default())
 }
 
 /// A tile of a matrix product: what a block computes at a time, and how many blocks share an operand.
@@ -64,6 +75,7 @@ impl Tile {
 
     /// What applies in this thread for a product on a device of this name.
     pub(crate) fn chosen(device: &str, shape: &Shape) -> Option<Self> {
+        RECORD.with_borrow_mut(|record| record.as_mut().map(|shapes| shapes.insert(*shape)));
         TILE.get().or_else(|| Table::installed(device, shape))
     }
 }
@@ -80,5 +92,29 @@ impl std::str::FromStr for Tile {
     fn from_str(text: &str) -> Result<Self, TableError> {
         let found = Self::ALL.into_iter().find(|tile| tile.to_string() == text);
         found.ok_or_else(|| TableError::Tile { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_core::DType;
+
+    #[test]
+    fn a_scope_goes_before_the_table_and_both_are_recorded() {
+        let shape = Shape { dtype: DType::F16, layout: Layout::Nt, m: 1, n: 2, k: 3, count: 4, segments: 5 };
+        let chosen = || Tile::chosen("some device", &shape);
+        let (none, shapes) = record(chosen);
+        assert_eq!((none, shapes), (None, BTreeSet::from([shape])));
+        let mut table = Table::default();
+        table.set("some device", Choice { shape, tile: Tile::ALL[1] });
+        table.install();
+        assert_eq!(chosen(), Some(Tile::ALL[1]));
+        assert_eq!(Tile::ALL[2].scope(chosen), Some(Tile::ALL[2]));
+        assert_eq!(Tile::chosen("another device", &shape), None);
+        let (_, inner) = record(|| record(chosen).1);
+        assert!(inner.is_empty(), "the inner record has it");
+        Table::default().install();
+        assert_eq!(chosen(), None);
     }
 }

@@ -52,6 +52,18 @@ pub struct Shape {
     pub segments: usize,
 }
 
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dtype, layout, m, n, k, count, segments } = self;
+        let layout = match layout {
+            Layout::Nn => "nn",
+            Layout::Nt => "nt",
+            Layout::Tn => "tn",
+        };
+        write!(f, "{dtype} {layout} {m} {n} {k} {count} {segments}")
+    }
+}
+
 /// One line of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
@@ -203,10 +215,8 @@ impl fmt::Display for Table {
             "# device | dtype layout m n k count segments tile (rows x columns x blocks of a cluster)"
         )?;
         for (device, choices) in &self.choices {
-            for (Shape { dtype, layout, m, n, k, count, segments }, tile) in choices {
-                let mut layout = format!("{layout:?}");
-                layout.make_ascii_lowercase();
-                writeln!(f, "{device} | {dtype} {layout} {m} {n} {k} {count} {segments} {tile}")?;
+            for (shape, tile) in choices {
+                writeln!(f, "{device} | {shape} {tile}")?;
             }
         }
         Ok(())
