@@ -497,7 +497,7 @@ def main():
     reference = Reference(arguments)
     report = {
         "schema": SCHEMA,
-        "library": f"PyTorch {torch.__version__}",
+        "library": f"PyTorch {torch.__version__}" + (" and Flash Clifford" if arguments.flash else ""),
         "commit": None,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": ours["machine"],

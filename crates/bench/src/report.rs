@@ -7,7 +7,7 @@ use crate::{Case, Error, Pass, Result};
 use gradewise_nn::checkpoint::replace_file;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
@@ -169,6 +169,21 @@ impl Report {
         Ok(replace_file(path, |file| file.write_all(text.as_bytes()))?)
     }
 
+    /// The rows of one variant, which becomes part of the library's name.
+    ///
+    /// # Errors
+    /// No row has this variant; the message names those there are.
+    pub fn only(&self, variant: &str) -> Result<Self> {
+        let of = |row: &&Row| row.variant.as_deref() == Some(variant);
+        let rows: Vec<Row> = self.rows.iter().filter(of).cloned().collect();
+        if rows.is_empty() {
+            let known: BTreeSet<_> = self.rows.iter().filter_map(|row| row.variant.as_deref()).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Error::Request(format!("the reference has no variant {variant}; it has: {known}")));
+        }
+        Ok(Self { library: format!("{} ({variant})", self.library), rows, ..self.clone() })
+    }
+
     /// The fastest row of a case and pass among its variants.
     pub fn fastest(&self, case: &Case, pass: Pass) -> Option<&Row> {
         let rows = self.rows.iter().filter(|row| row.case == *case && row.pass == pass);
@@ -282,6 +297,10 @@ mod tests {
         assert_eq!(report.fastest(&case, Pass::Forward).unwrap().ms, 0.3);
         assert_eq!(report.smallest_peak(&case, Pass::Forward), Some(1));
         assert!(report.fastest(&case, Pass::Graph).is_none());
+        let eager = report.only("eager").unwrap();
+        assert_eq!((eager.rows.len(), eager.fastest(&case, Pass::Forward).unwrap().ms), (1, 9.0));
+        assert!(eager.library.ends_with(" (eager)"));
+        assert!(report.only("flash").unwrap_err().to_string().ends_with("it has: eager"));
     }
 
     #[test]

@@ -162,6 +162,9 @@ fn the_program_draws_one_report_and_two() {
     assert!(map.iter().any(|text| text == "2.50×"), "{map:?}");
     assert!(map.iter().any(|text| text.contains("against PyTorch 2.11.0")), "{map:?}");
 
+    let (ok, _, errors) = bench_plots(&[&ours, "--against", &theirs, "--variant", "flash", "--out", &out]);
+    assert!(!ok && errors.contains("no variant flash"), "{errors}");
+
     fs::write(path("other.json"), "{\"schema\": \"gradewise-bench/99\"}").unwrap();
     let (ok, _, errors) = bench_plots(&[&path("other.json"), "--out", &out]);
     assert!(!ok && errors.contains("gradewise-bench/99") && errors.contains("other.json"), "{errors}");

@@ -36,7 +36,8 @@ pub fn measure(timer: &Timer, case: &Case, pass: Pass) -> Result<Row> {
         device.reset_peak();
         (prepared.run)()?;
         // A graph works in memory of its own, beside what is alive outside it.
-        let peak = device.memory()?.peak + prepared.graph_bytes;
+        let peak = device.memory()?.peak;
+        let peak_bytes = prepared.graph_bytes.map(|graph| (peak + graph) as u64);
         Ok(Row {
             case: *case,
             pass,
@@ -45,7 +46,7 @@ pub fn measure(timer: &Timer, case: &Case, pass: Pass) -> Result<Row> {
             low_ms: times.quantile(0.1),
             high_ms: times.quantile(0.9),
             runs: times.runs(),
-            peak_bytes: Some(peak as u64),
+            peak_bytes,
             bytes: work.bytes,
             flops: work.flops,
             floor_ms: None,

@@ -53,7 +53,7 @@ impl Workload for NBodyStep {
             use gradewise_nn::train::Batch;
             let example = self.example.to_device(&self.placement.device)?;
             let run = move || Ok(no_grad(|| loss(&model, &example)).map(drop)?);
-            return Ok(Prepared { run: Box::new(run), graph_bytes: 0 });
+            return Ok(Prepared { run: Box::new(run), graph_bytes: Some(0) });
         }
         let Device::Cuda(device) = &self.placement.device else {
             return Err(Error::Request("training steps are measured on a CUDA device".to_owned()));
@@ -71,7 +71,8 @@ impl Workload for NBodyStep {
         let mut run = move || Ok(step.step(&mut trainer, &mut examples, loss).map(drop)?);
         // The first step makes room for gradients and, if wanted, captures the second.
         run()?;
-        Ok(Prepared { run: Box::new(run), graph_bytes: 0 })
+        // A captured step keeps its graph to itself.
+        Ok(Prepared { run: Box::new(run), graph_bytes: (pass == Pass::Both).then_some(0) })
     }
 }
 

@@ -9,8 +9,8 @@ use gradewise_kernels::Device;
 pub struct Prepared<'a> {
     /// Queues one run.
     pub run: Box<dyn FnMut() -> Result<()> + 'a>,
-    /// Bytes of memory that belong to a captured graph.
-    pub graph_bytes: usize,
+    /// Bytes of memory that belong to a captured graph; `None` where that is not known.
+    pub graph_bytes: Option<usize>,
 }
 
 /// A case with its inputs on a device.
@@ -58,8 +58,10 @@ impl Workload for Operator {
     fn prepare(&self, pass: Pass) -> Result<Prepared<'_>> {
         let both = || self.both().map(drop);
         match pass {
-            Pass::Forward => Ok(Prepared { run: Box::new(|| self.forward().map(drop)), graph_bytes: 0 }),
-            Pass::Both => Ok(Prepared { run: Box::new(both), graph_bytes: 0 }),
+            Pass::Forward => {
+                Ok(Prepared { run: Box::new(|| self.forward().map(drop)), graph_bytes: Some(0) })
+            }
+            Pass::Both => Ok(Prepared { run: Box::new(both), graph_bytes: Some(0) }),
             Pass::Graph => {
                 let Device::Cuda(device) = self.seed.device() else {
                     return Err(Error::Request("only work on a CUDA device can be captured".to_owned()));
@@ -76,7 +78,7 @@ impl Workload for Operator {
                     return Err(failure);
                 }
                 let ((), graph) = captured?;
-                let graph_bytes = graph.bytes();
+                let graph_bytes = Some(graph.bytes());
                 Ok(Prepared { run: Box::new(move || Ok(graph.replay()?)), graph_bytes })
             }
         }

@@ -17,7 +17,10 @@ use std::path::Path;
 /// The figure cannot be drawn.
 pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
     // Of a training step the bytes are not known: how much of it stays in caches is a matter of its many operators.
-    let shown = |row: &&Row| row.flops > 0 && row.pass != Pass::Both && row.case.op != Op::NBody;
+    let shown = |row: &&Row| {
+        let replaced = row.pass == Pass::Both && report.fastest(&row.case, Pass::Graph).is_some();
+        row.flops > 0 && !replaced && row.case.op != Op::NBody
+    };
     let points: Vec<&Row> = report.rows.iter().filter(shown).collect();
     let ceilings = &report.ceilings;
     let Some(copy) =
@@ -114,7 +117,8 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             .border_style(GRID)
             .draw()
             .map_err(failed(path))?;
-        let note = "pale: forward; full: forward and backward as a graph; triangles: 16-bit storage";
+        let note =
+            "pale: forward; full: forward and backward, as a graph if measured; triangles: 16-bit storage";
         root.draw(&Text::new(note, (964, 48), right(13, &GRAY))).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
