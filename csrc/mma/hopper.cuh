@@ -1,8 +1,9 @@
 // Tile products by the matrix instructions of warpgroups, fed by the copy engine (sm_90a).
 //
-// C[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k, or its transpose. A block computes tiles of 128×BN: one warp copies tiles of R and S
-// into a ring of STAGES buffers, two warpgroups multiply what has arrived, 64 rows each. Two blocks of a cluster compute tiles
-// one below the other and share the tile of S: each fetches half of it for both. Blocks stay and take one tile after the other.
+// D[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k; C is D, or its transpose. A block computes tiles of 128×BN: a thread
+// has tiles of R and S copied into a ring of STAGES buffers, two warpgroups multiply what has arrived, 64 rows each. Two blocks of
+// a cluster compute tiles one below the other and share the tile of S: each fetches half of it for both. Blocks stay and take one
+// tile after the other. docs/kernels.md says why it is as it is.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -285,8 +286,8 @@ struct Hopper {
         }
     }
 
-    /// Writes a warpgroup's 64 rows by way of shared memory as elements of type O: by the copy engine, while
-    /// the next tile is computed already, or one by one.
+    /// Writes a warpgroup's 64 rows by way of shared memory as elements of type O: by the copy engine, while the next tile is
+    /// computed already, or one by one.
     template <class O, bool COPIED>
     GW_DEVICE void write(const Unit& u, int half, const float (&sums)[SUMS]) const {
         constexpr int WIDE = 128 / sizeof(O);

@@ -16,6 +16,14 @@
         gw_matmul_hopper_##LAYOUT##_##BN##_##CLUSTER##_##NAME(const __grid_constant__ TileProblem problem) { \
         GW_RUN(Hopper<T, BN, R, S, TRANSPOSED, CLUSTER, STAGES>);                                        \
     }
+/// The launcher computes it, too (tuning::Tile::shared_bytes).
+template <class Kernel, int BN, int STAGES>
+constexpr bool expected_shared_memory() {
+    return Kernel::SHARED_BYTES == STAGES * (128 + BN) * 128 + (32 << 10) + 1024 && Kernel::SHARED_BYTES <= 227 << 10;
+}
+static_assert(expected_shared_memory<Hopper<float, 256, true, false, true, 2, 4>, 256, 4>(), "as launched");
+static_assert(expected_shared_memory<Hopper<bf16, 128, true, true, false, 1, 5>, 128, 5>(), "as launched");
+
 #define GW_HOPPER_SIZES(T, NAME, LAYOUT, R, S, TRANSPOSED)       \
     GW_HOPPER(T, NAME, LAYOUT, R, S, TRANSPOSED, 256, 2, 4)      \
     GW_HOPPER(T, NAME, LAYOUT, R, S, TRANSPOSED, 256, 1, 4)      \
