@@ -35,6 +35,7 @@ pub enum Command {
     Verify(Verify),
     Inspect(Inspect),
     Doctor(Doctor),
+    Kernels(Kernels),
 }
 
 /// Where and how to compute.
@@ -272,4 +273,33 @@ pub struct Doctor {
     /// Leave out the self-test.
     #[arg(long)]
     pub quick: bool,
+}
+
+/// List the GPU kernels of this build: what each needs, and how many blocks of it a multiprocessor holds.
+///
+/// Registers, shared memory, stack and spills are the compiler's; occupancy follows from them and from the threads and the dynamic
+/// shared memory of a block. Tiles of matrix products say these themselves. Needs no GPU, but a build with kernels.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise kernels                                     all, on every architecture
+  gradewise kernels sgp_bwd --target 90a                those whose name has this text, on one architecture
+  gradewise kernels matmul_hopper                       tiles of matrix products
+  gradewise kernels sgp_fwd --threads 128 --shared 65536    for blocks of another size
+  gradewise kernels --json")]
+pub struct Kernels {
+    /// Text that the name has.
+    pub name: Option<String>,
+    /// An architecture, such as 90a.
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// Threads of a block.
+    #[arg(long, default_value_t = 256)]
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub shared: u32,
+    /// Print a JSON array.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -264,7 +264,8 @@ fn bad_usage_is_refused_with_what_to_do() {
 #[test]
 fn help_teaches_by_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["", "train nbody", "eval", "infer", "gradcheck", "verify", "inspect", "doctor"] {
+    for command in ["", "train nbody", "eval", "infer", "gradcheck", "verify", "inspect", "doctor", "kernels"]
+    {
         let text = succeed(folder.path(), &format!("{command} --help"));
         assert!(
             text.contains("Examples:") && text.contains(&format!("gradewise {command}")),

@@ -6,6 +6,7 @@ mod eval;
 mod gradcheck;
 mod infer;
 mod inspect;
+mod kernels;
 mod train;
 mod verify;
 
@@ -21,5 +22,6 @@ pub fn run(command: Command) -> Result<()> {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
     }
 }

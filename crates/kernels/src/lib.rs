@@ -25,13 +25,14 @@ mod error;
 mod gemm;
 mod index;
 pub mod memory;
+pub mod occupancy;
 pub mod ops;
 mod simd;
 pub mod tuning;
 
 pub use array::{Array, Summary, Validation};
 pub use compute::Compute;
-pub use cuda::{BuildInfo, CapturedGraph, Code, CudaDevice, Holder, MemoryReport, build_info};
+pub use cuda::{BuildInfo, CapturedGraph, Code, CudaDevice, Holder, MemoryReport, Resources, build_info};
 pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Result};

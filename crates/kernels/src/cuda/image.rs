@@ -42,7 +42,46 @@ pub fn build_info() -> BuildInfo {
     BuildInfo { targets: TARGETS, ptx: PTX, toolkit: TOOLKIT, kernels, report: REPORT }
 }
 
+/// What a kernel needs on one architecture, as its compiler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// The kernel's symbol.
+    pub kernel: &'static str,
+    /// The architecture, such as `90a`.
+    pub target: &'static str,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Bytes of static shared memory per block.
+    pub shared: u32,
+    /// Bytes of stack per thread.
+    pub stack: u32,
+    /// Bytes that registers are spilled to.
+    pub spills: u32,
+}
+
 impl BuildInfo {
+    /// The lines of the report.
+    pub fn resources(&self) -> Vec<Resources> {
+        let line = |line: &'static str| {
+            let [kernel, target, registers, shared, stack, spills] =
+                line.split_whitespace().collect::<Vec<_>>()[..]
+            else {
+                return None;
+            };
+            let number = |word: &str| word.parse::<u32>().ok();
+            let (registers, shared) = (number(registers)?, number(shared)?);
+            Some(Resources {
+                kernel,
+                target,
+                registers,
+                shared,
+                stack: number(stack)?,
+                spills: number(spills)?,
+            })
+        };
+        self.report.lines().filter_map(line).collect()
+    }
+
     /// The code that a device of this compute capability (major, minor) runs; `None` if there is none for it.
     pub fn code_for(&self, capability: (u32, u32)) -> Option<Code> {
         code_for(capability, self.targets, self.ptx)
@@ -80,7 +119,26 @@ fn code_for((major, minor): (u32, u32), targets: &[&'static str], ptx: &'static 
 
 #[cfg(test)]
 mod tests {
-    use super::{Code, code_for};
+    use super::{BuildInfo, Code, Resources, build_info, code_for};
+
+    #[test]
+    fn the_report_is_read_without_its_head() {
+        let report =
+            "kernel   target registers   shared  stack  spills\ngw_gate_f32   90a   42   16   0   8\n";
+        let info = BuildInfo { targets: &["90a"], ptx: "", toolkit: "", kernels: 1, report };
+        let expected = Resources {
+            kernel: "gw_gate_f32",
+            target: "90a",
+            registers: 42,
+            shared: 16,
+            stack: 0,
+            spills: 8,
+        };
+        assert_eq!(info.resources(), [expected]);
+        // Of this build, every kernel on every architecture.
+        let info = build_info();
+        assert!(info.resources().len() >= info.kernels);
+    }
 
     #[test]
     fn machine_code_runs_on_its_major_version_and_ptx_on_anything_newer() {

@@ -16,7 +16,7 @@ mod words;
 
 pub use capture::CapturedGraph;
 pub use device::CudaDevice;
-pub use image::{BuildInfo, Code, build_info};
+pub use image::{BuildInfo, Code, Resources, build_info};
 pub(crate) use launch::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;
 pub use memory::{Holder, MemoryReport};

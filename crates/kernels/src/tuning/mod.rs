@@ -45,6 +45,9 @@ impl Tile {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::new(256, 2, 4), Self::new(256, 1, 4), Self::new(128, 1, 5)];
 
+    /// Threads of a block, of every tile.
+    pub const THREADS: u32 = 384;
+
     const fn new(columns: usize, cluster: usize, stages: usize) -> Self {
         Self { rows: 128, columns, cluster, stages }
     }
@@ -59,6 +62,15 @@ impl Tile {
     #[must_use]
     pub const fn shared_bytes(self) -> usize {
         self.stages * (self.rows + self.columns) * 128 + (32 << 10) + 1024
+    }
+
+    /// The tile that a kernel such as `gw_matmul_hopper_kk_256_2_f32` computes.
+    #[must_use]
+    pub fn of_kernel(kernel: &str) -> Option<Self> {
+        let mut words = kernel.strip_prefix("gw_matmul_hopper_")?.split('_').skip(1);
+        let mut number = || words.next()?.parse().ok();
+        let (columns, cluster): (usize, usize) = (number()?, number()?);
+        Self::ALL.into_iter().find(|tile| (tile.columns, tile.cluster) == (columns, cluster))
     }
 
     /// Runs `f` with this tile for every product of this thread that tiles can compute, whatever is fastest.
@@ -99,6 +111,14 @@ impl std::str::FromStr for Tile {
 mod tests {
     use super::*;
     use gradewise_core::DType;
+
+    #[test]
+    fn kernels_name_their_tiles() {
+        assert_eq!(Tile::of_kernel("gw_matmul_hopper_mkt_256_1_f32"), Some(Tile::ALL[1]));
+        assert_eq!(Tile::of_kernel("gw_matmul_hopper_kk_128_1_bf16"), Some(Tile::ALL[2]));
+        assert_eq!(Tile::of_kernel("gw_matmul_hopper_kk_64_1_bf16"), None);
+        assert_eq!(Tile::of_kernel("gw_matmul_warp_nn_l_f32"), None);
+    }
 
     #[test]
     fn a_scope_goes_before_the_table_and_both_are_recorded() {

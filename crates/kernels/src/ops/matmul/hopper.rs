@@ -56,8 +56,6 @@ struct Stretches {
 
 /// Bytes of a line of a tile, along k or across it.
 const LINE: usize = 128;
-/// Threads of a block.
-const THREADS: u32 = 384;
 
 /// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
 const fn step_cycles(tile: Tile) -> usize {
@@ -320,7 +318,7 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
     let layers = stretches.unwrap_or(product.count);
     let units = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns) * layers;
     let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
-    let grid = Grid::blocks(units.min(slots) * tile.cluster, THREADS)
+    let grid = Grid::blocks(units.min(slots) * tile.cluster, Tile::THREADS)
         .shared(tile.shared_bytes())
         .cluster(tile.cluster);
     let kernel = Kernel::new(layout.kernels[plan.tile], product.dtype);
