@@ -33,7 +33,7 @@ enum Form {
 }
 
 /// Kernels by the number of adjacent positions, widest first.
-const FORWARD: [(usize, &str); 2] = [(4, "fcgp_sums_v4"), (1, "fcgp_sums_v1")];
+const FORWARD: [(usize, &str); 3] = [(4, "fcgp_sums_v4"), (2, "fcgp_sums_v2"), (1, "fcgp_sums_v1")];
 const BACKWARD: [(usize, &str); 2] = [(2, "fcgp_sums_bwd_v2"), (1, "fcgp_sums_bwd_v1")];
 
 /// The rows of a stretch, contiguous.
