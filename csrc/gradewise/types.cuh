@@ -3,13 +3,7 @@
 // Nothing outside csrc is included, so that the same text compiles with nvcc and at run time with NVRTC.
 #pragma once
 
-using i32 = int;
-using u32 = unsigned int;
-using i64 = long long;
-using u64 = unsigned long long;
-using u16 = unsigned short;
-
-#define GW_DEVICE __device__ __forceinline__
+#include "gradewise/integers.cuh"
 
 /// IEEE 754 binary16, storage only.
 struct f16 {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gradewise/types.cuh"
+#include "mma/units.cuh"
 #include "ptx/tensor_map.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -38,7 +39,13 @@ struct TileProblem {
 };
 
 template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES>
-struct Hopper {
+struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
+    using Base = Units<TileProblem, 128, BN_, CLUSTER>;
+    using Base::number;
+    using Base::p;
+    using Base::rank;
+    using Base::rounds;
+    using Base::unit;
     static constexpr int BM = 128, BN = BN_;
     /// 128 bytes along k.
     static constexpr int BK = 128 / sizeof(T);
@@ -68,63 +75,12 @@ struct Hopper {
     };
     static_assert(sizeof(Ring) <= BARRIER_BYTES, "there is room");
 
-    /// The tile and the steps that a block works on.
-    struct Unit {
-        i32 row, column;
-        i32 z, stretch;
-        i32 first_segment;
-        i32 begin, end;
-    };
-
-    const TileProblem& p;
     Ring& ring;
     unsigned char* memory;
-    u32 rank;
-    i32 row_tiles, column_tiles, units;
 
-    GW_DEVICE Hopper(const TileProblem& problem, Ring& ring, unsigned char* shared) : p(problem), ring(ring) {
+    GW_DEVICE Hopper(const TileProblem& problem, Ring& ring, unsigned char* shared)
+        : Base(problem, CLUSTER == 1 ? 0 : cluster_rank()), ring(ring) {
         memory = shared;
-        rank = CLUSTER == 1 ? 0 : cluster_rank();
-        row_tiles = static_cast<i32>((p.rows + CLUSTER * BM - 1) / (CLUSTER * BM));
-        column_tiles = static_cast<i32>((p.columns + BN - 1) / BN);
-        units = row_tiles * column_tiles * (p.split ? p.list[p.count] : p.count);
-    }
-
-    /// The unit of a round, of which there are as many as blocks or clusters; -1 if there is none left. The rounds go to and fro, so
-    /// that who had the longest has the shortest next.
-    GW_DEVICE i32 number(i32 round) const {
-        const i32 all = gridDim.x / CLUSTER, own = blockIdx.x / CLUSTER;
-        const i32 number = round * all + (round % 2 == 0 ? own : all - 1 - own);
-        return number < units ? number : -1;
-    }
-
-    GW_DEVICE i32 rounds() const { return (units + gridDim.x / CLUSTER - 1) / (gridDim.x / CLUSTER); }
-
-    GW_DEVICE Unit unit(i32 number) const {
-        // Bands of column tiles, so that neighbouring blocks share rows of S and of R in the cache.
-        constexpr i32 BAND = 8;
-        Unit u;
-        const i32 tiles = row_tiles * column_tiles;
-        const i32 layer = number / tiles, tile = number % tiles;
-        const i32 band = tile / (BAND * row_tiles), first = band * BAND;
-        const i32 width = column_tiles - first < BAND ? column_tiles - first : BAND;
-        const i32 inside = tile - first * row_tiles;
-        u.column = (first + inside % width) * BN;
-        u.row = (inside / width * CLUSTER + static_cast<i32>(rank)) * BM;
-        u.z = p.ordered ? p.list[layer] : layer;
-        u.stretch = layer;
-        i32 begin = 0;
-        if (p.split) {
-            u.z = 0;
-            while (p.list[u.z + 1] <= layer) ++u.z;
-            begin = (layer - p.list[u.z]) * p.share;
-        }
-        u.first_segment = p.starts == nullptr ? u.z : p.starts[u.z];
-        const i32 segments = p.starts == nullptr ? 1 : p.starts[u.z + 1] - u.first_segment;
-        const i32 total = segments * p.steps;
-        u.begin = begin;
-        u.end = p.split && begin + p.share < total ? begin + p.share : total;
-        return u;
     }
 
     /// The copying thread.

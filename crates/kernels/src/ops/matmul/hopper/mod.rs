@@ -1,5 +1,9 @@
 //! Tile products by the copy engine and the matrix instructions of compute capability 9.0, see csrc/mma/hopper.cuh.
 
+mod plan;
+#[cfg(test)]
+mod tests;
+
 use super::cuda::{Operand, Product};
 use crate::{
     Array, CudaDevice, DType, Result,
@@ -7,6 +11,7 @@ use crate::{
     tuning::{self, Tile},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
+use plan::{LIST, MOST_LISTED, plan, totals};
 
 /// `TileProblem` of csrc/mma/hopper.cuh.
 #[repr(C, align(64))]
@@ -40,10 +45,6 @@ struct Problem {
     unused: i32,
 }
 
-/// So many results can be ordered, or their sums cut into stretches.
-const MOST_LISTED: usize = 32;
-const LIST: usize = MOST_LISTED + 1;
-
 /// `Stretches` of csrc/ops/matmul_hopper.cu.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
@@ -56,15 +57,6 @@ struct Stretches {
 
 /// Bytes of a line of a tile, along k or across it.
 const LINE: usize = 128;
-
-/// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
-const fn step_cycles(tile: Tile) -> usize {
-    match (tile.columns, tile.cluster) {
-        (256, 2) => 1270,
-        (256, _) => 1300,
-        _ => 830,
-    }
-}
 
 /// How operands are given to the kernel: as R and S, whose k runs along rows or across them.
 #[derive(Clone, Copy)]
@@ -113,82 +105,6 @@ impl Layout {
 /// Whether a device has these instructions and there is code for them.
 fn supported(device: &CudaDevice) -> bool {
     device.info().compute_capability == (9, 0) && build_info().targets.contains(&"90a")
-}
-
-/// What would run, and how.
-struct Plan {
-    /// Its number in [`Tile::ALL`].
-    tile: usize,
-    /// Steps of a stretch.
-    share: usize,
-    /// The first stretch of each result, if sums are cut.
-    parts: Option<Vec<i32>>,
-}
-
-/// Steps along k of each result.
-fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
-    match product.starts {
-        Some(starts) => starts.values().windows(2).map(|ends| (ends[1] - ends[0]) as usize * steps).collect(),
-        None => vec![steps; product.count],
-    }
-}
-
-/// The results with the longest sums first.
-fn longest_first(totals: &[usize]) -> Vec<i32> {
-    let mut order: Vec<i32> = (0..totals.len() as i32).collect();
-    order.sort_by_key(|&z| std::cmp::Reverse(totals[z as usize]));
-    order
-}
-
-/// The tile, unless it was chosen, and the cut with the shortest estimated time. Depends on sizes and on the number of
-/// multiprocessors only.
-fn plan(
-    totals: &[usize],
-    (rows, columns): (usize, usize),
-    cut: bool,
-    sms: usize,
-    chosen: Option<Tile>,
-) -> Plan {
-    // Cycles that a tile takes besides its steps: filling the ring, writing the result.
-    const FIXED: usize = 6000;
-    // Elements of partial sums that are written and read per cycle.
-    const SUMMED: usize = 300;
-    let longest = totals.iter().copied().max().unwrap_or(0).max(1);
-    let mut best: Option<(usize, usize, usize)> = None;
-    for (number, tile) in
-        Tile::ALL.iter().enumerate().filter(|(_, tile)| chosen.is_none_or(|one| one == **tile))
-    {
-        let tiles = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns);
-        let slots = (sms / tile.cluster).max(1);
-        let mut consider = |share: usize| {
-            let stretches: usize = totals.iter().map(|total| total.div_ceil(share).max(1)).sum();
-            let steps: usize = totals.iter().sum();
-            // As long as the longest stretch in every wave, or as all of them shared evenly, once the longest come first.
-            let waves = (tiles * stretches).div_ceil(slots);
-            let even = (tiles * steps).div_ceil(slots).max(share.min(longest));
-            let uneven = share >= longest && totals.iter().any(|total| *total != longest);
-            let busy = if uneven { even + even / 10 } else { waves * share.min(longest) };
-            let summed = if share < longest { stretches * rows * columns / SUMMED + FIXED } else { 0 };
-            let cycles = busy * step_cycles(*tile) + waves * FIXED + summed;
-            if best.is_none_or(|(least, ..)| cycles < least) {
-                best = Some((cycles, number, share));
-            }
-        };
-        consider(longest);
-        if cut && totals.len() <= MOST_LISTED {
-            // Stretches of some hundreds of terms at least.
-            (8..longest).for_each(&mut consider);
-        }
-    }
-    let (_, tile, share) = best.unwrap_or((0, 0, longest));
-    let parts = (share < longest).then(|| {
-        let ends = totals.iter().scan(0, |end, total| {
-            *end += total.div_ceil(share).max(1) as i32;
-            Some(*end)
-        });
-        std::iter::once(0).chain(ends).collect()
-    });
-    Plan { tile, share, parts }
 }
 
 /// Whether the copy engine can read an operand.
@@ -309,12 +225,10 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         let element = (element(target.dtype()), target_size);
         problem.out = describe(device, product.operation, element, address, sizes, [n, stride], tile)?;
     }
-    if let Some(parts) = &plan.parts {
-        problem.list[..parts.len()].copy_from_slice(parts);
-    } else if product.starts.is_some() && product.count <= MOST_LISTED {
+    if plan.parts.is_none() && product.starts.is_some() && product.count <= MOST_LISTED {
         problem.ordered = 1;
-        problem.list[..product.count].copy_from_slice(&longest_first(&totals));
     }
+    problem.list = plan.list(&totals, problem.ordered == 1);
     let layers = stretches.unwrap_or(product.count);
     let units = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns) * layers;
     let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
@@ -402,54 +316,4 @@ fn with_transposed(
         Operand { address: transposed.cuda_address(), row: k, stride, transpose: true, index: operand.index };
     let product = Product { b, bias: product.bias.clone(), ..*product };
     run(device, &product, out, accumulate)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SMS: usize = 132;
-
-    #[test]
-    fn parameters_are_laid_out_as_in_the_kernel() {
-        assert_eq!(size_of::<Problem>(), 640);
-        assert_eq!(std::mem::offset_of!(Problem, c), 384);
-        assert_eq!(std::mem::offset_of!(Problem, count), 456);
-        assert_eq!(std::mem::offset_of!(Problem, list), 504);
-        assert_eq!(size_of::<Stretches>(), 144);
-    }
-
-    #[test]
-    fn sums_are_cut_where_results_are_few() {
-        // The weights of a layer in Cl(3,0), 4096×512: four results of 512×512, sums over 1, 3, 3 and 1 times 4096 terms.
-        let totals = [128, 384, 384, 128];
-        let cut = plan(&totals, (512, 512), true, SMS, None);
-        let parts = cut.parts.unwrap();
-        assert_eq!(parts.len(), 5);
-        assert!(parts.windows(2).all(|ends| ends[0] < ends[1]), "every result has a stretch: {parts:?}");
-        for (total, ends) in totals.iter().zip(parts.windows(2)) {
-            let stretches = (ends[1] - ends[0]) as usize;
-            assert!(
-                stretches * cut.share >= *total && (stretches - 1) * cut.share < *total,
-                "all of it, once"
-            );
-        }
-        let tiles = 512usize.div_ceil(128) * 512usize.div_ceil(Tile::ALL[cut.tile].columns);
-        assert!(tiles * parts[4] as usize > SMS / 2, "most multiprocessors have work");
-        assert!(plan(&totals, (512, 512), false, SMS, None).parts.is_none(), "unless that is not possible");
-        // Many results need no cutting.
-        assert!(plan(&[16; 8], (4096, 512), true, SMS, None).parts.is_none());
-    }
-
-    #[test]
-    fn a_chosen_tile_is_taken() {
-        for (number, tile) in Tile::ALL.into_iter().enumerate() {
-            assert_eq!(plan(&[16; 8], (4096, 512), true, SMS, Some(tile)).tile, number);
-        }
-    }
-
-    #[test]
-    fn the_longest_come_first() {
-        assert_eq!(longest_first(&[1, 3, 3, 1]), [1, 2, 0, 3]);
-    }
 }

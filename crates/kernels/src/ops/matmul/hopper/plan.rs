@@ -1,0 +1,106 @@
+//! Which tile a product is computed in, how its sums are cut, and in which order.
+
+use super::Product;
+use crate::tuning::Tile;
+
+/// So many results can be ordered, or their sums cut into stretches.
+pub(super) const MOST_LISTED: usize = 32;
+pub(super) const LIST: usize = MOST_LISTED + 1;
+
+/// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
+const fn step_cycles(tile: Tile) -> usize {
+    match (tile.columns, tile.cluster) {
+        (256, 2) => 1270,
+        (256, _) => 1300,
+        _ => 830,
+    }
+}
+
+/// What would run, and how.
+pub(super) struct Plan {
+    /// Its number in [`Tile::ALL`].
+    pub tile: usize,
+    /// Steps of a stretch.
+    pub share: usize,
+    /// The first stretch of each result, if sums are cut.
+    pub parts: Option<Vec<i32>>,
+}
+
+impl Plan {
+    /// The kernel's list: the first stretch of each result, or the results with the longest sums first if they are ordered.
+    pub fn list(&self, totals: &[usize], ordered: bool) -> [i32; LIST] {
+        let mut list = [0; LIST];
+        if let Some(parts) = &self.parts {
+            list[..parts.len()].copy_from_slice(parts);
+        } else if ordered {
+            list[..totals.len()].copy_from_slice(&longest_first(totals));
+        }
+        list
+    }
+}
+
+/// Steps along k of each result.
+pub(super) fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
+    match product.starts {
+        Some(starts) => starts.values().windows(2).map(|ends| (ends[1] - ends[0]) as usize * steps).collect(),
+        None => vec![steps; product.count],
+    }
+}
+
+/// The results with the longest sums first.
+pub(super) fn longest_first(totals: &[usize]) -> Vec<i32> {
+    let mut order: Vec<i32> = (0..totals.len() as i32).collect();
+    order.sort_by_key(|&z| std::cmp::Reverse(totals[z as usize]));
+    order
+}
+
+/// The tile, unless it was chosen, and the cut with the shortest estimated time. Depends on sizes and on the number of
+/// multiprocessors only.
+pub(super) fn plan(
+    totals: &[usize],
+    (rows, columns): (usize, usize),
+    cut: bool,
+    sms: usize,
+    chosen: Option<Tile>,
+) -> Plan {
+    // Cycles that a tile takes besides its steps: filling the ring, writing the result.
+    const FIXED: usize = 6000;
+    // Elements of partial sums that are written and read per cycle.
+    const SUMMED: usize = 300;
+    let longest = totals.iter().copied().max().unwrap_or(0).max(1);
+    let mut best: Option<(usize, usize, usize)> = None;
+    for (number, tile) in
+        Tile::ALL.iter().enumerate().filter(|(_, tile)| chosen.is_none_or(|one| one == **tile))
+    {
+        let tiles = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns);
+        let slots = (sms / tile.cluster).max(1);
+        let mut consider = |share: usize| {
+            let stretches: usize = totals.iter().map(|total| total.div_ceil(share).max(1)).sum();
+            let steps: usize = totals.iter().sum();
+            // As long as the longest stretch in every wave, or as all of them shared evenly, once the longest come first.
+            let waves = (tiles * stretches).div_ceil(slots);
+            let even = (tiles * steps).div_ceil(slots).max(share.min(longest));
+            let uneven = share >= longest && totals.iter().any(|total| *total != longest);
+            let busy = if uneven { even + even / 10 } else { waves * share.min(longest) };
+            let summed = if share < longest { stretches * rows * columns / SUMMED + FIXED } else { 0 };
+            let cycles = busy * step_cycles(*tile) + waves * FIXED + summed;
+            if best.is_none_or(|(least, ..)| cycles < least) {
+                best = Some((cycles, number, share));
+            }
+        };
+        consider(longest);
+        if cut && totals.len() <= MOST_LISTED {
+            // Stretches of some hundreds of terms at least.
+            (8..longest).for_each(&mut consider);
+        }
+    }
+    let (_, tile, share) = best.unwrap_or((0, 0, longest));
+    let parts = (share < longest).then(|| {
+        let ends = totals.iter().scan(0, |end, total| {
+            *end += total.div_ceil(share).max(1) as i32;
+            Some(*end)
+        });
+        std::iter::once(0).chain(ends).collect()
+    });
+    Plan { tile, share, parts }
+}

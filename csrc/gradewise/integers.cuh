@@ -1,0 +1,14 @@
+// Integers, and what functions of a kernel are. Needs nothing of a device: code on top of this alone is tested on the host.
+#pragma once
+
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+using u16 = unsigned short;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define GW_DEVICE __device__ __forceinline__
+#else
+#define GW_DEVICE inline
+#endif
