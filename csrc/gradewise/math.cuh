@@ -8,10 +8,57 @@ GW_DEVICE double exponential(double x) { return exp(x); }
 GW_DEVICE float root(float x) { return sqrtf(x); }
 GW_DEVICE double root(double x) { return sqrt(x); }
 
+/// 1/√x, to the last digit or so.
+GW_DEVICE float inverse_root(float x) {
+    const float r = rsqrtf(x);
+    return r * fmaf(-0.5f * x * r, r, 1.5f);
+}
+GW_DEVICE double inverse_root(double x) { return 1 / sqrt(x); }
+
+/// a/b, to two units of the last place where b is neither denormal nor huge.
+GW_DEVICE float quotient(float a, float b) { return __fdividef(a, b); }
+GW_DEVICE double quotient(double a, double b) { return a / b; }
+
 /// 1/(1 + e^-x), without overflow.
 template <class C>
 GW_DEVICE C sigmoid(C x) {
     return C(1) / (C(1) + exponential(-x));
+}
+
+/// The standard normal distribution at a point: its distribution function Φ and its density φ.
+template <class C>
+struct Normal {
+    C cdf, pdf;
+};
+
+/// Without branches and to 3e-7 of either value, also far out on the left (0 below -13): Φ(-t) = φ(t)·M(t) with Mills' ratio M,
+/// and M(t)·(t + 3) by a polynomial in (t - 3)/(t + 3), of relative error 6e-8.
+GW_DEVICE Normal<float> normal(float x) {
+    const float far = fabsf(x), t = far > 15.0f ? 15.0f : far;
+    // -t²/2 in units of ln 2, and what its rounding leaves: as exponents grow, so would the error of the power.
+    const float square = t * t, left = fmaf(t, t, -square);
+    const float exponent = square * -0.72134752044448170f;
+    const float rest = fmaf(left, -0.72134752044448170f,
+                            fmaf(square, -9.6298149e-9f, fmaf(square, -0.72134752044448170f, -exponent)));
+    float power, ratio;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+    power = fmaf(power * 0.69314718f, rest, power) * 0.39894228040143268f;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(ratio) : "f"(t + 3.0f));
+    const float q = fmaf(ratio, -6.0f, 1.0f);
+    float mills = -0.000649986672f;
+    mills = fmaf(mills, q, -0.00223723706f);
+    mills = fmaf(mills, q, 0.00269020465f);
+    mills = fmaf(mills, q, 0.0173362605f);
+    mills = fmaf(mills, q, -0.0262698252f);
+    mills = fmaf(mills, q, -0.118449375f);
+    mills = fmaf(mills, q, 0.576573193f);
+    mills = fmaf(mills, q, -1.27670693f);
+    mills = fmaf(mills, q, 1.82754171f);
+    const float tail = mills * ratio * power;
+    return {x < 0.0f ? tail : 1.0f - tail, power};
+}
+GW_DEVICE Normal<double> normal(double x) {
+    return {0.5 * erfc(-x * 0.70710678118654752), 0.39894228040143268 * exp(-0.5 * x * x)};
 }
 
 /// The distribution function of the standard normal distribution. By erfc, which keeps its digits far out on the left.

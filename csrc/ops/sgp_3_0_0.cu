@@ -1,4 +1,6 @@
 // The weighted product of Cl(3,0,0), unrolled.
 #include "ops/sgp.cuh"
+#include "ops/sgp_rows.cuh"
 
 GW_SGP_8(3, 0, 0, 2)
+GW_SGP_ROWS_8(3, 0, 0)

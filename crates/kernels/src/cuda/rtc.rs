@@ -28,13 +28,13 @@ fn source(signature: Signature) -> Option<String> {
     let Signature { p, q, r } = signature;
     let generators = p + q + r;
     let kernels = match generators {
-        0..=2 => format!("GW_SGP_8({p}, {q}, {r}, 4)"),
-        3 => format!("GW_SGP_8({p}, {q}, {r}, 2)"),
-        4 => format!("GW_SGP_16({p}, {q}, {r})"),
-        MOST_GENERATORS => format!("GW_SGP_32({p}, {q}, {r})"),
+        0..=2 => format!("GW_SGP_8({p}, {q}, {r}, 4)\nGW_SGP_ROWS_8({p}, {q}, {r})"),
+        3 => format!("GW_SGP_8({p}, {q}, {r}, 2)\nGW_SGP_ROWS_8({p}, {q}, {r})"),
+        4 => format!("GW_SGP_16({p}, {q}, {r})\nGW_SGP_ROWS_16({p}, {q}, {r})"),
+        MOST_GENERATORS => format!("GW_SGP_32({p}, {q}, {r})\nGW_SGP_ROWS_32({p}, {q}, {r})"),
         _ => return None,
     };
-    Some(format!("#include \"ops/sgp.cuh\"\n{kernels}\n"))
+    Some(format!("#include \"ops/sgp.cuh\"\n#include \"ops/sgp_rows.cuh\"\n{kernels}\n"))
 }
 
 fn compiler() -> Option<&'static Nvrtc> {

@@ -1,7 +1,7 @@
 //! The weighted product on CUDA.
 
 use super::{
-    NAME, Product, ProductGradients, ProductOptions,
+    NAME, Product, ProductGradients, ProductOptions, rows,
     unrolled::{self, Around},
 };
 use crate::{
@@ -17,6 +17,12 @@ pub(super) fn forward(
     options: ProductOptions,
 ) -> Result<Product> {
     let ProductOptions { gate, normalize } = options;
+    if gate
+        && normalize
+        && let Some((output, inverse_rms)) = rows::forward(device, algebra, (x, y, w))?
+    {
+        return Ok(Product { output, inverse_rms: Some(inverse_rms) });
+    }
     let around = Around { gate, normalize, base: None, scale: 1.0 };
     if let Some((output, inverse_rms)) = unrolled::forward(device, algebra, (x, y, w), around)? {
         return Ok(Product { output, inverse_rms });
@@ -37,6 +43,12 @@ pub(super) fn backward(
     grad: &Array,
     needs: [bool; 3],
 ) -> Result<ProductGradients> {
+    if options.gate
+        && options.normalize
+        && let Some([x, y, weights]) = rows::backward(device, algebra, (x, y, w), grad, needs)?
+    {
+        return Ok(ProductGradients { x, y, weights });
+    }
     let output = product.output.contiguous()?;
     let normalized = product.inverse_rms.as_ref().map(|inverse| (&output, inverse));
     let gradients =

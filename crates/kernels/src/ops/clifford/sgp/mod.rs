@@ -6,6 +6,7 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod rows;
 pub(super) mod unrolled;
 
 use super::{

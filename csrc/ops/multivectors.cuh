@@ -1,0 +1,151 @@
+// Multivectors in registers: their weighted products, what those take for gradients, and gates.
+#pragma once
+
+#include "algebra/unroll.cuh"
+#include "gradewise/math.cuh"
+
+/// V multivectors at a time.
+template <class A, class C, int V>
+struct Multivectors {
+    static constexpr int BLADES = A::BLADES, PATHS = A::PATHS;
+    static constexpr auto tables = A::make();
+
+    struct Element {
+        C at[BLADES][V];
+    };
+
+    /// Weights, or sums of their gradients, in registers.
+    struct Weights {
+        C at[PATHS][V];
+
+        GW_DEVICE C operator()(int path, int v) const { return at[path][v]; }
+        GW_DEVICE void add(int path, int v, C value) { at[path][v] += value; }
+    };
+
+    /// The same in shared memory, `STRIDE` apart.
+    template <int STRIDE>
+    struct Shared {
+        C* first;
+
+        GW_DEVICE C& at(int path, int v) const { return first[(path * V + v) * STRIDE]; }
+        GW_DEVICE C operator()(int path, int v) const { return at(path, v); }
+        GW_DEVICE void add(int path, int v, C value) { at(path, v) += value; }
+    };
+
+    /// `weight(path, v)` gives the weight of a path.
+    template <class W>
+    GW_DEVICE static void multiply(const Element& x, const Element& y, const W& weight, Element& out) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) out.at[blade][v] = 0;
+        }
+        using Order = Pivoted<A, false>;
+        C shared[V];
+        each<Order::COUNT>([&](auto term) {
+            constexpr int N = decltype(term)::value;
+            constexpr auto t = Order::list.at[N];
+            constexpr int left = t.left, right = t.right, result = t.result, path = t.path, sign = t.sign;
+            constexpr auto pivot = t.pivot;
+            constexpr bool opens = t.opens, closes = t.closes;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const C a = x.at[left][v], b = y.at[right][v];
+                if constexpr (pivot == Order::RESULT) {
+                    shared[v] = opens ? (sign > 0 ? a * b : -(a * b)) : (sign > 0 ? shared[v] + a * b : shared[v] - a * b);
+                    if constexpr (closes) out.at[result][v] += shared[v] * weight(path, v);
+                } else {
+                    if constexpr (opens) shared[v] = weight(path, v) * (pivot == Order::LEFT ? a : b);
+                    const C product = shared[v] * (pivot == Order::LEFT ? b : a);
+                    out.at[result][v] = sign > 0 ? out.at[result][v] + product : out.at[result][v] - product;
+                }
+            }
+        });
+    }
+
+    /// Gradients of the operands of [`multiply`] from that of its result; those of the weights are added to
+    /// `sums`.
+    template <class W>
+    GW_DEVICE static void differentiate(const Element& a, const Element& b, const Element& g, const W& weight, Element& da,
+                                        Element& db, W& sums) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) da.at[blade][v] = db.at[blade][v] = 0;
+        }
+        using Order = Pivoted<A, true>;
+        C sum[V], pull[V];
+        each<Order::COUNT>([&](auto term) {
+            constexpr int N = decltype(term)::value;
+            constexpr auto t = Order::list.at[N];
+            constexpr int left = t.left, right = t.right, result = t.result, path = t.path, sign = t.sign;
+            constexpr auto pivot = t.pivot;
+            constexpr bool opens = t.opens, closes = t.closes;
+            auto add = [](C& target, C value) { target = sign > 0 ? target + value : target - value; };
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                // The blade that the path pivots on, its gradient, and the two others with that of the second.
+                const C own = pivot == Order::LEFT ? a.at[left][v] : pivot == Order::RIGHT ? b.at[right][v] : g.at[result][v];
+                const C one = pivot == Order::RESULT ? a.at[left][v] : g.at[result][v];
+                const C two = pivot == Order::RIGHT ? a.at[left][v] : b.at[right][v];
+                if constexpr (opens) {
+                    sum[v] = sign > 0 ? one * two : -(one * two);
+                    pull[v] = weight(path, v) * own;
+                } else {
+                    add(sum[v], one * two);
+                }
+                if constexpr (pivot == Order::RESULT) {
+                    add(da.at[left][v], pull[v] * two);
+                    add(db.at[right][v], pull[v] * one);
+                } else {
+                    add((pivot == Order::LEFT ? db.at[right][v] : da.at[left][v]), pull[v] * one);
+                    if constexpr (closes) {
+                        (pivot == Order::LEFT ? da.at[left][v] : db.at[right][v]) += weight(path, v) * sum[v];
+                    }
+                }
+                if constexpr (closes) sums.add(path, v, sum[v] * own);
+            }
+        });
+    }
+
+    GW_DEVICE static void gate(Element& element) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const C phi = normal(element.at[0][v]).cdf;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][v] *= phi;
+        }
+    }
+
+    /// What the gradient of a gate takes: Φ, and φ/Φ, both at the scalar part.
+    struct Slope {
+        C phi[V], ratio[V];
+    };
+
+    GW_DEVICE static Slope gate_with_slope(Element& element) {
+        Slope slope;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const Normal<C> at = normal(element.at[0][v]);
+            slope.phi[v] = at.cdf;
+            // Far out on the left, where Φ is 0, so is the density.
+            slope.ratio[v] = at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0);
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][v] *= at.cdf;
+        }
+        return slope;
+    }
+
+    /// From the gradient of gate(x) to that of x; `gated` is gate(x). Σ g·x is Σ g·gate(x)/Φ.
+    GW_DEVICE static void gate_backward(const Element& gated, const Slope& slope, Element& gradient) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            C dot = 0;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) dot += gated.at[blade][v] * gradient.at[blade][v];
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) gradient.at[blade][v] *= slope.phi[v];
+            gradient.at[0][v] += slope.ratio[v] * dot;
+        }
+    }
+};

@@ -1,0 +1,522 @@
+// The weighted product with gates and norm, row by row: each row is read once and written once, forward and backward.
+//
+// A block owns whole rows, or, with its cluster, a slice of each: the sums that the norm takes are formed among its threads.
+// Rows stream through shared memory ahead of their use, several at a time, as contiguous pieces of each blade. A thread works on
+// V adjacent features, whose blades and weights it holds in registers.
+//
+// blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
+// chunk of `chunk` rows, blockIdx.y the slice of blockDim.x·V features; slices of one row form a cluster. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
+// Dynamic shared memory has the stages, and for the gradients of algebras of more than 16 blades 2·PATHS values a thread.
+// Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>.
+#pragma once
+
+#include "ops/multivectors.cuh"
+#include "ptx/bulk.cuh"
+
+template <class A, class T, int V, int THREADS>
+struct SgpRows {
+    using C = Compute<T>;
+    using Product = Multivectors<A, C, V>;
+    using Element = typename Product::Element;
+    using Slope = typename Product::Slope;
+    static constexpr int BLADES = A::BLADES, PATHS = A::PATHS, GRADES = A::GRADES;
+    /// Elements of one blade that a block works on at a time, and the space they take, at most.
+    static constexpr int WIDTH = THREADS * V;
+    /// Most rows on their way at a time.
+    static constexpr int STAGES = 4;
+
+    /// A ring of stages in shared memory, each of which `IN` arrays come through row by row. The first `OUT` of them are written
+    /// over by results, which go back from there.
+    template <int IN, int OUT>
+    struct Stream {
+        const T* source[IN];
+        T* target[OUT];
+        T* buffer;
+        u64* full;
+        i64 plane, features, end;
+        i32 stages;
+        i32 first;   // The slice's first feature.
+        i32 across;  // Features of the slice.
+        i32 stage, turn;
+
+        static constexpr int STAGE = IN * BLADES * WIDTH;
+
+        /// Starts at the row `begin`.
+        GW_DEVICE void open(i64 begin) {
+            first = static_cast<i32>(blockIdx.y * blockDim.x * V);
+            const i64 rest = features - first;
+            across = static_cast<i32>(rest < blockDim.x * V ? rest : blockDim.x * V);
+            stage = turn = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            if (threadIdx.x == 0 && threadIdx.y == 0) {
+                for (int i = 0; i < stages; ++i) bulk_barrier_init(full + i);
+                bulk_barrier_fence();
+            }
+            __syncthreads();
+#endif
+#pragma unroll 1
+            for (int i = 0; i < stages; ++i) start(i, begin + i * blockDim.y);
+        }
+
+        /// Bytes of a blade's rows from `row` on.
+        GW_DEVICE u32 bytes(i64 row) const {
+            const i64 left = end - row;
+            const int rows = left < 0 ? 0 : left < blockDim.y ? static_cast<int>(left) : blockDim.y;
+            return static_cast<u32>(rows * across) * sizeof(T);
+        }
+
+        GW_DEVICE static int warp() { return (threadIdx.y * blockDim.x + threadIdx.x) / 32; }
+        GW_DEVICE static int warps() { return blockDim.x * blockDim.y / 32; }
+
+        /// Starts bringing the rows from `row` on; called by all threads. On sm_90 one thread of each warp brings its blades.
+        GW_DEVICE void start(int into, i64 row) {
+            const u32 size = bytes(row);
+            T* const place = buffer + into * STAGE;
+            const i64 offset = row * features + first;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            if (threadIdx.x % 32 != 0 || size == 0) return;
+            if (threadIdx.x == 0 && threadIdx.y == 0) bulk_expect(full + into, size * (IN * BLADES));
+#pragma unroll 1
+            for (int blade = warp(); blade < BLADES; blade += warps()) {
+                const i64 at = blade * plane + offset;
+#pragma unroll
+                for (int i = 0; i < IN; ++i) {
+                    bulk_copy(place + (i * BLADES + blade) * WIDTH, source[i] + at, size, full + into);
+                }
+            }
+#else
+            const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+#pragma unroll
+            for (int i = 0; i < IN; ++i) {
+#pragma unroll 1
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    const char* from = reinterpret_cast<const char*>(source[i] + blade * plane + offset);
+                    char* to = reinterpret_cast<char*>(place + (i * BLADES + blade) * WIDTH);
+#pragma unroll 1
+                    for (u32 at = thread * 16; at < size; at += threads * 16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+                        copy_async_16(to + at, from + at, 16);
+#else
+                        *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(from + at);
+#endif
+                    }
+                }
+            }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+            copy_async_commit();
+#endif
+#endif
+        }
+
+        /// Waits for the rows of the present stage.
+        GW_DEVICE void wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            bulk_wait(full + stage, turn & 1);
+#else
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+            if (stages >= 4) {
+                copy_async_wait<3>();
+            } else if (stages == 3) {
+                copy_async_wait<2>();
+            } else {
+                copy_async_wait<1>();
+            }
+#endif
+            __syncthreads();
+#endif
+        }
+
+        /// This thread's features of one array, `own` from the start of a blade.
+        GW_DEVICE void read(int array, int own, Element& element) const {
+            const T* from = buffer + stage * STAGE + array * BLADES * WIDTH + own;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) ::load<V>(from + blade * WIDTH, element.at[blade]);
+        }
+
+        /// This thread's features of one result; `position` is where they go.
+        GW_DEVICE void write(int array, int own, i64 position, const Element& element) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            T* to = buffer + stage * STAGE + array * BLADES * WIDTH + own;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) ::store<V>(to + blade * WIDTH, element.at[blade]);
+#else
+            if (target[array] == nullptr) return;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) ::store<V>(target[array] + blade * plane + position, element.at[blade]);
+#endif
+        }
+
+        /// After a barrier behind `wait` and `read`: what was written in the turn before goes out. `base` is the present row.
+        GW_DEVICE void flush(i64 base, i64 begin) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            if (threadIdx.x % 32 != 0 || base == begin) return;
+            const i64 row = base - blockDim.y, offset = row * features + first;
+            const T* const place = buffer + previous() * STAGE;
+            const u32 size = bytes(row);
+#pragma unroll 1
+            for (int blade = warp(); blade < BLADES; blade += warps()) {
+                const i64 at = blade * plane + offset;
+#pragma unroll
+                for (int i = 0; i < OUT; ++i) {
+                    if (target[i] != nullptr) bulk_store(target[i] + at, place + (i * BLADES + blade) * WIDTH, size);
+                }
+            }
+            bulk_store_commit();
+#else
+            start(stage, base + stages * blockDim.y);
+#endif
+        }
+
+        /// Ends a turn: the stage that was flushed is filled again.
+        GW_DEVICE void advance(i64 base, i64 begin) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            bulk_fence();
+            if (base != begin) {
+                if (threadIdx.x % 32 == 0) bulk_store_wait();
+                start(previous(), base + (stages - 1) * blockDim.y);
+            }
+#endif
+            if (++stage == stages) {
+                stage = 0;
+                ++turn;
+            }
+        }
+
+        /// After the last turn: what it wrote goes out. `base` is one past its rows.
+        GW_DEVICE void close(i64 base, i64 begin) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+            __syncthreads();
+            flush(base, begin);
+            if (threadIdx.x % 32 == 0) bulk_store_wait();
+#endif
+        }
+
+        GW_DEVICE int previous() const { return stage == 0 ? stages - 1 : stage - 1; }
+    };
+
+    static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
+
+    /// Sums of K values over a warp, each in the end in 32/power_of_two(K) lanes of its own: lane l has value l·P/32.
+    template <int K, int P = power_of_two(K)>
+    GW_DEVICE static C warp_sums(const C (&values)[K]) {
+        C part[P];
+#pragma unroll
+        for (int i = 0; i < P; ++i) part[i] = i < K ? values[i] : C(0);
+        constexpr int LEVELS = 5;
+#pragma unroll
+        for (int level = 0; level < LEVELS; ++level) {
+            const int half = P >> (level + 1), step = 16 >> level;
+            if (half == 0) {
+                part[0] += __shfl_xor_sync(0xffffffffu, part[0], step);
+                continue;
+            }
+            const bool upper = threadIdx.x & step;
+#pragma unroll
+            for (int i = 0; i < P / 2; ++i) {
+                if (i >= half) continue;
+                const C sent = upper ? part[i] : part[i + half];
+                const C kept = upper ? part[i + half] : part[i];
+                part[i] = kept + __shfl_xor_sync(0xffffffffu, sent, step);
+            }
+        }
+        return part[0];
+    }
+
+    /// Scratch for the sums of two consecutive rows' warps.
+    template <int K>
+    using Scratch = C[2][THREADS / 32][power_of_two(K)];
+
+    /// First half of a sum over the threads of a row.
+    template <int K, int P = power_of_two(K)>
+    GW_DEVICE static void give(const C (&values)[K], C (&scratch)[THREADS / 32][P]) {
+        const C sum = warp_sums<K>(values);
+        const int lane = threadIdx.x % 32, warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
+        if (lane % (32 / P) == 0) scratch[warp][lane / (32 / P)] = sum;
+    }
+
+    /// Second half, after a barrier: lane l gets the sum of value l, for l < P.
+    template <int P>
+    GW_DEVICE static C take(C (&scratch)[THREADS / 32][P], bool clustered) {
+        const int lane = threadIdx.x % P, warps = blockDim.x / 32, first = threadIdx.y * warps;
+        C total = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        if (clustered) {
+            for (u32 rank = 0; rank < gridDim.y; ++rank) total += sum_of(warps, [&](int warp) {
+                return cluster_read(&scratch[first + warp][lane], rank);
+            });
+            return total;
+        }
+#endif
+        return sum_of(warps, [&](int warp) { return scratch[first + warp][lane]; });
+    }
+
+    /// The sum of the first `count` values, read all at once.
+    template <class F>
+    GW_DEVICE static C sum_of(int count, F value) {
+        constexpr int MOST = THREADS / 32;
+        C values[MOST], total = 0;
+#pragma unroll
+        for (int i = 0; i < MOST; ++i) values[i] = i < count ? value(i) : C(0);
+#pragma unroll
+        for (int i = 0; i < MOST; ++i) total += values[i];
+        return total;
+    }
+
+    GW_DEVICE static void synchronize(bool clustered) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        if (clustered) {
+            cluster_barrier();
+            return;
+        }
+#endif
+        __syncthreads();
+    }
+
+    /// Weights of this thread's features; zero for one without any.
+    template <class W>
+    GW_DEVICE static void load_weights(const T* w, bool active, W set) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+#pragma unroll
+            for (int path = 0; path < PATHS; ++path) set(path, v, active ? widen(w[v * PATHS + path]) : C(0));
+        }
+    }
+
+    /// out = norm(gate(x)·gate(y)), and `inverse_rms` [grades, rows].
+    GW_DEVICE static void forward(T* buffer, const T* x, const T* y, const T* w, T* out, C* inverse_rms, i64 rows, i64 features,
+                                  i64 chunk, i32 stages) {
+        __shared__ alignas(16) u64 full[STAGES];
+        __shared__ Scratch<GRADES> scratch;
+        const bool clustered = gridDim.y > 1;
+        const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+        Stream<2, 1> in{{x, y}, {out}, buffer, full, rows * features, features, end, stages};
+        in.open(begin);
+
+        const i64 feature = in.first + threadIdx.x * V;
+        const bool active = threadIdx.x * V < in.across;
+        const C share = C(1) / C(features);
+        typename Product::Weights weights;
+        load_weights(w + feature * PATHS, active, [&](int path, int v, C value) { weights.at[path][v] = value; });
+
+        int parity = 0;
+        i64 base = begin;
+#pragma unroll 1
+        for (; base < end; base += blockDim.y) {
+            const i64 row = base + threadIdx.y;
+            const bool busy = active && row < end;
+            // Idle threads compute on what is there.
+            const int own = active ? static_cast<int>((row < end ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
+            in.wait();
+            Element a, b, result;
+            in.read(0, own, a);
+            in.read(1, own, b);
+            Product::gate(a);
+            Product::gate(b);
+            Product::multiply(a, b, weights, result);
+            C squares[GRADES] = {};
+            each<BLADES>([&](auto blade) {
+                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
+#pragma unroll
+                for (int v = 0; v < V; ++v) squares[grade] += result.at[N][v] * result.at[N][v];
+            });
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) squares[grade] = busy ? squares[grade] : C(0);
+            give<GRADES>(squares, scratch[parity]);
+            synchronize(clustered);
+            in.flush(base, begin);
+            const C scale = inverse_root(take(scratch[parity], clustered) * share + C(1e-6));
+            if (row < end && blockIdx.y == 0 && threadIdx.x < GRADES) inverse_rms[threadIdx.x * rows + row] = scale;
+            C factor[GRADES];
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) factor[grade] = __shfl_sync(0xffffffffu, scale, grade);
+            each<BLADES>([&](auto blade) {
+                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
+#pragma unroll
+                for (int v = 0; v < V; ++v) result.at[N][v] *= factor[grade];
+            });
+            if (busy) in.write(0, own, row * features + feature, result);
+            in.advance(base, begin);
+            parity ^= 1;
+        }
+        in.close(base, begin);
+        // No block of a cluster ends before the others have read its sums.
+        if (clustered) synchronize(true);
+    }
+
+    /// Where the weights of a thread's features are while it works, and the sums of their gradients: in registers, or, where there
+    /// are too many, in shared memory behind the stages, a column for each thread.
+    struct InRegisters {
+        typename Product::Weights weights, sums;
+
+        GW_DEVICE InRegisters(C*, const T* w, bool active) {
+            load_weights(w, active, [&](int path, int v, C value) {
+                weights.at[path][v] = value;
+                sums.at[path][v] = 0;
+            });
+        }
+    };
+
+    struct InSharedMemory {
+        typename Product::template Shared<THREADS> weights, sums;
+
+        GW_DEVICE InSharedMemory(C* space, const T* w, bool active) {
+            weights.first = space + threadIdx.y * blockDim.x + threadIdx.x;
+            sums.first = weights.first + PATHS * V * THREADS;
+            load_weights(w, active, [&](int path, int v, C value) {
+                weights.at(path, v) = value;
+                sums.at(path, v) = 0;
+            });
+        }
+    };
+
+    template <bool FEW, class YES, class NO>
+    struct Choose {
+        using type = YES;
+    };
+    template <class YES, class NO>
+    struct Choose<false, YES, NO> {
+        using type = NO;
+    };
+    using Kept = typename Choose<(BLADES <= 16), InRegisters, InSharedMemory>::type;
+
+    /// Gradients of x and y (each may be null), and partial gradients of w, [gridDim.x, features, paths] (may be null).
+    ///
+    /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
+    GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
+                                   C* partial, i64 rows, i64 features, i64 chunk, i32 stages) {
+        __shared__ alignas(16) u64 full[STAGES];
+        __shared__ Scratch<2 * GRADES> scratch;
+        const bool clustered = gridDim.y > 1;
+        const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+        Stream<3, 2> in{{x, y, grad}, {grad_x, grad_y}, buffer, full, rows * features, features, end, stages};
+        in.open(begin);
+
+        const i64 feature = in.first + threadIdx.x * V;
+        const bool active = threadIdx.x * V < in.across;
+        const C share = C(1) / C(features);
+        Kept kept(reinterpret_cast<C*>(buffer + stages * Stream<3, 2>::STAGE), w + feature * PATHS, active);
+
+        int parity = 0;
+        i64 base = begin;
+#pragma unroll 1
+        for (; base < end; base += blockDim.y) {
+            const i64 row = base + threadIdx.y;
+            const bool busy = active && row < end;
+            // Idle threads compute on what is there.
+            const int own = active ? static_cast<int>((row < end ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
+            in.wait();
+            Element a, b, g;
+            in.read(0, own, a);
+            in.read(1, own, b);
+            const Slope slope_a = Product::gate_with_slope(a), slope_b = Product::gate_with_slope(b);
+            Element output;
+            Product::multiply(a, b, kept.weights, output);
+            in.read(2, own, g);
+            C values[2 * GRADES] = {};
+            each<BLADES>([&](auto blade) {
+                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+                    values[grade] += output.at[N][v] * output.at[N][v];
+                    values[GRADES + grade] += output.at[N][v] * g.at[N][v];
+                }
+            });
+#pragma unroll
+            for (int i = 0; i < 2 * GRADES; ++i) values[i] = busy ? values[i] : C(0);
+            give<2 * GRADES>(values, scratch[parity]);
+            synchronize(clustered);
+            in.flush(base, begin);
+            const C total = take(scratch[parity], clustered);
+            const C along = __shfl_down_sync(0xffffffffu, total, GRADES) * share;
+            const C scale = inverse_root(total * share + C(1e-6));
+            const C pull = along * scale * scale;
+            C factor[GRADES], part[GRADES];
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                const C common = __shfl_sync(0xffffffffu, scale, grade);
+                factor[grade] = busy ? common : C(0);
+                part[grade] = __shfl_sync(0xffffffffu, pull, grade);
+            }
+            each<BLADES>([&](auto blade) {
+                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+                    g.at[N][v] = factor[grade] * (g.at[N][v] - output.at[N][v] * part[grade]);
+                }
+            });
+            Element da, db;
+            Product::differentiate(a, b, g, kept.weights, da, db, kept.sums);
+            Product::gate_backward(a, slope_a, da);
+            Product::gate_backward(b, slope_b, db);
+            if (busy) {
+                in.write(0, own, row * features + feature, da);
+                in.write(1, own, row * features + feature, db);
+            }
+            in.advance(base, begin);
+            parity ^= 1;
+        }
+        in.close(base, begin);
+        if (clustered) synchronize(true);
+        if (partial == nullptr) return;
+        partial += (blockIdx.x * features + feature) * PATHS;
+        if (blockDim.y == 1) {
+            if (active) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+#pragma unroll
+                    for (int path = 0; path < PATHS; ++path) partial[v * PATHS + path] = kept.sums(path, v);
+                }
+            }
+            return;
+        }
+        // The rows that were worked on at a time, in order.
+        C* const rest = reinterpret_cast<C*>(buffer);
+        const int thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+#pragma unroll
+            for (int path = 0; path < PATHS; ++path) {
+                __syncthreads();
+                rest[thread] = kept.sums(path, v);
+                __syncthreads();
+                C total = 0;
+                if (active && threadIdx.y == 0) {
+#pragma unroll 1
+                    for (int other = 0; other < blockDim.y; ++other) total += rest[other * blockDim.x + threadIdx.x];
+                    partial[v * PATHS + path] = total;
+                }
+            }
+        }
+    }
+};
+
+/// BLOCKS is how many blocks are to fit on a multiprocessor.
+#define GW_SGP_ROWS_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_fwd_##P##_##Q##_##R##_##NAME(                  \
+        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i64 chunk, i32 stages) { \
+        extern __shared__ uint4 shared[];                                                                                    \
+        SgpRows<Algebra<P, Q, R>, T, V, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows,     \
+                                                          features, chunk, stages);                                          \
+    }
+
+#define GW_SGP_ROWS_BACKWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                           \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_bwd_##P##_##Q##_##R##_##NAME(                  \
+        const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,              \
+        i64 features, i64 chunk, i32 stages) {                                                                               \
+        extern __shared__ uint4 shared[];                                                                                    \
+        SgpRows<Algebra<P, Q, R>, T, V, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y,      \
+                                                           partial, rows, features, chunk, stages);                          \
+    }
+
+#define GW_SGP_ROWS(P, Q, R, V, THREADS, FORWARD_BLOCKS, BACKWARD_BLOCKS)                 \
+    GW_SGP_ROWS_FORWARD(P, Q, R, float, f32, V, THREADS, FORWARD_BLOCKS)                  \
+    GW_SGP_ROWS_FORWARD(P, Q, R, bf16, bf16, V, THREADS, FORWARD_BLOCKS)                  \
+    GW_SGP_ROWS_FORWARD(P, Q, R, f16, f16, V, THREADS, FORWARD_BLOCKS)                    \
+    GW_SGP_ROWS_BACKWARD(P, Q, R, float, f32, V, THREADS, BACKWARD_BLOCKS)                \
+    GW_SGP_ROWS_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS)                \
+    GW_SGP_ROWS_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
+
+/// All kernels of an algebra of up to 8, 16 or 32 blades; the numbers are those of `Plan::of` in the launcher (sgp/rows.rs).
+#define GW_SGP_ROWS_8(P, Q, R) GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)
+#define GW_SGP_ROWS_16(P, Q, R) GW_SGP_ROWS(P, Q, R, 1, 256, 2, 1)
+#define GW_SGP_ROWS_32(P, Q, R) GW_SGP_ROWS(P, Q, R, 1, 128, 3, 1)
