@@ -2,6 +2,7 @@
 //!
 //! Each runs one kernel forward and one backward; second derivatives are those of its re-expression in primitives.
 
+mod block;
 mod layer;
 mod linear;
 mod norm;
@@ -11,6 +12,7 @@ mod silu;
 mod steerable;
 mod steerable_full;
 
+pub use block::{MvBlock, mv_block};
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
 pub use layer::{CliffordLayer, LayerOptions, clifford_layer};

@@ -4,6 +4,7 @@
 
 mod clifford_layer;
 mod dense;
+mod mv_block;
 mod mv_linear;
 mod mv_norm;
 mod mv_silu;
@@ -13,6 +14,7 @@ mod steerable;
 
 pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
 pub use dense::{Linear, LinearBuilder};
+pub use mv_block::MvBlock;
 pub use mv_linear::{Bias, MvLinear, MvLinearBuilder};
 pub use mv_norm::{MvLayerNorm, MvNormalization};
 pub use mv_silu::MvSilu;

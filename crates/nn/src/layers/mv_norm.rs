@@ -60,6 +60,11 @@ impl MvLayerNorm {
     pub fn init(features: usize, signature: Signature, placement: impl Into<Placement>) -> Result<Self> {
         Ok(Self { algebra: Algebra::new(signature)?, a: placement.into().filled([features], 1.0)? })
     }
+
+    /// The gain.
+    pub fn a(&self) -> &Parameter {
+        &self.a
+    }
 }
 
 impl Module for MvLayerNorm {

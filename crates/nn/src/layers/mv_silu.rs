@@ -26,6 +26,11 @@ impl MvSilu {
         let shape = [features, algebra.grade_count()];
         Ok(Self { a: placement.filled(shape, 1.0)?, b: placement.filled(shape, 0.0)?, algebra })
     }
+
+    /// Slopes and shifts of the gates' arguments.
+    pub fn parameters(&self) -> (&Parameter, &Parameter) {
+        (&self.a, &self.b)
+    }
 }
 
 impl Module for MvSilu {

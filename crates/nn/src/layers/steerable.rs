@@ -88,6 +88,26 @@ impl SteerableProductBuilder {
 }
 
 impl SteerableProduct {
+    /// The product weights.
+    pub fn weight(&self) -> &Parameter {
+        &self.weight
+    }
+
+    /// The map of the right factor.
+    pub fn linear_right(&self) -> &MvLinear {
+        &self.linear_right
+    }
+
+    /// The normalisation of the right factor.
+    pub fn normalization(&self) -> &MvNormalization {
+        &self.normalization
+    }
+
+    /// The map that is added to the product.
+    pub fn linear_left(&self) -> Option<&MvLinear> {
+        self.linear_left.as_ref()
+    }
+
     /// The layer as one operator.
     fn forward_fused(&self, x: &Tensor) -> Result<Tensor> {
         let left =

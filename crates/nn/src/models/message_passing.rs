@@ -2,14 +2,16 @@
 
 use crate::{
     Module, Placement, Result, Visitor,
-    layers::{Layer, MvLayerNorm, MvLinear, MvSilu, Sequential, SteerableProduct},
+    layers::{Layer, MvBlock},
 };
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_kernels::{Device, Index};
 
-/// Blocks of mv_linear → mv_silu → steerable product → mv_layer_norm, the last block included.
-pub struct MvMlp(Sequential);
+/// Blocks of mv_linear → mv_silu → steerable product → mv_layer_norm, the last block included ([`MvBlock`]).
+///
+/// Parameters are named by the position of their layer among all: `0.weight`, `1.a`, `2.weight`, `3.a`, `4.weight`, ….
+pub struct MvMlp(Vec<MvBlock>);
 
 impl MvMlp {
     /// `blocks` blocks from `inputs` to `outputs` features, `outputs` wide throughout.
@@ -22,29 +24,25 @@ impl MvMlp {
         placement: &Placement,
         rng: &mut R,
     ) -> Result<Self> {
-        let mut layers = Sequential::new();
-        let mut width = inputs;
-        for _ in 0..blocks {
-            layers = layers
-                .then(MvLinear::new(width, outputs, signature).init(placement, rng)?)
-                .then(MvSilu::init(outputs, signature, placement)?)
-                .then(SteerableProduct::new(outputs, signature).init(placement, rng)?)
-                .then(MvLayerNorm::init(outputs, signature, placement)?);
-            width = outputs;
-        }
-        Ok(Self(layers))
+        let width = |block: usize| if block == 0 { inputs } else { outputs };
+        let blocks =
+            (0..blocks).map(|block| MvBlock::init((width(block), outputs), signature, placement, rng));
+        Ok(Self(blocks.collect::<Result<_>>()?))
     }
 }
 
 impl Module for MvMlp {
     fn visit(&self, visitor: &mut Visitor<'_>) {
-        self.0.visit(visitor);
+        let layers = self.0.iter().flat_map(|block| block.layers());
+        for (position, layer) in layers.enumerate() {
+            visitor.module(position, layer);
+        }
     }
 }
 
 impl Layer for MvMlp {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.0.forward(x)
+        self.0.iter().try_fold(x.clone(), |x, block| block.forward(&x))
     }
 }
 

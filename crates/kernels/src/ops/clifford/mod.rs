@@ -5,6 +5,7 @@ pub(crate) mod device;
 pub mod fcgp;
 pub(crate) mod lanewise;
 pub(crate) mod layout;
+pub mod mv_block;
 pub mod mv_layer_norm;
 pub mod mv_linear;
 pub mod mv_normalization;

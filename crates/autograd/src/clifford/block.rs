@@ -1,0 +1,118 @@
+//! A whole block of the equivariant networks.
+
+use super::{
+    Bias,
+    linear::mv_linear,
+    norm::mv_layer_norm,
+    silu::mv_silu,
+    steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product},
+    steerable_layer_pays,
+};
+use crate::{BackwardContext, Function, Result, Tensor};
+use gradewise_core::Algebra;
+use gradewise_kernels::{Array, ops::clifford::mv_block as kernel};
+
+/// Operands of [`mv_block`]; shapes as in [`kernel::Operands`].
+#[derive(Clone, Copy, Debug)]
+pub struct MvBlock<'a> {
+    /// The input `[blades, batch, inputs]`.
+    pub x: &'a Tensor,
+    /// Matrices `[grades, inputs, features]` and bias `[features]` (on the scalar) of the first map.
+    pub linear: (&'a Tensor, &'a Tensor),
+    /// `a` and `b` of the silu, `[features, grades]`.
+    pub silu: (&'a Tensor, &'a Tensor),
+    /// Matrices of the right factor `[grades, features, features]`.
+    pub right: &'a Tensor,
+    /// Normalisation parameter of the right factor `[features, grades]`.
+    pub normalization: &'a Tensor,
+    /// Product weights `[features, paths]`.
+    pub product: &'a Tensor,
+    /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
+    pub left: (&'a Tensor, &'a Tensor),
+    /// Gain of the layer norm `[features]`.
+    pub gain: &'a Tensor,
+}
+
+impl<'a> MvBlock<'a> {
+    fn all(&self) -> [&'a Tensor; kernel::OPERANDS] {
+        let Self { x, linear, silu, right, normalization, product, left, gain } = *self;
+        [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
+    }
+
+    fn from_all(inputs: &'a [Tensor]) -> Self {
+        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = inputs else {
+            unreachable!("mv_block is applied to all its operands")
+        };
+        Self {
+            x,
+            linear: (w, bias),
+            silu: (a, b),
+            right,
+            normalization,
+            product,
+            left: (left, left_bias),
+            gain,
+        }
+    }
+}
+
+/// `mv_layer_norm(layer(mv_silu(mv_linear(x))))` with the steerable layer of Ruhe et al. 2023 (arXiv:2305.11141): one
+/// operator where a kernel [`serves`](kernel::serves), the separate ones elsewhere.
+///
+/// # Errors
+/// Shapes, dtypes or devices that do not fit together, named.
+pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
+    let all = operands.all();
+    let arrays = all.map(|tensor| tensor.array().clone());
+    if kernel::Operands::from_all(&arrays).is_some_and(|operands| kernel::serves(algebra, &operands)) {
+        return Tensor::apply(Block { algebra: algebra.clone() }, &all);
+    }
+    separately(algebra, operands)
+}
+
+/// The block by its operators.
+fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
+    let MvBlock { x, linear, silu, right, normalization, product, left, gain } = *operands;
+    let y = mv_linear(algebra, x, linear.0, Some((linear.1, Bias::Scalar)))?;
+    let h = mv_silu(algebra, &y, silu.0, silu.1)?;
+    let sum = if steerable_layer_pays(gain.shape().elements()) {
+        let operands = SteerableLayer { x: &h, right, a: normalization, w: product, left: Some(left) };
+        steerable_layer(algebra, &operands)?
+    } else {
+        let factor = mv_linear(algebra, &h, right, None)?;
+        let added = mv_linear(algebra, &h, left.0, Some((left.1, Bias::Scalar)))?;
+        let operands = Steerable { x: &h, right: &factor, a: normalization, w: product, left: Some(&added) };
+        steerable_product(algebra, &operands)?
+    };
+    mv_layer_norm(algebra, &sum, gain)
+}
+
+struct Block {
+    algebra: Algebra,
+}
+
+impl Function for Block {
+    fn name(&self) -> &'static str {
+        "mv_block"
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands(inputs))?;
+        Ok((output, kept.into()))
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+        let [y, r, s] = context.saved() else { unreachable!("what the forward pass kept") };
+        let kept = [y.clone(), r.clone(), s.clone()];
+        Ok(kernel::backward(&self.algebra, &operands(context.inputs()), &kept, grad, context.needs(0))?)
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        separately(&self.algebra, &MvBlock::from_all(inputs))
+    }
+}
+
+fn operands(inputs: &[Array]) -> kernel::Operands<'_> {
+    kernel::Operands::from_all(inputs)
+        .unwrap_or_else(|| unreachable!("mv_block is applied to all its operands"))
+}

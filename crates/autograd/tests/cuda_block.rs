@@ -1,0 +1,142 @@
+//! The block of the equivariant networks on the GPU, in one operator, against its operators on the CPU in double precision.
+
+use gradewise_autograd::{
+    BackwardOptions, Tensor,
+    clifford::{self, MvBlock},
+    grad,
+};
+use gradewise_core::{Algebra, DType, Signature};
+use gradewise_kernels::{Array, CudaDevice, Device, ops::clifford::mv_block as kernel};
+use rand::SeedableRng;
+
+fn gpu() -> Option<Device> {
+    match CudaDevice::new(0) {
+        Ok(device) => Some(Device::Cuda(device)),
+        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
+            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
+        }
+        Err(error) => {
+            eprintln!("no GPU tested: {error}");
+            None
+        }
+    }
+}
+
+/// Operands of a block and the cotangent of its output, in double precision on the CPU.
+fn operands(algebra: &Algebra, (batch, inputs, n): (usize, usize, usize)) -> (Vec<Tensor>, Tensor) {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64((batch * 31 + inputs * 7 + n) as u64);
+    let mut random = |shape: &[usize]| Tensor::randn(shape, DType::F64, &Device::Cpu, &mut rng).unwrap();
+    let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
+    let operands = vec![
+        random(&[blades, batch, inputs]),
+        random(&[grades, inputs, n]),
+        random(&[n]),
+        random(&[n, grades]),
+        random(&[n, grades]),
+        random(&[grades, n, n]),
+        random(&[n, grades]),
+        random(&[n, paths]),
+        random(&[grades, n, n]),
+        random(&[n]),
+        random(&[n]),
+    ];
+    (operands, random(&[blades, batch, n]))
+}
+
+fn to(tensor: &Tensor, dtype: DType, device: &Device) -> Tensor {
+    let array = tensor.array().cast(dtype).unwrap().to_device(device).unwrap();
+    Tensor::new(array).requires_grad()
+}
+
+/// The output and the gradients of all operands.
+fn run(algebra: &Algebra, all: &[Tensor], seed: &Tensor) -> Vec<Array> {
+    let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = all else {
+        unreachable!()
+    };
+    let operands = MvBlock {
+        x,
+        linear: (w, bias),
+        silu: (a, b),
+        right,
+        normalization,
+        product,
+        left: (left, left_bias),
+        gain,
+    };
+    let output = clifford::mv_block(algebra, &operands).unwrap();
+    let options = BackwardOptions::seed(seed.clone());
+    let mut found = vec![output.array().clone()];
+    let inputs: Vec<&Tensor> = all.iter().collect();
+    found.extend(
+        grad(&output, &inputs, &options)
+            .unwrap()
+            .into_iter()
+            .map(|gradient| gradient.unwrap().array().clone()),
+    );
+    found
+}
+
+#[test]
+fn one_operator_computes_what_its_parts_compute() {
+    let Some(device) = gpu() else { return };
+    if !gradewise_kernels::preview() {
+        eprintln!("the kernel was not tested: GRADEWISE_PREVIEW is not 1");
+        return;
+    }
+    // One row; odd widths; several rows per warp; more rows than are worked on at a time; inputs that take two rounds.
+    let sizes =
+        [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (4501, 4, 31)];
+    for signature in [Signature::new(2, 0, 0), Signature::CL3] {
+        let algebra = Algebra::new(signature).unwrap();
+        for size in sizes {
+            let (all, seed) = operands(&algebra, size);
+            let tested: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, &device)).collect();
+            let arrays: Vec<Array> = tested.iter().map(|tensor| tensor.array().clone()).collect();
+            assert!(kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap()), "{size:?}");
+            let found = run(&algebra, &tested, &to(&seed, DType::F32, &device));
+            let again = run(&algebra, &tested, &to(&seed, DType::F32, &device));
+            let reference: Vec<Tensor> =
+                all.iter().map(|operand| to(operand, DType::F64, &Device::Cpu)).collect();
+            let expected = run(&algebra, &reference, &seed);
+            for (position, ((found, again), expected)) in found.iter().zip(&again).zip(&expected).enumerate()
+            {
+                let found = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+                let again = again.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+                assert_eq!(
+                    found.to_f64_vec().unwrap(),
+                    again.to_f64_vec().unwrap(),
+                    "the same bits each time"
+                );
+                let error = found.relative_error(expected).unwrap();
+                // Norms over one or two features are nearly constant: their gradients are differences of equal numbers.
+                let bound = if size.2 < 8 { 1e-3 } else { 5e-5 };
+                assert!(error <= bound, "{signature} {size:?}, result {position}: {error:e} > {bound:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_serve_goes_by_its_parts() {
+    let devices = [Some(Device::Cpu), gpu()];
+    for device in devices.iter().flatten() {
+        // No rows, more features than lanes, another algebra, another dtype.
+        for (signature, size, dtype) in [
+            (Signature::CL3, (0, 3, 4), DType::F32),
+            (Signature::CL3, (5, 3, 33), DType::F32),
+            (Signature::new(1, 1, 0), (5, 3, 4), DType::F32),
+            (Signature::CL3, (5, 3, 4), DType::F64),
+        ] {
+            let algebra = Algebra::new(signature).unwrap();
+            let (all, seed) = operands(&algebra, size);
+            let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+            let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
+            let operands = kernel::Operands::from_all(&arrays).unwrap();
+            assert!(!kernel::serves(&algebra, &operands));
+            assert!(kernel::forward(&algebra, &operands).is_err());
+            let found = run(&algebra, &all, &to(&seed, dtype, device));
+            assert_eq!(found[0].dims(), [algebra.blade_count(), size.0, size.2]);
+            assert_eq!(found.len(), 1 + kernel::OPERANDS);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The block on CUDA (csrc/ops/mv_block.cuh).
+
+use super::{Forward, MOST_FEATURES, NAME, Sizes};
+use crate::{
+    Array, CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel, preview, rows::sum_partials},
+};
+use gradewise_core::Algebra;
+
+/// How the rows are dealt out, and the shared memory that takes.
+pub(super) struct Plan {
+    sizes: Sizes,
+    forward: Kernel,
+    backward: Kernel,
+    blocks: usize,
+    threads: u32,
+    shared_forward: usize,
+    shared_backward: usize,
+}
+
+/// Warps of a block and the rows that each works on at a time: more rows make better use of the matrices, fewer make more
+/// blocks.
+const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
+
+impl Plan {
+    /// `None` if no kernel serves these sizes.
+    pub fn new(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Option<Self> {
+        let Sizes { batch, inputs, features } = sizes;
+        if !preview() || batch == 0 || inputs == 0 || features == 0 || features > MOST_FEATURES {
+            return None;
+        }
+        let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
+        let (inputs4, features4) = (inputs.next_multiple_of(4), features.next_multiple_of(4));
+        let matrices = (grades * (inputs4 + 2 * features4) * (features4 + 1)).next_multiple_of(4);
+        let info = device.info();
+        let values = 3 + 3 * grades + algebra.paths().len();
+        let shared = |(warps, rows): (usize, usize)| {
+            let group = warps * rows * blades;
+            let forward = matrices + group * (inputs4 + features4);
+            let backward = matrices + (group * (inputs4 + 4 * features4)).max(warps * values * 32);
+            (forward * 4, backward * 4)
+        };
+        let fits = |shape: &(usize, usize)| shared(*shape).1 <= info.max_shared_memory;
+        let multiprocessors = info.multiprocessors.max(1) as usize;
+        // The first that gives every multiprocessor one block, or the largest.
+        let enough = |(warps, rows): &(usize, usize)| batch.div_ceil(warps * rows) <= multiprocessors;
+        let fitting = || SHAPES.into_iter().filter(fits);
+        let shape = fitting().find(enough).or_else(|| fitting().next_back())?;
+        let names = if shape.1 == 1 {
+            ["mv_block_fwd_r1", "mv_block_bwd_r1"]
+        } else {
+            ["mv_block_fwd_r2", "mv_block_bwd_r2"]
+        };
+        let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), DType::F32));
+        if !device.kernels().has(device, &forward) {
+            return None;
+        }
+        let (shared_forward, shared_backward) = shared(shape);
+        let blocks = batch.div_ceil(shape.0 * shape.1).min(multiprocessors);
+        let threads = shape.0 as u32 * 32;
+        Some(Self { sizes, forward, backward, blocks, threads, shared_forward, shared_backward })
+    }
+}
+
+/// `MvBlockWeights` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct Weights {
+    parameters: [u64; 10],
+    sizes: [u64; 3],
+}
+
+impl Weights {
+    fn new(sizes: Sizes, arrays: &[Array]) -> Self {
+        let mut parameters = [0; 10];
+        for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
+            *address = array.cuda_address();
+        }
+        Self { parameters, sizes: [sizes.batch as u64, sizes.inputs as u64, sizes.features as u64] }
+    }
+}
+
+/// `arrays` are the operands, contiguous.
+pub(super) fn forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    plan: &Plan,
+    arrays: &[Array],
+) -> Result<Forward> {
+    let Sizes { batch, features, .. } = plan.sizes;
+    let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], DType::F32, device);
+    let (output, kept) = (like()?, [like()?, like()?, like()?]);
+    let args = Args::new()
+        .value(&Weights::new(plan.sizes, arrays))
+        .array(&arrays[0])
+        .array(&output)
+        .array(&kept[0])
+        .array(&kept[1])
+        .array(&kept[2]);
+    let grid = Grid::blocks(plan.blocks, plan.threads).shared(plan.shared_forward);
+    device.launch(NAME, plan.forward, grid, args)?;
+    Ok(Forward { output, kept })
+}
+
+/// As [`forward`].
+pub(super) fn backward(
+    device: &CudaDevice,
+    plan: &Plan,
+    arrays: &[Array],
+    kept: &[Array; 3],
+    grad: &Array,
+    need_x: bool,
+) -> Result<Vec<Option<Array>>> {
+    let grad_x =
+        need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), DType::F32, device)).transpose()?;
+    // The parameters' gradients one after the other, each from a multiple of 4 on (Places in the kernels).
+    let places: Vec<usize> = arrays[1..]
+        .iter()
+        .scan(0, |next, array| {
+            let place = *next;
+            *next += array.elements().next_multiple_of(4);
+            Some(place)
+        })
+        .collect();
+    let count = arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum::<usize>();
+    let partials = Array::for_kernel(NAME, [plan.blocks, count], DType::F32, device)?;
+    let args = Args::new()
+        .value(&Weights::new(plan.sizes, arrays))
+        .array(&arrays[0])
+        .array(&kept[0])
+        .array(&kept[1])
+        .array(&kept[2])
+        .array(grad)
+        .optional(grad_x.as_ref())
+        .array(&partials);
+    let grid = Grid::blocks(plan.blocks, plan.threads).shared(plan.shared_backward);
+    device.launch(NAME, plan.backward, grid, args)?;
+    let sums = sum_partials(device, NAME, &partials, [count], DType::F32, 1.0)?;
+    let mut gradients = vec![grad_x];
+    for (array, place) in arrays[1..].iter().zip(places) {
+        gradients.push(Some(sums.slice(0, place..place + array.elements())?.reshape(array.shape())?));
+    }
+    Ok(gradients)
+}

@@ -1,0 +1,170 @@
+//! A block of the Clifford-group-equivariant networks of Ruhe et al. 2023 (arXiv:2305.11141) as one operator:
+//!
+//! ```text
+//! h   = mv_silu(mv_linear(x))
+//! out = mv_layer_norm((mv_linear(h; left) + sgp(h, mv_normalization(mv_linear(h; right)), w)) / √2)
+//! ```
+//!
+//! One launch forward and two backward, where the separate operators take about thirty: narrow networks on small batches
+//! spend their time on launches. It [`serves`] CUDA devices, `f32`, the algebras it was compiled for, at most
+//! [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory; elsewhere the separate operators say
+//! the same. Products are exact `f32`, whatever the compute mode.
+
+mod cuda;
+
+use super::contract::{alike, exact, features, grades_reason, paths_reason};
+use crate::{Array, Device, Error, Result};
+use gradewise_core::{Algebra, DType};
+
+const NAME: &str = "mv_block";
+
+/// Most features: each has a lane of a warp.
+pub const MOST_FEATURES: usize = 32;
+
+/// Number of operands.
+pub const OPERANDS: usize = 11;
+
+/// Operands of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Operands<'a> {
+    /// The input `[blades, batch, inputs]`.
+    pub x: &'a Array,
+    /// Matrices `[grades, inputs, features]` and bias `[features]` (on the scalar) of the first map.
+    pub linear: (&'a Array, &'a Array),
+    /// `a` and `b` of the silu, `[features, grades]`.
+    pub silu: (&'a Array, &'a Array),
+    /// Matrices of the right factor `[grades, features, features]`.
+    pub right: &'a Array,
+    /// Normalisation parameter of the right factor `[features, grades]`.
+    pub normalization: &'a Array,
+    /// Product weights `[features, paths]`.
+    pub product: &'a Array,
+    /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
+    pub left: (&'a Array, &'a Array),
+    /// Gain of the layer norm `[features]`.
+    pub gain: &'a Array,
+}
+
+impl<'a> Operands<'a> {
+    /// All operands: `x`, then the parameters in the order of the fields.
+    pub fn all(&self) -> [&'a Array; OPERANDS] {
+        let Self { x, linear, silu, right, normalization, product, left, gain } = *self;
+        [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
+    }
+
+    /// The operands from the order of [`all`](Self::all); `None` for another number of arrays.
+    pub fn from_all(arrays: &'a [Array]) -> Option<Self> {
+        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = arrays else {
+            return None;
+        };
+        Some(Self {
+            x,
+            linear: (w, bias),
+            silu: (a, b),
+            right,
+            normalization,
+            product,
+            left: (left, left_bias),
+            gain,
+        })
+    }
+}
+
+/// The block's output and what its gradients need.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// `[blades, batch, features]`
+    pub output: Array,
+    /// The first map's result, the right factor before its normalisation, and the argument of the layer norm, each of the
+    /// output's shape.
+    pub kept: [Array; 3],
+}
+
+/// Sizes of a block.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    inputs: usize,
+    features: usize,
+}
+
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
+    const NAMES: [&str; OPERANDS] =
+        ["x", "linear", "bias", "a", "b", "right", "normalization", "product", "left", "left bias", "gain"];
+    let all = operands.all();
+    let (batch, inputs) = features(NAME, "x", algebra, operands.x)?;
+    let (n, grades, paths) = (operands.gain.elements(), algebra.grade_count(), algebra.paths().len());
+    let expected: [&[usize]; OPERANDS] = [
+        operands.x.dims(),
+        &[grades, inputs, n],
+        &[n],
+        &[n, grades],
+        &[n, grades],
+        &[grades, n, n],
+        &[n, grades],
+        &[n, paths],
+        &[grades, n, n],
+        &[n],
+        &[n],
+    ];
+    for ((name, array), expected) in NAMES.into_iter().zip(all).zip(expected) {
+        exact(NAME, name, array, expected, || {
+            if name == "product" { paths_reason(algebra) } else { grades_reason(algebra) }
+        })?;
+    }
+    let named: Vec<(&'static str, &Array)> = NAMES.into_iter().zip(all).collect();
+    alike(NAME, &named)?;
+    Ok(Sizes { batch, inputs, features: n })
+}
+
+/// Whether there is a kernel for these operands; [`forward`] refuses others.
+pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
+    let Device::Cuda(device) = operands.x.device() else { return false };
+    operands.x.dtype() == DType::F32
+        && check(algebra, operands).is_ok_and(|sizes| cuda::Plan::new(&device, algebra, sizes).is_some())
+}
+
+fn unserved() -> Error {
+    Error::NoKernel { operation: NAME, kernel: "operands that `serves` accepts".to_owned() }
+}
+
+/// The block's output.
+///
+/// # Errors
+/// Shapes, dtypes or devices that do not fit together, named; [`Error::NoKernel`] where it does not [`serves`](serves()).
+pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
+    let sizes = check(algebra, operands)?;
+    let arrays = contiguous(operands)?;
+    let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
+    let plan = cuda::Plan::new(&device, algebra, sizes).filter(|_| arrays[0].dtype() == DType::F32);
+    cuda::forward(&device, algebra, &plan.ok_or_else(unserved)?, &arrays)
+}
+
+/// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` if it is
+/// needed. The parameters' are parts of one array.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward(
+    algebra: &Algebra,
+    operands: &Operands<'_>,
+    kept: &[Array; 3],
+    grad: &Array,
+    need_x: bool,
+) -> Result<Vec<Option<Array>>> {
+    let sizes = check(algebra, operands)?;
+    let shape = [algebra.blade_count(), sizes.batch, sizes.features];
+    for (name, array) in ["y", "r", "s", "grad"].into_iter().zip(kept.iter().chain([grad])) {
+        exact(NAME, name, array, &shape, || "it has the shape of the output".to_owned())?;
+        alike(NAME, &[("x", operands.x), (name, array)])?;
+    }
+    let arrays = contiguous(operands)?;
+    let grad = grad.contiguous()?;
+    let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
+    let plan = cuda::Plan::new(&device, algebra, sizes).filter(|_| arrays[0].dtype() == DType::F32);
+    cuda::backward(&device, &plan.ok_or_else(unserved)?, &arrays, kept, &grad, need_x)
+}
+
+fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
+    operands.all().into_iter().map(|array| array.contiguous()).collect()
+}

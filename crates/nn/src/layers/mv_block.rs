@@ -1,0 +1,82 @@
+//! A block of the equivariant networks.
+
+use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
+use crate::{Module, Placement, Result, Visitor};
+use gradewise_autograd::{
+    Tensor,
+    clifford::{self, MvBlock as Operands},
+};
+use gradewise_core::{Algebra, Signature};
+
+/// mv_linear → mv_silu → steerable product with its linear map → mv_layer_norm (Ruhe et al. 2023, arXiv:2305.11141), in one
+/// operator where the device has a kernel for that.
+///
+/// Parameters: those of [`MvLinear`], [`MvSilu`], [`SteerableProduct`] and [`MvLayerNorm`] under `0`, `1`, `2` and `3`.
+#[derive(Debug)]
+pub struct MvBlock {
+    algebra: Algebra,
+    linear: MvLinear,
+    silu: MvSilu,
+    product: SteerableProduct,
+    norm: MvLayerNorm,
+}
+
+impl MvBlock {
+    /// Draws the parameters of a block from `inputs` to `outputs` features.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        (inputs, outputs): (usize, usize),
+        signature: Signature,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Ok(Self {
+            algebra: Algebra::new(signature)?,
+            linear: MvLinear::new(inputs, outputs, signature).init(placement, rng)?,
+            silu: MvSilu::init(outputs, signature, placement)?,
+            product: SteerableProduct::new(outputs, signature).init(placement, rng)?,
+            norm: MvLayerNorm::init(outputs, signature, placement)?,
+        })
+    }
+
+    /// The layers in order.
+    pub fn layers(&self) -> [&dyn Layer; 4] {
+        [&self.linear, &self.silu, &self.product, &self.norm]
+    }
+}
+
+impl Module for MvBlock {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (position, layer) in self.layers().into_iter().enumerate() {
+            visitor.module(position, layer);
+        }
+    }
+}
+
+impl Layer for MvBlock {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (Some(bias), Some(left)) = (self.linear.bias(), self.product.linear_left()) else {
+            return self.layers().into_iter().try_fold(x.clone(), |x, layer| layer.forward(&x));
+        };
+        let Some(left_bias) = left.bias() else { unreachable!("the left map of a product has a bias") };
+        let (slope, shift) = self.silu.parameters();
+        let [linear, bias, slope, shift] = [self.linear.weight(), bias, slope, shift].map(|p| p.tensor());
+        let [right, left, left_bias] =
+            [self.product.linear_right().weight(), left.weight(), left_bias].map(|p| p.tensor());
+        let [normalization, product, gain] =
+            [self.product.normalization().a(), self.product.weight(), self.norm.a()].map(|p| p.tensor());
+        let operands = Operands {
+            x,
+            linear: (&linear, &bias),
+            silu: (&slope, &shift),
+            right: &right,
+            normalization: &normalization,
+            product: &product,
+            left: (&left, &left_bias),
+            gain: &gain,
+        };
+        Ok(clifford::mv_block(&self.algebra, &operands)?)
+    }
+}
