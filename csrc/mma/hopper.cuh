@@ -227,7 +227,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                 write<float, false>(u, half, sums);
             }
         }
-        store_box_wait<0>();
+        store_wait<0>();
     }
 
     GW_DEVICE void add_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
@@ -255,7 +255,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
 #pragma unroll
         for (int first = 0; first < BN; first += COLUMNS) {
             unsigned char* box = boxes + first / COLUMNS % BOXES * BOX_BYTES;
-            if (COPIED && thread == 0) store_box_wait<BOXES - 1>();
+            if (COPIED && thread == 0) store_wait<BOXES - 1>();
             named_barrier(1 + half, 128);
 #pragma unroll
             for (int e = 0; e < COLUMNS / 2; e += 2) {
@@ -281,7 +281,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                 } else {
                     put_box(box, y, x, z);
                 }
-                store_box_commit();
+                store_commit();
             } else {
                 for (int e = thread; e < 64 * COLUMNS; e += 128) {
                     const int i = TRANSPOSED ? e % 64 : e / COLUMNS, j = TRANSPOSED ? e / 64 : e % COLUMNS;

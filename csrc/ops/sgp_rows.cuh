@@ -49,8 +49,8 @@ struct SgpRows {
             stage = turn = 0;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             if (threadIdx.x == 0 && threadIdx.y == 0) {
-                for (int i = 0; i < stages; ++i) bulk_barrier_init(full + i);
-                bulk_barrier_fence();
+                for (int i = 0; i < stages; ++i) barrier_init(full + i, 1);
+                barrier_init_fence();
             }
             __syncthreads();
 #endif
@@ -75,7 +75,7 @@ struct SgpRows {
             const i64 offset = row * features + first;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             if (threadIdx.x % 32 != 0 || size == 0) return;
-            if (threadIdx.x == 0 && threadIdx.y == 0) bulk_expect(full + into, size * (IN * BLADES));
+            if (threadIdx.x == 0 && threadIdx.y == 0) barrier_expect(full + into, size * (IN * BLADES));
 #pragma unroll 1
             for (int blade = warp(); blade < BLADES; blade += warps()) {
                 const i64 at = blade * plane + offset;
@@ -111,7 +111,7 @@ struct SgpRows {
         /// Waits for the rows of the present stage.
         GW_DEVICE void wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-            bulk_wait(full + stage, turn & 1);
+            barrier_wait(full + stage, turn & 1);
 #else
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
             if (stages >= 4) {
@@ -161,7 +161,7 @@ struct SgpRows {
                     if (target[i] != nullptr) bulk_store(target[i] + at, place + (i * BLADES + blade) * WIDTH, size);
                 }
             }
-            bulk_store_commit();
+            store_commit();
 #else
             start(stage, base + stages * blockDim.y);
 #endif
@@ -170,9 +170,9 @@ struct SgpRows {
         /// Ends a turn: the stage that was flushed is filled again.
         GW_DEVICE void advance(i64 base, i64 begin) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-            bulk_fence();
+            shared_fence();
             if (base != begin) {
-                if (threadIdx.x % 32 == 0) bulk_store_wait();
+                if (threadIdx.x % 32 == 0) store_wait<0>();
                 start(previous(), base + (stages - 1) * blockDim.y);
             }
 #endif
@@ -187,7 +187,7 @@ struct SgpRows {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             __syncthreads();
             flush(base, begin);
-            if (threadIdx.x % 32 == 0) bulk_store_wait();
+            if (threadIdx.x % 32 == 0) store_wait<0>();
 #endif
         }
 
@@ -265,7 +265,7 @@ struct SgpRows {
     GW_DEVICE static void synchronize(bool clustered) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if (clustered) {
-            cluster_barrier();
+            cluster_sync();
             return;
         }
 #endif

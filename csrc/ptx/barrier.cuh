@@ -1,4 +1,4 @@
-// Barriers in shared memory and clusters of blocks (sm_90 and later).
+// Barriers in shared memory, clusters of blocks, and the order of what the copy engine stores (sm_90 and later).
 #pragma once
 
 #include "ptx/async.cuh"
@@ -52,3 +52,15 @@ GW_DEVICE u32 cluster_rank() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
+
+/// Closes the group of stores started since the last call.
+GW_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until at most N groups of stores of this thread still have to read shared memory.
+template <int N>
+GW_DEVICE void store_wait() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+/// Makes this thread's writes to shared memory visible to the copy engine and the matrix instructions.
+GW_DEVICE void shared_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

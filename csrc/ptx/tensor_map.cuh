@@ -45,18 +45,6 @@ GW_DEVICE void add_box(const TensorMap& map, const void* source, i32 x, i32 y, i
                  : "memory");
 }
 
-/// Closes the group of stores started since the last call.
-GW_DEVICE void store_box_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-
-/// Waits until at most N groups of stores of this thread still have to read shared memory.
-template <int N>
-GW_DEVICE void store_box_wait() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
-}
-
-/// Makes this thread's writes to shared memory visible to the copy engine and the matrix instructions.
-GW_DEVICE void shared_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 /// Barrier `number` of the first `threads` threads that come.
 GW_DEVICE void named_barrier(u32 number, u32 threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -34,9 +34,6 @@ GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
 #define GW_OUT_32(d, i) GW_OUT_16(d, i), GW_OUT_16(d, i + 16)
 #define GW_OUT_64(d, i) GW_OUT_32(d, i), GW_OUT_32(d, i + 32)
 #define GW_OUT_128(d, i) GW_OUT_64(d, i), GW_OUT_64(d, i + 64)
-#define GW_NAMES_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define GW_NAMES_64 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -64,43 +61,28 @@ struct Wgmma;
                      : GW_OUT_##COUNT(d, 0)                                                                                     \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                           \
     }
-#define GW_WGMMA_SHARED(N, COUNT, TYPE, A, B, ADD, TA, TB, TAG)                                                                 \
+#define GW_WGMMA_SHARED(N, COUNT, K, TYPE, TRANSPOSES, A, B, ADD, TAG)                                                           \
     template <bool TRANSPOSE_A, bool TRANSPOSE_B>                                                                               \
     GW_DEVICE static void shared(float (&d)[COUNT], u64 a, u64 b, i32 add, TAG) {                                               \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" GW_NAMES_##COUNT "}, " A ", " B       \
-                     ", p, 1, 1, " TA ", " TB ";\n}"                                                                            \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" GW_NAMES_##COUNT "}, " A ", " B   \
+                     ", p, 1, 1" TRANSPOSES ";\n}"                                                                              \
                      : GW_OUT_##COUNT(d, 0)                                                                                     \
                      : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSE_A ? 1 : 0), "n"(TRANSPOSE_B ? 1 : 0));                           \
     }
-#define GW_WGMMA_SHARED_TF32(N, COUNT, A, B, ADD)                                                                               \
-    template <bool, bool>                                                                                                       \
-    GW_DEVICE static void shared(float (&d)[COUNT], u64 a, u64 b, i32 add, float) {                                             \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GW_NAMES_##COUNT "}, " A ", " B ", p, 1, 1;\n}" \
-                     : GW_OUT_##COUNT(d, 0)                                                                                     \
-                     : "l"(a), "l"(b), "r"(add));                                                                               \
-    }
-template <>
-struct Wgmma<64> {
-    GW_WGMMA_REGISTERS(64, 32, 8, "tf32", "", "%32", "%33", "%34", "%35", "%36", "%37", float)
-    GW_WGMMA_SHARED_TF32(64, 32, "%32", "%33", "%34")
-    GW_WGMMA_SHARED(64, 32, "bf16", "%32", "%33", "%34", "%35", "%36", bf16)
-    GW_WGMMA_SHARED(64, 32, "f16", "%32", "%33", "%34", "%35", "%36", f16)
-};
 template <>
 struct Wgmma<128> {
     GW_WGMMA_REGISTERS(128, 64, 8, "tf32", "", "%64", "%65", "%66", "%67", "%68", "%69", float)
-    GW_WGMMA_SHARED_TF32(128, 64, "%64", "%65", "%66")
-    GW_WGMMA_SHARED(128, 64, "bf16", "%64", "%65", "%66", "%67", "%68", bf16)
-    GW_WGMMA_SHARED(128, 64, "f16", "%64", "%65", "%66", "%67", "%68", f16)
+    GW_WGMMA_SHARED(128, 64, 8, "tf32", "", "%64", "%65", "%66", float)
+    GW_WGMMA_SHARED(128, 64, 16, "bf16", ", %67, %68", "%64", "%65", "%66", bf16)
+    GW_WGMMA_SHARED(128, 64, 16, "f16", ", %67, %68", "%64", "%65", "%66", f16)
 };
 template <>
 struct Wgmma<256> {
     GW_WGMMA_REGISTERS(256, 128, 8, "tf32", "", "%128", "%129", "%130", "%131", "%132", "%133", float)
-    GW_WGMMA_SHARED_TF32(256, 128, "%128", "%129", "%130")
-    GW_WGMMA_SHARED(256, 128, "bf16", "%128", "%129", "%130", "%131", "%132", bf16)
-    GW_WGMMA_SHARED(256, 128, "f16", "%128", "%129", "%130", "%131", "%132", f16)
+    GW_WGMMA_SHARED(256, 128, 8, "tf32", "", "%128", "%129", "%130", float)
+    GW_WGMMA_SHARED(256, 128, 16, "bf16", ", %131, %132", "%128", "%129", "%130", bf16)
+    GW_WGMMA_SHARED(256, 128, 16, "f16", ", %131, %132", "%128", "%129", "%130", f16)
 };
 
 /// Moves registers from the warpgroup that copies to those that compute.

@@ -9,7 +9,7 @@ use crate::{
         self,
         clifford::{
             device::{DevicePairing, gate_backward, gated, zeros},
-            sgp::ProductOptions,
+            sgp::{ProductOptions, unrolled},
         },
     },
 };
@@ -50,19 +50,8 @@ impl<'a> Pairs<'a> {
         options: ProductOptions,
     ) -> Result<Self> {
         let [x, y] = operands;
-        let features = x.dims()[2];
-        let find = |kernels: &[(usize, &'static str)]| {
-            kernels
-                .iter()
-                .filter(|(width, _)| {
-                    // Stretches start at whole rows.
-                    let bytes = (width * x.dtype().size()) as u64;
-                    features.is_multiple_of(*width)
-                        && operands.iter().all(|array| array.cuda_address().is_multiple_of(bytes))
-                })
-                .map(|&(width, operation)| (width, Kernel::of(operation, algebra.signature(), x.dtype())))
-                .find(|(_, kernel)| device.kernels().has(device, kernel))
-        };
+        // Stretches start at whole rows, so what holds for the operands holds for theirs.
+        let find = |kernels: &[(usize, &'static str)]| unrolled::kernel(device, algebra, kernels, &operands);
         let form = match (find(&FORWARD), find(&BACKWARD)) {
             (Some(forward), Some(backward)) => Form::Unrolled { forward, backward },
             _ => Form::Tables([gated(device, NAME, options, x)?, gated(device, NAME, options, y)?]),

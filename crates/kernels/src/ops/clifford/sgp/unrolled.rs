@@ -16,7 +16,7 @@ const FORWARD: [(usize, &str); 3] = [(4, "sgp_fwd_v4"), (2, "sgp_fwd_v2"), (1, "
 const BACKWARD: [(usize, &str); 3] = [(4, "sgp_bwd_v4"), (2, "sgp_bwd_v2"), (1, "sgp_bwd_v1")];
 
 /// The widest kernel there is for these arrays `[blades, rows, features]`, and its width.
-fn kernel(
+pub(in crate::ops::clifford) fn kernel(
     device: &CudaDevice,
     algebra: &Algebra,
     widths: &[(usize, &'static str)],
