@@ -11,7 +11,7 @@ use crate::{
     tuning::{self, Tile},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
-use plan::{LIST, MOST_LISTED, plan, totals};
+use plan::{LIST, MOST_LISTED, planned, totals};
 
 /// `TileProblem` of csrc/mma/hopper.cuh.
 #[repr(C, align(64))]
@@ -150,7 +150,7 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         segments: totals.iter().sum::<usize>() / steps,
     };
     let chosen = Tile::chosen(&device.info().name, &shape);
-    let plan = plan(&totals, (rows, columns), cut, device.info().multiprocessors as usize, chosen);
+    let plan = planned(&totals, (rows, columns), cut, device.info().multiprocessors as usize, chosen);
     let tile = Tile::ALL[plan.tile];
     let stretches = plan.parts.as_ref().map(|parts| parts[product.count] as usize);
     let target = match stretches {

@@ -2,6 +2,10 @@
 
 use super::Product;
 use crate::tuning::Tile;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 /// So many results can be ordered, or their sums cut into stretches.
 pub(super) const MOST_LISTED: usize = 32;
@@ -17,6 +21,7 @@ const fn step_cycles(tile: Tile) -> usize {
 }
 
 /// What would run, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Its number in [`Tile::ALL`].
     pub tile: usize,
@@ -52,6 +57,35 @@ pub(super) fn longest_first(totals: &[usize]) -> Vec<i32> {
     let mut order: Vec<i32> = (0..totals.len() as i32).collect();
     order.sort_by_key(|&z| std::cmp::Reverse(totals[z as usize]));
     order
+}
+
+/// [`plan`], kept for the products that come again: it tries a few hundred cuts, and a training step asks for the same ones.
+pub(super) fn planned(
+    totals: &[usize],
+    sizes: (usize, usize),
+    cut: bool,
+    sms: usize,
+    chosen: Option<Tile>,
+) -> Plan {
+    type Key = (Vec<usize>, (usize, usize), usize, Option<Tile>);
+    // More shapes than this are not those of a training step.
+    const MOST: usize = 4096;
+    static PLANS: Mutex<Option<HashMap<Key, Plan>>> = Mutex::new(None);
+    if !cut || totals.len() > MOST_LISTED {
+        return plan(totals, sizes, cut, sms, chosen);
+    }
+    let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
+    let plans = plans.get_or_insert_default();
+    let key = (totals.to_vec(), sizes, sms, chosen);
+    if let Some(plan) = plans.get(&key) {
+        return plan.clone();
+    }
+    if plans.len() == MOST {
+        plans.clear();
+    }
+    let plan = plan(totals, sizes, cut, sms, chosen);
+    plans.insert(key, plan.clone());
+    plan
 }
 
 /// The tile, unless it was chosen, and the cut with the shortest estimated time. Depends on sizes and on the number of

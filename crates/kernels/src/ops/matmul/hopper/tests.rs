@@ -42,6 +42,18 @@ fn a_chosen_tile_is_taken() {
 }
 
 #[test]
+fn what_comes_again_is_planned_once_and_the_same() {
+    for (sizes, cut) in [((512, 512), true), ((512, 512), false), ((512, 1024), true)] {
+        for chosen in [None, Some(Tile::ALL[2])] {
+            let fresh = plan(&[128, 384, 384, 128], sizes, cut, SMS, chosen);
+            for _ in 0..2 {
+                assert_eq!(planned(&[128, 384, 384, 128], sizes, cut, SMS, chosen), fresh);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_longest_come_first() {
     assert_eq!(longest_first(&[1, 3, 3, 1]), [1, 2, 0, 3]);
 }
