@@ -7,6 +7,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   gradewise train nbody                          a run of a few minutes, data included
+  gradewise train hulls --curve 256,1024,4096    another experiment, its error over the number of samples
   gradewise train nbody train.steps=60           any setting can be overridden
   gradewise train nbody --resume runs/nbody-1    go on where a run stopped
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
@@ -106,36 +107,72 @@ pub struct Train {
 
 #[derive(Debug, Subcommand)]
 pub enum TrainTask {
-    Nbody(TrainNBody),
-}
-
-/// Charged particles in space: predict positions from positions, velocities and charges.
-///
-/// Simulates the data (or reads the published files), trains, and leaves a run folder: the resolved configuration,
-/// metrics.jsonl, checkpoint.safetensors, loss.svg and trajectories.svg. Ctrl-C leaves a checkpoint to resume from.
-#[derive(Debug, Args)]
-#[command(after_help = "\
+    /// Charged particles in space: predict positions from positions, velocities and charges.
+    ///
+    /// Simulates the data (or reads the published files), trains, and leaves a run folder: the resolved configuration,
+    /// metrics.jsonl, checkpoint.safetensors, loss.svg and trajectories.svg. Ctrl-C leaves a checkpoint to resume from.
+    #[command(after_help = "\
 Examples:
   gradewise train nbody                                  a few minutes on two cores
+  gradewise train nbody --preset paper --device cuda     the schedule of arXiv:2305.11141, best weights on the valid split
   gradewise train nbody train.steps=60 model.layers=1    smaller
   gradewise train nbody data.source=path/to/npy          the published data set
   gradewise train nbody --resume runs/nbody-1            go on where a run stopped
   gradewise train nbody --config runs/nbody-1/config.toml --seed 1
   gradewise train nbody --device cuda --seeds 4          four runs, mean and deviation of the test error
+  gradewise train nbody --curve 300,1000,3000            test error over the number of training samples")]
+    Nbody(TrainRun),
+    /// The signed volume of three vectors in space: a pseudoscalar of O(3).
+    ///
+    /// The first experiment of arXiv:2305.11141: fully connected geometric products in Cl(3,0).
+    #[command(after_help = "\
+Examples:
+  gradewise train volumes
+  gradewise train volumes --preset paper --device cuda
+  gradewise train volumes --curve 1024,4096,16384,65536 --seeds 3
+  gradewise train volumes data.source=path/to/npy        o3_train_input.npy and so on")]
+    Volumes(TrainRun),
+    /// The volume of the convex hull of 16 points in 5 dimensions: a scalar of O(5).
+    ///
+    /// The experiment of arXiv:2305.11141 in Cl(5,0), on exact volumes.
+    #[command(after_help = "\
+Examples:
+  gradewise train hulls
+  gradewise train hulls --preset paper --device cuda
+  gradewise train hulls --curve 256,1024,4096,16384
+  gradewise train hulls data.source=path/to/npy          hulls_train_input.npy and so on")]
+    Hulls(TrainRun),
+    /// An O(5)-invariant function of two vectors: sin|x| - |y|^3/2 + x.y/(|x||y|).
+    ///
+    /// The regression of arXiv:2104.09459 and arXiv:2305.11141 in Cl(5,0).
+    #[command(after_help = "\
+Examples:
+  gradewise train o5
+  gradewise train o5 --preset paper --device cuda
+  gradewise train o5 --curve 100,1000,10000,50000 --seeds 3")]
+    O5(TrainRun),
+}
 
-The paper's schedule:
-  gradewise train nbody train.steps=131072 train.warmup_steps=2048 train.decay_steps=32768")]
-pub struct TrainNBody {
-    /// Folder of the run [default: runs/nbody-N with the first free N]
+/// How a model is trained.
+#[derive(Debug, Args)]
+pub struct TrainRun {
+    /// Folder of the run [default: runs/TASK-N with the first free N]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with the run in this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
+    /// Settings under a name: quick (the default) or paper, the schedule of the publication.
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    pub preset: Option<String>,
     /// Several runs, one after another, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
     /// from train.seed on. summary.json has each test error, mean and standard deviation.
     #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
     pub seeds: Option<String>,
+    /// A learning curve: runs with these numbers of training samples, into folders train-N/seed-S of the run folder.
+    /// curve.json, curve.svg and a table have the test errors.
+    #[arg(long, value_name = "LIST", conflicts_with = "resume")]
+    pub curve: Option<String>,
     #[command(flatten)]
     pub settings: Settings,
 }

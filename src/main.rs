@@ -5,10 +5,10 @@ mod cli;
 mod commands;
 mod config;
 mod error;
-mod nbody;
 mod output;
 mod plots;
 mod run;
+mod tasks;
 
 use clap::Parser;
 use std::process::ExitCode;

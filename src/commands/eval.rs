@@ -2,40 +2,72 @@
 
 use crate::{
     cli::Eval,
-    config::{NBody as Config, Resolver},
     error::{Error, Result},
-    nbody, output, run,
+    output, run,
+    tasks::{self, Hulls, NBodyTask, O5, Task, TaskConfig, Volumes, number},
 };
-use gradewise_nn::{
-    checkpoint::Checkpoint,
-    data::{Split, nbody::NBodyData},
-};
+use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
+use serde_json::json;
 
 pub fn run(arguments: &Eval) -> Result<()> {
-    let mut resolver = Resolver::new::<Config>()?;
+    let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
+    match checkpoint.metadata.model.as_str() {
+        NBodyTask::NAME => evaluate::<NBodyTask>(arguments, &checkpoint),
+        <Volumes as Task>::NAME => evaluate::<Volumes>(arguments, &checkpoint),
+        <Hulls as Task>::NAME => evaluate::<Hulls>(arguments, &checkpoint),
+        <O5 as Task>::NAME => evaluate::<O5>(arguments, &checkpoint),
+        other => Err(Error::Usage(format!(
+            "{} is a checkpoint of `{other}`, which this program has no task for",
+            arguments.checkpoint.display()
+        ))),
+    }
+}
+
+fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
+    let mut resolver = tasks::resolver::<T>(None)?;
     let beside = arguments.checkpoint.with_file_name("config.toml");
     if beside.is_file() {
         resolver.file(&beside)?;
     }
-    let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
     let split: Split = arguments.split.parse()?;
     let placement = run::placement(&config.runtime)?;
-    let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
-    let model = nbody::load_model(&checkpoint, &placement)?;
-    let data = NBodyData::from_trajectories(&nbody::trajectories(&config.data, split)?)?;
-    let error = nbody::evaluate(&model, &data)?;
+    let model = tasks::load_model::<T>(checkpoint, &placement)?;
+    let data = T::load(&config.data, split)?;
+    let measures = T::measure(&model, &data, &placement)?;
+    let asymmetry = tasks::asymmetry::<T>(&model, &data, &placement)?;
+    let (first, step) = (measures.first(), checkpoint.metadata.step);
     if arguments.json {
-        let record = serde_json::json!({
-            "split": split.name(), "samples": data.len(), "mse": error, "step": checkpoint.metadata.step,
-        });
-        output::print(&format!("{record}\n"))?;
+        let mut record = measures.json("");
+        for (key, value) in [
+            ("split", json!(split.name())),
+            ("samples", json!(data.len())),
+            ("step", json!(step)),
+            ("asymmetry", json!(asymmetry)),
+        ] {
+            record.insert(key.to_owned(), value);
+        }
+        output::print(&format!("{}\n", serde_json::Value::Object(record)))?;
     } else {
-        let step = checkpoint.metadata.step;
-        let table = if split == Split::Test { format!("\n{}", nbody::table(error)) } else { String::new() };
-        output::print(&format!(
-            "{split} MSE {error:.6} on {} samples, weights of step {step}\n{table}",
+        let mut text = format!(
+            "{split} {} {} on {} samples, weights of step {step}\n",
+            first.label,
+            number(first.value),
             data.len()
-        ))?;
+        );
+        for other in measures.others() {
+            text += &format!("{split} {} {}\n", other.label, number(other.value));
+        }
+        text += &format!("symmetry {asymmetry:.1e} relative change under {}\n", T::GROUP);
+        let comparison = if split == Split::Test { T::comparison(&measures) } else { String::new() };
+        if !comparison.is_empty() {
+            text += &format!("\n{comparison}");
+        }
+        output::print(&text)?;
     }
-    if error.is_finite() { Ok(()) } else { Err(Error::Failed(format!("the error is {error}"))) }
+    if first.value.is_finite() {
+        Ok(())
+    } else {
+        Err(Error::Failed(format!("the {} is {}", first.label, first.value)))
+    }
 }

@@ -2,9 +2,9 @@
 
 use crate::{
     cli::Infer,
-    config::{NBody as Config, Resolver},
     error::{Error, Result},
-    nbody, output, run,
+    output, run,
+    tasks::{self, EVALUATION_BATCH, NBodyTask, TaskConfig},
 };
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
@@ -19,8 +19,8 @@ use std::path::Path;
 const CHANNELS: usize = 7;
 
 pub fn run(arguments: &Infer) -> Result<()> {
-    let mut resolver = Resolver::new::<Config>()?;
-    let config = Config::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let mut resolver = tasks::resolver::<NBodyTask>(None)?;
+    let config = TaskConfig::<NBodyTask>::resolve(arguments.settings.apply(&mut resolver)?)?;
     let placement = run::placement(&config.runtime)?;
     // Refused now rather than after the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
@@ -31,9 +31,9 @@ pub fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
-    let model = nbody::load_model(&Checkpoint::read(&arguments.checkpoint)?, &placement)?;
+    let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(&arguments.checkpoint)?, &placement)?;
     let data = read(&arguments.input)?;
-    let predictions = predict(&model, &data, nbody::EVALUATION_BATCH)?;
+    let predictions = predict(&model, &data, EVALUATION_BATCH)?;
     if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
         return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
     }

@@ -2,15 +2,15 @@
 
 use crate::{
     cli::Verify,
-    config::{NBody as Config, Resolver},
     error::{Error, Result},
     output, run,
+    tasks::{self, NBodyTask, TaskConfig},
 };
 use gradewise::verify::{Options, verify_dir};
 
 pub fn run(arguments: &Verify) -> Result<()> {
-    let mut resolver = Resolver::new::<Config>()?;
-    let config = Config::resolve(arguments.runtime.apply(&mut resolver)?)?;
+    let mut resolver = tasks::resolver::<NBodyTask>(None)?;
+    let config = TaskConfig::<NBodyTask>::resolve(arguments.runtime.apply(&mut resolver)?)?;
     let placement = run::placement(&config.runtime)?;
     let options = Options { device: placement.device, dtype: placement.dtype };
     let folder = &arguments.folder;

@@ -81,8 +81,8 @@ impl UnknownKey {
 
 /// Collects layers of settings over the defaults of `T`.
 ///
-/// `T` must serialise every one of its settings, so that its default is the list of valid keys and their types.
-#[derive(Debug)]
+/// `T` must serialise every one of its settings, so that its defaults are the list of valid keys and their types.
+#[derive(Clone, Debug)]
 pub struct Resolver {
     table: Table,
     /// Dotted keys that a layer has set.
@@ -91,8 +91,8 @@ pub struct Resolver {
 
 impl Resolver {
     /// Starts from the defaults.
-    pub fn new<T: Serialize + Default>() -> Result<Self, ConfigError> {
-        let table = Table::try_from(T::default()).map_err(|error| ConfigError::Form(error.to_string()))?;
+    pub fn new<T: Serialize>(defaults: &T) -> Result<Self, ConfigError> {
+        let table = Table::try_from(defaults).map_err(|error| ConfigError::Form(error.to_string()))?;
         Ok(Self { table, set: BTreeSet::new() })
     }
 
@@ -224,11 +224,11 @@ pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::NBody;
+    use crate::tasks::{NBodyTask, Task, TaskConfig};
     use proptest::prelude::*;
 
     fn resolver() -> Resolver {
-        Resolver::new::<NBody>().unwrap()
+        Resolver::new(&NBodyTask::defaults()).unwrap()
     }
 
     fn refuse(text: &str) -> String {
@@ -242,10 +242,11 @@ mod tests {
         std::fs::write(&path, "[train]\nsteps = 7\nlr = 1\n[data]\nsource = \"here\"\n").unwrap();
         let mut resolver = resolver();
         resolver.file(&path).unwrap().assignment("train.steps=60").unwrap();
-        let config: NBody = resolver.assignment("data.source=some/folder").unwrap().finish().unwrap();
+        let config: TaskConfig<NBodyTask> =
+            resolver.assignment("data.source=some/folder").unwrap().finish().unwrap();
         assert_eq!((config.train.steps, config.train.lr), (60, 1.0));
         assert_eq!(config.data.source, "some/folder");
-        assert_eq!(config.train.batch_size, NBody::default().train.batch_size);
+        assert_eq!(config.train.batch_size, NBodyTask::defaults().train.batch_size);
     }
 
     #[test]
@@ -274,7 +275,13 @@ mod tests {
         assert!(refuse("train..steps=1").contains("key=value"));
         // Text is text even if it looks like a number, and a value cannot smuggle in other keys.
         assert_eq!(
-            resolver().assignment("data.source=12").unwrap().finish::<NBody>().unwrap().data.source,
+            resolver()
+                .assignment("data.source=12")
+                .unwrap()
+                .finish::<TaskConfig<NBodyTask>>()
+                .unwrap()
+                .data
+                .source,
             "12"
         );
         assert!(resolver().assignment("train.steps=1\nlr=2").is_err());

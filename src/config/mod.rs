@@ -1,7 +1,7 @@
-//! Configuration of runs: built-in defaults, a TOML file, and dotted overrides, in that order.
+//! Configuration of runs: built-in defaults, a preset, a TOML file, and dotted overrides, in that order.
 
 mod merge;
-mod nbody;
+mod run;
 
 pub use merge::{ConfigError, Resolver};
-pub use nbody::{Data, NBody, PAPER_OVERRIDES, Runtime, Train};
+pub use run::{Config, DataSection, Runtime, Section, Train, at_least_one, refuse};

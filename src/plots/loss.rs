@@ -1,6 +1,6 @@
 //! Loss and learning rate over the steps of a run.
 
-use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save};
+use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save, significant};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct LossHistory {
     /// Mean loss of the batches since the previous entry.
     pub train: Vec<(u64, f64)>,
-    /// Mean squared error on the valid split.
+    /// The loss on the valid split.
     pub valid: Vec<(u64, f64)>,
     /// Learning rate.
     pub lr: Vec<(u64, f64)>,
@@ -21,7 +21,7 @@ pub struct LossHistory {
 ///
 /// # Errors
 /// The figure cannot be drawn or written.
-pub fn loss(path: &Path, history: &LossHistory, title: &str) -> Result<()> {
+pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Result<()> {
     let shown = |series: &[(u64, f64)]| -> Vec<(f64, f64)> {
         let positive = series.iter().filter(|(_, value)| value.is_finite() && *value > 0.0);
         positive.map(|&(step, value)| (step as f64, value)).collect()
@@ -51,7 +51,7 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str) -> Result<()> {
         chart
             .configure_mesh()
             .x_desc("optimiser step")
-            .y_desc("mean squared error")
+            .y_desc(axis)
             .x_labels(8)
             .x_label_formatter(&|step| format!("{step:.0}"))
             .y_label_formatter(&|value| significant(*value))
@@ -110,16 +110,6 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str) -> Result<()> {
     save(path, &svg)
 }
 
-/// A short decimal for an axis that spans orders of magnitude.
-fn significant(value: f64) -> String {
-    if (1e-3..1e4).contains(&value) {
-        let text = format!("{value:.4}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{value:.0e}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,15 +123,15 @@ mod tests {
             valid: vec![(10, 0.2), (20, f64::INFINITY), (40, 0.0)],
             lr: (1..50).map(|i| (i, 1e-3)).collect(),
         };
-        loss(&path, &history, "n-body").unwrap();
+        loss(&path, &history, "n-body", "mean squared error").unwrap();
         let svg = std::fs::read_to_string(&path).unwrap();
         for label in ["n-body", "mean squared error", "optimiser step", "valid", "learning rate"] {
             assert!(svg.contains(label), "{label}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         let nothing = folder.path().join("nothing.svg");
-        loss(&nothing, &LossHistory { train: vec![(1, f64::NAN)], ..Default::default() }, "x").unwrap();
+        loss(&nothing, &LossHistory { train: vec![(1, f64::NAN)], ..Default::default() }, "x", "y").unwrap();
         assert!(!nothing.exists());
-        loss(&path, &LossHistory { train: vec![(1, 0.5)], ..Default::default() }, "one point").unwrap();
+        loss(&path, &LossHistory { train: vec![(1, 0.5)], ..Default::default() }, "one point", "y").unwrap();
     }
 }

@@ -1,8 +1,10 @@
 //! Figures of a run, as SVG.
 
+mod curve;
 mod loss;
 mod trajectories;
 
+pub use curve::{CurvePoint, curve};
 pub use loss::{LossHistory, loss};
 pub use trajectories::{Panel, Particle, trajectories};
 
@@ -25,4 +27,14 @@ fn save(path: &Path, svg: &str) -> Result<()> {
 
 fn failed<E: Display>(path: &Path) -> impl Fn(E) -> Error {
     |error| Error::Output { path: path.to_owned(), reason: format!("the figure cannot be drawn: {error}") }
+}
+
+/// A short decimal for an axis that spans orders of magnitude.
+fn significant(value: f64) -> String {
+    if (1e-3..1e4).contains(&value) {
+        let text = format!("{value:.4}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        format!("{value:.0e}")
+    }
 }

@@ -90,9 +90,14 @@ impl RunFolder {
         self.0.join("loss.svg")
     }
 
-    /// Predictions for a few samples.
-    pub fn trajectories(&self) -> PathBuf {
-        self.0.join("trajectories.svg")
+    /// The weights that were best on the valid split, if these are kept.
+    pub fn best(&self) -> PathBuf {
+        self.0.join("best.safetensors")
+    }
+
+    /// A file of the task's own.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
     /// Writes the resolved configuration.

@@ -1,10 +1,12 @@
 //! What every run has: a device, a folder, a way to stop, and something to watch.
 
+mod energy;
 mod folder;
 mod interrupt;
 mod memory;
 mod progress;
 
+pub use energy::Energy;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;

@@ -10,6 +10,7 @@ pub mod loss;
 pub mod models;
 pub mod optim;
 mod parameter;
+pub mod symmetry;
 pub mod train;
 
 pub use error::{Error, Result};

@@ -13,8 +13,8 @@ use gradewise_nn::{
     models::{NBody, NBodyConfig},
     optim::{Method, Schedule},
     train::{
-        MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig,
-        nbody::{Example, examples, mean_squared_error, predict},
+        MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig, batches,
+        nbody::{Example, mean_squared_error, predict},
     },
 };
 use rand::SeedableRng;
@@ -48,7 +48,7 @@ fn config() -> TrainerConfig {
 fn run(trainer: &mut Trainer<NBody>, data: &Arc<NBodyData>, steps: usize) -> Vec<StepReport> {
     let order = BatchOrder::sequential(data.len(), 4).unwrap().shuffled(1).drop_last().unwrap();
     let placement = trainer.model().placement();
-    let mut batches = examples(Arc::clone(data), &order, trainer.steps() * 2, &placement).unwrap();
+    let mut batches = batches(Arc::clone(data), &order, trainer.steps() * 2, &placement).unwrap();
     (0..steps).map(|_| trainer.step(&mut batches, |m, e| m.loss(&e.batch, &e.targets)).unwrap()).collect()
 }
 

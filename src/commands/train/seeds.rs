@@ -1,13 +1,16 @@
 //! Several runs that differ in their seed, and what they have in common.
 
-use super::Outcome;
+use super::{Outcome, Place, Runs, refuse_existing, write_json};
 use crate::{
     error::{Error, Result},
     output,
+    tasks::{Task, TaskConfig, number},
 };
-use gradewise_nn::checkpoint::replace_file;
+use gradewise_nn::Placement;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::{
+    collections::BTreeMap,
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -55,6 +58,27 @@ pub fn folder(parent: &Path, seed: u64) -> PathBuf {
     parent.join(format!("seed-{seed}"))
 }
 
+/// One run after the other, each as if it had been asked for alone with `--seed`.
+///
+/// # Errors
+/// Folders that exist already; those of the runs.
+pub fn train<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    seeds: &[u64],
+    parent: &Path,
+) -> Result<Summary> {
+    refuse_existing(seeds.iter().map(|&seed| folder(parent, seed)))?;
+    let mut outcomes = Vec::new();
+    for (position, &seed) in seeds.iter().enumerate() {
+        output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
+        let mut config = config.clone();
+        config.train.seed = seed;
+        outcomes.push((seed, runs.train(&config, Place::New(Some(folder(parent, seed))))?));
+    }
+    Ok(Summary::new(&runs.placement, &outcomes))
+}
+
 /// What summary.json holds.
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -62,50 +86,94 @@ pub struct Summary {
     pub device: String,
     pub dtype: String,
     pub seeds: Vec<Seed>,
-    /// Of the test errors.
+    /// Of the measure that decides.
+    #[serde(flatten)]
+    pub statistic: Statistic,
+    /// Of every measure.
+    pub measures: BTreeMap<String, Statistic>,
+    #[serde(skip)]
+    label: &'static str,
+}
+
+/// Mean and spread over the seeds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Statistic {
     pub mean: f64,
     /// Sample standard deviation; none of a single value.
     pub standard_deviation: Option<f64>,
+}
+
+impl Statistic {
+    fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let standard_deviation = (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+        Self { mean, standard_deviation }
+    }
 }
 
 #[derive(Debug, Serialize)]
 pub struct Seed {
     pub seed: u64,
     pub folder: String,
-    pub test_mse: f64,
+    /// `test_mse` and its like.
+    #[serde(flatten)]
+    pub measures: Map<String, Value>,
+    pub asymmetry: f64,
     pub steps: u64,
     pub seconds: f64,
+    pub joules: Option<f64>,
+    #[serde(skip)]
+    error: f64,
 }
 
 impl Summary {
-    pub fn new(device: String, dtype: String, outcomes: &[(u64, Outcome)]) -> Self {
+    fn new(placement: &Placement, outcomes: &[(u64, Outcome)]) -> Self {
         let seed = |(seed, outcome): &(u64, Outcome)| Seed {
             seed: *seed,
             folder: format!("seed-{seed}"),
-            test_mse: outcome.test_mse,
+            measures: outcome.test.json("test_"),
+            asymmetry: outcome.asymmetry,
             steps: outcome.steps,
             seconds: outcome.seconds,
+            joules: outcome.joules,
+            error: outcome.test.first().value,
         };
-        let count = outcomes.len() as f64;
-        let mean = outcomes.iter().map(|(_, outcome)| outcome.test_mse).sum::<f64>() / count;
-        let squares: f64 = outcomes.iter().map(|(_, outcome)| (outcome.test_mse - mean).powi(2)).sum();
-        let standard_deviation = (outcomes.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
-        Self { device, dtype, seeds: outcomes.iter().map(seed).collect(), mean, standard_deviation }
+        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for measure in outcomes.iter().flat_map(|(_, outcome)| outcome.test.iter()) {
+            values.entry(format!("test_{}", measure.key)).or_default().push(measure.value);
+        }
+        let errors: Vec<f64> = outcomes.iter().map(|(_, outcome)| outcome.test.first().value).collect();
+        Self {
+            device: placement.device.to_string(),
+            dtype: placement.dtype.to_string(),
+            seeds: outcomes.iter().map(seed).collect(),
+            statistic: Statistic::of(&errors),
+            measures: values.into_iter().map(|(key, values)| (key, Statistic::of(&values))).collect(),
+            label: outcomes.first().map_or("error", |(_, outcome)| outcome.test.first().label),
+        }
+    }
+
+    /// The measure that decides, of each run.
+    pub fn errors(&self) -> Vec<f64> {
+        self.seeds.iter().map(|seed| seed.error).collect()
     }
 
     /// A line for each seed, and the mean.
-    pub fn table(&self) -> String {
-        let mut text = String::from("\n  seed  test MSE  seconds\n");
-        for Seed { seed, test_mse, seconds, .. } in &self.seeds {
+    fn table(&self) -> String {
+        let mut text = format!("\n  seed  test {:<10}  seconds\n", self.label);
+        for Seed { seed, error, seconds, .. } in &self.seeds {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{seed:>6}  {test_mse:8.5}  {seconds:7.1}");
+            let _ = writeln!(text, "{seed:>6}  {:>15}  {seconds:7.1}", precise(*error));
         }
-        let count = self.seeds.len();
-        let _ = match self.standard_deviation {
+        let (count, Statistic { mean, standard_deviation }) = (self.seeds.len(), self.statistic);
+        let (label, mean) = (self.label, precise(mean));
+        let _ = match standard_deviation {
             Some(deviation) => {
-                writeln!(text, "\ntest MSE {:.5} ± {deviation:.5} over {count} seeds", self.mean)
+                writeln!(text, "\ntest {label} {mean} ± {} over {count} seeds", precise(deviation))
             }
-            None => writeln!(text, "\ntest MSE {:.5}, one seed", self.mean),
+            None => writeln!(text, "\ntest {label} {mean}, one seed"),
         };
         text
     }
@@ -116,8 +184,7 @@ impl Summary {
     /// From writing.
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
-        let json = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        replace_file(&path, |file| file.write_all(json.as_bytes()))?;
+        write_json(&path, self)?;
         output::print(&format!(
             "{}\nruns    {}\nsummary {}\n",
             self.table(),
@@ -127,9 +194,16 @@ impl Summary {
     }
 }
 
+/// One decimal more than [`number`].
+pub fn precise(value: f64) -> String {
+    if value.abs() < 1e-3 { number(value) } else { format!("{value:.5}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::Measures;
+    use gradewise_kernels::Device;
 
     #[test]
     fn seeds_are_a_list_or_a_number() {
@@ -154,13 +228,24 @@ mod tests {
 
     #[test]
     fn mean_and_deviation_are_those_of_the_sample() {
-        let outcome = |test_mse| Outcome { test_mse, steps: 10, seconds: 1.5 };
+        let outcome = |error| Outcome {
+            test: Measures::new("mse", "MSE", error).and("mae", "MAE", 2.0 * error),
+            asymmetry: 1e-7,
+            steps: 10,
+            seconds: 1.5,
+            joules: None,
+        };
+        let placement = Placement::from(&Device::Cpu);
         let several = [(0, outcome(1.0)), (1, outcome(2.0)), (5, outcome(4.0))];
-        let summary = Summary::new("cpu".to_owned(), "f32".to_owned(), &several);
-        assert!((summary.mean - 7.0 / 3.0).abs() < 1e-15);
-        assert!((summary.standard_deviation.unwrap() - (7f64 / 3.0).sqrt()).abs() < 1e-15);
+        let summary = Summary::new(&placement, &several);
+        assert!((summary.statistic.mean - 7.0 / 3.0).abs() < 1e-15);
+        assert!((summary.statistic.standard_deviation.unwrap() - (7f64 / 3.0).sqrt()).abs() < 1e-15);
+        assert!((summary.measures["test_mae"].mean - 14.0 / 3.0).abs() < 1e-15);
         assert!(summary.table().contains("test MSE 2.33333 ± 1.52753 over 3 seeds"), "{}", summary.table());
-        let one = Summary::new("cpu".to_owned(), "f32".to_owned(), &several[..1]);
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!((&json["seeds"][2]["test_mse"], &json["device"]), (&4.0.into(), &"cpu".into()));
+        assert!(json["mean"].is_number() && json["standard_deviation"].is_number());
+        let one = Summary::new(&placement, &several[..1]).statistic;
         assert_eq!((one.mean, one.standard_deviation), (1.0, None));
     }
 }

@@ -3,6 +3,7 @@
 pub mod loader;
 pub mod nbody;
 pub mod npy;
+pub mod points;
 mod validate;
 
 pub use validate::{LARGE_VALUE, check_finite};

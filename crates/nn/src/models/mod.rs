@@ -2,6 +2,8 @@
 
 mod message_passing;
 mod nbody;
+mod points;
 
 pub use message_passing::{Edges, MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyBatch, NBodyConfig};
+pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};

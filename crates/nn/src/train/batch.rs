@@ -1,6 +1,7 @@
 //! What a training step takes its input from.
 
 use crate::Result;
+use gradewise_autograd::Tensor;
 use gradewise_kernels::Device;
 
 /// The input of a step that is taken on a device, captured or not.
@@ -17,4 +18,29 @@ pub trait Batch: Sized {
     /// # Errors
     /// From the device.
     fn overwrite(&self, source: &Self) -> Result<bool>;
+}
+
+/// The same values on `device`, without history: what a [`Batch`] does with each of its tensors.
+///
+/// # Errors
+/// A dtype the device does not serve, or no memory.
+pub fn to_device(tensor: &Tensor, device: &Device) -> Result<Tensor> {
+    Ok(Tensor::new(tensor.array().to_device(device)?))
+}
+
+/// Overwrites the first tensor of each pair by the second; `false`, and nothing changed, if shapes or dtypes of one differ.
+///
+/// # Errors
+/// From the device.
+pub fn overwrite(pairs: &[(&Tensor, &Tensor)]) -> Result<bool> {
+    if pairs
+        .iter()
+        .any(|(target, source)| target.shape() != source.shape() || target.dtype() != source.dtype())
+    {
+        return Ok(false);
+    }
+    for (target, source) in pairs {
+        target.array().overwrite(source.array())?;
+    }
+    Ok(true)
 }

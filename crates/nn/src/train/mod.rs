@@ -4,9 +4,11 @@ mod batch;
 mod device;
 mod metrics;
 pub mod nbody;
+mod samples;
 mod trainer;
 
-pub use batch::Batch;
+pub use batch::{Batch, overwrite, to_device};
 pub use device::CapturedStep;
 pub use metrics::MetricsLog;
+pub use samples::{Samples, batches, for_each_batch};
 pub use trainer::{MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig};

@@ -1,13 +1,11 @@
 //! Batches for the n-body model, its predictions and its error on a data set.
 
-use super::Batch;
-use crate::data::loader::{BatchOrder, Prefetch};
+use super::{Batch, Samples, for_each_batch};
 use crate::data::nbody::NBodyData;
 use crate::models::{NBody, NBodyBatch};
 use crate::{Error, Placement, Result};
-use gradewise_autograd::{Tensor, no_grad};
+use gradewise_autograd::Tensor;
 use gradewise_kernels::Device;
-use std::sync::Arc;
 
 /// A batch with what is to be predicted.
 #[derive(Clone, Debug)]
@@ -47,20 +45,16 @@ impl Batch for Example {
     }
 }
 
-/// Batches prepared by a background thread, without end, from batch number `first` on.
-///
-/// # Errors
-/// [`Error::Worker`] if there is no thread to be had; later errors arrive as items.
-pub fn examples(
-    data: Arc<NBodyData>,
-    order: &BatchOrder,
-    first: u64,
-    placement: &Placement,
-) -> Result<Prefetch<Example>> {
-    const AHEAD: usize = 2;
-    let placement = placement.clone();
-    let batches = order.batches_from(first);
-    Prefetch::new(AHEAD, batches.map(move |indices| Example::new(&data.select(&indices)?, &placement)))
+impl Samples for NBodyData {
+    type Batch = Example;
+
+    fn len(&self) -> usize {
+        NBodyData::len(self)
+    }
+
+    fn batch(&self, indices: &[usize], placement: &Placement) -> Result<Example> {
+        Example::new(&self.select(indices)?, placement)
+    }
 }
 
 /// Predicted positions, `[samples, 3, particles]` row-major, computed in batches of `batch_size`.
@@ -68,17 +62,11 @@ pub fn examples(
 /// # Errors
 /// [`Error::Argument`] for a batch size of zero; from the device.
 pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
-    if data.is_empty() {
-        return Ok(Vec::new());
-    }
-    let placement = model.placement();
     let mut predictions = Vec::with_capacity(data.target().len());
-    for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
-        let part = data.select(&indices)?;
-        let batch = NBodyBatch::new((part.loc(), part.vel(), part.charges()), part.particles(), &placement)?;
-        let rows = no_grad(|| model.forward(&batch))?;
-        predictions.extend(batch.by_system(&rows)?);
-    }
+    for_each_batch(data, batch_size, &model.placement(), |example| {
+        predictions.extend(example.batch.by_system(&model.forward(&example.batch)?)?);
+        Ok(())
+    })?;
     Ok(predictions)
 }
 

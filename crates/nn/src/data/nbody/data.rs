@@ -2,6 +2,7 @@
 
 use super::{INPUT_FRAME, TARGET_FRAME, Trajectories};
 use crate::data::check_finite;
+use crate::symmetry::Isometry;
 use crate::{Error, Result};
 
 /// Samples of the n-body task, or a batch of them: the state of every system at one frame and the positions at a
@@ -109,6 +110,38 @@ impl NBodyData {
     /// Positions to predict, `[samples, 3, particles]`.
     pub fn target(&self) -> &[f64] {
         &self.target
+    }
+
+    /// The samples with other positions, `[samples, 3, particles]`.
+    ///
+    /// # Errors
+    /// As [`NBodyData::new`].
+    pub fn with_loc(&self, loc: &[f64]) -> Result<Self> {
+        let Self { particles, vel, charges, target, .. } = self.clone();
+        Self::new(particles, loc.to_vec(), vel, charges, target)
+    }
+
+    /// The samples turned by an isometry of space, then moved by `shift`: positions, velocities and targets.
+    ///
+    /// # Errors
+    /// As [`NBodyData::new`].
+    pub fn moved(&self, isometry: &Isometry, shift: [f64; 3]) -> Result<Self> {
+        let n = self.particles;
+        let turn = |values: &[f64], shift: [f64; 3]| -> Vec<f64> {
+            let mut moved = values.to_vec();
+            for (system, moved) in values.chunks_exact(3 * n).zip(moved.chunks_exact_mut(3 * n)) {
+                for particle in 0..n {
+                    let vector = [0, 1, 2].map(|axis| system[axis * n + particle]);
+                    for (axis, (x, shift)) in isometry.apply(&vector).into_iter().zip(shift).enumerate() {
+                        moved[axis * n + particle] = x + shift;
+                    }
+                }
+            }
+            moved
+        };
+        let (loc, vel, target) =
+            (turn(&self.loc, shift), turn(&self.vel, [0.0; 3]), turn(&self.target, shift));
+        Self::new(n, loc, vel, self.charges.clone(), target)
     }
 
     /// The samples at `indices`, in that order; repeats are allowed.

@@ -1,0 +1,155 @@
+//! Random elements of the groups that models must commute with.
+
+use gradewise_core::Signature;
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+/// A linear map of vectors that preserves the quadratic form of a signature: an element of O(p, q), with translations along the
+/// null generators, if any. It acts on vectors as a versor of the algebra does (`u·x` = the twisted adjoint action).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Isometry {
+    dimension: usize,
+    determinant: f64,
+    /// `[out][in]`
+    matrix: Vec<f64>,
+}
+
+impl Isometry {
+    /// The product of `reflections` reflections in random hyperplanes: a rotation or boost if even, a reflection if odd.
+    ///
+    /// Normals near the null cone are passed over: they give boosts of large rapidity, under which vectors lose all their
+    /// digits against each other.
+    pub fn random<R: Rng + ?Sized>(signature: Signature, reflections: usize, rng: &mut R) -> Self {
+        let dimension = signature.dimension();
+        let mut matrix = vec![0.0; dimension * dimension];
+        (0..dimension).for_each(|axis| matrix[axis * (dimension + 1)] = 1.0);
+        let mut isometry = Self { dimension, determinant: 1.0, matrix };
+        for _ in 0..reflections {
+            isometry.reflect(&normal(signature, rng), signature);
+        }
+        isometry
+    }
+
+    /// Follows the map by the reflection x − 2 (x·v)/(v·v) v.
+    fn reflect(&mut self, v: &[f64], signature: Signature) {
+        let dual: Vec<f64> = v.iter().enumerate().map(|(axis, v)| v * square(signature, axis)).collect();
+        let squared: f64 = v.iter().zip(&dual).map(|(v, dual)| v * dual).sum();
+        for column in 0..self.dimension {
+            let at = |row: usize| row * self.dimension + column;
+            let product: f64 = dual.iter().enumerate().map(|(row, dual)| dual * self.matrix[at(row)]).sum();
+            for (row, v) in v.iter().enumerate() {
+                self.matrix[at(row)] -= 2.0 * product / squared * v;
+            }
+        }
+        self.determinant = -self.determinant;
+    }
+
+    /// 1 or −1.
+    pub fn determinant(&self) -> f64 {
+        self.determinant
+    }
+
+    /// The image of a vector of as many components as the signature has generators.
+    pub fn apply(&self, vector: &[f64]) -> Vec<f64> {
+        debug_assert_eq!(vector.len(), self.dimension);
+        let row = |row: &[f64]| row.iter().zip(vector).map(|(a, x)| a * x).sum();
+        self.matrix.chunks_exact(self.dimension.max(1)).map(row).collect()
+    }
+
+    /// Replaces each of many vectors, one after the other, by its image.
+    pub fn apply_all(&self, vectors: &mut [f64]) {
+        for vector in vectors.chunks_exact_mut(self.dimension.max(1)) {
+            let image = self.apply(vector);
+            vector.copy_from_slice(&image);
+        }
+    }
+}
+
+/// The square of a generator.
+fn square(signature: Signature, axis: usize) -> f64 {
+    let (p, q) = (usize::from(signature.p), usize::from(signature.q));
+    if axis < p {
+        1.0
+    } else if axis < p + q {
+        -1.0
+    } else {
+        0.0
+    }
+}
+
+fn normal<R: Rng + ?Sized>(signature: Signature, rng: &mut R) -> Vec<f64> {
+    loop {
+        let v: Vec<f64> = (0..signature.dimension()).map(|_| StandardNormal.sample(rng)).collect();
+        let terms = || v.iter().enumerate().map(|(axis, v)| square(signature, axis) * v * v);
+        let (form, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+        // A signature of null generators alone has no reflections; its only normal is as good as any.
+        if form.abs() > 0.8 * size || size == 0.0 {
+            return v;
+        }
+    }
+}
+
+/// ‖a − b‖ / ‖b‖; infinite if either is not finite, or `b` is zero and `a` is not.
+pub fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() != b.len() || a.iter().chain(b).any(|value| !value.is_finite()) {
+        return f64::INFINITY;
+    }
+    let difference: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
+    let size: f64 = b.iter().map(|b| b * b).sum();
+    if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradewise_core::{Algebra, Multivector};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn products_of_vectors_are_preserved_and_orientation_is_known() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for (p, q) in [(1, 0), (3, 0), (5, 0), (1, 3), (2, 2)] {
+            let signature = Signature::new(p, q, 0);
+            let n = signature.dimension();
+            let form = |a: &[f64], b: &[f64]| -> f64 {
+                (0..n).map(|axis| square(signature, axis) * a[axis] * b[axis]).sum()
+            };
+            for reflections in 0..=n {
+                let isometry = Isometry::random(signature, reflections, &mut rng);
+                assert_eq!(isometry.determinant(), if reflections % 2 == 0 { 1.0 } else { -1.0 });
+                let mut vectors: Vec<f64> = (0..2 * n).map(|_| StandardNormal.sample(&mut rng)).collect();
+                let before = form(&vectors[..n], &vectors[n..]);
+                isometry.apply_all(&mut vectors);
+                let after = form(&vectors[..n], &vectors[n..]);
+                assert!((before - after).abs() < 1e-10, "{signature}: {before} {after}");
+            }
+        }
+    }
+
+    /// The yardstick is the algebra: reflecting is x ↦ −v x v⁻¹.
+    #[test]
+    fn a_reflection_is_the_action_of_a_versor() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        for signature in [Signature::CL3, Signature::STA, Signature::PGA3] {
+            let algebra = Algebra::new(signature).unwrap();
+            let n = signature.dimension();
+            let v = normal(signature, &mut rng);
+            let versor: Multivector<Algebra, f64> = algebra.vector(&v).unwrap();
+            let mut isometry = Isometry::random(signature, 0, &mut rng);
+            isometry.reflect(&v, signature);
+            let x: Vec<f64> = (0..n).map(|_| StandardNormal.sample(&mut rng)).collect();
+            let moved = versor.sandwich(&algebra.vector(&x).unwrap()).unwrap();
+            let error = relative_distance(&isometry.apply(&x), &moved.coefficients()[1..=n]);
+            assert!(error < 1e-12, "{signature}: {error:e}");
+        }
+    }
+
+    #[test]
+    fn distances_of_what_is_not_finite_are_not_small() {
+        assert_eq!(relative_distance(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
+        assert_eq!(relative_distance(&[f64::NAN], &[f64::NAN]), f64::INFINITY);
+        assert_eq!(relative_distance(&[1.0], &[0.0]), f64::INFINITY);
+        assert_eq!(relative_distance(&[1.0], &[1.0, 2.0]), f64::INFINITY);
+    }
+}

@@ -1,0 +1,272 @@
+//! A run under way.
+
+use super::Outcome;
+use crate::{
+    error::{Error, Result},
+    output, plots,
+    run::{Energy, Interrupt, Memory, Progress, RunFolder},
+    tasks::{self, Batch, Measures, Task, TaskConfig, number},
+};
+use gradewise_kernels::Device;
+use gradewise_nn::{
+    Placement,
+    checkpoint::Checkpoint,
+    train::{CapturedStep, MetricsLog, Samples, StepReport, Trainer},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Why the steps ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Done,
+    OutOfTime,
+    Interrupted,
+}
+
+/// A run under way.
+pub struct Session<'a, T: Task> {
+    trainer: Trainer<T::Model>,
+    /// How steps are taken on a GPU.
+    device: Option<CapturedStep<Batch<T>>>,
+    config: &'a TaskConfig<T>,
+    placement: &'a Placement,
+    folder: RunFolder,
+    metrics: MetricsLog,
+    memory: Memory,
+    energy: Energy,
+    /// Smallest valid error so far, if the best weights are kept.
+    best: f64,
+    /// Seconds of training before this session.
+    earlier: f64,
+    start: Instant,
+}
+
+impl<'a, T: Task> Session<'a, T> {
+    pub fn open(
+        trainer: Trainer<T::Model>,
+        config: &'a TaskConfig<T>,
+        placement: &'a Placement,
+        folder: RunFolder,
+        memory: Memory,
+    ) -> Result<Self> {
+        let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
+        let records = MetricsLog::read(folder.metrics())?;
+        let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
+        let best = if folder.best().exists() {
+            records.iter().filter_map(|record| record["best_valid"].as_f64()).fold(f64::INFINITY, f64::min)
+        } else {
+            f64::INFINITY
+        };
+        let device = match memory.device() {
+            Device::Cpu => None,
+            Device::Cuda(cuda) => Some(CapturedStep::new(cuda, config.train.capture)),
+        };
+        let (energy, start) = (Energy::start(memory.device()), Instant::now());
+        Ok(Self { trainer, device, config, placement, folder, metrics, memory, energy, best, earlier, start })
+    }
+
+    fn seconds(&self) -> f64 {
+        self.earlier + self.start.elapsed().as_secs_f64()
+    }
+
+    /// Takes the remaining steps.
+    pub fn fit(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Batch<T>>>,
+        valid: &T::Data,
+        interrupt: &Interrupt,
+    ) -> Result<End> {
+        let train = &self.config.train;
+        let progress = Progress::new(train.steps, self.trainer.steps());
+        let due = |every: u64, step: u64| step == train.steps || (every > 0 && step.is_multiple_of(every));
+        let budget = (train.time_budget > 0.0)
+            .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
+        let mut losses = Vec::new();
+        while self.trainer.steps() < train.steps {
+            let report = match &mut self.device {
+                Some(device) => device.step(&mut self.trainer, batches, T::loss),
+                None => self.trainer.step(batches, T::loss),
+            };
+            let report = match report {
+                Ok(report) => report,
+                Err(error) => {
+                    // What was reached is worth keeping whatever went wrong, but the first error is the one to report.
+                    let _ = self.checkpoint();
+                    return Err(error.into());
+                }
+            };
+            let step = report.step;
+            losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
+            progress.step(|| format!("loss {}", number(report.loss)));
+            if due(train.log_every, step) {
+                self.record(&report, &losses)?;
+            }
+            if due(train.eval_every, step) {
+                let measures = self.validate(valid)?;
+                let recent = losses.iter().sum::<f64>() / losses.len() as f64;
+                progress.line(&format!(
+                    "step {step:>6}/{}  train {}  valid {}  lr {:.1e}  {:.0} s",
+                    train.steps,
+                    number(recent),
+                    number(measures.first().value),
+                    report.lr,
+                    self.seconds()
+                ));
+            }
+            if due(train.log_every, step) {
+                losses.clear();
+            }
+            if due(train.checkpoint_every, step) {
+                self.checkpoint()?;
+            }
+            let end = match () {
+                () if interrupt.requested() => Some(End::Interrupted),
+                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
+                () => None,
+            };
+            if let Some(end) = end.filter(|_| step < train.steps) {
+                self.checkpoint()?;
+                return Ok(end);
+            }
+        }
+        Ok(End::Done)
+    }
+
+    /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
+    fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
+        let measures = self.trainer.evaluate(|model| T::measure(model, valid, self.placement))?;
+        let error = measures.first().value;
+        let mut record = measures.json("valid_");
+        record.insert("step".to_owned(), self.trainer.steps().into());
+        record.insert("seconds".to_owned(), self.seconds().into());
+        if self.keeps_best() && error < self.best {
+            self.best = error;
+            self.weights()?.write(self.folder.best())?;
+            record.insert("best_valid".to_owned(), error.into());
+        }
+        self.metrics.write(&record)?;
+        Ok(measures)
+    }
+
+    fn keeps_best(&self) -> bool {
+        self.config.train.select == "best"
+    }
+
+    fn record(&mut self, report: &StepReport, losses: &[f64]) -> Result<()> {
+        let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+        let gradients: BTreeMap<&str, f64> =
+            self.trainer.parameter_names().zip(report.norms.each.iter().copied()).collect();
+        let record = json!({
+            "step": report.step,
+            "train_loss": mean,
+            "lr": report.lr,
+            "gradient_norm": report.norms.total,
+            "clipped": report.clipped,
+            "skipped_steps": self.trainer.skipped_steps(),
+            "seconds": self.seconds(),
+            "gradient_norms": gradients,
+        });
+        Ok(self.metrics.write(&record)?)
+    }
+
+    fn weights(&self) -> Result<Checkpoint> {
+        let sizes = serde_json::to_value(&self.config.model).unwrap_or(Value::Null);
+        Ok(self.trainer.checkpoint(T::NAME, sizes)?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        Ok(self.weights()?.write(self.folder.checkpoint())?)
+    }
+
+    /// Draws the figures and reports on the test split.
+    pub fn finish(mut self, end: End, test: &T::Data) -> Result<Outcome> {
+        let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
+        let (seconds, joules) = (self.seconds(), self.energy.joules());
+        let records = MetricsLog::read(self.folder.metrics())?;
+        let title = format!("{}: loss and learning rate", T::TITLE);
+        plots::loss(&self.folder.loss(), &history::<T>(&records), &title, T::LOSS)?;
+        if end == End::Interrupted {
+            return Err(Error::Interrupted(format!(
+                "interrupted after step {steps}; go on with: gradewise train {} --resume {folder}",
+                T::NAME
+            )));
+        }
+        let best = self.folder.best();
+        let kept = self.keeps_best() && best.exists();
+        if kept {
+            tasks::load_weights(self.trainer.model(), &Checkpoint::read(best)?.tensors, self.placement)?;
+        }
+        let (placement, config) = (self.placement, self.config);
+        let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
+            let asymmetry = tasks::asymmetry::<T>(model, test, placement)?;
+            Ok((
+                T::measure(model, test, placement)?,
+                asymmetry,
+                T::figures(model, config, placement, &self.folder),
+            ))
+        };
+        // The kept weights are those of the average already, if one is taken.
+        let (measures, asymmetry, figures) =
+            if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
+        let (figures, memory) = (figures?, self.memory.usage()?);
+        let mut record = measures.json("test_");
+        for (key, value) in [
+            ("step", json!(steps)),
+            ("asymmetry", json!(asymmetry)),
+            ("seconds", json!(seconds)),
+            ("joules", json!(joules)),
+            ("memory", json!(memory)),
+        ] {
+            record.insert(key.to_owned(), value);
+        }
+        self.metrics.write(&record)?;
+
+        let first = measures.first();
+        let mut text = format!(
+            "\ntest {} {} on {} samples after {steps} steps, {seconds:.0} s of training\n",
+            first.label,
+            number(first.value),
+            test.len(),
+        );
+        for other in measures.others() {
+            text += &format!("test {} {}\n", other.label, number(other.value));
+        }
+        text += "\n";
+        let comparison = T::comparison(&measures);
+        if !comparison.is_empty() {
+            text += &format!("{comparison}\n");
+        }
+        text += &format!("symmetry    {asymmetry:.1e} relative change under {}\n", T::GROUP);
+        text += &format!("memory      {memory} on {}\n", self.memory.device());
+        if let Some(joules) = joules {
+            text += &format!("energy      {:.1} kJ of the device\n", joules / 1e3);
+        }
+        let kept = if self.keeps_best() { " best.safetensors" } else { "" };
+        text += &format!(
+            "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors{kept} loss.svg {}\n",
+            figures.join(" ")
+        );
+        if end == End::OutOfTime {
+            text += &format!("out of time; go on with  gradewise train {} --resume {folder}\n", T::NAME);
+        }
+        text += &format!("full run    gradewise train {} --preset paper\n", T::NAME);
+        output::print(&text)?;
+        Ok(Outcome { test: measures, asymmetry, steps, seconds, joules })
+    }
+}
+
+/// The curves in the records of a run.
+fn history<T: Task>(records: &[Value]) -> plots::LossHistory {
+    let series = |key: &str| -> Vec<(u64, f64)> {
+        records.iter().filter_map(|record| Some((record["step"].as_u64()?, record[key].as_f64()?))).collect()
+    };
+    plots::LossHistory {
+        train: series("train_loss"),
+        valid: series(&format!("valid_{}", T::DECIDES)),
+        lr: series("lr"),
+    }
+}

@@ -1,0 +1,223 @@
+//! The settings that all runs share.
+
+use super::{ConfigError, Resolver};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
+
+/// A table of settings that a task brings.
+pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned {
+    /// Checks what types alone do not.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted.
+    fn validate(&self) -> Result<(), ConfigError>;
+}
+
+/// `[data]` of a task.
+pub trait DataSection: Section {
+    /// Number of samples to fit: `data.train`.
+    fn train(&self) -> usize;
+}
+
+/// Everything a run can be told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config<D, M> {
+    pub data: D,
+    pub model: M,
+    pub train: Train,
+    pub runtime: Runtime,
+}
+
+/// `[train]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Train {
+    /// Optimiser steps.
+    pub steps: u64,
+    /// Samples of a batch.
+    pub batch_size: usize,
+    /// Batches whose gradients are averaged for one step.
+    pub accumulation: usize,
+    /// `adam`, `adamw` or `sgd`.
+    pub optimizer: String,
+    /// Highest learning rate.
+    pub lr: f64,
+    /// λ: L2 in the gradient for adam and sgd, decoupled for adamw.
+    pub weight_decay: f64,
+    /// Momentum of sgd.
+    pub momentum: f64,
+    /// `cosine`, `linear`, `step` or `constant`.
+    pub schedule: String,
+    /// Steps of rising learning rate; 1/40 of the steps unless set.
+    pub warmup_steps: u64,
+    /// Steps of falling learning rate at the end (cosine, linear), or between two drops to a tenth (step); 5/8 of the
+    /// steps unless set.
+    pub decay_steps: u64,
+    /// Learning rate at the end (cosine, linear).
+    pub final_lr: f64,
+    /// Largest norm of all gradients together; 0 for no limit.
+    pub clip_norm: f64,
+    /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
+    pub capture: bool,
+    /// Decay of an exponential moving average of the weights, which is then what is evaluated; 0 for none.
+    pub ema: f64,
+    /// Which weights are reported: the `last`, or the `best` on the valid split, which are kept in best.safetensors.
+    pub select: String,
+    /// Steps between records of the loss in metrics.jsonl; 0 for the end only.
+    pub log_every: u64,
+    /// Steps between evaluations on the valid split; 0 for the end only.
+    pub eval_every: u64,
+    /// Steps between checkpoints; 0 for the end only.
+    pub checkpoint_every: u64,
+    /// Stop after so many seconds, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
+    /// reproducible in length.
+    pub time_budget: f64,
+    /// Seed of the weights and of the order of the batches.
+    pub seed: u64,
+}
+
+/// `[runtime]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    /// `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Storage: `f64`, `f32`, `bf16` or `f16`.
+    pub dtype: String,
+    /// Arithmetic of matrix products: `exact` or `tf32`.
+    pub compute: String,
+    /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
+    pub threads: usize,
+}
+
+/// A few minutes of the n-body model on two cores.
+const DEFAULT_STEPS: u64 = 4000;
+
+fn default_warmup(steps: u64) -> u64 {
+    steps / 40
+}
+
+/// Long, because a short run gains most while the learning rate falls.
+fn default_decay(steps: u64) -> u64 {
+    steps - steps / 8 * 3
+}
+
+impl Default for Train {
+    fn default() -> Self {
+        Self {
+            steps: DEFAULT_STEPS,
+            batch_size: 100,
+            accumulation: 1,
+            optimizer: "adam".to_owned(),
+            lr: 4e-3,
+            weight_decay: 1e-4,
+            momentum: 0.0,
+            schedule: "cosine".to_owned(),
+            warmup_steps: default_warmup(DEFAULT_STEPS),
+            decay_steps: default_decay(DEFAULT_STEPS),
+            final_lr: 1e-7,
+            clip_norm: 0.0,
+            capture: true,
+            ema: 0.0,
+            select: "last".to_owned(),
+            log_every: 25,
+            eval_every: 250,
+            checkpoint_every: 250,
+            time_budget: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self { device: "cpu".to_owned(), dtype: "f32".to_owned(), compute: "exact".to_owned(), threads: 0 }
+    }
+}
+
+/// Refuses a value that makes no sense.
+pub fn refuse(key: &'static str, actual: impl ToString, expected: &str) -> Result<(), ConfigError> {
+    Err(ConfigError::Value { key, actual: actual.to_string(), expected: expected.to_owned() })
+}
+
+/// Refuses a zero among counts.
+pub fn at_least_one(counts: &[(&'static str, usize)]) -> Result<(), ConfigError> {
+    match counts.iter().find(|(_, count)| *count == 0) {
+        Some((key, _)) => refuse(key, 0, "at least 1"),
+        None => Ok(()),
+    }
+}
+
+impl<D: DataSection, M: Section> Config<D, M> {
+    /// The settings that layers leave, the lengths of the schedule following `train.steps` unless they are set, checked.
+    ///
+    /// # Errors
+    /// As [`Config::validate`].
+    pub fn resolve(resolver: &Resolver) -> Result<Self, ConfigError> {
+        let mut config: Self = resolver.finish()?;
+        let train = &mut config.train;
+        if !resolver.is_set("train.warmup_steps") {
+            train.warmup_steps = default_warmup(train.steps);
+        }
+        if !resolver.is_set("train.decay_steps") {
+            train.decay_steps = default_decay(train.steps);
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks what types alone do not.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.data.validate()?;
+        self.model.validate()?;
+        self.train.validate()?;
+        let (batch, samples) = (self.train.batch_size, self.data.train());
+        if batch > samples {
+            return refuse("train.batch_size", batch, &format!("at most data.train = {samples}"));
+        }
+        choice("runtime.compute", &self.runtime.compute, &["exact", "tf32"])
+    }
+}
+
+impl Train {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let t = self;
+        at_least_one(&[("train.batch_size", t.batch_size), ("train.accumulation", t.accumulation)])?;
+        for (key, value, accepted, expected) in [
+            ("train.lr", t.lr, t.lr > 0.0, "greater than 0"),
+            ("train.final_lr", t.final_lr, t.final_lr >= 0.0, "at least 0"),
+            ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0"),
+            ("train.momentum", t.momentum, (0.0..1.0).contains(&t.momentum), "at least 0 and less than 1"),
+            ("train.clip_norm", t.clip_norm, t.clip_norm >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.ema", t.ema, (0.0..1.0).contains(&t.ema), "at least 0 (none) and less than 1"),
+            ("train.time_budget", t.time_budget, t.time_budget >= 0.0, "at least 0 seconds (0 for no limit)"),
+        ] {
+            // Written so that NaN is refused.
+            if !(accepted && value.is_finite()) {
+                return refuse(key, value, expected);
+            }
+        }
+        choice("train.optimizer", &t.optimizer, &["adam", "adamw", "sgd"])?;
+        choice("train.schedule", &t.schedule, &["cosine", "linear", "step", "constant"])?;
+        choice("train.select", &t.select, &["last", "best"])?;
+        if matches!(t.schedule.as_str(), "cosine" | "linear") && t.warmup_steps > t.steps {
+            return refuse(
+                "train.warmup_steps",
+                t.warmup_steps,
+                &format!("at most train.steps = {}", t.steps),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn choice(key: &'static str, value: &str, accepted: &[&str]) -> Result<(), ConfigError> {
+    if accepted.contains(&value) {
+        return Ok(());
+    }
+    refuse(key, format!("`{value}`"), &format!("one of {}", accepted.join(", ")))
+}

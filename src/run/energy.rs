@@ -1,0 +1,32 @@
+//! The energy that a run takes.
+
+use gradewise_ffi::nvml::{Device as Counter, Nvml};
+use gradewise_kernels::Device;
+
+/// Reads the energy counter of a GPU, where there is one. It counts everything that runs on the device.
+pub struct Energy(Option<(Counter, f64)>);
+
+impl Energy {
+    /// Starts to count.
+    pub fn start(device: &Device) -> Self {
+        let Device::Cuda(cuda) = device else { return Self(None) };
+        let counter = || {
+            let counter = Nvml::load()?.device_of(cuda.info())?;
+            let start = counter.energy()?;
+            Ok::<_, gradewise_ffi::Error>((counter, start))
+        };
+        match counter() {
+            Ok(counter) => Self(Some(counter)),
+            Err(error) => {
+                tracing::debug!("no energy is reported: {error}");
+                Self(None)
+            }
+        }
+    }
+
+    /// Joules since the start; none on the CPU, or without a counter.
+    pub fn joules(&self) -> Option<f64> {
+        let (counter, start) = self.0.as_ref()?;
+        Some(counter.energy().ok()? - start)
+    }
+}

@@ -1,0 +1,257 @@
+//! The experiments: what each brings, so that one runner serves all.
+
+mod measures;
+pub mod nbody;
+mod points;
+
+pub use measures::{Measures, number};
+pub use nbody::NBodyTask;
+pub use points::{Hulls, O5, Volumes};
+
+use crate::{
+    config::{Config, DataSection, Resolver, Section},
+    error::{Error, Result},
+    run::RunFolder,
+};
+use gradewise_autograd::Tensor;
+use gradewise_nn::{
+    Module, Placement,
+    checkpoint::{Checkpoint, TensorFile},
+    data::Split,
+    optim::MovingAverage,
+    train::Samples,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+/// Samples evaluated at once.
+pub const EVALUATION_BATCH: usize = 500;
+/// Samples whose predictions are compared before and after a motion.
+const SYMMETRY_SAMPLES: usize = 64;
+
+/// An experiment: its data, its model, its loss, and what is measured.
+pub trait Task: Sized + 'static {
+    /// Name of the command, of run folders, and of the model in checkpoints.
+    const NAME: &'static str;
+    /// What it is, in figures.
+    const TITLE: &'static str;
+    /// The loss, in figures.
+    const LOSS: &'static str;
+    /// The key of the measure that decides.
+    const DECIDES: &'static str = "mse";
+    /// The group the model is equivariant or invariant under, in words.
+    const GROUP: &'static str;
+    /// Sets of settings under a name; the first is the default.
+    const PRESETS: &'static [Preset];
+
+    /// `[data]`
+    type DataConfig: DataSection;
+    /// `[model]`
+    type ModelConfig: Section;
+    /// The samples of a split.
+    type Data: Samples;
+    /// The network.
+    type Model: Module;
+
+    /// The settings of the first preset.
+    fn defaults() -> TaskConfig<Self>;
+
+    /// The samples of a split.
+    ///
+    /// # Errors
+    /// Files that are missing or unusable.
+    fn load(config: &Self::DataConfig, split: Split) -> Result<Self::Data>;
+
+    /// A model with fresh weights.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    fn init(
+        config: &Self::ModelConfig,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<Self::Model>;
+
+    /// Whether a file holds weights of these sizes: asked before memory is, because the sizes come from a file too.
+    fn fits(config: &Self::ModelConfig, weights: &TensorFile) -> bool;
+
+    /// The loss of a batch, a scalar.
+    ///
+    /// # Errors
+    /// From the operators.
+    fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
+
+    /// How good a model is on samples. The first measure is the one that decides; smaller is better.
+    ///
+    /// # Errors
+    /// From the operators.
+    fn measure(
+        model: &Self::Model,
+        data: &Self::Data,
+        placement: &Placement,
+    ) -> gradewise_nn::Result<Measures>;
+
+    /// The largest relative difference, over some random elements u of the group, between the prediction for u·x and what the
+    /// prediction for x becomes under u. `data` are a few samples.
+    ///
+    /// # Errors
+    /// From the operators.
+    fn asymmetry(
+        model: &Self::Model,
+        data: &Self::Data,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<f64>;
+
+    /// What others have reached beside `measures`, as text; empty if nothing comparable is published.
+    fn comparison(_measures: &Measures) -> String {
+        String::new()
+    }
+
+    /// Draws figures of the trained model into the run folder, and returns their file names.
+    ///
+    /// # Errors
+    /// From the operators or from writing.
+    fn figures(
+        _model: &Self::Model,
+        _config: &TaskConfig<Self>,
+        _placement: &Placement,
+        _folder: &RunFolder,
+    ) -> Result<Vec<&'static str>> {
+        Ok(Vec::new())
+    }
+}
+
+/// The settings of a task.
+pub type TaskConfig<T> = Config<<T as Task>::DataConfig, <T as Task>::ModelConfig>;
+/// The batches of a task.
+pub type Batch<T> = <<T as Task>::Data as Samples>::Batch;
+
+/// Settings under a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// What differs from the defaults, as overrides.
+    pub settings: &'static [&'static str],
+}
+
+/// The settings of a task, with a preset laid over them.
+///
+/// # Errors
+/// A preset that the task does not have.
+pub fn resolver<T: Task>(preset: Option<&str>) -> Result<Resolver> {
+    let mut resolver = Resolver::new(&T::defaults())?;
+    if let Some(name) = preset {
+        let Some(preset) = T::PRESETS.iter().find(|preset| preset.name == name) else {
+            let known: Vec<String> =
+                T::PRESETS.iter().map(|preset| format!("{} ({})", preset.name, preset.about)).collect();
+            return Err(Error::Usage(format!("--preset {name}: {} has {}", T::NAME, known.join(", "))));
+        };
+        for assignment in preset.settings {
+            resolver.assignment(assignment)?;
+        }
+    }
+    Ok(resolver)
+}
+
+/// A new model with weights drawn from a seed.
+///
+/// # Errors
+/// As [`Task::init`].
+pub fn new_model<T: Task>(
+    config: &T::ModelConfig,
+    placement: &Placement,
+    seed: u64,
+) -> gradewise_nn::Result<T::Model> {
+    T::init(config, placement, &mut ChaCha8Rng::seed_from_u64(seed))
+}
+
+/// The model of a checkpoint, with the moving average of its weights if one was kept.
+///
+/// # Errors
+/// A checkpoint of another model, or weights that do not fit.
+pub fn load_model<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> Result<T::Model> {
+    let path = checkpoint.tensors.path().display();
+    let metadata = &checkpoint.metadata;
+    if metadata.model != T::NAME {
+        let (actual, expected) = (&metadata.model, T::NAME);
+        return Err(Error::Usage(format!("{path} is a checkpoint of `{actual}`, expected `{expected}`")));
+    }
+    let config: T::ModelConfig = serde_json::from_value(metadata.model_config.clone())
+        .map_err(|error| Error::Usage(format!("{path}: the model configuration is malformed: {error}")))?;
+    config.validate()?;
+    if !T::fits(&config, &checkpoint.tensors) {
+        return Err(Error::Usage(format!(
+            "{path}: the model configuration {config:?} does not fit the weights in the file"
+        )));
+    }
+    let model = new_model::<T>(&config, placement, 0)?;
+    load_weights(&model, &checkpoint.tensors, placement)?;
+    Ok(model)
+}
+
+/// Puts the weights of a file, or their moving average if it holds one, into a model.
+///
+/// # Errors
+/// Weights that are missing or of another shape.
+pub fn load_weights(model: &impl Module, tensors: &TensorFile, placement: &Placement) -> Result<()> {
+    let averaged = MovingAverage::is_in(tensors);
+    Ok(model.load(&|name| {
+        let name = if averaged { format!("ema::{name}") } else { name.to_owned() };
+        tensors.array(&name, placement.dtype, &placement.device).ok()
+    })?)
+}
+
+/// [`Task::asymmetry`] on the first samples of a split, with motions that do not depend on anything.
+///
+/// # Errors
+/// As [`Task::load`] and [`Task::asymmetry`].
+pub fn asymmetry<T: Task>(
+    model: &T::Model,
+    data: &T::Data,
+    placement: &Placement,
+) -> gradewise_nn::Result<f64> {
+    T::asymmetry(model, data, placement, &mut ChaCha8Rng::seed_from_u64(0x5eed))
+}
+
+/// The size of the last axis of a tensor.
+fn width(weights: &TensorFile, name: &str) -> Option<usize> {
+    weights.get(name).and_then(|tensor| tensor.shape().last().copied())
+}
+
+/// Whether a tensor's name starts so.
+fn has(weights: &TensorFile, prefix: &str) -> bool {
+    weights.iter().any(|(name, _)| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Task>() {
+        assert_eq!(T::PRESETS[0].name, "quick");
+        assert!(T::PRESETS[0].settings.is_empty(), "the first preset is what there is without one");
+        for preset in T::PRESETS {
+            let config = TaskConfig::<T>::resolve(&resolver::<T>(Some(preset.name)).unwrap()).unwrap();
+            let text = toml::to_string_pretty(&config).unwrap();
+            assert_eq!(
+                toml::from_str::<TaskConfig<T>>(&text).unwrap(),
+                config,
+                "{} {}",
+                T::NAME,
+                preset.name
+            );
+        }
+        let message = resolver::<T>(Some("none")).unwrap_err().to_string();
+        assert!(message.contains("quick") && message.contains(T::NAME), "{message}");
+    }
+
+    #[test]
+    fn presets_are_valid_and_survive_toml() {
+        check::<NBodyTask>();
+        check::<Volumes>();
+        check::<Hulls>();
+        check::<O5>();
+    }
+}

@@ -1,0 +1,333 @@
+//! The n-body experiment: its data, its model, and what others have reached.
+
+use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use crate::{
+    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
+    error::Result,
+    output, plots,
+    run::RunFolder,
+};
+use gradewise_autograd::Tensor;
+use gradewise_core::Signature;
+use gradewise_nn::{
+    Placement,
+    checkpoint::TensorFile,
+    data::{
+        Split,
+        nbody::{INPUT_FRAME, NBodyData, PARTICLES, TARGET_FRAME, Trajectories},
+    },
+    models::{NBody, NBodyConfig},
+    symmetry::{Isometry, relative_distance},
+    train::nbody::{mean_squared_error, predict},
+};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Samples shown in `trajectories.svg`.
+const PANELS: usize = 6;
+
+/// Charged particles in space.
+pub struct NBodyTask;
+
+/// `[data]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NBodySource {
+    /// `simulate`, or the folder of the published NumPy files.
+    pub source: String,
+    /// Which files of the folder, such as `_charged5_initvel1small`; empty if there is but one set.
+    pub suffix: String,
+    /// Seed of the simulated systems.
+    pub seed: u64,
+    /// Number of samples to fit.
+    pub train: usize,
+    /// Number of samples to watch.
+    pub valid: usize,
+    /// Number of samples to report.
+    pub test: usize,
+    /// Particles of a simulated system.
+    pub particles: usize,
+}
+
+impl Section for NBodySource {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[("data.train", self.train), ("data.valid", self.valid), ("data.test", self.test)])?;
+        if self.particles < 2 {
+            return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
+        }
+        Ok(())
+    }
+}
+
+impl DataSection for NBodySource {
+    fn train(&self) -> usize {
+        self.train
+    }
+}
+
+impl Section for NBodyConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])
+    }
+}
+
+impl Task for NBodyTask {
+    const NAME: &'static str = "nbody";
+    const TITLE: &'static str = "n-body";
+    const LOSS: &'static str = "mean squared error";
+    const GROUP: &'static str = "rotations, reflections and translations";
+    const PRESETS: &'static [Preset] = &[
+        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset {
+            name: "paper",
+            about: "the schedule of arXiv:2305.11141",
+            settings: &[
+                "train.steps=131072",
+                "train.warmup_steps=2048",
+                "train.decay_steps=32768",
+                "train.select=best",
+                "train.log_every=128",
+                "train.eval_every=1024",
+                "train.checkpoint_every=4096",
+            ],
+        },
+    ];
+    type DataConfig = NBodySource;
+    type ModelConfig = NBodyConfig;
+    type Data = NBodyData;
+    type Model = NBody;
+
+    fn defaults() -> TaskConfig<Self> {
+        let data = NBodySource {
+            source: "simulate".to_owned(),
+            suffix: String::new(),
+            seed: 0,
+            train: 3000,
+            valid: 2000,
+            test: 2000,
+            particles: PARTICLES,
+        };
+        let (model, train, runtime) = (NBodyConfig::default(), Train::default(), Runtime::default());
+        Config { data, model, train, runtime }
+    }
+
+    fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
+        Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
+    }
+
+    fn init(
+        config: &NBodyConfig,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<NBody> {
+        NBody::init(config, placement, rng)
+    }
+
+    fn fits(config: &NBodyConfig, weights: &TensorFile) -> bool {
+        let deepest = config.layers.checked_sub(1).map(|last| format!("layers.{last}."));
+        width(weights, "embedding.weight") == Some(config.hidden)
+            && deepest.is_none_or(|prefix| has(weights, &prefix))
+    }
+
+    fn loss(model: &NBody, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
+        model.loss(&batch.batch, &batch.targets)
+    }
+
+    fn measure(model: &NBody, data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
+        let error = mean_squared_error(&predict(model, data, EVALUATION_BATCH)?, data)?;
+        Ok(Measures::new("mse", "MSE", error))
+    }
+
+    fn asymmetry(
+        model: &NBody,
+        data: &NBodyData,
+        _: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<f64> {
+        let data = data.select(&(0..SYMMETRY_SAMPLES.min(data.len())).collect::<Vec<_>>())?;
+        let plain = predict(model, &data, EVALUATION_BATCH)?;
+        let mut worst = 0f64;
+        for reflections in 1..=3 {
+            let isometry = Isometry::random(Signature::CL3, reflections, rng);
+            let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
+            let moved = data.moved(&isometry, shift)?;
+            let moved = predict(model, &moved, EVALUATION_BATCH)?;
+            // Displacements, because a translation makes positions as large as one likes.
+            let displacements = |positions: &[f64], from: &NBodyData| -> Vec<f64> {
+                positions.iter().zip(from.loc()).map(|(x, from)| x - from).collect()
+            };
+            let start = data.moved(&isometry, shift)?;
+            let expected = data.with_loc(&plain)?.moved(&isometry, shift)?;
+            let error =
+                relative_distance(&displacements(&moved, &start), &displacements(expected.loc(), &start));
+            worst = worst.max(error);
+        }
+        Ok(worst)
+    }
+
+    fn comparison(measures: &Measures) -> String {
+        table(measures.first().value)
+    }
+
+    fn figures(
+        model: &NBody,
+        config: &TaskConfig<Self>,
+        _: &Placement,
+        folder: &RunFolder,
+    ) -> Result<Vec<&'static str>> {
+        const FILE: &str = "trajectories.svg";
+        let title = "n-body: positions at frame 40 predicted from frame 30 (simulation units)";
+        let data = NBodySource { test: PANELS.min(config.data.test), ..config.data.clone() };
+        let panels = panels(model, &trajectories(&data, Split::Test)?)?;
+        plots::trajectories(&folder.file(FILE), &panels, title)?;
+        Ok(vec![FILE])
+    }
+}
+
+/// Mean squared error on the test split, as published.
+const PUBLISHED: [(&str, f64); 8] = [
+    ("SE(3)-Transformer", 0.0244),
+    ("TFN", 0.0155),
+    ("NMP", 0.0107),
+    ("Radial Field", 0.0104),
+    ("EGNN", 0.0070),
+    ("SEGNN", 0.0043),
+    ("CGENN", 0.0039),
+    ("Multivector Neurons", 0.0035),
+];
+
+/// The trajectories of one split: simulated, or read from the published files.
+///
+/// # Errors
+/// Files that are missing or unusable.
+pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> {
+    let wanted = match split {
+        Split::Train => config.train,
+        Split::Valid => config.valid,
+        Split::Test => config.test,
+    };
+    if config.source == "simulate" {
+        return Ok(Trajectories::simulate(config.particles, wanted, TARGET_FRAME + 1, config.seed, split)?);
+    }
+    let suffix = (!config.suffix.is_empty()).then_some(config.suffix.as_str());
+    let all = Trajectories::load(&config.source, split, suffix)?;
+    if all.systems() < wanted {
+        output::note(&format!(
+            "data: {} has {} of the {wanted} {split} samples asked for",
+            config.source,
+            all.systems()
+        ));
+    }
+    let count = wanted.min(all.systems());
+    Ok(all.take(count)?)
+}
+
+/// The published table with `ours` in its place.
+fn table(ours: f64) -> String {
+    let mut rows: Vec<(&str, f64)> = PUBLISHED.to_vec();
+    let place = rows.iter().position(|(_, error)| *error < ours).unwrap_or(rows.len());
+    rows.insert(place, ("this run", ours));
+    let mut text = String::from("  test MSE\n");
+    for (index, (name, error)) in rows.iter().enumerate() {
+        let mark = if index == place { '>' } else { ' ' };
+        let spread = if *name == "CGENN" { " ± 0.0001" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{mark} {name:<20} {error:.4}{spread}");
+    }
+    text
+}
+
+/// Panels of predicted and true motion of the first samples of a split.
+///
+/// # Errors
+/// Trajectories that lack the frames of the task; from the device.
+fn panels(model: &NBody, trajectories: &Trajectories) -> gradewise_nn::Result<Vec<plots::Panel>> {
+    let shown = trajectories.clone().take(PANELS.min(trajectories.systems()))?;
+    let data = NBodyData::from_trajectories(&shown)?;
+    let predictions = predict(model, &data, EVALUATION_BATCH)?;
+    let frames =
+        (INPUT_FRAME..=TARGET_FRAME).map(|frame| shown.loc_at(frame)).collect::<Result<Vec<_>, _>>()?;
+    let particles = data.particles();
+    let width = 3 * particles;
+    let at = |values: &[f64], system: usize, particle: usize| -> [f64; 3] {
+        std::array::from_fn(|axis| values[system * width + axis * particles + particle])
+    };
+    let panel = |system: usize| {
+        let range = system * width..(system + 1) * width;
+        let squares =
+            predictions[range.clone()].iter().zip(&data.target()[range]).map(|(p, t)| (p - t).powi(2));
+        plots::Panel {
+            title: format!("test sample {system}: MSE {:.4}", squares.sum::<f64>() / width as f64),
+            particles: (0..particles)
+                .map(|particle| plots::Particle {
+                    charge: data.charges()[system * particles + particle],
+                    path: frames.iter().map(|frame| at(frame, system, particle)).collect(),
+                    predicted: at(&predictions, system, particle),
+                })
+                .collect(),
+        }
+    };
+    Ok((0..data.len()).map(panel).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Resolver;
+
+    #[test]
+    fn the_table_has_this_run_in_its_place() {
+        for (ours, before, after) in [(0.5, 0, 8), (0.0080, 4, 4), (0.0001, 8, 0)] {
+            let table = table(ours);
+            let rows: Vec<&str> = table.lines().skip(1).collect();
+            assert_eq!(rows.len(), 9);
+            assert_eq!(rows.iter().position(|row| row.starts_with('>')), Some(before));
+            assert_eq!(rows.len() - 1 - before, after);
+        }
+        assert!(table(f64::NAN).contains("this run"));
+    }
+
+    #[test]
+    fn the_schedule_follows_the_steps_unless_it_is_set() {
+        let resolve = |assignments: &[&str]| {
+            let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
+            for assignment in assignments {
+                resolver.assignment(assignment).unwrap();
+            }
+            TaskConfig::<NBodyTask>::resolve(&resolver)
+                .map(|config| (config.train.warmup_steps, config.train.decay_steps))
+        };
+        assert_eq!(resolve(&[]).unwrap(), (100, 2500));
+        assert_eq!(resolve(&["train.steps=60"]).unwrap(), (1, 39));
+        assert_eq!(resolve(&["train.steps=1"]).unwrap(), (0, 1));
+        assert_eq!(resolve(&["train.warmup_steps=7", "train.steps=60"]).unwrap(), (7, 39));
+        assert!(resolve(&["train.warmup_steps=61", "train.steps=60"]).is_err());
+    }
+
+    #[test]
+    fn senseless_values_are_named() {
+        for (assignment, part) in [
+            ("train.batch_size=0", "at least 1"),
+            ("train.batch_size=3001", "data.train = 3000"),
+            ("train.lr=nan", "greater than 0"),
+            ("train.lr=-1", "greater than 0"),
+            ("train.ema=1.0", "less than 1"),
+            ("train.optimizer=lion", "adam, adamw, sgd"),
+            ("runtime.compute=fast", "exact, tf32"),
+            ("data.particles=1", "neighbours"),
+            ("train.warmup_steps=5000", "train.steps"),
+        ] {
+            let config: TaskConfig<NBodyTask> = Resolver::new(&NBodyTask::defaults())
+                .unwrap()
+                .assignment(assignment)
+                .unwrap()
+                .finish()
+                .unwrap();
+            let message = config.validate().unwrap_err().to_string();
+            let key = assignment.split('=').next().unwrap();
+            assert!(message.contains(part) && message.contains(key), "{message}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The experiments in a short form, through the program: the loss falls, the error on new samples with it, and the trained model
+//! has the symmetry it is built for.
+#![cfg(feature = "cli")]
+
+use gradewise_nn::{
+    checkpoint::Checkpoint,
+    data::{
+        Split,
+        npy::encode_f32,
+        points::{HULL_DIMENSION, HULL_POINTS, PointSets},
+    },
+    train::MetricsLog,
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn program() -> PathBuf {
+    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
+    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
+}
+
+/// Runs what must succeed, and returns what it says.
+fn gradewise(folder: &Path, arguments: &str) -> String {
+    let output = Command::new(program())
+        .current_dir(folder)
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {stderr}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Trains a task in double precision: the mean loss of the first and of the last record, and the last record of all.
+fn train(task: &str, settings: &str) -> (f64, f64, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let common = "--dtype f64 train.log_every=10 train.eval_every=0 train.checkpoint_every=0 --out run";
+    let text = gradewise(folder.path(), &format!("train {task} {settings} {common}"));
+    assert!(text.contains("symmetry "), "{text}");
+    let records = MetricsLog::read(folder.path().join("run/metrics.jsonl")).unwrap();
+    let losses: Vec<f64> = records.iter().filter_map(|record| record["train_loss"].as_f64()).collect();
+    // The same numbers come from the checkpoint.
+    let evaluated = gradewise(folder.path(), "eval --checkpoint run/checkpoint.safetensors --json");
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
+    let last = records.last().unwrap();
+    assert_eq!(evaluated["asymmetry"], last["asymmetry"], "{evaluated}");
+    (losses[0], *losses.last().unwrap(), last.clone())
+}
+
+fn check(task: &str, settings: &str, fall: f64) {
+    let (first, last, record) = train(task, settings);
+    assert!(last < fall * first, "{task}: loss {first} -> {last}");
+    let asymmetry = record["asymmetry"].as_f64().unwrap();
+    assert!(asymmetry < 1e-10, "{task}: {asymmetry:e}");
+}
+
+#[test]
+fn nbody() {
+    check(
+        "nbody",
+        "data.train=64 data.valid=8 data.test=16 model.hidden=8 model.layers=1 train.batch_size=16 train.steps=120",
+        0.7,
+    );
+}
+
+#[test]
+fn signed_volumes() {
+    let settings = "data.train=512 data.valid=16 data.test=256 model.hidden=12 train.batch_size=32 train.steps=300 \
+                    train.lr=5e-3";
+    check("volumes", settings, 0.3);
+}
+
+#[test]
+fn hull_volumes() {
+    let settings = "data.train=128 data.valid=8 data.test=32 model.hidden=8 model.layers=2 train.batch_size=16 \
+                    train.steps=120 train.lr=5e-3";
+    check("hulls", settings, 0.5);
+}
+
+#[test]
+fn o5_regression() {
+    let settings = "data.train=512 data.valid=16 data.test=64 model.hidden=32 train.batch_size=32 train.steps=300 \
+                    train.lr=3e-3";
+    check("o5", settings, 0.3);
+}
+
+const TINY: &str =
+    "data.valid=8 data.test=16 model.hidden=4 train.batch_size=8 train.steps=8 train.eval_every=2";
+
+#[test]
+fn a_learning_curve_is_the_runs_of_each_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let text = gradewise(here, &format!("train volumes {TINY} --curve 32,8 --seeds 2 --out curve"));
+    assert!(text.contains("samples") && text.contains("±"), "{text}");
+    let curve: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(here.join("curve/curve.json")).unwrap()).unwrap();
+    let sizes: Vec<u64> =
+        curve["points"].as_array().unwrap().iter().map(|point| point["samples"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [8, 32], "from few to many");
+    assert!(std::fs::read_to_string(here.join("curve/curve.svg")).unwrap().contains("training samples"));
+    // Each is the run with that many samples alone, though all share the largest data set.
+    gradewise(here, &format!("train volumes {TINY} data.train=8 --seed 1 --out alone"));
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(bytes("curve/train-8/seed-1"), bytes("alone"));
+    assert_ne!(bytes("curve/train-32/seed-1"), bytes("alone"));
+    let error = &curve["points"][0]["seeds"][1]["test_mse"];
+    let records = MetricsLog::read(here.join("alone/metrics.jsonl")).unwrap();
+    assert_eq!(&records.last().unwrap()["test_mse"], error);
+}
+
+#[test]
+fn the_best_weights_are_kept_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // A rate so high that the last weights are not the best.
+    let settings = format!("{TINY} data.train=32 train.select=best train.lr=0.5 train.schedule=constant");
+    gradewise(here, &format!("train volumes {settings} --out run"));
+    let records = MetricsLog::read(here.join("run/metrics.jsonl")).unwrap();
+    let valid: Vec<(u64, f64)> = records
+        .iter()
+        .filter_map(|record| Some((record["step"].as_u64()?, record["valid_mse"].as_f64()?)))
+        .collect();
+    let best = valid.iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+    assert_ne!(best.0, 8, "the best was not the last: {valid:?}");
+    assert_eq!(Checkpoint::read(here.join("run/best.safetensors")).unwrap().metadata.step, best.0);
+    let eval = |file: &str, split: &str| -> f64 {
+        let text =
+            gradewise(here, &format!("eval --checkpoint run/{file}.safetensors --split {split} --json"));
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["mse"].as_f64().unwrap()
+    };
+    assert_eq!(eval("best", "valid"), best.1);
+    assert_eq!(records.last().unwrap()["test_mse"].as_f64().unwrap(), eval("best", "test"));
+    assert_ne!(eval("best", "test"), eval("checkpoint", "test"));
+}
+
+#[test]
+fn published_files_are_read_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (split, name) in [(Split::Train, "train"), (Split::Valid, "val"), (Split::Test, "test")] {
+        let data = PointSets::hull_volumes(20, 7, split).unwrap();
+        let write = |kind: &str, shape: &[usize], values: &[f64]| {
+            std::fs::write(here.join(format!("hulls_{name}_{kind}.npy")), encode_f32(shape, values).unwrap())
+                .unwrap();
+        };
+        write("input", &[20, HULL_POINTS, HULL_DIMENSION], data.loc());
+        write("target", &[20], data.target());
+    }
+    let settings = format!("{TINY} data.train=20 model.layers=1");
+    gradewise(here, &format!("train hulls {settings} data.source=. --out files"));
+    gradewise(here, &format!("train hulls {settings} data.seed=7 --out sampled"));
+    let error = |run: &str| {
+        let records = MetricsLog::read(here.join(run).join("metrics.jsonl")).unwrap();
+        records.last().unwrap()["test_mse"].as_f64().unwrap()
+    };
+    let (files, sampled) = (error("files"), error("sampled"));
+    assert!((files / sampled - 1.0).abs() < 1e-4, "up to the files' single precision: {files} {sampled}");
+    std::fs::remove_file(here.join("hulls_val_target.npy")).unwrap();
+    let output = Command::new(program())
+        .current_dir(here)
+        .args(["train", "hulls", "data.source=."])
+        .output()
+        .expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && message.contains("hulls_val_target.npy"), "{message}");
+}
