@@ -270,6 +270,7 @@ fn help_teaches_by_examples() {
         "train volumes",
         "train hulls",
         "train o5",
+        "train lorentz",
         "eval",
         "infer",
         "gradcheck",

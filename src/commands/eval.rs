@@ -4,7 +4,7 @@ use crate::{
     cli::Eval,
     error::{Error, Result},
     output, run,
-    tasks::{self, Hulls, NBodyTask, O5, Task, TaskConfig, Volumes, number},
+    tasks::{self, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes, number},
 };
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
 use serde_json::json;
@@ -16,6 +16,7 @@ pub fn run(arguments: &Eval) -> Result<()> {
         <Volumes as Task>::NAME => evaluate::<Volumes>(arguments, &checkpoint),
         <Hulls as Task>::NAME => evaluate::<Hulls>(arguments, &checkpoint),
         <O5 as Task>::NAME => evaluate::<O5>(arguments, &checkpoint),
+        Lorentz::NAME => evaluate::<Lorentz>(arguments, &checkpoint),
         other => Err(Error::Usage(format!(
             "{} is a checkpoint of `{other}`, which this program has no task for",
             arguments.checkpoint.display()

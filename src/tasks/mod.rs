@@ -1,9 +1,11 @@
 //! The experiments: what each brings, so that one runner serves all.
 
+mod lorentz;
 mod measures;
 pub mod nbody;
 mod points;
 
+pub use lorentz::Lorentz;
 pub use measures::{Measures, number};
 pub use nbody::NBodyTask;
 pub use points::{Hulls, O5, Volumes};
@@ -253,5 +255,6 @@ mod tests {
         check::<Volumes>();
         check::<Hulls>();
         check::<O5>();
+        check::<Lorentz>();
     }
 }

@@ -7,6 +7,7 @@ mod error;
 pub mod init;
 pub mod layers;
 pub mod loss;
+pub mod metrics;
 pub mod models;
 pub mod optim;
 mod parameter;

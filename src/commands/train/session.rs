@@ -253,7 +253,9 @@ impl<'a, T: Task> Session<'a, T> {
         if end == End::OutOfTime {
             text += &format!("out of time; go on with  gradewise train {} --resume {folder}\n", T::NAME);
         }
-        text += &format!("full run    gradewise train {} --preset paper\n", T::NAME);
+        if let Some(full) = T::PRESETS.get(1) {
+            text += &format!("full run    gradewise train {} --preset {}\n", T::NAME, full.name);
+        }
         output::print(&text)?;
         Ok(Outcome { test: measures, asymmetry, steps, seconds, joules })
     }

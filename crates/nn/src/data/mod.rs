@@ -1,5 +1,6 @@
 //! Data sets: simulated, read from files, checked, and served in batches.
 
+pub mod jets;
 pub mod loader;
 pub mod nbody;
 pub mod npy;

@@ -117,10 +117,33 @@ impl MessagePassing {
     /// # Errors
     /// Shapes, dtypes or devices that do not fit together, named.
     pub fn forward(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
+        let mean = self.messages(h, attributes, edges)?.segment_mean(1, &edges.receivers)?;
+        self.update(h, &mean)
+    }
+
+    /// As [`forward`](Self::forward), with the sum of the messages times `weights` `[1, edges, 1]` instead of their mean: zero for
+    /// edges that are not there.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_weighted(
+        &self,
+        h: &Tensor,
+        attributes: &Tensor,
+        edges: &Edges,
+        weights: &Tensor,
+    ) -> Result<Tensor> {
+        let messages = self.messages(h, attributes, edges)?.mul(weights)?;
+        self.update(h, &messages.segment_sum(1, &edges.receivers)?)
+    }
+
+    fn messages(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
         let difference = h.index_select(1, &edges.receivers)?.sub(&h.index_select(1, &edges.senders)?)?;
-        let messages = self.edge.forward(&concat(&[&difference, attributes], 2)?)?;
-        let mean = messages.segment_mean(1, &edges.receivers)?;
-        Ok(h.add(&self.node.forward(&concat(&[h, &mean], 2)?)?)?)
+        self.edge.forward(&concat(&[&difference, attributes], 2)?)
+    }
+
+    fn update(&self, h: &Tensor, received: &Tensor) -> Result<Tensor> {
+        Ok(h.add(&self.node.forward(&concat(&[h, received], 2)?)?)?)
     }
 }
 

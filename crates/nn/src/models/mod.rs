@@ -1,9 +1,11 @@
 //! Models of published experiments.
 
+mod jets;
 mod message_passing;
 mod nbody;
 mod points;
 
+pub use jets::{JetTagger, JetTaggerConfig};
 pub use message_passing::{Edges, MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyBatch, NBodyConfig};
 pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};
