@@ -161,6 +161,16 @@ Examples:
   gradewise train lorentz --preset full --device cuda
   gradewise train lorentz data.source=path/to/npy        jets_train_momenta.npy and so on")]
     Lorentz(TrainRun),
+    /// A force field: an energy learned from forces alone, whose dynamics conserves it.
+    ///
+    /// Charged particles bound by springs, a potential in closed form. The loss is on the slope of the energy, so its gradient takes second
+    /// derivatives of the network. energy.svg shows the energies along the motion under the learned forces.
+    #[command(after_help = "\
+Examples:
+  gradewise train forces
+  gradewise train forces --preset full
+  gradewise train forces data.particles=6 model.layers=1")]
+    Forces(TrainRun),
 }
 
 /// How a model is trained.

@@ -271,6 +271,7 @@ fn help_teaches_by_examples() {
         "train hulls",
         "train o5",
         "train lorentz",
+        "train forces",
         "eval",
         "infer",
         "gradcheck",

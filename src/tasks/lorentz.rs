@@ -5,7 +5,7 @@ use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
     error::Result,
 };
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, no_grad};
 use gradewise_core::Signature;
 use gradewise_nn::{
     Placement,
@@ -193,7 +193,7 @@ impl Task for Lorentz {
 fn scores(model: &JetTagger, data: &JetSets, placement: &Placement) -> gradewise_nn::Result<Vec<f64>> {
     let mut scores = Vec::with_capacity(data.labels().len());
     for_each_batch(data, EVALUATION_BATCH, placement, |batch| {
-        let logits = model.forward(batch)?.array().to_f64_vec()?;
+        let logits = no_grad(|| model.forward(batch))?.array().to_f64_vec()?;
         scores.extend(logits.chunks_exact(2).map(|logits| logits[1] - logits[0]));
         Ok(())
     })?;

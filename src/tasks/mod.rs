@@ -1,10 +1,12 @@
 //! The experiments: what each brings, so that one runner serves all.
 
+mod forces;
 mod lorentz;
 mod measures;
 pub mod nbody;
 mod points;
 
+pub use forces::Forces;
 pub use lorentz::Lorentz;
 pub use measures::{Measures, number};
 pub use nbody::NBodyTask;
@@ -256,5 +258,6 @@ mod tests {
         check::<Hulls>();
         check::<O5>();
         check::<Lorentz>();
+        check::<Forces>();
     }
 }

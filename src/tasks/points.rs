@@ -5,7 +5,7 @@ use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one},
     error::Result,
 };
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, no_grad};
 use gradewise_core::Signature;
 use gradewise_nn::{
     Placement,
@@ -171,7 +171,8 @@ impl<R: Regression> Task for R {
 fn predict(model: &impl Layer, data: &PointSets, placement: &Placement) -> gradewise_nn::Result<Vec<f64>> {
     let mut predictions = Vec::with_capacity(data.target().len());
     for_each_batch(data, EVALUATION_BATCH, placement, |batch| {
-        predictions.extend(model.forward(&batch.points)?.array().to_f64_vec()?);
+        let values = no_grad(|| model.forward(&batch.points))?;
+        predictions.extend(values.array().to_f64_vec()?);
         Ok(())
     })?;
     Ok(predictions)

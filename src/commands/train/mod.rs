@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     output,
     run::{self, Interrupt, Memory, RunFolder},
-    tasks::{self, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Forces, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{
@@ -33,6 +33,7 @@ pub fn run(arguments: &Train) -> Result<()> {
         TrainTask::Volumes(arguments) => train::<Volumes>(arguments),
         TrainTask::Hulls(arguments) => train::<Hulls>(arguments),
         TrainTask::O5(arguments) => train::<O5>(arguments),
+        TrainTask::Forces(arguments) => train::<Forces>(arguments),
         TrainTask::Lorentz(arguments) => train::<Lorentz>(arguments),
     }
 }

@@ -5,6 +5,7 @@ pub mod loader;
 pub mod nbody;
 pub mod npy;
 pub mod points;
+pub mod potential;
 mod validate;
 
 pub use validate::{LARGE_VALUE, check_finite};

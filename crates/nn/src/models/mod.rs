@@ -1,10 +1,12 @@
 //! Models of published experiments.
 
+mod force_field;
 mod jets;
 mod message_passing;
 mod nbody;
 mod points;
 
+pub use force_field::ForceField;
 pub use jets::{JetTagger, JetTaggerConfig};
 pub use message_passing::{Edges, MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyBatch, NBodyConfig};

@@ -4,7 +4,7 @@ use super::{Batch, Samples, for_each_batch};
 use crate::data::nbody::NBodyData;
 use crate::models::{NBody, NBodyBatch};
 use crate::{Error, Placement, Result};
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, no_grad};
 use gradewise_kernels::Device;
 
 /// A batch with what is to be predicted.
@@ -64,7 +64,8 @@ impl Samples for NBodyData {
 pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
     let mut predictions = Vec::with_capacity(data.target().len());
     for_each_batch(data, batch_size, &model.placement(), |example| {
-        predictions.extend(example.batch.by_system(&model.forward(&example.batch)?)?);
+        let rows = no_grad(|| model.forward(&example.batch))?;
+        predictions.extend(example.batch.by_system(&rows)?);
         Ok(())
     })?;
     Ok(predictions)

@@ -5,7 +5,6 @@ use crate::{
     Placement, Result,
     data::loader::{BatchOrder, Prefetch},
 };
-use gradewise_autograd::no_grad;
 use std::sync::Arc;
 
 /// Batches prepared ahead of their use.
@@ -46,7 +45,8 @@ pub fn batches<D: Samples>(
     Prefetch::new(AHEAD, indices.map(move |indices| data.batch(&indices, &placement)))
 }
 
-/// Calls `work` with all samples in order, `batch_size` at a time, without recording gradients.
+/// Calls `work` with all samples in order, `batch_size` at a time. What only evaluates does so under
+/// [`no_grad`](gradewise_autograd::no_grad).
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`.
@@ -61,7 +61,7 @@ pub fn for_each_batch<D: Samples>(
     }
     for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
         let batch = data.batch(&indices, placement)?;
-        no_grad(|| work(&batch))?;
+        work(&batch)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The samples a model sees.
 
 use super::{INPUT_FRAME, TARGET_FRAME, Trajectories};
-use crate::data::check_finite;
+use crate::data::{check_finite, potential::turned};
 use crate::symmetry::Isometry;
 use crate::{Error, Result};
 
@@ -127,18 +127,7 @@ impl NBodyData {
     /// As [`NBodyData::new`].
     pub fn moved(&self, isometry: &Isometry, shift: [f64; 3]) -> Result<Self> {
         let n = self.particles;
-        let turn = |values: &[f64], shift: [f64; 3]| -> Vec<f64> {
-            let mut moved = values.to_vec();
-            for (system, moved) in values.chunks_exact(3 * n).zip(moved.chunks_exact_mut(3 * n)) {
-                for particle in 0..n {
-                    let vector = [0, 1, 2].map(|axis| system[axis * n + particle]);
-                    for (axis, (x, shift)) in isometry.apply(&vector).into_iter().zip(shift).enumerate() {
-                        moved[axis * n + particle] = x + shift;
-                    }
-                }
-            }
-            moved
-        };
+        let turn = |values: &[f64], shift| turned(values, n, isometry, shift);
         let (loc, vel, target) =
             (turn(&self.loc, shift), turn(&self.vel, [0.0; 3]), turn(&self.target, shift));
         Self::new(n, loc, vel, self.charges.clone(), target)

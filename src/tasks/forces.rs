@@ -1,0 +1,295 @@
+//! A force field learned from forces alone, and the dynamics that it drives.
+
+use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use crate::{
+    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
+    error::Result,
+    output, plots,
+    run::RunFolder,
+};
+use gradewise_autograd::Tensor;
+use gradewise_core::Signature;
+use gradewise_nn::{
+    Placement,
+    checkpoint::{TensorFile, replace_file},
+    data::{
+        Split,
+        potential::{ForceData, Motion, potential, turned, velocity_verlet},
+    },
+    models::{ForceField, NBodyConfig},
+    symmetry::{Isometry, relative_distance},
+    train::{Samples, for_each_batch},
+};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Systems whose motion is followed.
+const FOLLOWED: usize = 16;
+/// Length of a step of the motion.
+const TIME_STEP: f64 = 0.02;
+
+/// Charged particles bound by springs.
+pub struct Forces;
+
+/// `[data]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForceSource {
+    /// Seed of the systems.
+    pub seed: u64,
+    /// Number of systems to fit.
+    pub train: usize,
+    /// Number of systems to watch.
+    pub valid: usize,
+    /// Number of systems to report.
+    pub test: usize,
+    /// Particles of a system.
+    pub particles: usize,
+    /// Steps of the motion that energy.svg follows.
+    pub follow: usize,
+}
+
+impl Section for ForceSource {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[("data.train", self.train), ("data.valid", self.valid), ("data.test", self.test)])?;
+        if self.particles < 2 {
+            return refuse("data.particles", self.particles, "at least 2: there are no forces on one");
+        }
+        Ok(())
+    }
+}
+
+impl DataSection for ForceSource {
+    fn train(&self) -> usize {
+        self.train
+    }
+}
+
+impl Task for Forces {
+    const NAME: &'static str = "forces";
+    const TITLE: &'static str = "forces of charged particles bound by springs";
+    const LOSS: &'static str = "mean squared error of forces";
+    const GROUP: &'static str = "rotations, reflections and translations";
+    const PRESETS: &'static [Preset] = &[
+        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset {
+            name: "full",
+            about: "a wider model and more steps",
+            settings: &[
+                "data.train=10000",
+                "model.hidden=16",
+                "train.steps=16384",
+                "train.batch_size=64",
+                "train.select=best",
+                "train.log_every=64",
+                "train.eval_every=1024",
+                "train.checkpoint_every=4096",
+            ],
+        },
+    ];
+    type DataConfig = ForceSource;
+    type ModelConfig = NBodyConfig;
+    type Data = ForceData;
+    type Model = ForceField;
+
+    fn defaults() -> TaskConfig<Self> {
+        let data = ForceSource { seed: 0, train: 3000, valid: 200, test: 1000, particles: 4, follow: 2000 };
+        let train = Train {
+            steps: 2048,
+            batch_size: 32,
+            weight_decay: 0.0,
+            // The second derivatives put constants on the device as they go, which a graph cannot record.
+            capture: false,
+            clip_norm: 10.0,
+            eval_every: 256,
+            checkpoint_every: 512,
+            ..Train::default()
+        };
+        let model = NBodyConfig { hidden: 12, layers: 2 };
+        Config { data, model, train, runtime: Runtime::default() }
+    }
+
+    fn load(config: &ForceSource, split: Split) -> Result<ForceData> {
+        let systems = match split {
+            Split::Train => config.train,
+            Split::Valid => config.valid,
+            Split::Test => config.test,
+        };
+        Ok(ForceData::simulate(systems, config.particles, config.seed, split)?)
+    }
+
+    fn init(
+        config: &NBodyConfig,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<ForceField> {
+        ForceField::init(config, placement, rng)
+    }
+
+    fn fits(config: &NBodyConfig, weights: &TensorFile) -> bool {
+        width(weights, "embedding.weight") == Some(config.hidden)
+            && has(weights, &format!("layers.{}.", config.layers - 1))
+    }
+
+    fn loss(model: &ForceField, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
+        model.loss(&batch.batch, &batch.forces)
+    }
+
+    fn measure(
+        model: &ForceField,
+        data: &ForceData,
+        placement: &Placement,
+    ) -> gradewise_nn::Result<Measures> {
+        let (forces, energies) = predict(model, data, placement)?;
+        let squares: f64 = forces.iter().zip(data.force()).map(|(p, t)| (p - t).powi(2)).sum();
+        let size: f64 = data.force().iter().map(|force| force * force).sum();
+        // Forces determine the energy of each choice of charges up to a constant, so one constant for all is left to chance.
+        let differences: Vec<f64> = energies.iter().zip(data.energy()).map(|(p, t)| p - t).collect();
+        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+        let spread = differences.iter().map(|d| (d - mean).abs()).sum::<f64>() / differences.len() as f64;
+        Ok(Measures::new("mse", "MSE of forces", squares / forces.len() as f64)
+            .and("relative", "relative error of forces", (squares / size).sqrt())
+            .and("energy_mae", "MAE of energies up to a constant", spread))
+    }
+
+    fn asymmetry(
+        model: &ForceField,
+        data: &ForceData,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<f64> {
+        let data = data.clone().take(SYMMETRY_SAMPLES);
+        let (forces, energies) = predict(model, &data, placement)?;
+        let mut worst = 0f64;
+        for reflections in 1..=3 {
+            let isometry = Isometry::random(Signature::CL3, reflections, rng);
+            let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
+            let moved = predict(model, &data.moved(&isometry, shift)?, placement)?;
+            let expected = turned(&forces, data.particles(), &isometry, [0.0; 3]);
+            worst =
+                worst.max(relative_distance(&moved.0, &expected)).max(relative_distance(&moved.1, &energies));
+        }
+        Ok(worst)
+    }
+
+    fn figures(
+        model: &ForceField,
+        config: &TaskConfig<Self>,
+        placement: &Placement,
+        folder: &RunFolder,
+    ) -> Result<Vec<&'static str>> {
+        let source = ForceSource { test: FOLLOWED, ..config.data.clone() };
+        let start = Self::load(&source, Split::Test)?;
+        let steps = config.data.follow;
+        let learned = follow(&start, steps, |data| predict(model, data, placement))?;
+        let exact = follow(&start, steps, |data| Ok((data.force().to_vec(), data.energy().to_vec())))?;
+        let line = |label, values: &[f64]| plots::Line {
+            label,
+            points: values.iter().enumerate().map(|(step, &e)| (step as f64 * TIME_STEP, e)).collect(),
+        };
+        let lines = [
+            line("learned forces: learned energy", &learned.own),
+            line("learned forces: exact energy", &learned.exact),
+            line("exact forces: exact energy", &exact.exact),
+        ];
+        let title = format!("change of the total energy along the motion, rms over {FOLLOWED} test systems");
+        plots::lines(
+            &folder.file("energy.svg"),
+            &lines,
+            &title,
+            ("time", "energy, in units of the potential's spread"),
+        )?;
+        let largest = |values: &[f64]| values.iter().fold(0f64, |largest, value| largest.max(*value));
+        let record = json!({
+            "systems": FOLLOWED,
+            "steps": steps,
+            "time_step": TIME_STEP,
+            "learned_energy_change": {"largest": largest(&learned.own), "last": learned.own.last()},
+            "exact_energy_change": {"largest": largest(&learned.exact), "last": learned.exact.last()},
+            "exact_dynamics": {"largest": largest(&exact.exact), "last": exact.exact.last()},
+            "unit": "standard deviation of the potential energy over the systems",
+        });
+        let text = serde_json::to_string_pretty(&record).unwrap_or_default() + "\n";
+        replace_file(folder.file("dynamics.json"), |file| file.write_all(text.as_bytes()))?;
+        output::note(&format!(
+            "dynamics: along {} steps the learned energy changes by at most {:.1e}, the exact one by {:.1e} (with exact forces {:.1e})",
+            steps,
+            largest(&learned.own),
+            largest(&learned.exact),
+            largest(&exact.exact)
+        ));
+        Ok(vec!["energy.svg", "dynamics.json"])
+    }
+}
+
+/// Root mean square over systems of the change of the total energy since the start, step by step, in units of the standard deviation
+/// of the potential energy.
+struct Energies {
+    /// With the energy whose slope the forces are.
+    own: Vec<f64>,
+    /// With the energy in closed form.
+    exact: Vec<f64>,
+}
+
+/// Follows systems under forces that come with an energy.
+fn follow(
+    start: &ForceData,
+    steps: usize,
+    field: impl Fn(&ForceData) -> gradewise_nn::Result<(Vec<f64>, Vec<f64>)>,
+) -> gradewise_nn::Result<Energies> {
+    let (particles, charges) = (start.particles(), start.charges());
+    let count = start.len() as f64;
+    let mean = start.energy().iter().sum::<f64>() / count;
+    let spread = (start.energy().iter().map(|e| (e - mean).powi(2)).sum::<f64>() / count).sqrt();
+    let state = |loc: &[f64]| {
+        let motion = Motion { loc: loc.to_vec(), vel: vec![0.0; loc.len()] };
+        ForceData::new(particles, motion, charges.to_vec())
+    };
+    let potential_energies = std::cell::RefCell::new(Vec::new());
+    let mut first: Option<[Vec<f64>; 2]> = None;
+    let mut energies = Energies { own: Vec::new(), exact: Vec::new() };
+    velocity_verlet(
+        &mut start.motion().clone(),
+        (steps, TIME_STEP),
+        |loc| {
+            let (forces, energies) = field(&state(loc)?)?;
+            *potential_energies.borrow_mut() = energies;
+            Ok(forces)
+        },
+        |_, motion| {
+            let kinetic = motion.kinetic(particles);
+            let total = |potential: &[f64]| -> Vec<f64> {
+                kinetic.iter().zip(potential).map(|(k, p)| k + p).collect()
+            };
+            let now =
+                [total(&potential_energies.borrow()), total(&potential(particles, &motion.loc, charges).0)];
+            let first = first.get_or_insert_with(|| now.clone());
+            let change = |now: &[f64], first: &[f64]| {
+                let squares: f64 = now.iter().zip(first).map(|(a, b)| (a - b).powi(2)).sum();
+                (squares / count).sqrt() / spread
+            };
+            energies.own.push(change(&now[0], &first[0]));
+            energies.exact.push(change(&now[1], &first[1]));
+            Ok(())
+        },
+    )?;
+    Ok(energies)
+}
+
+/// Forces `[systems, 3, particles]` and energies `[systems]`.
+fn predict(
+    model: &ForceField,
+    data: &ForceData,
+    placement: &Placement,
+) -> gradewise_nn::Result<(Vec<f64>, Vec<f64>)> {
+    let (mut forces, mut energies) = (Vec::new(), Vec::new());
+    for_each_batch(data, EVALUATION_BATCH, placement, |example| {
+        let (slope, energy) = model.forces(&example.batch, false)?;
+        forces.extend(example.batch.by_system(&slope)?);
+        energies.extend(energy.array().to_f64_vec()?);
+        Ok(())
+    })?;
+    Ok((forces, energies))
+}
