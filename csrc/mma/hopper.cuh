@@ -36,6 +36,10 @@ struct TileProblem {
     /// f32. If z are ordered, list has them in the order in which they are computed: the longest first.
     i32 split, ordered;
     i32 list[33];
+    /// Where R, whose k runs along rows, is also written transposed, [matrices, k, rows], while it passes by; null if it is not.
+    /// Every z has one segment then, and matrix z of R; only f32.
+    float* r_transposed;
+    i64 k;
 };
 
 template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES>
@@ -133,6 +137,48 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                     depth = 0;
                     ++segment;
                 }
+            }
+        }
+    }
+
+    /// Warps of the copying warpgroup that write R transposed.
+    static constexpr int TRANSPOSING = 3;
+    static constexpr bool CAN_TRANSPOSE = sizeof(T) == 4 && !R_ACROSS;
+
+    GW_DEVICE bool transposes() const { return CAN_TRANSPOSE && p.r_transposed != nullptr; }
+
+    /// One of those warps. The column tiles that share rows of R take its steps in turn.
+    GW_DEVICE void transpose_r() const {
+        const int warp = threadIdx.x / 32 % 4 - 1, lane = threadIdx.x % 32;
+        int stage = 0;
+        u32 phase = 0;
+        for (i32 round = 0; round < rounds(); ++round) {
+            const i32 own = number(round);
+            if (own < 0) break;
+            const Unit u = unit(own);
+            for (i32 step = u.begin; step < u.end; ++step) {
+                barrier_wait(&ring.full[stage], phase);
+                if (step % this->column_tiles == u.column / BN) {
+                    const unsigned char* r = memory + stage * STAGE;
+                    // Rows in the lanes, four elements along k each.
+                    constexpr int PIECES = 8;
+#pragma unroll 1
+                    for (int job = warp; job < BM / 32 * PIECES; job += TRANSPOSING) {
+                        const int line = job / PIECES * 32 + lane, piece = job % PIECES;
+                        float values[4];
+                        load<4>(reinterpret_cast<const float*>(r + line * 128 + (piece ^ line % 8) * 16), values);
+                        const i64 row = u.row + line, depth = step * BK + piece * 4;
+                        float* target = p.r_transposed + (u.z * p.k + depth) * p.rows + row;
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (row < p.rows && depth + e < p.k) target[e * p.rows] = values[e];
+                        }
+                    }
+                    __syncwarp();
+                }
+                if (lane == 0) barrier_arrive(&ring.empty[stage], rank);
+                stage = stage + 1 == STAGES ? 0 : stage + 1;
+                phase ^= stage == 0;
             }
         }
     }
@@ -327,8 +373,8 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         if (threadIdx.x == 0) {
             for (int stage = 0; stage < STAGES; ++stage) {
                 barrier_init(&ring.full[stage], 1);
-                // Every warp that multiplies, of both blocks.
-                barrier_init(&ring.empty[stage], 8 * CLUSTER);
+                // Every warp that multiplies, of both blocks, and those that read this block's R besides.
+                barrier_init(&ring.empty[stage], 8 * CLUSTER + (block.transposes() ? TRANSPOSING : 0));
             }
             barrier_init_fence();
         }
@@ -340,6 +386,9 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         if (threadIdx.x >= MULTIPLYING) {
             registers_at_most<FEW>();
             if (threadIdx.x == MULTIPLYING) block.produce();
+            if constexpr (CAN_TRANSPOSE) {
+                if (threadIdx.x >= MULTIPLYING + 32 && block.transposes()) block.transpose_r();
+            }
         } else {
             registers_at_least<MANY>();
             block.consume(threadIdx.x / 128);

@@ -7,8 +7,27 @@
 
 constexpr double EPSILON = 1e-6;
 
-/// Normalises in place.
+/// A row's elements of one grade: f(place) for every V adjacent ones that are this thread's.
+template <int V, class F>
+GW_DEVICE void each_of_grade(const u32* first, i64 grade, i64 plane, i64 row, i64 features, F f) {
+    for (i64 blade = first[grade]; blade < first[grade + 1]; ++blade) {
+        const i64 line = blade * plane + row * features;
+        for (i64 i = static_cast<i64>(threadIdx.x) * V; i < features; i += static_cast<i64>(blockDim.x) * V) f(line + i);
+    }
+}
+
+/// Elements of an access of 16 bytes.
 template <class T>
+constexpr int WIDE = 16 / sizeof(T);
+
+/// Whether rows of arrays at these addresses can be accessed 16 bytes at a time.
+template <class T, class... Addresses>
+GW_DEVICE bool wide(i64 features, Addresses... addresses) {
+    return features % WIDE<T> == 0 && ((reinterpret_cast<u64>(addresses) % 16 == 0) && ...);
+}
+
+/// Normalises in place.
+template <class T, int V>
 GW_DEVICE void rms_norm(T* x, Compute<T>* inverse_rms, const u32* first, i64 grades, i64 rows, i64 features) {
     using C = Compute<T>;
     __shared__ C scratch[32];
@@ -18,25 +37,54 @@ GW_DEVICE void rms_norm(T* x, Compute<T>* inverse_rms, const u32* first, i64 gra
         const bool active = row < rows;
         for (i64 grade = 0; grade < grades; ++grade) {
             C squares = 0;
-            for (i64 blade = first[grade]; active && blade < first[grade + 1]; ++blade) {
-                const T* line = x + blade * plane + row * features;
-                for (i64 i = threadIdx.x; i < features; i += blockDim.x) squares += widen(line[i]) * widen(line[i]);
+            if (active) {
+                each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
+                    C values[V];
+                    load<V>(x + place, values);
+#pragma unroll
+                    for (int e = 0; e < V; ++e) squares += values[e] * values[e];
+                });
             }
             squares = row_sum(squares, scratch);
             const C scale = C(1) / root(squares / C(features) + C(EPSILON));
             if (!active) continue;
             if (threadIdx.x == 0) inverse_rms[grade * rows + row] = scale;
-            for (i64 blade = first[grade]; blade < first[grade + 1]; ++blade) {
-                T* line = x + blade * plane + row * features;
-                for (i64 i = threadIdx.x; i < features; i += blockDim.x) line[i] = narrow<T>(widen(line[i]) * scale);
-            }
+            each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
+                C values[V];
+                load<V>(x + place, values);
+#pragma unroll
+                for (int e = 0; e < V; ++e) values[e] *= scale;
+                store<V>(x + place, values);
+            });
         }
     }
 }
 
+/// Σ ô·g and Σ ô² over a grade's elements of a row, with ô the output.
+template <class T, int V>
+GW_DEVICE void rms_norm_sums(const T* output, const T* grad, const u32* first, i64 grade, i64 plane, i64 row, i64 features,
+                             bool active, Compute<T>* scratch, Compute<T>& projection, Compute<T>& squares) {
+    using C = Compute<T>;
+    projection = squares = 0;
+    if (active) {
+        each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
+            C o[V], g[V];
+            load<V>(output + place, o);
+            load<V>(grad + place, g);
+#pragma unroll
+            for (int e = 0; e < V; ++e) {
+                projection += o[e] * g[e];
+                squares += o[e] * o[e];
+            }
+        });
+    }
+    projection = row_sum(projection, scratch);
+    squares = row_sum(squares, scratch);
+}
+
 /// The gradient of the norm's input from that of its output. With r = 1/rms and ô the output, the part of g along ô, which
 /// the norm nearly removes (it scales it by eps·r²), is separated before the difference is taken.
-template <class T>
+template <class T, int V>
 GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms, const T* grad, T* out, const u32* first,
                                  i64 grades, i64 rows, i64 features) {
     using C = Compute<T>;
@@ -46,34 +94,29 @@ GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms,
         const i64 row = base + threadIdx.y;
         const bool active = row < rows;
         for (i64 grade = 0; grade < grades; ++grade) {
-            C projection = 0, squares = 0;
-            for (i64 blade = first[grade]; active && blade < first[grade + 1]; ++blade) {
-                const i64 line = blade * plane + row * features;
-                for (i64 i = threadIdx.x; i < features; i += blockDim.x) {
-                    const C o = widen(output[line + i]);
-                    projection += o * widen(grad[line + i]);
-                    squares += o * o;
-                }
-            }
-            projection = row_sum(projection, scratch);
-            squares = row_sum(squares, scratch);
+            C projection, squares;
+            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, active, scratch, projection, squares);
             if (!active) continue;
             const C along = squares > C(0) ? projection / squares : C(0);
             const C scale = inverse_rms[grade * rows + row];
             const C kept = C(EPSILON) * scale * scale;
-            for (i64 blade = first[grade]; blade < first[grade + 1]; ++blade) {
-                const i64 line = blade * plane + row * features;
-                for (i64 i = threadIdx.x; i < features; i += blockDim.x) {
-                    const C parallel = along * widen(output[line + i]);
-                    out[line + i] = narrow<T>(scale * ((widen(grad[line + i]) - parallel) + parallel * kept));
+            each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
+                C o[V], g[V];
+                load<V>(output + place, o);
+                load<V>(grad + place, g);
+#pragma unroll
+                for (int e = 0; e < V; ++e) {
+                    const C parallel = along * o[e];
+                    g[e] = scale * ((g[e] - parallel) + parallel * kept);
                 }
-            }
+                store<V>(out + place, g);
+            });
         }
     }
 }
 
-/// along[grade, row] = Σ ô·g / Σ ô² over the grade's elements of the row, with ô the output: how much of g lies along it.
-template <class T>
+/// along[grade, row] = Σ ô·g / Σ ô² over the grade's elements of the row: how much of g lies along the output.
+template <class T, int V>
 GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along, const u32* first, i64 grades, i64 rows,
                               i64 features) {
     using C = Compute<T>;
@@ -82,34 +125,37 @@ GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along,
     for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
         const i64 row = base + threadIdx.y;
         for (i64 grade = 0; grade < grades; ++grade) {
-            C projection = 0, squares = 0;
-            for (i64 blade = first[grade]; row < rows && blade < first[grade + 1]; ++blade) {
-                const i64 line = blade * plane + row * features;
-                for (i64 i = threadIdx.x; i < features; i += blockDim.x) {
-                    const C o = widen(output[line + i]);
-                    projection += o * widen(grad[line + i]);
-                    squares += o * o;
-                }
-            }
-            projection = row_sum(projection, scratch);
-            squares = row_sum(squares, scratch);
+            C projection, squares;
+            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, row < rows, scratch, projection, squares);
             if (row < rows && threadIdx.x == 0) along[grade * rows + row] = squares > C(0) ? projection / squares : C(0);
         }
     }
 }
 
 #define GW_KERNELS(T, NAME)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_fwd_##NAME(                                             \
+    extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_fwd_##NAME(                                          \
         T* x, Compute<T>* inverse_rms, const u32* first, i64 grades, i64 rows, i64 features) {                            \
-        rms_norm<T>(x, inverse_rms, first, grades, rows, features);                                                       \
+        if (wide<T>(features, x)) {                                                                                       \
+            rms_norm<T, WIDE<T>>(x, inverse_rms, first, grades, rows, features);                                          \
+        } else {                                                                                                          \
+            rms_norm<T, 1>(x, inverse_rms, first, grades, rows, features);                                                \
+        }                                                                                                                 \
     }                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                  \
         gw_rms_norm_bwd_##NAME(const T* output, const Compute<T>* inverse_rms, const T* grad, T* out, const u32* first,   \
                                i64 grades, i64 rows, i64 features) {                                                      \
-        rms_norm_backward<T>(output, inverse_rms, grad, out, first, grades, rows, features);                              \
+        if (wide<T>(features, output, grad, out)) {                                                                       \
+            rms_norm_backward<T, WIDE<T>>(output, inverse_rms, grad, out, first, grades, rows, features);                 \
+        } else {                                                                                                          \
+            rms_norm_backward<T, 1>(output, inverse_rms, grad, out, first, grades, rows, features);                       \
+        }                                                                                                                 \
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_along_##NAME(                                        \
         const T* output, const T* grad, Compute<T>* along, const u32* first, i64 grades, i64 rows, i64 features) {        \
-        rms_norm_along<T>(output, grad, along, first, grades, rows, features);                                            \
+        if (wide<T>(features, output, grad)) {                                                                            \
+            rms_norm_along<T, WIDE<T>>(output, grad, along, first, grades, rows, features);                               \
+        } else {                                                                                                          \
+            rms_norm_along<T, 1>(output, grad, along, first, grades, rows, features);                                     \
+        }                                                                                                                 \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -5,7 +5,7 @@
 // V adjacent features, whose blades and weights it holds in registers.
 //
 // blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
-// chunk of `chunk` rows, blockIdx.y the slice of blockDim.x·V features; slices of one row form a cluster. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
+// first row, blockIdx.y the slice of blockDim.x·V features; slices of one row form a cluster. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
 // Dynamic shared memory has the stages, and for the gradients of algebras of more than 16 blades 2·PATHS values a thread.
 // Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>.
 #pragma once
@@ -41,8 +41,8 @@ struct SgpRows {
 
         static constexpr int STAGE = IN * BLADES * WIDTH;
 
-        /// Starts at the row `begin`.
-        GW_DEVICE void open(i64 begin) {
+        /// Starts at this block's first row.
+        GW_DEVICE void open() {
             first = static_cast<i32>(blockIdx.y * blockDim.x * V);
             const i64 rest = features - first;
             across = static_cast<i32>(rest < blockDim.x * V ? rest : blockDim.x * V);
@@ -55,8 +55,12 @@ struct SgpRows {
             __syncthreads();
 #endif
 #pragma unroll 1
-            for (int i = 0; i < stages; ++i) start(i, begin + i * blockDim.y);
+            for (int i = 0; i < stages; ++i) start(i, begin() + i * step());
         }
+
+        /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory.
+        GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * blockDim.y; }
+        GW_DEVICE static i64 step() { return static_cast<i64>(gridDim.x) * blockDim.y; }
 
         /// Bytes of a blade's rows from `row` on.
         GW_DEVICE u32 bytes(i64 row) const {
@@ -147,10 +151,10 @@ struct SgpRows {
         }
 
         /// After a barrier behind `wait` and `read`: what was written in the turn before goes out. `base` is the present row.
-        GW_DEVICE void flush(i64 base, i64 begin) {
+        GW_DEVICE void flush(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-            if (threadIdx.x % 32 != 0 || base == begin) return;
-            const i64 row = base - blockDim.y, offset = row * features + first;
+            if (threadIdx.x % 32 != 0 || base == begin()) return;
+            const i64 row = base - step(), offset = row * features + first;
             const T* const place = buffer + previous() * STAGE;
             const u32 size = bytes(row);
 #pragma unroll 1
@@ -163,17 +167,17 @@ struct SgpRows {
             }
             store_commit();
 #else
-            start(stage, base + stages * blockDim.y);
+            start(stage, base + stages * step());
 #endif
         }
 
         /// Ends a turn: the stage that was flushed is filled again.
-        GW_DEVICE void advance(i64 base, i64 begin) {
+        GW_DEVICE void advance(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             shared_fence();
-            if (base != begin) {
+            if (base != begin()) {
                 if (threadIdx.x % 32 == 0) store_wait<0>();
-                start(previous(), base + (stages - 1) * blockDim.y);
+                start(previous(), base + (stages - 1) * step());
             }
 #endif
             if (++stage == stages) {
@@ -183,10 +187,10 @@ struct SgpRows {
         }
 
         /// After the last turn: what it wrote goes out. `base` is one past its rows.
-        GW_DEVICE void close(i64 base, i64 begin) {
+        GW_DEVICE void close(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             __syncthreads();
-            flush(base, begin);
+            flush(base);
             if (threadIdx.x % 32 == 0) store_wait<0>();
 #endif
         }
@@ -272,40 +276,45 @@ struct SgpRows {
         __syncthreads();
     }
 
-    /// Weights of this thread's features; zero for one without any.
+    /// How many of a thread's weights are adjacent and aligned, for all threads.
+    static constexpr int AT_ONCE = V * PATHS % 4 == 0 ? 4 : V * PATHS % 2 == 0 ? 2 : 1;
+
+    /// Weights of this thread's features out of the slice's; zero for one without any.
     template <class W>
-    GW_DEVICE static void load_weights(const T* w, bool active, W set) {
+    GW_DEVICE static void read_weights(const T* slice, bool active, W set) {
+        const T* const w = slice + (active ? threadIdx.x * V * PATHS : 0);
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
+        for (int i = 0; i < V * PATHS; i += AT_ONCE) {
+            C values[AT_ONCE];
+            ::load<AT_ONCE>(w + i, values);
 #pragma unroll
-            for (int path = 0; path < PATHS; ++path) set(path, v, active ? widen(w[v * PATHS + path]) : C(0));
+            for (int e = 0; e < AT_ONCE; ++e) set((i + e) % PATHS, (i + e) / PATHS, active ? values[e] : C(0));
         }
     }
 
     /// out = norm(gate(x)·gate(y)), and `inverse_rms` [grades, rows].
     GW_DEVICE static void forward(T* buffer, const T* x, const T* y, const T* w, T* out, C* inverse_rms, i64 rows, i64 features,
-                                  i64 chunk, i32 stages) {
+                                  i32 stages) {
         __shared__ alignas(16) u64 full[STAGES];
         __shared__ Scratch<GRADES> scratch;
         const bool clustered = gridDim.y > 1;
-        const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
-        Stream<2, 1> in{{x, y}, {out}, buffer, full, rows * features, features, end, stages};
-        in.open(begin);
+        Stream<2, 1> in{{x, y}, {out}, buffer, full, rows * features, features, rows, stages};
+        in.open();
 
         const i64 feature = in.first + threadIdx.x * V;
         const bool active = threadIdx.x * V < in.across;
         const C share = C(1) / C(features);
         typename Product::Weights weights;
-        load_weights(w + feature * PATHS, active, [&](int path, int v, C value) { weights.at[path][v] = value; });
+        read_weights(w + in.first * PATHS, active, [&](int path, int v, C value) { weights.at[path][v] = value; });
 
         int parity = 0;
-        i64 base = begin;
+        i64 base = in.begin();
 #pragma unroll 1
-        for (; base < end; base += blockDim.y) {
+        for (; base < rows; base += in.step()) {
             const i64 row = base + threadIdx.y;
-            const bool busy = active && row < end;
+            const bool busy = active && row < rows;
             // Idle threads compute on what is there.
-            const int own = active ? static_cast<int>((row < end ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
+            const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
             in.wait();
             Element a, b, result;
             in.read(0, own, a);
@@ -323,9 +332,9 @@ struct SgpRows {
             for (int grade = 0; grade < GRADES; ++grade) squares[grade] = busy ? squares[grade] : C(0);
             give<GRADES>(squares, scratch[parity]);
             synchronize(clustered);
-            in.flush(base, begin);
+            in.flush(base);
             const C scale = inverse_root(take(scratch[parity], clustered) * share + C(1e-6));
-            if (row < end && blockIdx.y == 0 && threadIdx.x < GRADES) inverse_rms[threadIdx.x * rows + row] = scale;
+            if (row < rows && blockIdx.y == 0 && threadIdx.x < GRADES) inverse_rms[threadIdx.x * rows + row] = scale;
             C factor[GRADES];
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) factor[grade] = __shfl_sync(0xffffffffu, scale, grade);
@@ -335,10 +344,10 @@ struct SgpRows {
                 for (int v = 0; v < V; ++v) result.at[N][v] *= factor[grade];
             });
             if (busy) in.write(0, own, row * features + feature, result);
-            in.advance(base, begin);
+            in.advance(base);
             parity ^= 1;
         }
-        in.close(base, begin);
+        in.close(base);
         // No block of a cluster ends before the others have read its sums.
         if (clustered) synchronize(true);
     }
@@ -348,8 +357,8 @@ struct SgpRows {
     struct InRegisters {
         typename Product::Weights weights, sums;
 
-        GW_DEVICE InRegisters(C*, const T* w, bool active) {
-            load_weights(w, active, [&](int path, int v, C value) {
+        GW_DEVICE InRegisters(C*, const T* slice, bool active) {
+            read_weights(slice, active, [&](int path, int v, C value) {
                 weights.at[path][v] = value;
                 sums.at[path][v] = 0;
             });
@@ -359,10 +368,10 @@ struct SgpRows {
     struct InSharedMemory {
         typename Product::template Shared<THREADS> weights, sums;
 
-        GW_DEVICE InSharedMemory(C* space, const T* w, bool active) {
+        GW_DEVICE InSharedMemory(C* space, const T* slice, bool active) {
             weights.first = space + threadIdx.y * blockDim.x + threadIdx.x;
             sums.first = weights.first + PATHS * V * THREADS;
-            load_weights(w, active, [&](int path, int v, C value) {
+            read_weights(slice, active, [&](int path, int v, C value) {
                 weights.at(path, v) = value;
                 sums.at(path, v) = 0;
             });
@@ -383,27 +392,26 @@ struct SgpRows {
     ///
     /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
     GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
-                                   C* partial, i64 rows, i64 features, i64 chunk, i32 stages) {
+                                   C* partial, i64 rows, i64 features, i32 stages) {
         __shared__ alignas(16) u64 full[STAGES];
         __shared__ Scratch<2 * GRADES> scratch;
         const bool clustered = gridDim.y > 1;
-        const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
-        Stream<3, 2> in{{x, y, grad}, {grad_x, grad_y}, buffer, full, rows * features, features, end, stages};
-        in.open(begin);
+        Stream<3, 2> in{{x, y, grad}, {grad_x, grad_y}, buffer, full, rows * features, features, rows, stages};
+        in.open();
 
         const i64 feature = in.first + threadIdx.x * V;
         const bool active = threadIdx.x * V < in.across;
         const C share = C(1) / C(features);
-        Kept kept(reinterpret_cast<C*>(buffer + stages * Stream<3, 2>::STAGE), w + feature * PATHS, active);
+        Kept kept(reinterpret_cast<C*>(buffer + stages * Stream<3, 2>::STAGE), w + in.first * PATHS, active);
 
         int parity = 0;
-        i64 base = begin;
+        i64 base = in.begin();
 #pragma unroll 1
-        for (; base < end; base += blockDim.y) {
+        for (; base < rows; base += in.step()) {
             const i64 row = base + threadIdx.y;
-            const bool busy = active && row < end;
+            const bool busy = active && row < rows;
             // Idle threads compute on what is there.
-            const int own = active ? static_cast<int>((row < end ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
+            const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
             in.wait();
             Element a, b, g;
             in.read(0, own, a);
@@ -425,7 +433,7 @@ struct SgpRows {
             for (int i = 0; i < 2 * GRADES; ++i) values[i] = busy ? values[i] : C(0);
             give<2 * GRADES>(values, scratch[parity]);
             synchronize(clustered);
-            in.flush(base, begin);
+            in.flush(base);
             const C total = take(scratch[parity], clustered);
             const C along = __shfl_down_sync(0xffffffffu, total, GRADES) * share;
             const C scale = inverse_root(total * share + C(1e-6));
@@ -452,60 +460,55 @@ struct SgpRows {
                 in.write(0, own, row * features + feature, da);
                 in.write(1, own, row * features + feature, db);
             }
-            in.advance(base, begin);
+            in.advance(base);
             parity ^= 1;
         }
-        in.close(base, begin);
+        in.close(base);
         if (clustered) synchronize(true);
         if (partial == nullptr) return;
-        partial += (blockIdx.x * features + feature) * PATHS;
-        if (blockDim.y == 1) {
-            if (active) {
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-#pragma unroll
-                    for (int path = 0; path < PATHS; ++path) partial[v * PATHS + path] = kept.sums(path, v);
-                }
-            }
-            return;
-        }
-        // The rows that were worked on at a time, in order.
-        C* const rest = reinterpret_cast<C*>(buffer);
-        const int thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-#pragma unroll
-            for (int path = 0; path < PATHS; ++path) {
-                __syncthreads();
-                rest[thread] = kept.sums(path, v);
-                __syncthreads();
-                C total = 0;
-                if (active && threadIdx.y == 0) {
+        leave(kept, reinterpret_cast<C*>(buffer), active, in.across, partial + (blockIdx.x * features + in.first) * PATHS);
+    }
+
+    /// Writes the sums of this block's rows to `partial` [features of the slice, paths] by way of shared memory, where those
+    /// of rows that were worked on at a time are added, in order.
+    GW_DEVICE static void leave(Kept& kept, C* space, bool active, i32 across, C* partial) {
+        __syncthreads();
+        C* const own = space + threadIdx.x * V * PATHS;
 #pragma unroll 1
-                    for (int other = 0; other < blockDim.y; ++other) total += rest[other * blockDim.x + threadIdx.x];
-                    partial[v * PATHS + path] = total;
+        for (int y = 0; y < blockDim.y; ++y) {
+            if (threadIdx.y == y && active) {
+#pragma unroll
+                for (int i = 0; i < V * PATHS; i += AT_ONCE) {
+                    C sums[AT_ONCE] = {};
+                    if (y > 0) ::load<AT_ONCE>(own + i, sums);
+#pragma unroll
+                    for (int e = 0; e < AT_ONCE; ++e) sums[e] += kept.sums((i + e) % PATHS, (i + e) / PATHS);
+                    ::store<AT_ONCE>(own + i, sums);
                 }
             }
+            __syncthreads();
         }
+        const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+        for (int i = thread; i < across * PATHS; i += threads) partial[i] = space[i];
     }
 };
 
 /// BLOCKS is how many blocks are to fit on a multiprocessor.
 #define GW_SGP_ROWS_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_fwd_##P##_##Q##_##R##_##NAME(                  \
-        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i64 chunk, i32 stages) { \
+        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) { \
         extern __shared__ uint4 shared[];                                                                                    \
         SgpRows<Algebra<P, Q, R>, T, V, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows,     \
-                                                          features, chunk, stages);                                          \
+                                                          features, stages);                                          \
     }
 
 #define GW_SGP_ROWS_BACKWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                           \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_bwd_##P##_##Q##_##R##_##NAME(                  \
         const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,              \
-        i64 features, i64 chunk, i32 stages) {                                                                               \
+        i64 features, i32 stages) {                                                                               \
         extern __shared__ uint4 shared[];                                                                                    \
         SgpRows<Algebra<P, Q, R>, T, V, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y,      \
-                                                           partial, rows, features, chunk, stages);                          \
+                                                           partial, rows, features, stages);                          \
     }
 
 #define GW_SGP_ROWS(P, Q, R, V, THREADS, FORWARD_BLOCKS, BACKWARD_BLOCKS)                 \

@@ -26,6 +26,12 @@ pub(crate) fn row_grid(rows: usize, features: usize) -> Grid {
     Grid::new([blocks, 1, 1], [along, together, 1])
 }
 
+/// As [`row_grid`], for kernels that access 16 bytes at a time where rows allow it.
+pub(crate) fn wide_row_grid(rows: usize, features: usize, dtype: DType) -> Grid {
+    let wide = 16 / dtype.size();
+    row_grid(rows, if features.is_multiple_of(wide) { features / wide } else { features })
+}
+
 /// How rows are cut into chunks whose sums are added in a second stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunks {
@@ -73,13 +79,25 @@ pub(crate) fn sum_partials(
     scale: f64,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, dtype, device)?;
-    let (chunks, count) = (partials.dims()[0], out.elements());
-    if count > 0 {
-        let grid = Grid::new([count.div_ceil(32).min(1 << 16), 1, 1], [32, 8, 1]);
-        let args = Args::new().array(partials).array(&out).size(chunks).size(count).double(scale);
-        device.launch(operation, Kernel::new("sum_partials", dtype), grid, args)?;
-    }
+    sum_partials_into(device, operation, partials, &out, scale)?;
     Ok(out)
+}
+
+/// As [`sum_partials`], into `out`, which is contiguous.
+pub(crate) fn sum_partials_into(
+    device: &CudaDevice,
+    operation: &'static str,
+    partials: &Array,
+    out: &Array,
+    scale: f64,
+) -> Result<()> {
+    let (chunks, count) = (partials.dims()[0], out.elements());
+    if count == 0 {
+        return Ok(());
+    }
+    let grid = Grid::new([count.div_ceil(32).min(1 << 16), 1, 1], [32, 8, 1]);
+    let args = Args::new().array(partials).array(out).size(chunks).size(count).double(scale);
+    device.launch(operation, Kernel::new("sum_partials", out.dtype()), grid, args)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     mv_linear::Bias,
     sgp::{self, Product, ProductOptions},
 };
-use crate::{Array, Device, Result, ops};
+use crate::{Array, Result};
 use gradewise_core::Algebra;
 
 /// Operands of the layer; shapes as of [`mv_linear`] and [`sgp`] or [`fcgp`].
@@ -92,21 +92,9 @@ pub fn backward(
     let Some(upstream) = found.y else { return Ok(gradients) };
     drop(again);
     let bias = bias.map_or_else(Bias::default, |(_, bias)| bias);
-    // On a GPU the second gradient of x is added to the first as it is computed.
-    let added = match (x.device(), &gradients.x) {
-        (Device::Cuda(device), Some(target)) => {
-            let linear = linear.contiguous()?;
-            mv_linear::add_input_gradient(&device, algebra, x, &linear, &upstream, target)?;
-            true
-        }
-        _ => false,
-    };
-    let needs = [need_x && !added, need_linear, need_bias];
-    let mapped = mv_linear::backward(algebra, x, linear, bias, &upstream, needs)?;
-    gradients.x = match (gradients.x, mapped.x) {
-        (Some(direct), Some(mapped)) => Some(ops::add(&direct, &mapped)?),
-        (direct, mapped) => direct.or(mapped),
-    };
-    (gradients.linear, gradients.bias) = (mapped.w, mapped.bias);
+    let needs = [need_x, need_linear, need_bias];
+    let direct = gradients.x.take();
+    let mapped = mv_linear::backward_adding(algebra, x, linear, bias, &upstream, needs, direct.as_ref())?;
+    (gradients.x, gradients.linear, gradients.bias) = (mapped.x, mapped.w, mapped.bias);
     Ok(gradients)
 }

@@ -345,7 +345,7 @@ pub(crate) fn rms_norm(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::row_grid(rows, features);
+        let grid = crate::cuda::rows::wide_row_grid(rows, features, x.dtype());
         device.launch(operation, Kernel::new("rms_norm_fwd", x.dtype()), grid, args)?;
     }
     Ok(inverse)
@@ -371,7 +371,7 @@ pub(crate) fn rms_norm_backward(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::row_grid(rows, features);
+        let grid = crate::cuda::rows::wide_row_grid(rows, features, output.dtype());
         device.launch(operation, Kernel::new("rms_norm_bwd", output.dtype()), grid, args)?;
     }
     Ok(out)

@@ -3,10 +3,11 @@
 use super::{Matrices, NAME, hopper, vendor};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, rows::sum_partials},
+    cuda::{Args, Grid, Kernel, Words, rows::sum_partials_into},
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
+use std::cell::OnceCell;
 
 /// One operand of a [`Product`].
 #[derive(Clone, Copy)]
@@ -21,6 +22,9 @@ pub(crate) struct Operand<'a> {
     pub transpose: bool,
     /// The matrix that each segment uses; segment `s` uses matrix `s` without it.
     pub index: Option<&'a Words>,
+    /// Where a transposed copy of the matrices is kept, once a product has made it on the way, for one that reads them along
+    /// the other axis.
+    pub transposed: Option<&'a OnceCell<Array>>,
 }
 
 /// `count` products C[z] = scale·Σ A·B over the segments of z, see csrc/mma/problem.cuh.
@@ -231,8 +235,7 @@ impl Product<'_> {
         let grid = Grid::blocks(blocks(&tile) * splits, THREADS).shared(tile.shared);
         device.launch(self.operation, kernel, grid, Args::new().value(&problem))?;
         if splits > 1 {
-            let sum = sum_partials(device, self.operation, &target, out.shape(), self.dtype, 1.0)?;
-            out.overwrite(&sum)?;
+            sum_partials_into(device, self.operation, &target, out, 1.0)?;
         }
         Ok(())
     }
@@ -283,6 +286,7 @@ pub(super) fn product(
         stride: matrices.rows * matrices.columns,
         transpose: matrices.transpose,
         index: None,
+        transposed: None,
     };
     let product = Product {
         operation: NAME,

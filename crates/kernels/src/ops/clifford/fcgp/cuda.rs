@@ -30,7 +30,7 @@ fn stretches(sizes: &Sizes, groups: usize, element: usize) -> Vec<Range<usize>> 
 fn operand<'a>(array: &Array, first: usize, transpose: bool, index: Option<&'a Words>) -> Operand<'a> {
     let [_, rows, columns] = array.dims()[..] else { unreachable!("callers pass [count, rows, columns]") };
     let address = array.cuda_address() + (first * columns * array.dtype().size()) as u64;
-    Operand { address, row: columns, stride: rows * columns, transpose, index }
+    Operand { address, row: columns, stride: rows * columns, transpose, index, transposed: None }
 }
 
 pub(super) fn forward(

@@ -11,10 +11,18 @@ use crate::{
     },
 };
 use gradewise_core::Algebra;
+use std::cell::OnceCell;
 
 /// Matrices `[count, rows, columns]` of a contiguous array.
 fn matrices(array: &Array, (rows, columns): (usize, usize), transpose: bool) -> Operand<'static> {
-    Operand { address: array.cuda_address(), row: columns, stride: rows * columns, transpose, index: None }
+    Operand {
+        address: array.cuda_address(),
+        row: columns,
+        stride: rows * columns,
+        transpose,
+        index: None,
+        transposed: None,
+    }
 }
 
 /// The matrix of each blade's grade, or the one that all share.
@@ -48,48 +56,12 @@ pub(in crate::ops::clifford) fn forward(
     product.run(device, [blades, sizes.batch, sizes.outputs])
 }
 
-/// Adds the gradient of the input to what `target` `[blades, batch, in]` holds.
-pub(in crate::ops::clifford) fn add_input_gradient(
-    device: &CudaDevice,
-    algebra: &Algebra,
-    sizes: &Sizes,
-    w: &Array,
-    grad: &Array,
-    target: &Array,
-) -> Result<()> {
-    if target.elements() == 0 {
-        return Ok(());
-    }
-    let tables = DeviceAlgebra::of(device, algebra)?;
-    input_gradient(algebra, sizes, (w, grad), &tables.grades).run_into(device, target, true)
-}
-
-fn input_gradient<'a>(
-    algebra: &Algebra,
-    sizes: &Sizes,
-    (w, grad): (&Array, &Array),
-    grades: &'a Words,
-) -> Product<'a> {
-    Product {
-        operation: NAME,
-        dtype: grad.dtype(),
-        sizes: (sizes.batch, sizes.inputs, sizes.outputs),
-        count: algebra.blade_count(),
-        a: matrices(grad, (sizes.batch, sizes.outputs), false),
-        b: weights(w, sizes, grades, true),
-        starts: None,
-        segments: 1,
-        bias: None,
-        scale: 1.0,
-        window: None,
-    }
-}
-
 /// Sizes of a map between equally many features with a matrix for each grade.
 pub(in crate::ops::clifford) const fn square(batch: usize, features: usize) -> Sizes {
     Sizes { batch, inputs: features, outputs: features, shared: false }
 }
 
+/// The gradient of x is added to what `add_to` `[blades, batch, in]` holds, if it is given.
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -97,14 +69,38 @@ pub(in crate::ops::clifford) fn backward(
     (x, w, grad): (&Array, &Array, &Array),
     bias: Bias,
     [need_x, need_w, need_bias]: [bool; 3],
+    add_to: Option<&Array>,
 ) -> Result<Gradients> {
     let tables = DeviceAlgebra::of(device, algebra)?;
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
     let mut gradients = Gradients::default();
-    let upstream = matrices(grad, (sizes.batch, sizes.outputs), false);
+    // The gradient is read along both axes, if both are wanted.
+    let turned = OnceCell::new();
+    let transposed = (need_x && need_w && !sizes.shared).then_some(&turned);
+    let upstream = Operand { transposed, ..matrices(grad, (sizes.batch, sizes.outputs), false) };
     if need_x {
-        let product = input_gradient(algebra, sizes, (w, grad), &tables.grades);
-        gradients.x = Some(product.run(device, x.shape())?);
+        let product = Product {
+            operation: NAME,
+            dtype: grad.dtype(),
+            sizes: (sizes.batch, sizes.inputs, sizes.outputs),
+            count: blades,
+            a: upstream,
+            b: weights(w, sizes, &tables.grades, true),
+            starts: None,
+            segments: 1,
+            bias: None,
+            scale: 1.0,
+            window: None,
+        };
+        gradients.x = Some(match add_to {
+            Some(target) => {
+                if target.elements() > 0 {
+                    product.run_into(device, target, true)?;
+                }
+                target.clone()
+            }
+            None => product.run(device, x.shape())?,
+        });
     }
     if need_w {
         // The blades of a grade follow each other, so their sum is a sum over segments; for a shared matrix all blades are

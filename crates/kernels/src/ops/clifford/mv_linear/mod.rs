@@ -11,7 +11,7 @@ use super::{
     contract::{alike, exact, features, with_real},
     program::Programs,
 };
-use crate::{Array, CudaDevice, Device, Result};
+use crate::{Array, Device, Result, ops};
 use gradewise_core::{Algebra, Error as CoreError};
 use std::ops::Range;
 
@@ -93,19 +93,6 @@ pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bi
     })
 }
 
-/// Adds the gradient of the input, given that of the output, to what `target`, like `x`, holds.
-pub(super) fn add_input_gradient(
-    device: &CudaDevice,
-    algebra: &Algebra,
-    x: &Array,
-    w: &Array,
-    grad: &Array,
-    target: &Array,
-) -> Result<()> {
-    let sizes = check(algebra, x, w)?;
-    cuda::add_input_gradient(device, algebra, &sizes, w, &grad.contiguous()?, target)
-}
-
 /// Gradients of [`forward`]; those not asked for are `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {
@@ -127,7 +114,20 @@ pub fn backward(
     w: &Array,
     bias: Bias,
     grad: &Array,
+    needs: [bool; 3],
+) -> Result<Gradients> {
+    backward_adding(algebra, x, w, bias, grad, needs, None)
+}
+
+/// As [`backward`]; the gradient of x is added to `direct`, another of its gradients, in place where the device does that.
+pub(super) fn backward_adding(
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    bias: Bias,
+    grad: &Array,
     [need_x, need_w, need_bias]: [bool; 3],
+    direct: Option<&Array>,
 ) -> Result<Gradients> {
     let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
     exact(NAME, "grad", grad, &[algebra.blade_count(), batch, outputs], || {
@@ -137,7 +137,7 @@ pub fn backward(
     let (x, w, grad) = (x.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         let (sizes, needs) = (Sizes { batch, inputs, outputs, shared }, [need_x, need_w, need_bias]);
-        return cuda::backward(&device, algebra, &sizes, (&x, &w, &grad), bias, needs);
+        return cuda::backward(&device, algebra, &sizes, (&x, &w, &grad), bias, needs, direct);
     }
     let tables = Programs::of(algebra);
     let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
@@ -146,7 +146,11 @@ pub fn backward(
         let mut gradients = Gradients::default();
         if need_x {
             let build = |out: &mut [T]| linear.grad_input(grad_slice, w_slice, out);
-            gradients.x = Some(Array::build::<T>(x.shape(), &x.device(), build)?);
+            let mapped = Array::build::<T>(x.shape(), &x.device(), build)?;
+            gradients.x = Some(match direct {
+                Some(direct) => ops::add(direct, &mapped)?,
+                None => mapped,
+            });
         }
         if need_w {
             gradients.w = Some(Array::from_vec(linear.grad_weights(x_slice, grad_slice), w.shape(), &w.device())?);

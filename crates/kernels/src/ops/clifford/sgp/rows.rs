@@ -6,7 +6,6 @@ use crate::{
     cuda::{
         Args, Grid, Kernel,
         image::{Code, build_info},
-        preview,
         rows::{accumulator, sum_partials},
     },
 };
@@ -22,9 +21,8 @@ struct Compiled {
 
 /// How rows are dealt out to blocks.
 struct Plan {
-    /// Blocks along the rows, and the rows of each but the last.
-    chunks: usize,
-    chunk: usize,
+    /// Blocks along the rows, which they take in turn.
+    blocks: usize,
     /// Blocks that share a row, as a cluster.
     slices: usize,
     /// Threads along a row's slice, and rows worked on at a time.
@@ -65,7 +63,7 @@ impl Plan {
         let [blades, rows, features] = x.dims()[..] else { return None };
         let size = x.dtype().size();
         let Compiled { width, threads, blocks } = Compiled::of(blades, backward);
-        if !preview() || features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
+        if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
             return None;
         }
         let needed = features.div_ceil(width);
@@ -93,11 +91,9 @@ impl Plan {
             return None;
         }
         // As many blocks as run at a time: each takes its weights along from row to row.
-        let wanted = (info.multiprocessors as usize * blocks / slices).max(1);
-        let chunk = rows.div_ceil(wanted).next_multiple_of(together);
+        let most = (info.multiprocessors as usize * blocks / slices).max(1);
         Some(Self {
-            chunks: rows.div_ceil(chunk),
-            chunk,
+            blocks: rows.div_ceil(together).min(most),
             slices,
             block: [along as u32, together as u32, 1],
             stages: stages as i32,
@@ -106,7 +102,7 @@ impl Plan {
     }
 
     fn grid(&self) -> Grid {
-        let mut grid = Grid::new([self.chunks, self.slices, 1], self.block).shared(self.shared);
+        let mut grid = Grid::new([self.blocks, self.slices, 1], self.block).shared(self.shared);
         grid.0.cluster = [1, self.slices as u32, 1];
         grid
     }
@@ -133,7 +129,7 @@ pub(super) fn forward(
 ) -> Result<Option<(Array, Array)>> {
     let dtype = x.dtype();
     let (Some(plan), Some(kernel)) =
-        (Plan::new(device, algebra, x, false), kernel(device, "sgp_rows_fwd", algebra, dtype, &[x, y]))
+        (Plan::new(device, algebra, x, false), kernel(device, "sgp_rows_fwd", algebra, dtype, &[x, y, w]))
     else {
         return Ok(None);
     };
@@ -148,7 +144,6 @@ pub(super) fn forward(
         .array(&inverse)
         .size(rows)
         .size(features)
-        .size(plan.chunk)
         .int(plan.stages);
     device.launch(NAME, kernel, plan.grid(), args)?;
     Ok(Some((out, inverse)))
@@ -164,9 +159,10 @@ pub(super) fn backward(
     needs: [bool; 3],
 ) -> Result<Option<[Option<Array>; 3]>> {
     let dtype = x.dtype();
-    let (Some(plan), Some(kernel)) =
-        (Plan::new(device, algebra, x, true), kernel(device, "sgp_rows_bwd", algebra, dtype, &[x, y, grad]))
-    else {
+    let (Some(plan), Some(kernel)) = (
+        Plan::new(device, algebra, x, true),
+        kernel(device, "sgp_rows_bwd", algebra, dtype, &[x, y, w, grad]),
+    ) else {
         return Ok(None);
     };
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
@@ -174,7 +170,7 @@ pub(super) fn backward(
     let (grad_x, grad_y) = (like(needs[0])?, like(needs[1])?);
     let partials = needs[2]
         .then(|| {
-            let shape = [plan.chunks, features * algebra.paths().len()];
+            let shape = [plan.blocks, features * algebra.paths().len()];
             Array::for_kernel(NAME, shape, accumulator(dtype), device)
         })
         .transpose()?;
@@ -188,7 +184,6 @@ pub(super) fn backward(
         .optional(partials.as_ref())
         .size(rows)
         .size(features)
-        .size(plan.chunk)
         .int(plan.stages);
     device.launch(NAME, kernel, plan.grid(), args)?;
     let weights =

@@ -5,7 +5,7 @@ use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
         Args, Grid, Kernel,
-        rows::{accumulator, row_grid, sum_partials},
+        rows::{accumulator, sum_partials, wide_row_grid},
     },
     ops::clifford::device::DeviceAlgebra,
 };
@@ -131,7 +131,7 @@ pub(in crate::ops::clifford) fn backward(
                     .size(tables.grade_count)
                     .size(rows)
                     .size(features);
-                let grid = row_grid(rows, features);
+                let grid = wide_row_grid(rows, features, dtype);
                 device.launch(NAME, Kernel::new("rms_norm_along", dtype), grid, args)?;
                 Some(share)
             }

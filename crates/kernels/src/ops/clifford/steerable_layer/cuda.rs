@@ -75,16 +75,13 @@ pub(super) fn backward(
     let missing = || unreachable!("all gradients were asked for");
     let grad_x = through.x.unwrap_or_else(missing);
     let upstream = through.right.unwrap_or_else(missing);
-    linear::add_input_gradient(device, algebra, &sizes, right, &upstream, &grad_x)?;
-    let needs = [false, true, false];
-    let right_gradients =
-        linear::backward(device, algebra, &sizes, (x, right, &upstream), Bias::Scalar, needs)?;
+    let operands = (x, right, &upstream);
+    let (needs, direct) = ([true, true, false], Some(&grad_x));
+    let right_gradients = linear::backward(device, algebra, &sizes, operands, Bias::Scalar, needs, direct)?;
     let left_gradients = match (left, through.left) {
         (Some((weights, _)), Some(upstream)) => {
-            linear::add_input_gradient(device, algebra, &sizes, weights, &upstream, &grad_x)?;
-            let needs = [false, true, true];
-            let found =
-                linear::backward(device, algebra, &sizes, (x, weights, &upstream), Bias::Scalar, needs)?;
+            let operands = (x, weights, &upstream);
+            let found = linear::backward(device, algebra, &sizes, operands, Bias::Scalar, [true; 3], direct)?;
             Some((found.w.unwrap_or_else(missing), found.bias.unwrap_or_else(missing)))
         }
         _ => None,

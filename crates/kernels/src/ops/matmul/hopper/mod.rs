@@ -12,6 +12,7 @@ use crate::{
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 use plan::{LIST, MOST_LISTED, planned, totals};
+use std::cell::OnceCell;
 
 /// `TileProblem` of csrc/mma/hopper.cuh.
 #[repr(C, align(64))]
@@ -42,7 +43,10 @@ struct Problem {
     split: i32,
     ordered: i32,
     list: [i32; LIST],
-    unused: i32,
+    padding: i32,
+    r_transposed: u64,
+    k: u64,
+    to_alignment: [u64; 6],
 }
 
 /// `Stretches` of csrc/ops/matmul_hopper.cu.
@@ -164,9 +168,7 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
     };
     let boxes = (n * target_size).is_multiple_of(16)
         && (stride * target_size).is_multiple_of(16)
-        && address.is_multiple_of(16)
-        // Sums are added to where they go by the copy engine in f32 only: 16-bit ones would be rounded before.
-        && (stretches.is_some() || !accumulate || size == 4);
+        && address.is_multiple_of(16);
     let map = |operand: &Operand<'_>, extent: usize, across: bool, lines: usize| {
         let (lines_there, line, tile) = match across {
             true => (k, extent, [LINE / size, LINE / size]),
@@ -213,7 +215,10 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         split: i32::from(stretches.is_some()),
         ordered: 0,
         list: [0; LIST],
-        unused: 0,
+        padding: 0,
+        r_transposed: 0,
+        k: k as u64,
+        to_alignment: [0; 6],
     };
     if let Some((bias, range)) = &product.bias {
         (problem.bias, problem.bias_first, problem.bias_last) = (*bias, range.start as i32, range.end as i32);
@@ -229,6 +234,10 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         problem.ordered = 1;
     }
     problem.list = plan.list(&totals, problem.ordered == 1);
+    let copy = transposed_on_the_way(device, product, layout)?;
+    if let Some(copy) = &copy {
+        problem.r_transposed = copy.cuda_address();
+    }
     let layers = stretches.unwrap_or(product.count);
     let units = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns) * layers;
     let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
@@ -237,6 +246,10 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         .cluster(tile.cluster);
     let kernel = Kernel::new(layout.kernels[plan.tile], product.dtype);
     device.launch(product.operation, kernel, grid, Args::new().large(&problem))?;
+    if let (Some(copy), Some(place)) = (copy, product.a.transposed) {
+        // Empty, as was seen before.
+        let _ = place.set(copy);
+    }
     if stretches.is_some() {
         let summed =
             Stretches { parts: problem.list, accumulate: i32::from(accumulate), stride: c_stride as u64 };
@@ -286,7 +299,24 @@ fn describe(
     encoded.map(|map| map.0).map_err(|error| device.error(operation, error))
 }
 
-/// Aᵀ·B in TF32, for which B is transposed first.
+/// An array for the transposes of A, if they are wanted and the kernel of this layout writes them besides: it has A as R, with
+/// k along rows, each matrix for one result.
+fn transposed_on_the_way(
+    device: &CudaDevice,
+    product: &Product<'_>,
+    layout: Layout,
+) -> Result<Option<Array>> {
+    let (m, _, k) = product.sizes;
+    let a = &product.a;
+    let wanted = a.transposed.is_some_and(|place| place.get().is_none());
+    let plain = a.index.is_none() && product.starts.is_none() && a.stride != 0;
+    if !wanted || !plain || product.dtype != DType::F32 || layout.swapped || layout.r_across {
+        return Ok(None);
+    }
+    Array::for_kernel(product.operation, [product.count, k, m], DType::F32, device).map(Some)
+}
+
+/// Aᵀ·B in TF32, for which B is transposed first, unless it has been already.
 fn with_transposed(
     device: &CudaDevice,
     product: &Product<'_>,
@@ -297,6 +327,21 @@ fn with_transposed(
     if !(k * DType::F32.size()).is_multiple_of(16) {
         return Ok(false);
     }
+    let operand = &product.b;
+    let transposed = match operand.transposed.and_then(OnceCell::get) {
+        Some(transposed) => transposed.clone(),
+        None => transpose(device, product)?,
+    };
+    let stride = if operand.stride == 0 { 0 } else { n * k };
+    let address = transposed.cuda_address();
+    let b = Operand { address, row: k, stride, transpose: true, index: operand.index, transposed: None };
+    let product = Product { b, bias: product.bias.clone(), ..*product };
+    run(device, &product, out, accumulate)
+}
+
+/// The matrices of B, transposed.
+fn transpose(device: &CudaDevice, product: &Product<'_>) -> Result<Array> {
+    let (_, n, k) = product.sizes;
     let operand = &product.b;
     let count = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
     let transposed = Array::for_kernel(product.operation, [count, n, k], DType::F32, device)?;
@@ -311,9 +356,5 @@ fn with_transposed(
     let tiles = n.div_ceil(32) * k.div_ceil(32) * count;
     let grid = Grid::blocks(tiles.min(1 << 16), Grid::THREADS);
     device.launch(product.operation, Kernel::new("matmul_transpose", DType::F32), grid, args)?;
-    let stride = if operand.stride == 0 { 0 } else { n * k };
-    let b =
-        Operand { address: transposed.cuda_address(), row: k, stride, transpose: true, index: operand.index };
-    let product = Product { b, bias: product.bias.clone(), ..*product };
-    run(device, &product, out, accumulate)
+    Ok(transposed)
 }

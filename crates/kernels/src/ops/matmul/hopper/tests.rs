@@ -8,10 +8,11 @@ const SMS: usize = 132;
 
 #[test]
 fn parameters_are_laid_out_as_in_the_kernel() {
-    assert_eq!(size_of::<Problem>(), 640);
+    assert_eq!(size_of::<Problem>(), 704);
     assert_eq!(std::mem::offset_of!(Problem, c), 384);
     assert_eq!(std::mem::offset_of!(Problem, count), 456);
     assert_eq!(std::mem::offset_of!(Problem, list), 504);
+    assert_eq!(std::mem::offset_of!(Problem, r_transposed), 640);
     assert_eq!(size_of::<Stretches>(), 144);
 }
 
