@@ -204,7 +204,8 @@ pub struct TrainRun {
 #[command(after_help = "\
 Examples:
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
-  gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy")]
+  gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy
+  gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30")]
 pub struct Eval {
     /// The checkpoint.
     #[arg(long, value_name = "FILE")]
@@ -215,6 +216,13 @@ pub struct Eval {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Follow the test systems of an n-body model that predicts velocities (model.velocities=true) on its own predictions, beside the
+    /// simulator, and write an animation, the error over time, and a table into this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "json")]
+    pub rollout: Option<PathBuf>,
+    /// Steps of the model, each of 10 frames or one unit of time.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "rollout")]
+    pub rollout_steps: usize,
     #[command(flatten)]
     pub settings: Settings,
 }

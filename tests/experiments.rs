@@ -160,6 +160,41 @@ fn the_best_weights_are_kept_and_reported() {
 }
 
 #[test]
+fn a_model_of_velocities_is_followed_over_long_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let tiny = "data.train=64 data.valid=8 data.test=12 model.hidden=8 model.layers=1 train.batch_size=16 train.steps=100";
+    gradewise(here, &format!("train nbody {tiny} model.velocities=true --out run"));
+    let records = MetricsLog::read(here.join("run/metrics.jsonl")).unwrap();
+    assert!(records.last().unwrap()["test_velocity_mse"].as_f64().unwrap() > 0.0);
+    let text = gradewise(here, "eval --checkpoint run/checkpoint.safetensors --dtype f64 --json");
+    let asymmetry = serde_json::from_str::<serde_json::Value>(&text).unwrap()["asymmetry"].as_f64().unwrap();
+    assert!(asymmetry < 1e-10, "velocities turn too: {asymmetry:e}");
+    let follow = "eval --checkpoint run/checkpoint.safetensors --rollout motion --rollout-steps 3";
+    let text = gradewise(here, follow);
+    assert!(text.contains("without forces") && text.contains("rollout.svg"), "{text}");
+    let json = std::fs::read_to_string(here.join("motion/rollout.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // The first step is the task of the model itself.
+    let (first, last) = (&json["steps"][0], &json["steps"][2]);
+    let (mse, test) = (first["mse"].as_f64().unwrap(), records.last().unwrap()["test_mse"].as_f64().unwrap());
+    assert!((mse / test - 1.0).abs() < 1e-4, "{mse} {test}");
+    assert!(last["mse"].as_f64().unwrap() > mse && last["time"] == 3.0, "{json}");
+    for (file, part) in [("rollout.svg", "<animate"), ("rollout-error.svg", "no forces")] {
+        assert!(std::fs::read_to_string(here.join("motion").join(file)).unwrap().contains(part), "{file}");
+    }
+    // A model of positions alone is no state to go on from.
+    gradewise(here, &format!("train nbody {tiny} train.steps=1 --out plain"));
+    let output = Command::new(program())
+        .current_dir(here)
+        .args(["eval", "--checkpoint", "plain/checkpoint.safetensors", "--rollout", "none"])
+        .output()
+        .expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && message.contains("model.velocities=true"), "{message}");
+}
+
+#[test]
 fn published_files_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -8,11 +8,18 @@ use crate::{
 };
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
 use serde_json::json;
+use std::path::Path;
 
 pub fn run(arguments: &Eval) -> Result<()> {
     let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
     match checkpoint.metadata.model.as_str() {
-        NBodyTask::NAME => evaluate::<NBodyTask>(arguments, &checkpoint),
+        NBodyTask::NAME => match &arguments.rollout {
+            Some(folder) => follow(arguments, &checkpoint, folder),
+            None => evaluate::<NBodyTask>(arguments, &checkpoint),
+        },
+        other if arguments.rollout.is_some() => Err(Error::Usage(format!(
+            "--rollout is for models of `nbody`, and this is a checkpoint of `{other}`"
+        ))),
         <Volumes as Task>::NAME => evaluate::<Volumes>(arguments, &checkpoint),
         <Hulls as Task>::NAME => evaluate::<Hulls>(arguments, &checkpoint),
         <O5 as Task>::NAME => evaluate::<O5>(arguments, &checkpoint),
@@ -25,13 +32,25 @@ pub fn run(arguments: &Eval) -> Result<()> {
     }
 }
 
-fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
+/// The settings of the run that the checkpoint came from, if they are beside it, with those of the command line.
+fn settings<T: Task>(arguments: &Eval) -> Result<TaskConfig<T>> {
     let mut resolver = tasks::resolver::<T>(None)?;
     let beside = arguments.checkpoint.with_file_name("config.toml");
     if beside.is_file() {
         resolver.file(&beside)?;
     }
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    Ok(TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?)
+}
+
+fn follow(arguments: &Eval, checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
+    let config = settings::<NBodyTask>(arguments)?;
+    let placement = run::placement(&config.runtime)?;
+    let model = tasks::load_model::<NBodyTask>(checkpoint, &placement)?;
+    output::print(&tasks::rollout(&model, &config, arguments.rollout_steps, folder)?)
+}
+
+fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
+    let config = settings::<T>(arguments)?;
     let split: Split = arguments.split.parse()?;
     let placement = run::placement(&config.runtime)?;
     let model = tasks::load_model::<T>(checkpoint, &placement)?;

@@ -1,10 +1,12 @@
 //! Figures of a run, as SVG.
 
+mod animation;
 mod curve;
 mod lines;
 mod loss;
 mod trajectories;
 
+pub use animation::{Scene, Track, animation};
 pub use curve::{CurvePoint, curve};
 pub use lines::{Line, lines};
 pub use loss::{LossHistory, loss};

@@ -16,7 +16,7 @@ use gradewise_nn::{
         Split,
         potential::{ForceData, Motion, potential, turned, velocity_verlet},
     },
-    models::{ForceField, NBodyConfig},
+    models::{ForceField, ForceFieldConfig},
     symmetry::{Isometry, relative_distance},
     train::{Samples, for_each_batch},
 };
@@ -67,6 +67,12 @@ impl DataSection for ForceSource {
     }
 }
 
+impl Section for ForceFieldConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])
+    }
+}
+
 impl Task for Forces {
     const NAME: &'static str = "forces";
     const TITLE: &'static str = "forces of charged particles bound by springs";
@@ -90,7 +96,7 @@ impl Task for Forces {
         },
     ];
     type DataConfig = ForceSource;
-    type ModelConfig = NBodyConfig;
+    type ModelConfig = ForceFieldConfig;
     type Data = ForceData;
     type Model = ForceField;
 
@@ -107,7 +113,7 @@ impl Task for Forces {
             checkpoint_every: 512,
             ..Train::default()
         };
-        let model = NBodyConfig { hidden: 12, layers: 2 };
+        let model = ForceFieldConfig { hidden: 12, layers: 2 };
         Config { data, model, train, runtime: Runtime::default() }
     }
 
@@ -121,14 +127,14 @@ impl Task for Forces {
     }
 
     fn init(
-        config: &NBodyConfig,
+        config: &ForceFieldConfig,
         placement: &Placement,
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<ForceField> {
         ForceField::init(config, placement, rng)
     }
 
-    fn fits(config: &NBodyConfig, weights: &TensorFile) -> bool {
+    fn fits(config: &ForceFieldConfig, weights: &TensorFile) -> bool {
         width(weights, "embedding.weight") == Some(config.hidden)
             && has(weights, &format!("layers.{}.", config.layers - 1))
     }

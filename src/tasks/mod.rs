@@ -5,12 +5,14 @@ mod lorentz;
 mod measures;
 pub mod nbody;
 mod points;
+mod rollout;
 
 pub use forces::Forces;
 pub use lorentz::Lorentz;
 pub use measures::{Measures, number};
 pub use nbody::NBodyTask;
 pub use points::{Hulls, O5, Volumes};
+pub use rollout::rollout;
 
 use crate::{
     config::{Config, DataSection, Resolver, Section},

@@ -15,10 +15,11 @@ use gradewise_nn::{
     data::{
         Split,
         nbody::{INPUT_FRAME, NBodyData, PARTICLES, TARGET_FRAME, Trajectories},
+        potential::turned,
     },
     models::{NBody, NBodyConfig},
     symmetry::{Isometry, relative_distance},
-    train::nbody::{mean_squared_error, predict},
+    train::nbody::{mean_squared_error, predict, predict_states},
 };
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -136,8 +137,18 @@ impl Task for NBodyTask {
     }
 
     fn measure(model: &NBody, data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
-        let error = mean_squared_error(&predict(model, data, EVALUATION_BATCH)?, data)?;
-        Ok(Measures::new("mse", "MSE", error))
+        if !model.predicts_velocities() {
+            let error = mean_squared_error(&predict(model, data, EVALUATION_BATCH)?, data)?;
+            return Ok(Measures::new("mse", "MSE", error));
+        }
+        let (loc, vel) = predict_states(model, data, EVALUATION_BATCH)?;
+        let truth = data.target_vel().unwrap_or_default();
+        let squares: f64 = vel.iter().zip(truth).map(|(p, t)| (p - t).powi(2)).sum();
+        Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?).and(
+            "velocity_mse",
+            "MSE of velocities",
+            squares / truth.len() as f64,
+        ))
     }
 
     fn asymmetry(
@@ -152,17 +163,21 @@ impl Task for NBodyTask {
         for reflections in 1..=3 {
             let isometry = Isometry::random(Signature::CL3, reflections, rng);
             let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
-            let moved = data.moved(&isometry, shift)?;
-            let moved = predict(model, &moved, EVALUATION_BATCH)?;
+            let start = data.moved(&isometry, shift)?;
+            let moved = predict(model, &start, EVALUATION_BATCH)?;
             // Displacements, because a translation makes positions as large as one likes.
             let displacements = |positions: &[f64], from: &NBodyData| -> Vec<f64> {
                 positions.iter().zip(from.loc()).map(|(x, from)| x - from).collect()
             };
-            let start = data.moved(&isometry, shift)?;
             let expected = data.with_loc(&plain)?.moved(&isometry, shift)?;
             let error =
                 relative_distance(&displacements(&moved, &start), &displacements(expected.loc(), &start));
             worst = worst.max(error);
+            if model.predicts_velocities() {
+                let velocities = |data: &NBodyData| predict_states(model, data, EVALUATION_BATCH);
+                let expected = turned(&velocities(&data)?.1, data.particles(), &isometry, [0.0; 3]);
+                worst = worst.max(relative_distance(&velocities(&start)?.1, &expected));
+            }
         }
         Ok(worst)
     }
@@ -239,6 +254,11 @@ fn table(ours: f64) -> String {
     text
 }
 
+/// The position of a particle among positions `[systems, 3, particles]`.
+pub fn position(values: &[f64], particles: usize, system: usize, particle: usize) -> [f64; 3] {
+    std::array::from_fn(|axis| values[(system * 3 + axis) * particles + particle])
+}
+
 /// Panels of predicted and true motion of the first samples of a split.
 ///
 /// # Errors
@@ -251,9 +271,6 @@ fn panels(model: &NBody, trajectories: &Trajectories) -> gradewise_nn::Result<Ve
         (INPUT_FRAME..=TARGET_FRAME).map(|frame| shown.loc_at(frame)).collect::<Result<Vec<_>, _>>()?;
     let particles = data.particles();
     let width = 3 * particles;
-    let at = |values: &[f64], system: usize, particle: usize| -> [f64; 3] {
-        std::array::from_fn(|axis| values[system * width + axis * particles + particle])
-    };
     let panel = |system: usize| {
         let range = system * width..(system + 1) * width;
         let squares =
@@ -263,8 +280,8 @@ fn panels(model: &NBody, trajectories: &Trajectories) -> gradewise_nn::Result<Ve
             particles: (0..particles)
                 .map(|particle| plots::Particle {
                     charge: data.charges()[system * particles + particle],
-                    path: frames.iter().map(|frame| at(frame, system, particle)).collect(),
-                    predicted: at(&predictions, system, particle),
+                    path: frames.iter().map(|frame| position(frame, particles, system, particle)).collect(),
+                    predicted: position(&predictions, particles, system, particle),
                 })
                 .collect(),
         }

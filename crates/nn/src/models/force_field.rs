@@ -1,6 +1,6 @@
 //! A force field: an energy that is invariant under the motions of space, and forces that are its slope.
 
-use super::{MessagePassing, NBodyBatch, NBodyConfig};
+use super::{MessagePassing, NBodyBatch};
 use crate::{
     Error, Module, Placement, Result, Visitor,
     layers::{Layer, MvLinear},
@@ -9,6 +9,17 @@ use crate::{
 use gradewise_autograd::{BackwardOptions, Tensor, concat, grad};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
+use serde::{Deserialize, Serialize};
+
+/// Sizes of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForceFieldConfig {
+    /// Multivector features per particle.
+    pub hidden: usize,
+    /// Rounds of messages.
+    pub layers: usize,
+}
 
 /// Scalar charges and vectors of position.
 const CHANNELS: usize = 2;
@@ -28,7 +39,7 @@ impl ForceField {
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
-        config: &NBodyConfig,
+        config: &ForceFieldConfig,
         placement: &Placement,
         rng: &mut R,
     ) -> Result<Self> {

@@ -6,7 +6,7 @@ mod message_passing;
 mod nbody;
 mod points;
 
-pub use force_field::ForceField;
+pub use force_field::{ForceField, ForceFieldConfig};
 pub use jets::{JetTagger, JetTaggerConfig};
 pub use message_passing::{Edges, MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyBatch, NBodyConfig};

@@ -6,7 +6,7 @@ use crate::{
     layers::{Layer, MvLinear},
     loss,
 };
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_kernels::{Array, DType, Device};
 use serde::{Deserialize, Serialize};
@@ -19,11 +19,13 @@ pub struct NBodyConfig {
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
+    /// Whether velocities are predicted too, so that the prediction is a state to go on from; not so in the paper.
+    pub velocities: bool,
 }
 
 impl Default for NBodyConfig {
     fn default() -> Self {
-        Self { hidden: 28, layers: 3 }
+        Self { hidden: 28, layers: 3, velocities: false }
     }
 }
 
@@ -193,6 +195,7 @@ pub struct NBody {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     projection: MvLinear,
+    velocities: bool,
 }
 
 impl NBody {
@@ -211,8 +214,10 @@ impl NBody {
         let layers = (0..config.layers)
             .map(|_| MessagePassing::init(config.hidden, 1, signature, &placement, rng))
             .collect::<Result<_>>()?;
-        let projection = MvLinear::new(config.hidden, 1, signature).init(&placement, rng)?;
-        Ok(Self { embedding, layers, projection })
+        let velocities = config.velocities;
+        let outputs = 1 + usize::from(velocities);
+        let projection = MvLinear::new(config.hidden, outputs, signature).init(&placement, rng)?;
+        Ok(Self { embedding, layers, projection, velocities })
     }
 
     /// Predicted positions `[3, systems × particles]`.
@@ -220,21 +225,58 @@ impl NBody {
     /// # Errors
     /// A batch of another dtype or device than the parameters.
     pub fn forward(&self, batch: &NBodyBatch) -> Result<Tensor> {
+        Ok(self.outputs(batch)?.0)
+    }
+
+    /// Whether [`forward_state`](Self::forward_state) has velocities.
+    pub fn predicts_velocities(&self) -> bool {
+        self.velocities
+    }
+
+    /// Predicted positions and velocities, both `[3, systems × particles]`.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward); a model that [predicts no velocities](NBodyConfig::velocities).
+    pub fn forward_state(&self, batch: &NBodyBatch) -> Result<(Tensor, Tensor)> {
+        match self.outputs(batch)? {
+            (positions, Some(velocities)) => Ok((positions, velocities)),
+            (_, None) => Err(Error::Argument {
+                operation: "NBody::forward_state",
+                argument: "velocities",
+                actual: "a model of positions alone".to_owned(),
+                expected: "one made with NBodyConfig::velocities".to_owned(),
+            }),
+        }
+    }
+
+    fn outputs(&self, batch: &NBodyBatch) -> Result<(Tensor, Option<Tensor>)> {
         let mut h = self.embedding.forward(&batch.features)?;
         for layer in &self.layers {
             h = layer.forward(&h, &batch.attributes, &batch.edges)?;
         }
-        let output = self.projection.forward(&h)?;
-        let displacement = output.slice(0, 1..4)?.reshape(batch.positions.shape())?;
-        Ok(batch.positions.add(&displacement)?)
+        let vectors = self.projection.forward(&h)?.slice(0, 1..4)?;
+        let shape = batch.positions.shape();
+        if !self.velocities {
+            return Ok((batch.positions.add(&vectors.reshape(shape)?)?, None));
+        }
+        let channel = |tensor: &Tensor, index: usize| tensor.slice(2, index..index + 1)?.reshape(shape);
+        let velocities = channel(&batch.features.slice(0, 1..4)?, CHANNELS - 1)?;
+        let positions = batch.positions.add(&channel(&vectors, 0)?)?;
+        Ok((positions, Some(velocities.add(&channel(&vectors, 1)?)?)))
     }
 
-    /// Mean squared error of the predictions over coordinates, particles and systems.
+    /// Mean squared error of the predictions over coordinates, particles and systems; `targets` are true positions
+    /// `[3, systems × particles]`, or these and true velocities `[6, systems × particles]`, which a model of positions passes over.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// As [`forward`](Self::forward); a model of velocities without targets for them.
     pub fn loss(&self, batch: &NBodyBatch, targets: &Tensor) -> Result<Tensor> {
-        loss::mean_squared_error(&self.forward(batch)?, targets)
+        match self.outputs(batch)? {
+            (positions, None) => loss::mean_squared_error(&positions, &targets.slice(0, 0..3)?),
+            (positions, Some(velocities)) => {
+                loss::mean_squared_error(&concat(&[&positions, &velocities], 0)?, targets)
+            }
+        }
     }
 
     /// Where the parameters are, and their dtype.

@@ -4,7 +4,7 @@ use super::{Batch, Samples, for_each_batch};
 use crate::data::nbody::NBodyData;
 use crate::models::{NBody, NBodyBatch};
 use crate::{Error, Placement, Result};
-use gradewise_autograd::{Tensor, no_grad};
+use gradewise_autograd::{Tensor, concat, no_grad};
 use gradewise_kernels::Device;
 
 /// A batch with what is to be predicted.
@@ -12,7 +12,7 @@ use gradewise_kernels::Device;
 pub struct Example {
     /// The model's input.
     pub batch: NBodyBatch,
-    /// True positions, `[3, systems × particles]`.
+    /// True positions `[3, systems × particles]`, or these and true velocities `[6, systems × particles]`.
     pub targets: Tensor,
 }
 
@@ -23,7 +23,10 @@ impl Example {
     /// A dtype the device does not serve, or no memory.
     pub fn new(data: &NBodyData, placement: &Placement) -> Result<Self> {
         let batch = NBodyBatch::new((data.loc(), data.vel(), data.charges()), data.particles(), placement)?;
-        let targets = batch.targets(data.target())?;
+        let mut targets = batch.targets(data.target())?;
+        if let Some(vel) = data.target_vel() {
+            targets = concat(&[&targets, &batch.targets(vel)?], 0)?;
+        }
         Ok(Self { batch, targets })
     }
 }
@@ -69,6 +72,21 @@ pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec
         Ok(())
     })?;
     Ok(predictions)
+}
+
+/// Predicted positions and velocities, each `[samples, 3, particles]` row-major, computed in batches of `batch_size`.
+///
+/// # Errors
+/// As [`predict`]; a model that predicts no velocities.
+pub fn predict_states(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let (mut loc, mut vel) = (Vec::with_capacity(data.loc().len()), Vec::with_capacity(data.loc().len()));
+    for_each_batch(data, batch_size, &model.placement(), |example| {
+        let (positions, velocities) = no_grad(|| model.forward_state(&example.batch))?;
+        loc.extend(example.batch.by_system(&positions)?);
+        vel.extend(example.batch.by_system(&velocities)?);
+        Ok(())
+    })?;
+    Ok((loc, vel))
 }
 
 /// The mean over coordinates, particles and samples of the squared error of predictions.

@@ -15,6 +15,7 @@ pub struct NBodyData {
     vel: Vec<f64>,
     charges: Vec<f64>,
     target: Vec<f64>,
+    target_vel: Option<Vec<f64>>,
 }
 
 impl NBodyData {
@@ -52,7 +53,25 @@ impl NBodyData {
             }
             check_finite(OPERATION, argument, &[samples, 3, particles], values)?;
         }
-        Ok(Self { samples, particles, loc, vel, charges, target })
+        Ok(Self { samples, particles, loc, vel, charges, target, target_vel: None })
+    }
+
+    /// With velocities to predict, `[samples, 3, particles]`.
+    ///
+    /// # Errors
+    /// As [`NBodyData::new`].
+    pub fn with_target_velocities(mut self, vel: Vec<f64>) -> Result<Self> {
+        if vel.len() != self.target.len() {
+            return Err(Error::Argument {
+                operation: "n-body samples",
+                argument: "target velocities",
+                actual: format!("{} values", vel.len()),
+                expected: self.target.len().to_string(),
+            });
+        }
+        check_finite("n-body samples", "target velocities", &[self.samples, 3, self.particles], &vel)?;
+        self.target_vel = Some(vel);
+        Ok(self)
     }
 
     /// The published task: from the state at frame 30 to the positions at frame 40.
@@ -74,7 +93,8 @@ impl NBodyData {
             trajectories.vel_at(input)?,
             trajectories.charges().to_vec(),
             trajectories.loc_at(target)?,
-        )
+        )?
+        .with_target_velocities(trajectories.vel_at(target)?)
     }
 
     /// Number of samples.
@@ -112,13 +132,18 @@ impl NBodyData {
         &self.target
     }
 
+    /// Velocities to predict, `[samples, 3, particles]`, if they are known.
+    pub fn target_vel(&self) -> Option<&[f64]> {
+        self.target_vel.as_deref()
+    }
+
     /// The samples with other positions, `[samples, 3, particles]`.
     ///
     /// # Errors
     /// As [`NBodyData::new`].
     pub fn with_loc(&self, loc: &[f64]) -> Result<Self> {
-        let Self { particles, vel, charges, target, .. } = self.clone();
-        Self::new(particles, loc.to_vec(), vel, charges, target)
+        let Self { particles, vel, charges, target, target_vel, .. } = self.clone();
+        Ok(Self { target_vel, ..Self::new(particles, loc.to_vec(), vel, charges, target)? })
     }
 
     /// The samples turned by an isometry of space, then moved by `shift`: positions, velocities and targets.
@@ -130,7 +155,8 @@ impl NBodyData {
         let turn = |values: &[f64], shift| turned(values, n, isometry, shift);
         let (loc, vel, target) =
             (turn(&self.loc, shift), turn(&self.vel, [0.0; 3]), turn(&self.target, shift));
-        Self::new(n, loc, vel, self.charges.clone(), target)
+        let target_vel = self.target_vel.as_ref().map(|vel| turn(vel, [0.0; 3]));
+        Ok(Self { target_vel, ..Self::new(n, loc, vel, self.charges.clone(), target)? })
     }
 
     /// The samples at `indices`, in that order; repeats are allowed.
@@ -156,6 +182,7 @@ impl NBodyData {
             vel: gather(&self.vel, self.particles * 3),
             charges: gather(&self.charges, self.particles),
             target: gather(&self.target, self.particles * 3),
+            target_vel: self.target_vel.as_ref().map(|vel| gather(vel, self.particles * 3)),
         })
     }
 }
