@@ -5,7 +5,7 @@
 namespace {
 
 /// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and
-/// `bias` may be null.
+/// `bias` may be null. So may `means`: then rows are not centred, which makes it the RMS norm, here and below.
 template <class T>
 GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds,
                        i64 count, i64 features, double epsilon) {
@@ -15,9 +15,12 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
         const i64 row = start + threadIdx.y;
         const i64 length = row < count ? features : 0;
         const T* source = x + row * features;
-        double sum = 0;
-        for (i64 i = threadIdx.x; i < length; i += blockDim.x) sum += widen(source[i]);
-        const double exact_mean = row_sum(sum, sums) / features;
+        double exact_mean = 0;
+        if (means) {
+            double sum = 0;
+            for (i64 i = threadIdx.x; i < length; i += blockDim.x) sum += widen(source[i]);
+            exact_mean = row_sum(sum, sums) / features;
+        }
         double squares = 0;
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
             const double centred = widen(source[i]) - exact_mean;
@@ -26,7 +29,7 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
         const double variance = row_sum(squares, sums) / features;
         const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(1 / sqrt(variance + epsilon));
         if (row < count && threadIdx.x == 0) {
-            means[row] = mean;
+            if (means) means[row] = mean;
             inverse_stds[row] = inverse_std;
         }
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
@@ -46,14 +49,14 @@ GW_DEVICE void backward(const T* x, const T* weight, const Compute<T>* means, co
     for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
         const i64 row = start + threadIdx.y;
         const i64 length = row < count ? features : 0;
-        const double mean = row < count ? means[row] : 0, inverse_std = row < count ? inverse_stds[row] : 0;
+        const double mean = means && row < count ? means[row] : 0, inverse_std = row < count ? inverse_stds[row] : 0;
         double sum = 0, dot = 0;
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
             const double g = widen(grad[row * features + i]) * (weight ? static_cast<double>(widen(weight[i])) : 1.0);
             sum += g;
             dot += g * ((widen(x[row * features + i]) - mean) * inverse_std);
         }
-        const double mean_grad = row_sum(sum, sums) / features, projection = row_sum(dot, sums) / features;
+        const double mean_grad = means ? row_sum(sum, sums) / features : 0, projection = row_sum(dot, sums) / features;
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
             const double g = widen(grad[row * features + i]) * (weight ? static_cast<double>(widen(weight[i])) : 1.0);
             const double normalized = (widen(x[row * features + i]) - mean) * inverse_std;
@@ -75,7 +78,8 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
         double dot = 0, sum = 0;
         for (i64 row = part * size + threadIdx.y; row < end && feature < features; row += 8) {
             const double g = widen(grad[row * features + feature]);
-            dot += g * ((widen(x[row * features + feature]) - means[row]) * inverse_stds[row]);
+            const double mean = means ? means[row] : 0;
+            dot += g * ((widen(x[row * features + feature]) - mean) * inverse_stds[row]);
             sum += g;
         }
         __syncthreads();  // The previous sums may still be read.

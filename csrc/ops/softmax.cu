@@ -4,28 +4,6 @@
 
 namespace {
 
-/// The greater of two numbers; NaN if either is.
-template <class C>
-GW_DEVICE C greater(C a, C b) {
-    return a > b || a != a ? a : b;
-}
-
-/// The greatest of the values of the threads of a row; every thread of the row gets it.
-template <class C>
-GW_DEVICE C row_max(C value, C* scratch) {
-    const int width = blockDim.x < 32 ? blockDim.x : 32;
-    for (int offset = width / 2; offset > 0; offset /= 2) {
-        value = greater(value, __shfl_xor_sync(0xffffffffu, value, offset, width));
-    }
-    if (blockDim.x <= 32) return value;
-    const int warps = blockDim.x / 32;
-    __syncthreads();  // The scratch may still be in use by the previous call.
-    if (threadIdx.x % 32 == 0) scratch[threadIdx.y * warps + threadIdx.x / 32] = value;
-    __syncthreads();
-    for (int warp = 0; warp < warps; ++warp) value = greater(value, scratch[threadIdx.y * warps + warp]);
-    return value;
-}
-
 /// e^(x - max) / Σ e^(x - max), or the logarithm. Rows of -∞ alone give zeros, or -∞; NaN spreads over its row.
 template <class T>
 GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {

@@ -5,7 +5,10 @@ use gradewise_autograd::{
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::Algebra;
-use gradewise_kernels::{DType, Device, Index};
+use gradewise_kernels::{
+    DType, Device, Index, Positions,
+    ops::{CrossEntropyOptions, Order, RotaryTable},
+};
 use rand_chacha::ChaCha8Rng;
 
 /// Odd and small, so that tails of vectors are met.
@@ -60,6 +63,10 @@ fn normalized(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<
         .into_iter()
         .map(|shape| randn(shape, device, rng))
         .collect()
+}
+
+fn scaled(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    Ok(vec![randn(&[BATCH, FEATURES], device, rng)?, randn(&[FEATURES], device, rng)?])
 }
 
 fn pair(algebra: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
@@ -172,6 +179,30 @@ pub fn all() -> Vec<Case> {
         case("layer_norm", normalized, |_, x| x[0].layer_norm(Some(&x[1]), Some(&x[2]), 1e-5)),
         case("index_select", one, |_, x| {
             x[0].index_select(0, &Index::new(&[2, 0, 2, 1], BATCH, &x[0].device())?)
+        }),
+        case("embedding", one, |_, x| {
+            x[0].embedding(&Index::new(&[2, 0, 2, 1], BATCH, &x[0].device())?, [2, 2])
+        }),
+        case("cumsum", one, |_, x| x[0].cumsum(1, false)),
+        rough("sort", one, |_, x| Ok(x[0].sort(1, Order::Descending)?.0)),
+        rough("top_k", one, |_, x| Ok(x[0].top_k(1, 2, Order::Ascending)?.0)),
+        case("gather", one, |_, x| {
+            x[0].gather(1, &Positions::new(&[4, 1, 1], [BATCH, 1], FEATURES, &x[0].device())?)
+        }),
+        case("rms_norm", scaled, |_, x| x[0].rms_norm(Some(&x[1]), 1e-5)),
+        case("rotary", matrices, |_, x| {
+            let (dtype, device) = (x[1].dtype(), x[1].device());
+            x[1].transpose(0, 1)?.slice(1, 1..FEATURES)?.rotary(&RotaryTable::new(
+                OUT,
+                FEATURES - 1,
+                10.0,
+                dtype,
+                &device,
+            )?)
+        }),
+        case("cross_entropy", one, |_, x| {
+            let targets = Index::new(&[4, 0, 2], FEATURES, &x[0].device())?;
+            x[0].cross_entropy(&targets, &CrossEntropyOptions { ignore: Some(0), label_smoothing: 0.1 })
         }),
         case("segment_mean", one, |_, x| x[0].segment_mean(0, &Index::new(&[1, 0, 1], 2, &x[0].device())?)),
         case("geometric_product", pair, |a, x| clifford::geometric_product(a, &x[0], &x[1])),

@@ -1,6 +1,6 @@
 //! The operators that golden files name.
 
-use super::{Golden, Options, TensorReport};
+use super::{Golden, Options, TensorReport, general};
 use gradewise_autograd::{
     BackwardOptions, Tensor,
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, SteerableLayer},
@@ -10,10 +10,10 @@ use gradewise_kernels::{Array, Device};
 use std::collections::BTreeMap;
 
 /// The inputs of a case, by name.
-struct Inputs(BTreeMap<String, Tensor>);
+pub(super) struct Inputs(BTreeMap<String, Tensor>);
 
 impl Inputs {
-    fn get(&self, name: &str) -> Result<&Tensor, String> {
+    pub fn get(&self, name: &str) -> Result<&Tensor, String> {
         self.0.get(name).ok_or_else(|| format!("the file has no tensor `in.{name}`"))
     }
 }
@@ -22,10 +22,11 @@ impl Inputs {
 type Values = Vec<(String, Vec<f64>)>;
 
 pub(super) fn run(golden: &Golden<'_>) -> Result<Vec<TensorReport>, String> {
+    let expected = general::layout(golden.operation).unwrap_or("blades,batch,features");
     if let Some(layout) = golden.file.metadata.get("layout")
-        && layout != "blades,batch,features"
+        && layout != expected
     {
-        return Err(format!("layout `{layout}` is not supported, only blades,batch,features"));
+        return Err(format!("layout `{layout}` is not supported, only {expected}"));
     }
     let Options { device, dtype } = golden.options;
     let actual =
@@ -74,6 +75,9 @@ fn values(golden: &Golden<'_>, read: impl Fn(&str) -> Result<Array, String>) -> 
 }
 
 fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
+    if let Some(output) = general::evaluate(golden, inputs)? {
+        return Ok(output);
+    }
     let algebra = &Algebra::new(golden.signature()?).map_err(|error| error.to_string())?;
     let x = inputs.get("x")?;
     let normalize = golden.flag("normalize", true)?;

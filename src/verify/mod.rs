@@ -4,6 +4,7 @@
 //! A file's metadata names the operation and its options. What is compared is ‖a − b‖/‖b‖; a NaN never passes.
 
 mod cases;
+mod general;
 mod optimizers;
 mod tolerance;
 
@@ -171,7 +172,15 @@ impl<'a> Golden<'a> {
     fn has_matrix_products(&self) -> bool {
         matches!(
             self.operation,
-            "fcgp" | "gelu_fcgp_norm" | "mv_linear" | "clifford_layer" | "steerable_gp" | "fc_steerable_gp"
+            "matmul"
+                | "bmm"
+                | "attention"
+                | "fcgp"
+                | "gelu_fcgp_norm"
+                | "mv_linear"
+                | "clifford_layer"
+                | "steerable_gp"
+                | "fc_steerable_gp"
         )
     }
 

@@ -4,7 +4,10 @@
 use gradewise_autograd::{
     BackwardOptions, GradcheckOptions, Result, Tensor, concat, grad, gradcheck, gradgradcheck, no_grad, stack,
 };
-use gradewise_kernels::{Array, DType, Device, Index, ops};
+use gradewise_kernels::{
+    Array, DType, Device, Index, Positions,
+    ops::{self, CrossEntropyOptions, Order, RotaryTable},
+};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 const CPU: Device = Device::Cpu;
@@ -22,6 +25,10 @@ macro_rules! cases {
     ($($name:literal $shapes:expr => |$x:ident| $body:expr;)*) => {
         &[$(Case { name: $name, shapes: &$shapes, operator: |$x| $body }),*]
     };
+}
+
+fn positions<const N: usize>(values: &[usize], shape: [usize; N], bound: usize) -> Positions {
+    Positions::new(values, shape, bound, &CPU).unwrap()
 }
 
 fn index(values: &[usize], bound: usize) -> Index {
@@ -94,6 +101,28 @@ const SMOOTH: &[Case] = cases! {
     "matmul batched" [&[2, 3, 4], &[2, 4, 2]] => |x| x[0].matmul(&x[1]);
     "matmul broadcast" [&[2, 1, 3, 4], &[3, 4, 2]] => |x| x[0].matmul(&x[1]);
     "matmul shared" [&[2, 3, 4], &[4, 2]] => |x| x[0].matmul(&x[1]);
+    "matmul of transposes" [&[2, 5, 3], &[2, 5]] => |x| x[0].matmul_transposed(&x[1], true, true);
+    "matmul of a transpose" [&[2, 3, 5], &[2, 5]] => |x| x[0].matmul_transposed(&x[1], false, true);
+    "matmul of the other's transpose" [&[2, 5, 3], &[2, 5, 4]] => |x| x[0].matmul_transposed(&x[1], true, false);
+    "embedding" [&[4, 3]] => |x| x[0].embedding(&index(&[3, 1, 1, 0, 3, 3], 4), [3, 2]);
+    "cumsum" [&[2, 4, 3]] => |x| x[0].cumsum(1, false);
+    "cumsum from the end" [&[2, 4]] => |x| x[0].cumsum(1, true);
+    "gather" [&[2, 3, 2]] => |x| x[0].gather(1, &positions(&[2, 0, 1, 1, 2, 2, 0, 1], [2, 2, 2], 3));
+    "scatter_add" [&[2, 4]] => |x| x[0].scatter_add(1, &positions(&[2, 0, 2, 2, 1, 1, 0, 0], [2, 4], 3), 3);
+    "sort" [&[3, 5]] => |x| Ok(x[0].sort(1, Order::Descending)?.0);
+    "top_k" [&[5, 3]] => |x| x[0].square()?.top_k(0, 2, Order::Ascending).map(|(values, _)| values);
+    "rotary" [&[2, 3, 4]] => |x| x[0].rotary(&RotaryTable::new(3, 4, 10.0, x[0].dtype(), &CPU)?);
+    "rms_norm" [&[3, 5], &[5]] => |x| x[0].rms_norm(Some(&x[1]), 1e-5);
+    "rms_norm without weight" [&[2, 3, 5]] => |x| x[0].rms_norm(None, 1e-6);
+    "cross_entropy" [&[4, 5]] => |x| x[0].cross_entropy(&index(&[3, 0, 4, 3], 5), &CrossEntropyOptions::default());
+    "cross_entropy smoothed and ignoring a class" [&[2, 2, 5]] => |x| {
+        let options = CrossEntropyOptions { ignore: Some(0), label_smoothing: 0.1 };
+        x[0].cross_entropy(&index(&[3, 0, 4, 3], 5), &options)
+    };
+    "cross_entropy ignoring one class past the last" [&[4, 5]] => |x| {
+        let options = CrossEntropyOptions { ignore: Some(5), label_smoothing: 0.0 };
+        x[0].cross_entropy(&index(&[5, 0, 5, 3], 6), &options)
+    };
     "softmax" [&[3, 5]] => |x| x[0].softmax(1);
     "softmax first axis" [&[3, 5]] => |x| x[0].softmax(0);
     "log_softmax" [&[3, 5]] => |x| x[0].log_softmax(1);

@@ -1,9 +1,9 @@
 //! Lists of indices that are checked once.
 
-use crate::{Array, DType, Device, Error, Result, cuda::Words};
+use crate::{Array, CudaDevice, DType, Device, Error, Result, cuda::Buffer};
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
 /// A list of indices below a known bound, checked when it is made, resident on a device, and cheap to clone.
@@ -13,20 +13,55 @@ use std::{
 pub struct Index(Arc<Inner>);
 
 struct Inner {
-    values: Vec<u32>,
+    lists: RwLock<Arc<Lists>>,
+    length: usize,
     bound: usize,
     device: Device,
-    groups: OnceLock<Groups>,
     resident: Option<Resident>,
     reciprocals: Mutex<Vec<(DType, Array)>>,
 }
 
-/// The lists in a device's memory: from the start, because a captured graph cannot wait for a transfer.
+/// The indices as the host knows them.
+pub(crate) struct Lists {
+    pub values: Vec<u32>,
+    groups: OnceLock<Groups>,
+}
+
+/// The lists in a device's memory: from the start, because a captured graph cannot wait for a transfer. Their sizes follow from
+/// the length and the bound.
 pub(crate) struct Resident {
-    pub values: Words,
-    /// As in [`Groups`].
-    pub starts: Words,
-    pub order: Words,
+    values: Buffer,
+    starts: Buffer,
+    order: Buffer,
+}
+
+impl Resident {
+    fn new(device: &CudaDevice, operation: &'static str, lists: &Lists, bound: usize) -> Result<Self> {
+        let room = |words: usize| Buffer::new(device, words * size_of::<u32>(), operation);
+        let length = lists.values.len();
+        let resident = Self { values: room(length)?, starts: room(bound + 1)?, order: room(length)? };
+        resident.write(operation, lists, bound)?;
+        Ok(resident)
+    }
+
+    fn write(&self, operation: &'static str, lists: &Lists, bound: usize) -> Result<()> {
+        let groups = lists.groups(bound);
+        let buffers = [&self.values, &self.starts, &self.order];
+        for (buffer, words) in buffers.into_iter().zip([&lists.values, &groups.starts, &groups.order]) {
+            buffer.write(0, bytemuck::cast_slice(words), operation)?;
+        }
+        Ok(())
+    }
+
+    /// Where the indices are.
+    pub fn values(&self) -> u64 {
+        self.values.pointer()
+    }
+
+    /// Where [`Groups::starts`] and [`Groups::order`] are.
+    pub fn groups(&self) -> [u64; 2] {
+        [self.starts.pointer(), self.order.pointer()]
+    }
 }
 
 /// Positions of a list of indices, grouped by value.
@@ -63,21 +98,20 @@ impl Index {
                 Err(Error::Index { operation: NAME, position, value, bound })
             }
         };
-        let values: Vec<u32> = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        let groups = OnceLock::new();
+        let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
+        Self::of(Lists { values, groups: OnceLock::new() }, bound, device)
+    }
+
+    fn of(lists: Lists, bound: usize, device: &Device) -> Result<Self> {
         let resident = match device {
             Device::Cpu => None,
-            Device::Cuda(cuda) => {
-                let words = |values: &[u32]| Words::new(cuda, NAME, values);
-                let Groups { starts, order } = groups.get_or_init(|| Groups::of(&values, bound));
-                Some(Resident { values: words(&values)?, starts: words(starts)?, order: words(order)? })
-            }
+            Device::Cuda(cuda) => Some(Resident::new(cuda, "Index::new", &lists, bound)?),
         };
         Ok(Self(Arc::new(Inner {
-            values,
+            length: lists.values.len(),
+            lists: RwLock::new(Arc::new(lists)),
             bound,
             device: device.clone(),
-            groups,
             resident,
             reciprocals: Mutex::default(),
         })))
@@ -85,12 +119,12 @@ impl Index {
 
     /// Number of indices.
     pub fn len(&self) -> usize {
-        self.0.values.len()
+        self.0.length
     }
 
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.values.is_empty()
+        self.0.length == 0
     }
 
     /// What every index is less than.
@@ -111,13 +145,40 @@ impl Index {
         if device == self.device() {
             Ok(self.clone())
         } else {
-            Self::new(&self.to_vec(), self.bound(), device)
+            let values = self.lists().values.clone();
+            Self::of(Lists { values, groups: OnceLock::new() }, self.bound(), device)
         }
     }
 
     /// Whether both lists hold the same indices below the same bound, wherever they are.
     pub fn same_indices(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || (self.bound() == other.bound() && self.values() == other.values())
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.bound() == other.bound() && self.lists().values == other.lists().values)
+    }
+
+    /// Puts the indices of `source`, which may be on another device, in place of these, whoever else holds this list: captured
+    /// work that reads it sees the new ones. `false`, and nothing changed, if there are not as many or their bound is another.
+    ///
+    /// # Errors
+    /// From the device; inside a capture.
+    pub fn overwrite(&self, source: &Self) -> Result<bool> {
+        const NAME: &str = "Index::overwrite";
+        if (self.len(), self.bound()) != (source.len(), source.bound()) {
+            return Ok(false);
+        }
+        let lists = source.lists();
+        if let Some(resident) = &self.0.resident {
+            resident.write(NAME, &lists, self.bound())?;
+        }
+        *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = lists;
+        for (dtype, known) in self.0.reciprocals.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            let current = self.reciprocals(*dtype, &Device::Cpu)?;
+            match self.device() {
+                Device::Cpu => *known = current,
+                Device::Cuda(_) => known.overwrite(&current)?,
+            }
+        }
+        Ok(true)
     }
 
     /// 1 / (how often each value occurs), or 1 for a value that does not: `[bound]` in `dtype`, computed once.
@@ -129,34 +190,41 @@ impl Index {
         if let Some((_, array)) = known.iter().find(|(of, _)| *of == dtype) {
             return Ok(array.clone());
         }
-        let mut counts = vec![0.0f64; self.bound()];
-        for &value in self.values() {
-            counts[value as usize] += 1.0;
-        }
-        let weights: Vec<f64> = counts.iter().map(|count| 1.0 / count.max(1.0)).collect();
-        let array = Array::from_f64(&weights, [self.bound()], dtype, self.device())?;
+        let array = self.reciprocals(dtype, self.device())?;
         known.push((dtype, array.clone()));
         Ok(array)
     }
 
+    fn reciprocals(&self, dtype: DType, device: &Device) -> Result<Array> {
+        let mut counts = vec![0.0f64; self.bound()];
+        for &value in &self.lists().values {
+            counts[value as usize] += 1.0;
+        }
+        let weights: Vec<f64> = counts.iter().map(|count| 1.0 / count.max(1.0)).collect();
+        Array::from_f64(&weights, [self.bound()], dtype, device)
+    }
+
     /// The indices.
     pub fn to_vec(&self) -> Vec<usize> {
-        self.values().iter().map(|&value| value as usize).collect()
+        self.lists().values.iter().map(|&value| value as usize).collect()
     }
 
-    pub(crate) fn values(&self) -> &[u32] {
-        &self.0.values
-    }
-
-    /// The positions grouped by value, computed on first use: a sum over each group in ascending order is a
-    /// deterministic scatter-add, whatever the number of threads.
-    pub(crate) fn groups(&self) -> &Groups {
-        self.0.groups.get_or_init(|| Groups::of(self.values(), self.bound()))
+    /// The indices and their groups, as they are now.
+    pub(crate) fn lists(&self) -> Arc<Lists> {
+        Arc::clone(&self.0.lists.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The lists in the memory of the device; `None` on the host.
     pub(crate) fn resident(&self) -> Option<&Resident> {
         self.0.resident.as_ref()
+    }
+}
+
+impl Lists {
+    /// The positions grouped by value, computed on first use: a sum over each group in ascending order is a
+    /// deterministic scatter-add, whatever the number of threads.
+    pub fn groups(&self, bound: usize) -> &Groups {
+        self.groups.get_or_init(|| Groups::of(&self.values, bound))
     }
 }
 
@@ -183,5 +251,26 @@ impl Groups {
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Index({} indices below {} on {})", self.len(), self.bound(), self.device())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overwriting_changes_every_holder_or_nothing() {
+        let index = Index::new(&[0, 2, 2], 3, &Device::Cpu).unwrap();
+        let holder = index.clone();
+        let counts = || holder.reciprocal_counts(DType::F64).unwrap().to_vec::<f64>().unwrap();
+        assert_eq!(counts(), [1.0, 1.0, 0.5]);
+        assert!(index.overwrite(&Index::new(&[1, 1, 1], 3, &Device::Cpu).unwrap()).unwrap());
+        assert_eq!(holder.to_vec(), [1, 1, 1]);
+        assert_eq!(counts(), [1.0, 1.0 / 3.0, 1.0]);
+        assert_eq!(holder.lists().groups(3).starts, [0, 0, 3, 3]);
+        for other in [Index::new(&[0, 0], 3, &Device::Cpu), Index::new(&[0, 0, 0], 4, &Device::Cpu)] {
+            assert!(!index.overwrite(&other.unwrap()).unwrap());
+            assert_eq!(holder.to_vec(), [1, 1, 1]);
+        }
     }
 }

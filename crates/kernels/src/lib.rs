@@ -27,6 +27,7 @@ mod index;
 pub mod memory;
 pub mod occupancy;
 pub mod ops;
+mod positions;
 mod simd;
 pub mod tuning;
 
@@ -38,6 +39,7 @@ pub use element::Element;
 pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
 pub use index::Index;
+pub use positions::Positions;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -9,23 +9,48 @@ impl Tensor {
     /// # Errors
     /// Sizes that do not fit, ranks below 2, different dtypes or devices.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::matmul(self.array(), other.array(), false, false)?;
-        Ok(Tensor::from_op("matmul", output, &[self, other], |context, grad| {
+        self.matmul_transposed(other, false, false)
+    }
+
+    /// [`matmul`](Self::matmul) of the matrices or of their transposes, which are not formed.
+    ///
+    /// # Errors
+    /// As [`matmul`](Self::matmul).
+    pub fn matmul_transposed(
+        &self,
+        other: &Tensor,
+        transpose_self: bool,
+        transpose_other: bool,
+    ) -> Result<Tensor> {
+        let output = ops::matmul(self.array(), other.array(), transpose_self, transpose_other)?;
+        Ok(Tensor::from_op("matmul", output, &[self, other], move |context, grad| {
             let [a, b] = [&context.inputs[0], &context.inputs[1]];
-            let last = |tensor: &Tensor| tensor.shape().rank() - 1;
-            let grad_a = if context.needs(0) {
-                let transposed = b.transpose(last(b) - 1, last(b))?;
-                Some(grad.matmul(&transposed)?.sum_to(a.shape())?)
-            } else {
-                None
+            // With C = A·B: dA = dC·Bᵀ and dB = Aᵀ·dC; transposed if the operand was.
+            let grad_a = || match transpose_self {
+                false => grad.matmul_transposed(b, false, !transpose_other)?.sum_to(a.shape()),
+                true => b.matmul_transposed(grad, transpose_other, true)?.sum_to(a.shape()),
             };
-            let grad_b = if context.needs(1) {
-                let transposed = a.transpose(last(a) - 1, last(a))?;
-                Some(transposed.matmul(grad)?.sum_to(b.shape())?)
-            } else {
-                None
+            // One matrix for all rows of the other operand: its gradient is one product, not a sum of many.
+            let shared = b.shape().rank() == 2 && a.shape().rank() > 2 && !transpose_self;
+            if shared && a.shape().elements() > 0 && grad.shape().elements() > 0 {
+                let rows = |tensor: &Tensor| {
+                    let columns = tensor.shape()[tensor.shape().rank() - 1];
+                    tensor.reshape([tensor.shape().elements() / columns, columns])
+                };
+                let grad_b = || match transpose_other {
+                    false => rows(a)?.matmul_transposed(&rows(grad)?, true, false),
+                    true => rows(grad)?.matmul_transposed(&rows(a)?, true, false),
+                };
+                return Ok(vec![
+                    context.needs(0).then(grad_a).transpose()?,
+                    context.needs(1).then(grad_b).transpose()?,
+                ]);
+            }
+            let grad_b = || match transpose_other {
+                false => a.matmul_transposed(grad, !transpose_self, false)?.sum_to(b.shape()),
+                true => grad.matmul_transposed(a, true, transpose_self)?.sum_to(b.shape()),
             };
-            Ok(vec![grad_a, grad_b])
+            Ok(vec![context.needs(0).then(grad_a).transpose()?, context.needs(1).then(grad_b).transpose()?])
         }))
     }
 }

@@ -2,11 +2,15 @@
 
 mod arithmetic;
 mod cast;
+mod cross_entropy;
 mod join;
 mod layer_norm;
 mod mask;
 mod matmul;
+mod order;
 mod reduce;
+mod rms_norm;
+mod rotary;
 mod select;
 mod softmax;
 mod unary;

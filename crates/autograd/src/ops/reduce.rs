@@ -78,6 +78,17 @@ impl Tensor {
         self.neg()?.max(axes, keep)?.neg()
     }
 
+    /// The sum of each element and those before it along `axis`; of those after it instead, if `reverse`.
+    ///
+    /// # Errors
+    /// An axis out of range.
+    pub fn cumsum(&self, axis: usize, reverse: bool) -> Result<Tensor> {
+        let output = ops::cumsum(self.array(), axis, reverse)?;
+        Ok(Tensor::from_op("cumsum", output, &[self], move |_, grad| {
+            Ok(vec![Some(grad.cumsum(axis, !reverse)?)])
+        }))
+    }
+
     /// Sums over the axes along which `shape` would be broadcast to this shape: the gradient of broadcasting.
     ///
     /// # Errors

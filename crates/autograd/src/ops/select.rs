@@ -1,6 +1,7 @@
 //! Selection along an axis and its transpose, summation by segment.
 
-use crate::{Result, Tensor};
+use crate::{Error, Result, Tensor};
+use gradewise_core::Shape;
 use gradewise_kernels::{Index, ops};
 
 impl Tensor {
@@ -14,6 +15,21 @@ impl Tensor {
         Ok(Tensor::from_op("index_select", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.segment_sum(axis, &index)?)])
         }))
+    }
+
+    /// The rows of this table `[entries, features]` that `ids` names, as `[…shape, features]`. The gradient of an entry is the sum of
+    /// those of its occurrences, in a fixed order.
+    ///
+    /// # Errors
+    /// A table of another rank, or whose entries are not the bound of `ids`; a shape that `ids` does not fill.
+    pub fn embedding(&self, ids: &Index, shape: impl Into<Shape>) -> Result<Tensor> {
+        let &[_, features] = self.shape().dims() else {
+            let message = format!("the table has shape {}, expected [entries, features]", self.shape());
+            return Err(Error::Argument { operation: "embedding", message });
+        };
+        let mut sizes = shape.into().to_vec();
+        sizes.push(features);
+        self.index_select(0, ids)?.reshape(sizes)
     }
 
     /// Adds the entries of `axis` that `segments` gives the same number; the result has `segments.bound()` entries.

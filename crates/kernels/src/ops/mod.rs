@@ -8,14 +8,19 @@ pub(crate) mod cast;
 pub mod clifford;
 mod concat;
 pub(crate) mod copy;
+mod cross_entropy;
+mod cumsum;
 mod dropout;
 pub(crate) mod fill;
+mod gather;
 mod indexing;
 pub mod layer_norm;
 mod matmul;
 pub mod optim;
+mod order;
 mod pad;
 mod reduce;
+mod rotary;
 mod rows;
 mod select;
 mod softmax;
@@ -27,12 +32,17 @@ pub use binary::{
     add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
 };
 pub use concat::{concat, stack};
+pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward};
+pub use cumsum::cumsum;
 pub use dropout::dropout_mask;
+pub use gather::{gather, scatter_add};
 pub use indexing::{index_select, segment_sum};
-pub use layer_norm::{layer_norm, layer_norm_backward};
+pub use layer_norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
 pub use matmul::matmul;
+pub use order::{Order, argmax, argmin, sort, top_k};
 pub use pad::pad;
 pub use reduce::{max_over, mean, min_over, sum, sum_to};
+pub use rotary::{RotaryTable, rotary};
 pub use select::select;
 pub use softmax::{log_softmax, softmax};
 pub use unary::{

@@ -31,7 +31,7 @@ pub(super) fn select(
     let words = out.elements() * x.dtype().size() / word;
     let args = Args::new()
         .array(x)
-        .pointer(lists.values.address())
+        .pointer(lists.values())
         .array(&out)
         .size(words)
         .value(&divisor(index.len()))
@@ -55,8 +55,8 @@ pub(super) fn sum(
     if elements == 0 {
         return Ok(out);
     }
-    let args =
-        Args::new().array(x).pointer(lists.starts.address()).pointer(lists.order.address()).array(&out);
+    let [starts, order] = lists.groups();
+    let args = Args::new().array(x).pointer(starts).pointer(order).array(&out);
     let (name, grid, args) = if segments.len() / bound < LONG {
         let args = args.size(elements).value(&divisor(bound)).value(&divisor(inner));
         ("segment_sum", Grid::linear(elements), args)

@@ -70,12 +70,13 @@ pub fn index_select(x: &Array, axis: usize, index: &Index) -> Result<Array> {
         let shape = resized(x, axis, count);
         return cuda::select(&device, NAME, (&source, inner), (index, lists), shape);
     }
+    let lists = index.lists();
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(resized(x, axis, count), &x.device(), |out| {
             for_rows(out, inner, |row, out| {
                 let (block, position) = (row / count, row % count);
-                let entry = block * bound + index.values()[position] as usize;
+                let entry = block * bound + lists.values[position] as usize;
                 out.copy_from_slice(&source[entry * inner..][..inner]);
             });
         })
@@ -97,7 +98,8 @@ pub fn segment_sum(x: &Array, axis: usize, segments: &Index) -> Result<Array> {
         let shape = resized(x, axis, bound);
         return cuda::sum(&device, NAME, (&source, inner), (segments, lists), shape);
     }
-    let groups = segments.groups();
+    let lists = segments.lists();
+    let groups = lists.groups(bound);
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(resized(x, axis, bound), &x.device(), |out| {

@@ -9,6 +9,8 @@ pub(super) struct Affine<'a, T> {
 
 /// One entry per row.
 pub(super) struct Statistics<T> {
+    /// Whether the mean is taken off; it is 0 otherwise.
+    pub centred: bool,
     pub mean: Vec<T>,
     pub inverse_std: Vec<T>,
 }
@@ -28,10 +30,16 @@ fn sum<T: Element>(row: &[T], term: impl Fn(usize, f64) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-pub(super) fn statistics<T: Element>(x: &[T], features: usize, rows: usize, epsilon: f64) -> Statistics<T> {
+pub(super) fn statistics<T: Element>(
+    x: &[T],
+    features: usize,
+    rows: usize,
+    centred: bool,
+    epsilon: f64,
+) -> Statistics<T> {
     let count = features as f64;
     let of = |row: &[T]| {
-        let mean = sum(row, |_, value| value) / count;
+        let mean = if centred { sum(row, |_, value| value) / count } else { 0.0 };
         let variance = sum(row, |_, value| (value - mean) * (value - mean)) / count;
         (mean, (variance + epsilon).sqrt().recip())
     };
@@ -43,7 +51,7 @@ pub(super) fn statistics<T: Element>(x: &[T], features: usize, rows: usize, epsi
         }
     });
     let (mean, inverse_std) = both.into_iter().unzip();
-    Statistics { mean, inverse_std }
+    Statistics { centred, mean, inverse_std }
 }
 
 /// Calls `work(row number, row of out)` for every row.
@@ -96,7 +104,8 @@ pub(super) fn backward<T: Element>(
         let (x, grad) = (&x[row * features..][..features], &grad[row * features..][..features]);
         let (mean, inverse_std) = (statistics.mean[row].widen(), statistics.inverse_std[row].widen());
         let weight = |index: usize| affine.weight.map_or(1.0, |weight| weight[index].widen());
-        let mean_grad = sum(grad, |index, grad| grad * weight(index)) / count;
+        let mean_grad =
+            if statistics.centred { sum(grad, |index, grad| grad * weight(index)) / count } else { 0.0 };
         let normalized = |value: T| (value.widen() - mean) * inverse_std;
         let projection = sum(grad, |index, grad| grad * weight(index) * normalized(x[index])) / count;
         for (index, out) in out.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! Layer normalisation on CUDA.
 
-use super::{Gradients, LayerNorm, NAME};
+use super::{Gradients, NAME, Normalized};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
@@ -24,14 +24,15 @@ pub(super) fn forward(
     x: &Array,
     weight: Option<&Array>,
     bias: Option<&Array>,
+    centred: bool,
     epsilon: f64,
-) -> Result<LayerNorm> {
+) -> Result<Normalized> {
     let (rows, features) = rows(x);
     let statistic = || {
         let shape = &x.dims()[..x.rank() - 1];
         Array::for_kernel(NAME, shape, accumulator(x.dtype()), device)
     };
-    let (mean, inverse_std) = (statistic()?, statistic()?);
+    let (mean, inverse_std) = (centred.then(statistic).transpose()?, statistic()?);
     let output = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
     if rows > 0 {
         let args = Args::new()
@@ -39,14 +40,14 @@ pub(super) fn forward(
             .optional(weight)
             .optional(bias)
             .array(&output)
-            .array(&mean)
+            .optional(mean.as_ref())
             .array(&inverse_std)
             .size(rows)
             .size(features)
             .double(epsilon);
         device.launch(NAME, Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features), args)?;
     }
-    Ok(LayerNorm { output, mean, inverse_std })
+    Ok(Normalized { output, mean, inverse_std })
 }
 
 /// Of contiguous arguments.
@@ -55,7 +56,7 @@ pub(super) fn backward(
     x: &Array,
     weight: Option<&Array>,
     has_bias: bool,
-    statistics: (&Array, &Array),
+    statistics: (Option<&Array>, &Array),
     grad: &Array,
 ) -> Result<Gradients> {
     let (rows, features) = rows(x);
@@ -65,7 +66,7 @@ pub(super) fn backward(
         let args = Args::new()
             .array(x)
             .optional(weight)
-            .array(mean)
+            .optional(mean)
             .array(inverse_std)
             .array(grad)
             .array(&out)
@@ -86,7 +87,7 @@ pub(super) fn backward(
 fn parameters(
     device: &CudaDevice,
     x: &Array,
-    (mean, inverse_std): (&Array, &Array),
+    (mean, inverse_std): (Option<&Array>, &Array),
     grad: &Array,
 ) -> Result<(Array, Array)> {
     let (rows, features) = rows(x);
@@ -100,7 +101,7 @@ fn parameters(
     let sums = (partial()?, partial()?);
     let args = Args::new()
         .array(x)
-        .array(mean)
+        .optional(mean)
         .array(inverse_std)
         .array(grad)
         .array(&sums.0)

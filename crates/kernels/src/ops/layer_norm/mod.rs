@@ -1,4 +1,4 @@
-//! Layer normalisation (Ba et al. 2016, arXiv:1607.06450).
+//! Layer normalisation (Ba et al. 2016, arXiv:1607.06450), and without its mean: RMS normalisation.
 
 mod cpu;
 mod cuda;
@@ -21,7 +21,16 @@ pub struct LayerNorm {
     pub inverse_std: Array,
 }
 
-/// Gradients of a layer normalisation; those of absent arguments are `None`.
+/// An array normalised by [`rms_norm`] and what its backward pass needs.
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    /// x·inverse_rms·weight, of the shape of x.
+    pub output: Array,
+    /// 1/√(mean square + ε) of each row, as [`LayerNorm::inverse_std`].
+    pub inverse_rms: Array,
+}
+
+/// Gradients of a normalisation; those of absent arguments are `None`.
 #[derive(Clone, Debug)]
 pub struct Gradients {
     /// Of x.
@@ -66,6 +75,47 @@ fn features(x: &Array) -> Result<usize> {
     Ok(x.dims()[x.rank() - 1])
 }
 
+/// What either norm gives; the mean of rows that are not centred is not there.
+struct Normalized {
+    output: Array,
+    mean: Option<Array>,
+    inverse_std: Array,
+}
+
+fn normalize(
+    x: &Array,
+    weight: Option<&Array>,
+    bias: Option<&Array>,
+    centred: bool,
+    epsilon: f64,
+) -> Result<Normalized> {
+    let features = features(x)?;
+    check_parameter("weight", weight, x, features)?;
+    check_parameter("bias", bias, x, features)?;
+    let x = x.contiguous()?;
+    let [weight, bias] =
+        [weight.map(Array::contiguous).transpose()?, bias.map(Array::contiguous).transpose()?];
+    let rows = x.dims()[..x.rank() - 1].to_vec();
+    let device = x.device();
+    if let Device::Cuda(device) = &device {
+        return cuda::forward(device, &x, weight.as_ref(), bias.as_ref(), centred, epsilon);
+    }
+    with_element!(x.dtype(), NAME, T => {
+        let x_slice = x.as_slice::<T>()?;
+        let affine = cpu::Affine {
+            weight: weight.as_ref().map(Array::as_slice).transpose()?,
+            bias: bias.as_ref().map(Array::as_slice).transpose()?,
+        };
+        let statistics = cpu::statistics(x_slice, features, rows.iter().product(), centred, epsilon);
+        let mean = centred.then(|| Array::from_slice(&statistics.mean, rows.clone(), &device)).transpose()?;
+        let inverse_std = Array::from_slice(&statistics.inverse_std, rows, &device)?;
+        let output = Array::build(x.shape(), &device, |out: &mut [T]| {
+            cpu::forward(x_slice, features, &statistics, &affine, out);
+        })?;
+        Ok(Normalized { output, mean, inverse_std })
+    })
+}
+
 /// Normalises along the last axis to mean 0 and variance 1 (of the population, two passes), then scales by `weight`
 /// and adds `bias`, both `[features]`. ε is added to the variance; usually [`EPSILON`].
 ///
@@ -77,31 +127,32 @@ pub fn layer_norm(
     bias: Option<&Array>,
     epsilon: f64,
 ) -> Result<LayerNorm> {
-    let features = features(x)?;
-    check_parameter("weight", weight, x, features)?;
-    check_parameter("bias", bias, x, features)?;
-    let x = x.contiguous()?;
-    let [weight, bias] =
-        [weight.map(Array::contiguous).transpose()?, bias.map(Array::contiguous).transpose()?];
-    let rows = x.dims()[..x.rank() - 1].to_vec();
-    let device = x.device();
-    if let Device::Cuda(device) = &device {
-        return cuda::forward(device, &x, weight.as_ref(), bias.as_ref(), epsilon);
+    match normalize(x, weight, bias, true, epsilon)? {
+        Normalized { output, mean: Some(mean), inverse_std } => Ok(LayerNorm { output, mean, inverse_std }),
+        _ => unreachable!("centred rows have a mean"),
     }
-    with_element!(x.dtype(), NAME, T => {
-        let x_slice = x.as_slice::<T>()?;
-        let affine = cpu::Affine {
-            weight: weight.as_ref().map(Array::as_slice).transpose()?,
-            bias: bias.as_ref().map(Array::as_slice).transpose()?,
-        };
-        let statistics = cpu::statistics(x_slice, features, rows.iter().product(), epsilon);
-        let mean = Array::from_slice(&statistics.mean, rows.clone(), &device)?;
-        let inverse_std = Array::from_slice(&statistics.inverse_std, rows, &device)?;
-        let output = Array::build(x.shape(), &device, |out: &mut [T]| {
-            cpu::forward(x_slice, features, &statistics, &affine, out);
-        })?;
-        Ok(LayerNorm { output, mean, inverse_std })
-    })
+}
+
+/// x / √(mean of x² + ε) along the last axis, times `weight` `[features]` (Zhang & Sennrich 2019, arXiv:1910.07467).
+///
+/// # Errors
+/// As [`layer_norm`].
+pub fn rms_norm(x: &Array, weight: Option<&Array>, epsilon: f64) -> Result<RmsNorm> {
+    let Normalized { output, inverse_std: inverse_rms, .. } = normalize(x, weight, None, false, epsilon)?;
+    Ok(RmsNorm { output, inverse_rms })
+}
+
+/// The gradients of [`rms_norm`], given that of its output.
+///
+/// # Errors
+/// If `grad` does not fit `x`, or `inverse_rms` is not that of the forward pass.
+pub fn rms_norm_backward(
+    x: &Array,
+    weight: Option<&Array>,
+    inverse_rms: &Array,
+    grad: &Array,
+) -> Result<Gradients> {
+    backward(x, weight, false, (None, inverse_rms), grad)
 }
 
 /// The gradients of [`layer_norm`], given that of its output.
@@ -115,12 +166,23 @@ pub fn layer_norm_backward(
     (mean, inverse_std): (&Array, &Array),
     grad: &Array,
 ) -> Result<Gradients> {
+    backward(x, weight, has_bias, (Some(mean), inverse_std), grad)
+}
+
+fn backward(
+    x: &Array,
+    weight: Option<&Array>,
+    has_bias: bool,
+    (mean, inverse_std): (Option<&Array>, &Array),
+    grad: &Array,
+) -> Result<Gradients> {
     let features = features(x)?;
     check_parameter("weight", weight, x, features)?;
     let like_x = || "the gradient of the output has its shape".to_owned();
     grad.require_shape(NAME, "grad", x.dims(), like_x)?;
     let rows = &x.dims()[..x.rank() - 1];
-    for (argument, statistic) in [("mean", mean), ("inverse_std", inverse_std)] {
+    for (argument, statistic) in [("mean", mean), ("inverse_std", Some(inverse_std))] {
+        let Some(statistic) = statistic else { continue };
         require_statistic(statistic, x, argument)?;
         statistic.require_shape(NAME, argument, rows, || "one entry for each row of x".to_owned())?;
     }
@@ -128,14 +190,16 @@ pub fn layer_norm_backward(
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         let weight = weight.map(Array::contiguous).transpose()?;
-        let statistics = (&mean.contiguous()?, &inverse_std.contiguous()?);
-        return cuda::backward(&device, &x, weight.as_ref(), has_bias, statistics, &grad);
+        let (mean, inverse_std) = (mean.map(Array::contiguous).transpose()?, inverse_std.contiguous()?);
+        return cuda::backward(&device, &x, weight.as_ref(), has_bias, (mean.as_ref(), &inverse_std), &grad);
     }
     let axes = (0..x.rank() - 1).collect::<Vec<_>>();
     with_element!(x.dtype(), NAME, T => {
         let weight = weight.map(Array::contiguous).transpose()?;
         let affine = cpu::Affine { weight: weight.as_ref().map(Array::as_slice).transpose()?, bias: None };
-        let statistics = cpu::Statistics { mean: mean.to_vec::<T>()?, inverse_std: inverse_std.to_vec::<T>()? };
+        let inverse_std = inverse_std.to_vec::<T>()?;
+        let means = mean.map_or_else(|| Ok(vec![0.0; inverse_std.len()]), Array::to_vec::<T>)?;
+        let statistics = cpu::Statistics { centred: mean.is_some(), mean: means, inverse_std };
         let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);
         let grad_x = Array::build(x.shape(), &x.device(), |out: &mut [T]| {
             cpu::backward(x_slice, grad_slice, features, &statistics, &affine, out);

@@ -1,0 +1,136 @@
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864).
+
+mod cuda;
+
+use crate::{
+    Array, Device, Element, Result, array::require_axis, cuda::rows::accumulator, element::with_element,
+    ops::split,
+};
+use gradewise_core::{DType, Error as CoreError};
+
+const NAME: &str = "rotary";
+
+/// Cosines and sines of the angles position·base^(−2i/features), i < features/2: two arrays `[positions, features/2]`.
+#[derive(Clone, Debug)]
+pub struct RotaryTable {
+    cos: Array,
+    sin: Array,
+}
+
+impl RotaryTable {
+    /// For positions 0 to `positions` − 1 of arrays of this dtype; the usual base is 10000. Computed in double precision.
+    ///
+    /// # Errors
+    /// If the device does not serve the dtype or has no memory.
+    pub fn new(positions: usize, features: usize, base: f64, dtype: DType, device: &Device) -> Result<Self> {
+        let pairs = features / 2;
+        let angles: Vec<f64> = (0..positions * pairs)
+            .map(|at| (at / pairs) as f64 * base.powf(-2.0 * (at % pairs) as f64 / features as f64))
+            .collect();
+        let table = |function: fn(f64) -> f64| {
+            let values: Vec<f64> = angles.iter().map(|&angle| function(angle)).collect();
+            Array::from_f64(&values, [positions, pairs], accumulator(dtype), device)
+        };
+        Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)? })
+    }
+
+    /// The positions `start..end`.
+    ///
+    /// # Errors
+    /// A range that the table does not have.
+    pub fn slice(&self, positions: std::ops::Range<usize>) -> Result<Self> {
+        Ok(Self { cos: self.cos.slice(0, positions.clone())?, sin: self.sin.slice(0, positions)? })
+    }
+
+    /// Number of positions.
+    pub fn positions(&self) -> usize {
+        self.cos.dims()[0]
+    }
+}
+
+/// Turns each pair (x[i], x[i + features/2]) of `x` `[…, positions, features]` by the angle of its position; by the opposite one if
+/// `inverse`, which is also the transpose.
+///
+/// # Errors
+/// An odd number of features, another number of positions or pairs than the table has, another dtype or device.
+pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
+    require_axis(NAME, 1, x.shape())?;
+    let [.., positions, features] = *x.dims() else { unreachable!("two axes were found") };
+    if [positions, features / 2] != table.cos.dims() || !features.is_multiple_of(2) {
+        let dims = table.cos.dims();
+        return Err(CoreError::Shape {
+            operation: NAME,
+            argument: "x",
+            actual: x.shape().clone(),
+            expected: format!("[…, {}, {}]", dims[0], 2 * dims[1]),
+            reason: "the table has an angle for each position and pair of features".to_owned(),
+        }
+        .into());
+    }
+    for (argument, angles) in [("cos", &table.cos), ("sin", &table.sin)] {
+        let (actual, expected) = (angles.dtype(), accumulator(x.dtype()));
+        if actual != expected {
+            return Err(CoreError::DType { operation: NAME, argument, actual, expected }.into());
+        }
+        let (actual, expected) = (angles.device(), x.device());
+        if actual != expected {
+            return Err(crate::Error::DeviceMismatch { operation: NAME, argument, actual, expected });
+        }
+    }
+    let (x, cos, sin) = (x.contiguous()?, table.cos.contiguous()?, table.sin.contiguous()?);
+    if let Device::Cuda(device) = x.device() {
+        return cuda::run(&device, &x, (&cos, &sin), inverse);
+    }
+    with_element!(x.dtype(), NAME, T => {
+        let (source, cos, sin) = (x.as_slice::<T>()?, cos.as_slice::<T>()?, sin.as_slice::<T>()?);
+        Array::build(x.shape(), &Device::Cpu, |out: &mut [T]| {
+            if features == 0 {
+                return;
+            }
+            split::for_chunks(out, split::rows_per_chunk(features) * features, |start, out| {
+                for (index, out) in out.chunks_exact_mut(features).enumerate() {
+                    let row = start / features + index;
+                    let angles = row % positions * (features / 2);
+                    turn(&source[row * features..], (&cos[angles..], &sin[angles..]), inverse, out);
+                }
+            });
+        })
+    })
+}
+
+fn turn<T: Element>(x: &[T], (cos, sin): (&[T], &[T]), inverse: bool, out: &mut [T]) {
+    let pairs = out.len() / 2;
+    let (first, second) = out.split_at_mut(pairs);
+    for pair in 0..pairs {
+        let (a, b, c) = (x[pair], x[pair + pairs], cos[pair]);
+        let s = if inverse { -sin[pair] } else { sin[pair] };
+        (first[pair], second[pair]) = (a * c - b * s, b * c + a * s);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_turned_vectors_depend_on_the_distance_alone() {
+        let table = RotaryTable::new(9, 6, 100.0, DType::F64, &Device::Cpu).unwrap();
+        let x: Vec<f64> = (0..6).map(|i| (i as f64 * 1.7).sin()).collect();
+        let y: Vec<f64> = (0..6).map(|i| (i as f64 * 0.9).cos()).collect();
+        let turned = |x: &[f64]| {
+            let rows = Array::from_slice(x, [1, 6], &Device::Cpu).unwrap().broadcast_to([9, 6]).unwrap();
+            let turned = rotary(&rows, &table, false).unwrap();
+            let back = rotary(&turned, &table, true).unwrap().to_vec::<f64>().unwrap();
+            assert!(back.iter().zip(rows.to_vec::<f64>().unwrap()).all(|(a, b)| (a - b).abs() < 1e-14));
+            turned.to_vec::<f64>().unwrap()
+        };
+        let (x, y) = (turned(&x), turned(&y));
+        let dot = |m: usize, n: usize| -> f64 { (0..6).map(|i| x[m * 6 + i] * y[n * 6 + i]).sum() };
+        for (m, n) in [(0, 0), (1, 3), (5, 2)] {
+            for shift in 1..3 {
+                assert!((dot(m, n) - dot(m + shift, n + shift)).abs() < 1e-12);
+            }
+        }
+        assert!((dot(0, 0) - dot(1, 0)).abs() > 1e-3, "and on that it does depend");
+    }
+}

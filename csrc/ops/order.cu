@@ -1,0 +1,146 @@
+// Order along adjacent elements: tiles sorted in shared memory, then merged pairwise; and where the extremum is. Equal elements stay
+// in the order of their positions, so there is one result, whatever the order of the work.
+#include "gradewise/types.cuh"
+
+namespace {
+
+constexpr int kTile = 1024, kSorters = kTile / 2;
+/// No position: it comes last.
+constexpr u32 kNone = 0xffffffffu;
+
+/// Whether a comes before b.
+template <class C>
+GW_DEVICE bool before(C a, u32 at_a, C b, u32 at_b, bool descending) {
+    if (at_a == kNone || at_b == kNone) return at_a < at_b;
+    const bool less = a < b || (b != b && a == a), greater = b < a || (a != a && b == b);
+    if (less || greater) return less != descending;
+    return at_a < at_b;
+}
+
+/// Sorts tiles of the rows of x by a bitonic network. Of each row the first `keep` are written, as rows of that length.
+template <class T>
+GW_DEVICE void sort_tiles(const T* x, T* values, u32* positions, i64 rows, i64 size, i64 keep, bool descending) {
+    using C = Compute<T>;
+    __shared__ C value[kTile];
+    __shared__ u32 position[kTile];
+    const i64 tiles = (size + kTile - 1) / kTile;
+    for (i64 unit = blockIdx.x; unit < rows * tiles; unit += gridDim.x) {
+        const i64 row = unit / tiles, first = (unit - row * tiles) * kTile;
+        for (int i = threadIdx.x; i < kTile; i += kSorters) {
+            const bool inside = first + i < size;
+            value[i] = inside ? widen(x[row * size + first + i]) : C(0);
+            position[i] = inside ? static_cast<u32>(first + i) : kNone;
+        }
+        for (int span = 2; span <= kTile; span *= 2) {
+            for (int distance = span / 2; distance > 0; distance /= 2) {
+                __syncthreads();
+                const int thread = threadIdx.x;
+                const int i = thread / distance * 2 * distance + thread % distance, j = i + distance;
+                const bool ascending = (i & span) == 0;
+                const C a = value[i], b = value[j];
+                const u32 at_a = position[i], at_b = position[j];
+                if (before(b, at_b, a, at_a, descending) == ascending) {
+                    value[i] = b;
+                    value[j] = a;
+                    position[i] = at_b;
+                    position[j] = at_a;
+                }
+            }
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < kTile; i += kSorters) {
+            if (first + i < keep) {
+                values[row * keep + first + i] = narrow<T>(value[i]);
+                positions[row * keep + first + i] = position[i];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+/// Merges neighbouring runs of `width`: where an element goes is its place in its own run plus the number of elements of the other
+/// that come before it.
+template <class T>
+GW_DEVICE void merge(const T* x, const u32* at, T* values, u32* positions, i64 rows, i64 size, i64 width, i64 keep,
+                     bool descending) {
+    for (i64 element = thread_index(); element < rows * size; element += thread_count()) {
+        const i64 row = element / size, i = element - row * size, run = i / width, pair = run / 2 * 2 * width;
+        const T* source = x + row * size;
+        const u32* source_at = at + row * size;
+        const i64 other = run % 2 == 0 ? pair + width : pair;
+        const Compute<T> value = widen(source[i]);
+        const u32 position = source_at[i];
+        i64 low = other < size ? other : size, high = other + width < size ? other + width : size;
+        const i64 begin = low;
+        while (low < high) {
+            const i64 middle = (low + high) / 2;
+            if (before(widen(source[middle]), source_at[middle], value, position, descending)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        const i64 target = pair + (i - run * width) + (low - begin);
+        if (target < keep) {
+            values[row * keep + target] = narrow<T>(value);
+            positions[row * keep + target] = position;
+        }
+    }
+}
+
+/// Where the greatest or the least element of each row is, NaN before all. Blocks as in gradewise/group.cuh.
+template <class T>
+GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest) {
+    using C = Compute<T>;
+    __shared__ C values[256];
+    __shared__ u32 positions[256];
+    const auto beats = [&](C a, u32 at_a, C b, u32 at_b) {
+        if (at_a == kNone || at_b == kNone) return at_a < at_b;
+        if ((a != a) != (b != b)) return a != a;
+        if (a < b || a > b) return (a > b) == greatest;
+        return at_a < at_b;
+    };
+    const int place = threadIdx.y * blockDim.x + threadIdx.x;
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < rows; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
+        C best = 0;
+        u32 at = kNone;
+        for (i64 i = threadIdx.x; row < rows && i < size; i += blockDim.x) {
+            const C value = widen(x[row * size + i]);
+            if (beats(value, static_cast<u32>(i), best, at)) {
+                best = value;
+                at = static_cast<u32>(i);
+            }
+        }
+        values[place] = best;
+        positions[place] = at;
+        for (int offset = blockDim.x / 2; offset > 0; offset /= 2) {
+            __syncthreads();
+            if (static_cast<int>(threadIdx.x) < offset &&
+                beats(values[place + offset], positions[place + offset], values[place], positions[place])) {
+                values[place] = values[place + offset];
+                positions[place] = positions[place + offset];
+            }
+        }
+        if (row < rows && threadIdx.x == 0) out[row] = positions[place];
+        __syncthreads();
+    }
+}
+
+}  // namespace
+
+#define GW_KERNELS(T, NAME)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(512)                                                                    \
+        gw_sort_tiles_##NAME(const T* x, T* values, u32* positions, i64 rows, i64 size, i64 keep, i32 descending) {      \
+        sort_tiles(x, values, positions, rows, size, keep, descending != 0);                                             \
+    }                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256)                                                                    \
+        gw_sort_merge_##NAME(const T* x, const u32* at, T* values, u32* positions, i64 rows, i64 size, i64 width,        \
+                             i64 keep, i32 descending) {                                                                 \
+        merge(x, at, values, positions, rows, size, width, keep, descending != 0);                                       \
+    }                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256)                                                                    \
+        gw_extremum_##NAME(const T* x, u32* out, i64 rows, i64 size, i32 greatest) {                                     \
+        extremum(x, out, rows, size, greatest != 0);                                                                     \
+    }
+GW_FOR_DTYPES(GW_KERNELS)
