@@ -21,7 +21,7 @@ fn every_operation_agrees_in_f64_and_f32() {
         let failures: Vec<String> =
             reports.iter().filter(|report| !report.passes()).map(FileReport::to_string).collect();
         assert!(failures.is_empty(), "{dtype}:\n{}", failures.join("\n"));
-        assert_eq!((reports.len(), seen), (82, 82), "{dtype}");
+        assert_eq!((reports.len(), seen), (84, 84), "{dtype}");
         // An output alone would prove half of it: gradients of every input were compared, too.
         for report in reports.iter().filter(|report| report.path.parent().unwrap().ends_with("clifford")) {
             let names: Vec<&str> =
@@ -50,7 +50,18 @@ fn the_set_covers_the_operations() {
         (&["steerable_gp", "fc_steerable_gp"], &six),
         (&["gelu_sgp_norm", "gelu_fcgp_norm", "clifford_layer"], three),
         (
-            &["add", "mul", "matmul", "bmm", "gelu", "softmax", "layer_norm", "embedding", "cross_entropy"],
+            &[
+                "add",
+                "mul",
+                "matmul",
+                "bmm",
+                "gelu",
+                "softmax",
+                "layer_norm",
+                "embedding",
+                "cross_entropy",
+                "attention",
+            ],
             &[""],
         ),
         (&["adam", "adamw", "sgd"], &[""]),

@@ -21,6 +21,15 @@ GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z,
         : "memory");
 }
 
+/// The box at (x, y, z, w) of a tensor of four axes.
+GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z, i32 w, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+            shared_address(target)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
+        : "memory");
+}
+
 /// The same, into the same place of every block of the cluster whose bit is set in `blocks`.
 GW_DEVICE void copy_box_to(u16 blocks, void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
     asm volatile(

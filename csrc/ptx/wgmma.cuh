@@ -34,6 +34,9 @@ GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
 #define GW_OUT_32(d, i) GW_OUT_16(d, i), GW_OUT_16(d, i + 16)
 #define GW_OUT_64(d, i) GW_OUT_32(d, i), GW_OUT_32(d, i + 32)
 #define GW_OUT_128(d, i) GW_OUT_64(d, i), GW_OUT_64(d, i + 64)
+#define GW_NAMES_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define GW_NAMES_64 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -70,8 +73,16 @@ struct Wgmma;
                      : GW_OUT_##COUNT(d, 0)                                                                                     \
                      : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSE_A ? 1 : 0), "n"(TRANSPOSE_B ? 1 : 0));                           \
     }
+// With 16-bit operands, A from registers takes a B whose rows run across k.
+template <>
+struct Wgmma<64> {
+    GW_WGMMA_REGISTERS(64, 32, 16, "bf16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", bf16)
+    GW_WGMMA_REGISTERS(64, 32, 16, "f16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", f16)
+};
 template <>
 struct Wgmma<128> {
+    GW_WGMMA_REGISTERS(128, 64, 16, "bf16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", bf16)
+    GW_WGMMA_REGISTERS(128, 64, 16, "f16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", f16)
     GW_WGMMA_REGISTERS(128, 64, 8, "tf32", "", "%64", "%65", "%66", "%67", "%68", "%69", float)
     GW_WGMMA_SHARED(128, 64, 8, "tf32", "", "%64", "%65", "%66", float)
     GW_WGMMA_SHARED(128, 64, 16, "bf16", ", %67, %68", "%64", "%65", "%66", bf16)

@@ -7,7 +7,7 @@ use gradewise_autograd::{
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     DType, Device, Index, Positions,
-    ops::{CrossEntropyOptions, Order, RotaryTable},
+    ops::{AttentionOptions, CrossEntropyOptions, Order, RotaryTable},
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -67,6 +67,11 @@ fn normalized(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<
 
 fn scaled(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
     Ok(vec![randn(&[BATCH, FEATURES], device, rng)?, randn(&[FEATURES], device, rng)?])
+}
+
+/// Queries, and keys and values that two heads share.
+fn attended(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    [2, 1, 1].into_iter().map(|heads| randn(&[1, heads, BATCH, FEATURES], device, rng)).collect()
 }
 
 fn pair(algebra: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
@@ -203,6 +208,10 @@ pub fn all() -> Vec<Case> {
         case("cross_entropy", one, |_, x| {
             let targets = Index::new(&[4, 0, 2], FEATURES, &x[0].device())?;
             x[0].cross_entropy(&targets, &CrossEntropyOptions { ignore: Some(0), label_smoothing: 0.1 })
+        }),
+        case("attention", attended, |_, x| {
+            let options = AttentionOptions { causal: true, ..AttentionOptions::default() };
+            x[0].attention(&x[1], &x[2], &options)
         }),
         case("segment_mean", one, |_, x| x[0].segment_mean(0, &Index::new(&[1, 0, 1], 2, &x[0].device())?)),
         case("geometric_product", pair, |a, x| clifford::geometric_product(a, &x[0], &x[1])),

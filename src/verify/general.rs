@@ -2,7 +2,10 @@
 
 use super::{Golden, cases::Inputs};
 use gradewise_autograd::Tensor;
-use gradewise_kernels::{Device, Index, ops::CrossEntropyOptions};
+use gradewise_kernels::{
+    Device, Index,
+    ops::{AttentionOptions, CrossEntropyOptions},
+};
 
 /// The layout of an operation's operands, if it is one of these and has one.
 pub(super) fn layout(operation: &str) -> Option<&'static str> {
@@ -42,6 +45,11 @@ pub(super) fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Option<Te
                 x.cross_entropy(&index(&targets, classes, &x.device())?, &CrossEntropyOptions::default());
             // The file has it as a vector of one element.
             loss.and_then(|loss| loss.reshape([1]))
+        }
+        "attention" => {
+            let options =
+                AttentionOptions { causal: golden.flag("causal", false)?, ..AttentionOptions::default() };
+            inputs.get("q")?.attention(inputs.get("k")?, inputs.get("v")?, &options)
         }
         _ => return Ok(None),
     };

@@ -6,7 +6,7 @@ use gradewise_autograd::{
 };
 use gradewise_kernels::{
     Array, DType, Device, Index, Positions,
-    ops::{self, CrossEntropyOptions, Order, RotaryTable},
+    ops::{self, AttentionOptions, CrossEntropyOptions, Order, RotaryTable},
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -122,6 +122,22 @@ const SMOOTH: &[Case] = cases! {
     "cross_entropy ignoring one class past the last" [&[4, 5]] => |x| {
         let options = CrossEntropyOptions { ignore: Some(5), label_smoothing: 0.0 };
         x[0].cross_entropy(&index(&[5, 0, 5, 3], 6), &options)
+    };
+    "attention" [&[2, 2, 3, 4], &[2, 2, 5, 4], &[2, 2, 5, 4]] => |x| {
+        x[0].attention(&x[1], &x[2], &AttentionOptions::default())
+    };
+    "attention, causal, with shared keys" [&[1, 4, 3, 2], &[1, 2, 5, 2], &[1, 2, 5, 2]] => |x| {
+        x[0].attention(&x[1], &x[2], &AttentionOptions { causal: true, scale: Some(0.4), ..Default::default() })
+    };
+    "attention with padding and a row that sees nothing" [&[2, 1, 5, 2], &[2, 1, 3, 2], &[2, 1, 3, 2]] => |x| {
+        let mask = Array::from_f64(&[1.0, 0.0, 1.0, 0.0, 1.0, 1.0], [2, 3], x[0].dtype(), &CPU)?;
+        let options = AttentionOptions {
+            causal: true, lengths: Some(index(&[3, 2], 4)), mask: Some(mask), ..Default::default()
+        };
+        x[0].attention(&x[1], &x[2], &options)
+    };
+    "self_attention" [&[2, 3, 12]] => |x| {
+        x[0].self_attention(2, &AttentionOptions { causal: true, ..Default::default() })
     };
     "softmax" [&[3, 5]] => |x| x[0].softmax(1);
     "softmax first axis" [&[3, 5]] => |x| x[0].softmax(0);

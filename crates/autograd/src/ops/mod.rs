@@ -1,6 +1,7 @@
 //! Differentiable operations, one file per family. Rules are written on tensors, so they differentiate again.
 
 mod arithmetic;
+mod attention;
 mod cast;
 mod cross_entropy;
 mod join;

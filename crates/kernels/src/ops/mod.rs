@@ -3,6 +3,7 @@
 //! Elementwise operators broadcast by NumPy's rule. Operands must have one dtype and one device. Results are new and
 //! contiguous unless an operator says otherwise.
 
+pub mod attention;
 mod binary;
 pub(crate) mod cast;
 pub mod clifford;
@@ -28,6 +29,7 @@ mod split;
 pub(crate) mod statistics;
 mod unary;
 
+pub use attention::{Attention, AttentionOptions, attention, attention_backward, attention_backward_packed};
 pub use binary::{
     add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
 };

@@ -1,0 +1,250 @@
+// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only.
+//
+// A block has 128 queries, 64 to each of two warpgroups; the first thread of a third has tiles of 128 keys and values copied into rings.
+// While the values of one tile are multiplied, the products of the next are there and their softmax is computed; so each warpgroup keeps
+// both kinds of units busy, and the two get out of step by themselves (Shah et al. 2024, arXiv:2407.08608).
+#pragma once
+
+#include "attention/problem.cuh"
+#include "attention/rounding.cuh"
+#include "ptx/tensor_map.cuh"
+#include "ptx/wgmma.cuh"
+
+/// The maps are of [batch, head, token, feature], boxes of 64 features by 128 tokens.
+struct HopperAttention {
+    TensorMap q, k, v;
+    Attention p;
+};
+
+template <class T, int D>
+struct AttentionHopper {
+    static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, MULTIPLYING = 256;
+    /// Registers: as in mma/hopper.cuh.
+    static constexpr int FEW = 40, MANY = 232;
+    static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "there are no more");
+    /// 64 features of all rows of a tile, in swizzled lines of 128 bytes.
+    static constexpr int PIECES = D / 64, PIECE = ROWS * 128, TILE = PIECES * PIECE;
+    static_assert(ROWS == KEYS, "tiles have one size");
+    static constexpr int SHARED_BYTES = (1 + 2 * STAGES) * TILE + 1024;
+    static_assert(SHARED_BYTES <= 227 << 10, "fits a block");
+    static constexpr int SCORES = KEYS / 2, OUT = D / 2;
+    static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+    struct Barriers {
+        u64 queries, full_k[STAGES], empty_k[STAGES], full_v[STAGES], empty_v[STAGES];
+    };
+
+    const HopperAttention& h;
+    const Attention& p;
+    unsigned char* memory;
+    Barriers& barriers;
+    Place at;
+    Visible<T> visible;
+    int first, steps;
+
+    GW_DEVICE AttentionHopper(const HopperAttention& h, int tiles, unsigned char* memory)
+        : h(h),
+          p(h.p),
+          memory(memory),
+          barriers(*reinterpret_cast<Barriers*>(memory + (1 + 2 * STAGES) * TILE)),
+          at(h.p, tiles, h.p.heads),
+          visible(h.p, at.batch),
+          first(at.tile * ROWS),
+          steps((visible.end(at.tile * ROWS + ROWS) + KEYS - 1) / KEYS) {}
+
+    GW_DEVICE void copy(unsigned char* tile, const TensorMap& map, int token, i64 head, u64* barrier) const {
+        barrier_expect(barrier, TILE);
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            copy_box(tile + i * PIECE, map, i * 64, token, static_cast<i32>(head), static_cast<i32>(at.batch), barrier);
+        }
+    }
+
+    /// The copying thread. It starts nothing that nobody waits for.
+    GW_DEVICE void produce() const {
+        if (steps == 0) return;
+        tensor_map_prefetch(h.q);
+        tensor_map_prefetch(h.k);
+        tensor_map_prefetch(h.v);
+        const i64 shared_head = at.head / p.group;
+        copy(memory, h.q, first, at.head, &barriers.queries);
+        for (int step = 0; step < steps; ++step) {
+            const int stage = step % STAGES;
+            const u32 parity = step / STAGES % 2 ^ 1;
+            barrier_wait(&barriers.empty_k[stage], parity);
+            copy(memory + (1 + stage) * TILE, h.k, step * KEYS, shared_head, &barriers.full_k[stage]);
+            barrier_wait(&barriers.empty_v[stage], parity);
+            copy(memory + (1 + STAGES + stage) * TILE, h.v, step * KEYS, shared_head, &barriers.full_v[stage]);
+        }
+    }
+
+    /// Registers that matrix instructions have written are read after this, not before.
+    template <int N>
+    GW_DEVICE static void pin(float (&values)[N]) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
+    }
+
+    GW_DEVICE void release(u64* barrier) const {
+        if (threadIdx.x % 32 == 0) barrier_arrive(barrier, 0);
+    }
+
+    /// A warpgroup that multiplies.
+    GW_DEVICE void consume(int half) const {
+        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+        const int row = first + half * 64 + warp * 16 + lane / 4;
+        const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
+        float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, keep[2];
+        float s[SCORES], out[OUT] = {};
+        u32 weights[KEYS / 16][4];
+        // The same in all threads of a warp, which the compiler cannot see.
+        const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
+        const u64 q_matrix = wgmma_matrix(base + half * 64 * 128, 1024, PIECE);
+        const u64 k_matrix = wgmma_matrix(base + TILE, 1024, PIECE);
+        const u64 v_matrix = wgmma_matrix(base + (1 + STAGES) * TILE, 1024, PIECE);
+        const auto multiply_keys = [&](int stage) {
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < D / 16; ++i) {
+                const u64 place = i / 4 * (PIECE / 16) + i % 4 * 2;
+                Wgmma<KEYS>::template shared<false, false>(s, q_matrix + place, k_matrix + stage * (TILE / 16) + place, i > 0, T{});
+            }
+            wgmma_commit();
+        };
+        const auto multiply_values = [&](int stage) {
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < KEYS / 16; ++i) {
+                Wgmma<D>::registers(out, weights[i], v_matrix + stage * (TILE / 16) + i * (16 * 128 / 16), 1, T{});
+            }
+            wgmma_commit();
+        };
+        const auto softmax = [&](int key) {
+            if (!visible.whole(first + half * 64, key + KEYS - 1)) {
+#pragma unroll
+                for (int e = 0; e < SCORES; ++e) {
+                    if (!visible.sees(row + e / 2 % 2 * 8, key + e / 4 * 8 + lane % 4 * 2 + e % 2)) s[e] = -infinity;
+                }
+            }
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                float most = greatest[side];
+#pragma unroll
+                for (int e = 2 * side; e < SCORES; e += 4) most = fmaxf(most, fmaxf(s[e], s[e + 1]));
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+                const float shift = most == -infinity ? 0.0f : most * scale;
+                keep[side] = power_of_two(fmaf(greatest[side], scale, -shift));
+                greatest[side] = most;
+                float sum = 0;
+#pragma unroll
+                for (int e = 2 * side; e < SCORES; e += 4) {
+                    s[e] = power_of_two(fmaf(s[e], scale, -shift));
+                    s[e + 1] = power_of_two(fmaf(s[e + 1], scale, -shift));
+                    sum += s[e] + s[e + 1];
+                }
+                total[side] = fmaf(total[side], keep[side], sum);
+            }
+        };
+        const auto round_weights = [&] {
+#pragma unroll
+            for (int i = 0; i < SCORES / 2; ++i) weights[i / 4][i % 4] = pair(s[2 * i], s[2 * i + 1], T{});
+        };
+        if (steps > 0) {
+            barrier_wait(&barriers.queries, 0);
+            barrier_wait(&barriers.full_k[0], 0);
+            multiply_keys(0);
+            wgmma_wait<0>();
+            pin(s);
+            release(&barriers.empty_k[0]);
+            softmax(0);
+            round_weights();
+            for (int step = 1; step < steps; ++step) {
+                const int stage = step % STAGES, before = (step - 1) % STAGES;
+                barrier_wait(&barriers.full_k[stage], step / STAGES % 2);
+                multiply_keys(stage);
+                barrier_wait(&barriers.full_v[before], (step - 1) / STAGES % 2);
+                multiply_values(before);
+                wgmma_wait<1>();
+                pin(s);
+                release(&barriers.empty_k[stage]);
+                softmax(step * KEYS);
+                wgmma_wait<0>();
+                pin(out);
+                release(&barriers.empty_v[before]);
+#pragma unroll
+                for (int e = 0; e < OUT; ++e) out[e] *= keep[e / 2 % 2];
+                round_weights();
+            }
+            const int last = (steps - 1) % STAGES;
+            barrier_wait(&barriers.full_v[last], (steps - 1) / STAGES % 2);
+            multiply_values(last);
+            wgmma_wait<0>();
+            pin(out);
+        }
+        float* const log_sums = static_cast<float*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+            float sum = total[side];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+            for (int e = 2 * side; e < OUT; e += 4) {
+                out[e] *= inverse;
+                out[e + 1] *= inverse;
+            }
+            const int query = row + side * 8;
+            if (lane % 4 == 0 && query < p.queries) log_sums[query] = log_sum(greatest[side] * scale * LN_2, sum);
+        }
+        write(half * 64 + warp * 16, out);
+    }
+
+    /// Writes a warp's 16 rows from row `start` of the tile on, by way of where its queries were: nobody else reads those.
+    GW_DEVICE void write(int start, const float (&out)[OUT]) const {
+        const int lane = threadIdx.x % 32;
+        const auto place = [&](int line, int chunk) {
+            return memory + chunk / 8 * PIECE + (start + line) * 128 + (chunk % 8 ^ line % 8) * 16;
+        };
+#pragma unroll
+        for (int i = 0; i < OUT / 2; ++i) {
+            const int line = lane / 4 + i % 2 * 8;
+            *reinterpret_cast<u32*>(place(line, i / 2) + lane % 4 * 4) = pair(out[2 * i], out[2 * i + 1], T{});
+        }
+        __syncwarp();
+        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
+#pragma unroll
+        for (int i = 0; i < 16 * D / 8 / 32; ++i) {
+            const int e = lane + 32 * i, line = e / (D / 8), chunk = e % (D / 8), query = first + start + line;
+            const Pack<u32, 4> values = *reinterpret_cast<const Pack<u32, 4>*>(place(line, chunk));
+            if (query < p.queries && chunk * 8 < p.features) {
+                *reinterpret_cast<Pack<u32, 4>*>(target + query * p.out_steps.token + chunk * 8) = values;
+            }
+        }
+    }
+
+    GW_DEVICE static void run(const HopperAttention& problem, int tiles) {
+        // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
+        extern __shared__ __align__(1024) unsigned char dynamic[];
+        const AttentionHopper block(problem, tiles, dynamic);
+        if (threadIdx.x == 0) {
+            barrier_init(&block.barriers.queries, 1);
+            for (int stage = 0; stage < STAGES; ++stage) {
+                barrier_init(&block.barriers.full_k[stage], 1);
+                barrier_init(&block.barriers.full_v[stage], 1);
+                // Every warp that multiplies.
+                barrier_init(&block.barriers.empty_k[stage], 8);
+                barrier_init(&block.barriers.empty_v[stage], 8);
+            }
+            barrier_init_fence();
+        }
+        __syncthreads();
+        if (threadIdx.x >= MULTIPLYING) {
+            registers_at_most<FEW>();
+            if (threadIdx.x == MULTIPLYING) block.produce();
+        } else {
+            registers_at_least<MANY>();
+            block.consume(threadIdx.x / 128);
+        }
+    }
+};

@@ -1,0 +1,96 @@
+// Attention (Vaswani et al. 2017), one tile of queries or keys at a time (Rabe & Staats 2021, Dao et al. 2022): what a launch
+// computes, shared by all engines.
+//
+// out = softmax(scale·Q·Kᵀ)·V for each batch and head; `group` heads share a head of K and V. No more than a tile of the softmax ever
+// exists; the forward pass leaves log Σ e^(scale·q·k) of each row, from which the backward pass computes the softmax again. The backward
+// pass has one kernel for the gradient of Q and one for those of K and V, so that every sum has one writer and one order.
+#pragma once
+
+#include "gradewise/math.cuh"
+
+/// Distances in elements between batches, heads and tokens; features are adjacent.
+struct Steps {
+    i64 batch, head, token;
+};
+
+struct Attention {
+    const void *q, *k, *v;
+    void* out;
+    /// [batch, heads, queries] in the computing precision: log Σ, and in the backward pass Σ out·grad.
+    void* log_sums;
+    void* delta;
+    const void* grad;
+    void *grad_q, *grad_k, *grad_v;
+    /// Number of keys of each batch that there are; null for all.
+    const u32* lengths;
+    /// [batch, keys]: keys with 0 are not seen; null for none.
+    const void* mask;
+    Steps q_steps, k_steps, v_steps, out_steps, grad_steps, grad_q_steps, grad_k_steps, grad_v_steps;
+    i64 heads, group, queries, keys, features;
+    /// Whether query i sees the keys up to i + keys - queries only.
+    i64 causal;
+    double scale;
+};
+
+/// The tile of a block: `tiles` for each of `heads` of each batch. Tiles of one head come together, so that its keys stay in the cache;
+/// those of causal attention, which differ in length, come the longest first.
+struct Place {
+    i64 batch, head;
+    int tile;
+
+    GW_DEVICE Place(const Attention& p, int tiles, i64 heads) {
+        const i64 unit = blockIdx.x, all = gridDim.x / tiles;
+        const i64 of_head = p.causal ? unit % all : unit / tiles;
+        tile = static_cast<int>(p.causal ? tiles - 1 - unit / all : unit % tiles);
+        head = of_head % heads;
+        batch = of_head / heads;
+    }
+};
+
+template <class T>
+GW_DEVICE T* part(T* data, const Steps& steps, i64 batch, i64 head) {
+    return data + batch * steps.batch + head * steps.head;
+}
+
+/// The keys of a batch that queries see.
+template <class T>
+struct Visible {
+    /// Keys that there are, and those up to query 0 if each sees no further than itself.
+    int length, offset;
+    bool causal;
+    const T* mask;
+
+    GW_DEVICE Visible(const Attention& p, i64 batch)
+        : length(static_cast<int>(p.keys)),
+          offset(static_cast<int>(p.keys - p.queries)),
+          causal(p.causal != 0),
+          mask(p.mask == nullptr ? nullptr : static_cast<const T*>(p.mask) + batch * p.keys) {
+        if (p.lengths != nullptr && p.lengths[batch] < static_cast<u32>(length)) length = static_cast<int>(p.lengths[batch]);
+    }
+
+    /// One past the last key that any of the queries below `query` sees.
+    GW_DEVICE int end(int query) const {
+        const int last = causal && query + offset < length ? query + offset : length;
+        return last < 0 ? 0 : last;
+    }
+
+    /// The first query that sees `key`.
+    GW_DEVICE int begin(int key) const { return causal && key > offset ? key - offset : 0; }
+
+    /// Whether every query from `query` on sees the keys from `first` to `last`, of which there are some.
+    GW_DEVICE bool whole(int query, int last) const {
+        return last < length && mask == nullptr && (!causal || last <= query + offset);
+    }
+
+    GW_DEVICE bool sees(int query, int key) const {
+        if (key >= length || (causal && key > query + offset)) return false;
+        return mask == nullptr || widen(mask[key]) != Compute<T>(0);
+    }
+};
+
+/// log Σ e^x from the greatest x and Σ e^(x - greatest); -∞ if there is nothing.
+template <class C>
+GW_DEVICE C log_sum(C greatest, C sum) {
+    const C infinity = static_cast<C>(__int_as_float(0x7f800000));
+    return sum == C(0) ? -infinity : greatest + static_cast<C>(log(static_cast<double>(sum)));
+}

@@ -1,0 +1,275 @@
+// Attention by plain arithmetic, in the computing precision: exact f32 and f64, and what the matrix instructions do not serve.
+//
+// Blocks of 16×16 threads have tiles of 16·R queries by 16·R keys: a thread has R×R products, and of R rows every sixteenth feature.
+#pragma once
+
+#include "attention/problem.cuh"
+
+template <class T, int D, int R>
+struct AttentionSimt {
+    using C = Compute<T>;
+    static constexpr int TILE = 16 * R, ROW = D + 1, P_ROW = TILE + 1, OUT = D / 16;
+    /// Elements of shared memory with this number of tiles of rows.
+    static constexpr int shared(int tiles) { return tiles * TILE * ROW + TILE * P_ROW; }
+
+    /// Rows `first` and on of a matrix with `rows` rows; zeros beyond.
+    GW_DEVICE static void fetch(C* tile, const T* source, i64 step, int first, i64 rows, i64 features) {
+        for (int e = threadIdx.x; e < TILE * D; e += 256) {
+            const int row = e / D, feature = e % D;
+            const bool inside = first + row < rows && feature < features;
+            tile[row * ROW + feature] = inside ? widen(source[(first + row) * step + feature]) : C(0);
+        }
+    }
+
+    /// Products of rows of two tiles.
+    GW_DEVICE static void dots(const C* a, const C* b, C (&s)[R][R]) {
+        const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+        for (int i = 0; i < R * R; ++i) s[i / R][i % R] = 0;
+#pragma unroll 8
+        for (int d = 0; d < D; ++d) {
+            C left[R], right[R];
+#pragma unroll
+            for (int r = 0; r < R; ++r) {
+                left[r] = a[(y + 16 * r) * ROW + d];
+                right[r] = b[(x + 16 * r) * ROW + d];
+            }
+#pragma unroll
+            for (int i = 0; i < R * R; ++i) s[i / R][i % R] += left[i / R] * right[i % R];
+        }
+    }
+
+    /// out += weights·tile, weights in shared memory.
+    GW_DEVICE static void add(const C* weights, const C* tile, C (&out)[R][OUT]) {
+        const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+        for (int row = 0; row < TILE; ++row) {
+            C weight[R];
+#pragma unroll
+            for (int r = 0; r < R; ++r) weight[r] = weights[(y + 16 * r) * P_ROW + row];
+#pragma unroll
+            for (int e = 0; e < OUT; ++e) {
+                const C value = tile[row * ROW + x + 16 * e];
+#pragma unroll
+                for (int r = 0; r < R; ++r) out[r][e] += weight[r] * value;
+            }
+        }
+    }
+
+    GW_DEVICE static void put(const C (&s)[R][R], C* weights) {
+        const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+        for (int i = 0; i < R * R; ++i) weights[(y + 16 * (i / R)) * P_ROW + x + 16 * (i % R)] = s[i / R][i % R];
+    }
+
+    GW_DEVICE static void write(T* target, i64 step, int first, i64 rows, i64 features, const C (&out)[R][OUT]) {
+        const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+        for (int i = 0; i < R * OUT; ++i) {
+            const int row = first + y + 16 * (i / OUT), feature = x + 16 * (i % OUT);
+            if (row < rows && feature < features) target[row * step + feature] = narrow<T>(out[i / OUT][i % OUT]);
+        }
+    }
+
+    GW_DEVICE static void forward(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        C* const queries = reinterpret_cast<C*>(memory);
+        C* const tile = queries + TILE * ROW;
+        C* const weights = tile + TILE * ROW;
+        const Place at(p, tiles, p.heads);
+        const Visible<T> visible(p, at.batch);
+        const i64 shared_head = at.head / p.group;
+        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
+        const C infinity = static_cast<C>(__int_as_float(0x7f800000)), scale = static_cast<C>(p.scale);
+        C greatest[R], total[R], out[R][OUT] = {};
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            greatest[r] = -infinity;
+            total[r] = 0;
+        }
+        const int end = visible.end(first + TILE);
+        for (int key = 0; key < end; key += TILE) {
+            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+            __syncthreads();
+            C s[R][R];
+            dots(queries, tile, s);
+#pragma unroll
+            for (int r = 0; r < R; ++r) {
+                C most = greatest[r];
+#pragma unroll
+                for (int c = 0; c < R; ++c) {
+                    s[r][c] = visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
+                    // NaN stays.
+                    most = s[r][c] > most || s[r][c] != s[r][c] ? s[r][c] : most;
+                }
+#pragma unroll
+                for (int offset = 8; offset > 0; offset /= 2) {
+                    const C other = __shfl_xor_sync(0xffffffffu, most, offset);
+                    most = other > most || other != other ? other : most;
+                }
+                const C shift = most == -infinity ? C(0) : most;
+                const C keep = exponential(greatest[r] - shift);
+                greatest[r] = most;
+                C sum = 0;
+#pragma unroll
+                for (int c = 0; c < R; ++c) {
+                    s[r][c] = exponential(s[r][c] - shift);
+                    sum += s[r][c];
+                }
+#pragma unroll
+                for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+                total[r] = total[r] * keep + sum;
+#pragma unroll
+                for (int e = 0; e < OUT; ++e) out[r][e] *= keep;
+            }
+            put(s, weights);
+            __syncthreads();
+            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+            __syncthreads();
+            add(weights, tile, out);
+            __syncthreads();
+        }
+        C* const log_sums = static_cast<C*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            const C inverse = total[r] == C(0) ? C(0) : C(1) / total[r];
+#pragma unroll
+            for (int e = 0; e < OUT; ++e) out[r][e] *= inverse;
+            const int row = first + y + 16 * r;
+            if (x == 0 && row < p.queries) log_sums[row] = log_sum(greatest[r], total[r]);
+        }
+        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
+        write(target, p.out_steps.token, first, p.queries, p.features, out);
+    }
+
+    /// What of the softmax's gradient belongs to a query and a key: the weight, and the gradient of the scaled product's operands.
+    struct Slope {
+        C weight, product;
+        GW_DEVICE Slope(const Visible<T>& visible, int query, int key, i64 queries, C dot, C grad_dot, C log_sum, C delta, C scale) {
+            const bool seen = query < queries && visible.sees(query, key);
+            weight = seen ? exponential(dot * scale - log_sum) : C(0);
+            product = weight * (grad_dot - delta) * scale;
+        }
+    };
+
+    GW_DEVICE static void backward_q(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        C* const queries = reinterpret_cast<C*>(memory);
+        C* const grads = queries + TILE * ROW;
+        C* const tile = grads + TILE * ROW;
+        C* const weights = tile + TILE * ROW;
+        const Place at(p, tiles, p.heads);
+        const Visible<T> visible(p, at.batch);
+        const i64 shared_head = at.head / p.group;
+        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
+        fetch(grads, part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, at.head), p.grad_steps.token, first, p.queries,
+              p.features);
+        const C scale = static_cast<C>(p.scale);
+        const i64 rows = (at.batch * p.heads + at.head) * p.queries;
+        const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
+        const C* const deltas = static_cast<const C*>(p.delta) + rows;
+        C out[R][OUT] = {};
+        const int end = visible.end(first + TILE);
+        for (int key = 0; key < end; key += TILE) {
+            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+            __syncthreads();
+            C s[R][R], slope[R][R];
+            dots(grads, tile, slope);
+            __syncthreads();
+            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+            __syncthreads();
+            dots(queries, tile, s);
+#pragma unroll
+            for (int i = 0; i < R * R; ++i) {
+                const int row = first + y + 16 * (i / R), place = row < p.queries ? row : 0;
+                C& value = slope[i / R][i % R];
+                value = Slope(visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
+                              deltas[place], scale).product;
+            }
+            put(slope, weights);
+            __syncthreads();
+            add(weights, tile, out);
+            __syncthreads();
+        }
+        T* const target = part(static_cast<T*>(p.grad_q), p.grad_q_steps, at.batch, at.head);
+        write(target, p.grad_q_steps.token, first, p.queries, p.features, out);
+    }
+
+    /// Of the keys and values that a group of heads shares: first index keys, second queries.
+    GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        C* const keys = reinterpret_cast<C*>(memory);
+        C* const values = keys + TILE * ROW;
+        C* const tile = values + TILE * ROW;
+        C* const weights = tile + TILE * ROW;
+        const i64 shared_heads = p.heads / p.group;
+        const Place at(p, tiles, shared_heads);
+        const Visible<T> visible(p, at.batch);
+        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        fetch(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, p.keys, p.features);
+        fetch(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, p.keys, p.features);
+        const C scale = static_cast<C>(p.scale);
+        C grad_k[R][OUT] = {}, grad_v[R][OUT] = {};
+        const int begin = first < visible.length ? visible.begin(first) / TILE * TILE : static_cast<int>(p.queries);
+        for (i64 head = at.head * p.group; head < (at.head + 1) * p.group; ++head) {
+            const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
+            const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
+            const i64 rows = (at.batch * p.heads + head) * p.queries;
+            const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
+            const C* const deltas = static_cast<const C*>(p.delta) + rows;
+            for (int query = begin; query < p.queries; query += TILE) {
+                C s[R][R], slope[R][R];
+                fetch(tile, q, p.q_steps.token, query, p.queries, p.features);
+                __syncthreads();
+                dots(keys, tile, s);
+                __syncthreads();
+                fetch(tile, grad, p.grad_steps.token, query, p.queries, p.features);
+                __syncthreads();
+                dots(values, tile, slope);
+#pragma unroll
+                for (int i = 0; i < R * R; ++i) {
+                    const int column = query + x + 16 * (i % R), place = column < p.queries ? column : 0;
+                    const Slope of(visible, column, first + y + 16 * (i / R), p.queries, s[i / R][i % R], slope[i / R][i % R],
+                                   log_sums[place], deltas[place], scale);
+                    s[i / R][i % R] = of.weight;
+                    slope[i / R][i % R] = of.product;
+                }
+                put(s, weights);
+                __syncthreads();
+                add(weights, tile, grad_v);
+                __syncthreads();
+                put(slope, weights);
+                fetch(tile, q, p.q_steps.token, query, p.queries, p.features);
+                __syncthreads();
+                add(weights, tile, grad_k);
+                __syncthreads();
+            }
+        }
+        T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
+        T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
+        write(target_k, p.grad_k_steps.token, first, p.keys, p.features, grad_k);
+        write(target_v, p.grad_v_steps.token, first, p.keys, p.features, grad_v);
+    }
+};
+
+/// delta = Σ out·grad of each row, a warp for each.
+template <class T>
+GW_DEVICE void attention_delta(const Attention& p, i64 rows) {
+    using C = Compute<T>;
+    const int lane = threadIdx.x % 32;
+    for (i64 row = thread_index() / 32; row < rows; row += thread_count() / 32) {
+        const i64 query = row % p.queries, head = row / p.queries % p.heads, batch = row / p.queries / p.heads;
+        const T* const out = part(static_cast<const T*>(p.out), p.out_steps, batch, head) + query * p.out_steps.token;
+        const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, batch, head) + query * p.grad_steps.token;
+        double sum = 0;
+        for (i64 i = lane; i < p.features; i += 32) sum += static_cast<double>(widen(out[i])) * widen(grad[i]);
+#pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+        if (lane == 0) static_cast<C*>(p.delta)[row] = static_cast<C>(sum);
+    }
+}

@@ -1,0 +1,320 @@
+// Attention by warp-wide matrix instructions (sm_80 and later): bf16 and f16, accumulated in f32.
+//
+// A block of four warps has 64 queries, or 64 keys in the backward pass of keys and values, 16 to a warp; what they are multiplied with
+// comes in tiles, copied while the tile before is computed. Weights never leave the registers: the accumulators of a product are, rounded,
+// the left operand of the next.
+#pragma once
+
+#include "attention/problem.cuh"
+#include "attention/rounding.cuh"
+#include "ptx/mma.cuh"
+
+template <class T, int D>
+struct AttentionWarp {
+    static constexpr int THREADS = 128, ROWS = 64;
+    /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
+    static constexpr int ROW = D + 8, CHUNKS = D / 8;
+    /// Rows of what comes in tiles.
+    static constexpr int KEYS = 64, FEW = 32;
+    static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
+    static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
+    static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+    /// Starts copying COUNT rows from `first` on, of which those below `rows` are there; zeros arrive for others and for features
+    /// past the end. Everything is aligned to 16 bytes.
+    template <int COUNT>
+    GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
+        static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
+#pragma unroll
+        for (int i = 0; i < COUNT * CHUNKS / THREADS; ++i) {
+            const int e = threadIdx.x + i * THREADS, row = e / CHUNKS, feature = e % CHUNKS * 8;
+            const bool inside = first + row < rows && feature < features;
+            copy_async_16(tile + row * ROW + feature, inside ? source + (first + row) * step + feature : source, inside ? 16 : 0);
+        }
+    }
+
+    /// Waits for all copies, those of operands included that no step used: shared memory is another block's afterwards.
+    GW_DEVICE static void finish_copies() {
+        copy_async_commit();
+        copy_async_wait<0>();
+    }
+
+    /// sums[16×8·N] += A·Bᵀ over the features: rows of `a` from the warp's on, rows of `b`.
+    template <int N>
+    GW_DEVICE static void dots(const T* a, const T* b, float (&sums)[N][4]) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < D; k += 16) {
+            u32 left[4];
+            load_matrices<false>(left, a + (threadIdx.x / 32 * 16 + lane % 16) * ROW + k + lane / 16 * 8);
+            dot_step(left, b, k, sums);
+        }
+    }
+
+    template <int N>
+    GW_DEVICE static void dot_step(const u32 (&left)[4], const T* b, int k, float (&sums)[N][4]) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            u32 right[4];
+            load_matrices<false>(right, b + (n * 8 + lane % 8 + lane / 16 * 8) * ROW + k + lane / 8 % 2 * 8);
+            const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
+            mma_16(sums[n], left, first, T{});
+            mma_16(sums[n + 1], left, second, T{});
+        }
+    }
+
+    /// out[16×D] += W·B for weights W [16×8·N] as they come out of a product, and rows of `b`.
+    template <int N>
+    GW_DEVICE static void add(const float (&weights)[N][4], const T* b, float (&out)[D / 8][4]) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < N; k += 2) {
+            const u32 left[4] = {pair(weights[k][0], weights[k][1], T{}), pair(weights[k][2], weights[k][3], T{}),
+                                 pair(weights[k + 1][0], weights[k + 1][1], T{}), pair(weights[k + 1][2], weights[k + 1][3], T{})};
+#pragma unroll
+            for (int n = 0; n < D / 8; n += 2) {
+                u32 right[4];
+                load_matrices<true>(right, b + (k * 8 + lane % 16) * ROW + n * 8 + lane / 16 * 8);
+                const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
+                mma_16(out[n], left, first, T{});
+                mma_16(out[n + 1], left, second, T{});
+            }
+        }
+    }
+
+    /// Writes the warp's 16 rows.
+    GW_DEVICE static void write(T* target, i64 step, int first, int rows, int features, const float (&out)[D / 8][4]) {
+        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) {
+            const int feature = n * 8 + lane % 4 * 2;
+            if (feature >= features) continue;
+            const float upper[2] = {out[n][0], out[n][1]}, lower[2] = {out[n][2], out[n][3]};
+            if (row < rows) store<2>(target + row * step + feature, upper);
+            if (row + 8 < rows) store<2>(target + (row + 8) * step + feature, lower);
+        }
+    }
+
+    GW_DEVICE static float across_quad_max(float value) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
+        return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
+    }
+    GW_DEVICE static float across_quad_sum(float value) {
+        value += __shfl_xor_sync(0xffffffffu, value, 1);
+        return value + __shfl_xor_sync(0xffffffffu, value, 2);
+    }
+
+    GW_DEVICE static void forward(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        T* const queries = reinterpret_cast<T*>(memory);
+        T* const k_tiles = queries + ROWS * ROW;
+        T* const v_tiles = k_tiles + 2 * KEYS * ROW;
+        const Place at(p, tiles, p.heads);
+        const Visible<T> visible(p, at.batch);
+        const i64 shared_head = at.head / p.group;
+        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+        const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head);
+        const int first = at.tile * ROWS, features = static_cast<int>(p.features), query_count = static_cast<int>(p.queries);
+        const int end = visible.end(first + ROWS), steps = (end + KEYS - 1) / KEYS, length = visible.length;
+        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+        const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
+        float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, out[D / 8][4] = {};
+        const auto fetch_keys = [&](int step) {
+            fetch<KEYS>(k_tiles + step % 2 * KEYS * ROW, k, p.k_steps.token, step * KEYS, length, features);
+            fetch<KEYS>(v_tiles + step % 2 * KEYS * ROW, v, p.v_steps.token, step * KEYS, length, features);
+            copy_async_commit();
+        };
+        fetch<ROWS>(queries, q, p.q_steps.token, first, query_count, features);
+        if (steps > 0) fetch_keys(0);
+        for (int step = 0; step < steps; ++step) {
+            copy_async_wait<0>();
+            // This step's tiles have arrived, and nobody reads those of the step before any more.
+            __syncthreads();
+            if (step + 1 < steps) fetch_keys(step + 1);
+            const int key = step * KEYS;
+            float s[KEYS / 8][4] = {};
+            dots(queries, k_tiles + step % 2 * KEYS * ROW, s);
+            if (!visible.whole(first, key + KEYS - 1)) {
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (!visible.sees(row + e / 2 * 8, key + n * 8 + lane % 4 * 2 + e % 2)) s[n][e] = -infinity;
+                    }
+                }
+            }
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float most = greatest[half];
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+                most = across_quad_max(most);
+                const float shift = most == -infinity ? 0.0f : most * scale;
+                const float keep = power_of_two(fmaf(greatest[half], scale, -shift));
+                greatest[half] = most;
+                float sum = 0;
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+                    for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                        s[n][e] = power_of_two(fmaf(s[n][e], scale, -shift));
+                        sum += s[n][e];
+                    }
+                }
+                total[half] = fmaf(total[half], keep, sum);
+#pragma unroll
+                for (int n = 0; n < D / 8; ++n) {
+                    out[n][2 * half] *= keep;
+                    out[n][2 * half + 1] *= keep;
+                }
+            }
+            add(s, v_tiles + step % 2 * KEYS * ROW, out);
+        }
+        finish_copies();
+        float* const log_sums = static_cast<float*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float sum = across_quad_sum(total[half]), inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+            for (int n = 0; n < D / 8; ++n) {
+                out[n][2 * half] *= inverse;
+                out[n][2 * half + 1] *= inverse;
+            }
+            const int query = row + half * 8;
+            if (lane % 4 == 0 && query < query_count) log_sums[query] = log_sum(greatest[half] * scale * LN_2, sum);
+        }
+        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
+        write(target, p.out_steps.token, first, query_count, features, out);
+    }
+
+    GW_DEVICE static void backward_q(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        T* const queries = reinterpret_cast<T*>(memory);
+        T* const grads = queries + ROWS * ROW;
+        T* const k_tiles = grads + ROWS * ROW;
+        T* const v_tiles = k_tiles + 2 * FEW * ROW;
+        const Place at(p, tiles, p.heads);
+        const Visible<T> visible(p, at.batch);
+        const i64 shared_head = at.head / p.group;
+        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+        const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head);
+        const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, at.head);
+        const int first = at.tile * ROWS, features = static_cast<int>(p.features), query_count = static_cast<int>(p.queries);
+        const int end = visible.end(first + ROWS), steps = (end + FEW - 1) / FEW, length = visible.length;
+        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+        const float scale = static_cast<float>(p.scale);
+        const i64 rows = (at.batch * p.heads + at.head) * p.queries;
+        float log_sums[2] = {}, deltas[2] = {}, out[D / 8][4] = {};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            if (row + half * 8 >= query_count) continue;
+            log_sums[half] = static_cast<const float*>(p.log_sums)[rows + row + half * 8] * LOG2_E;
+            deltas[half] = static_cast<const float*>(p.delta)[rows + row + half * 8];
+        }
+        const auto fetch_keys = [&](int step) {
+            fetch<FEW>(k_tiles + step % 2 * FEW * ROW, k, p.k_steps.token, step * FEW, length, features);
+            fetch<FEW>(v_tiles + step % 2 * FEW * ROW, v, p.v_steps.token, step * FEW, length, features);
+            copy_async_commit();
+        };
+        fetch<ROWS>(queries, q, p.q_steps.token, first, query_count, features);
+        fetch<ROWS>(grads, grad, p.grad_steps.token, first, query_count, features);
+        if (steps > 0) fetch_keys(0);
+        for (int step = 0; step < steps; ++step) {
+            copy_async_wait<0>();
+            __syncthreads();
+            if (step + 1 < steps) fetch_keys(step + 1);
+            const int key = step * FEW;
+            const T* const k_tile = k_tiles + step % 2 * FEW * ROW;
+            float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
+            dots(queries, k_tile, s);
+            dots(grads, v_tiles + step % 2 * FEW * ROW, slope);
+            const bool whole = visible.whole(first, key + FEW - 1) && first + ROWS <= query_count;
+#pragma unroll
+            for (int n = 0; n < FEW / 8; ++n) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int query = row + e / 2 * 8;
+                    const float weight = power_of_two(fmaf(s[n][e], scale * LOG2_E, -log_sums[e / 2]));
+                    const bool seen =
+                        whole || (query < query_count && visible.sees(query, key + n * 8 + lane % 4 * 2 + e % 2));
+                    slope[n][e] = seen ? weight * (slope[n][e] - deltas[e / 2]) * scale : 0.0f;
+                }
+            }
+            add(slope, k_tile, out);
+        }
+        finish_copies();
+        T* const target = part(static_cast<T*>(p.grad_q), p.grad_q_steps, at.batch, at.head);
+        write(target, p.grad_q_steps.token, first, query_count, features, out);
+    }
+
+    /// Of the keys and values that a group of heads shares; rows are keys, columns queries.
+    GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
+        extern __shared__ __align__(16) unsigned char memory[];
+        T* const keys = reinterpret_cast<T*>(memory);
+        T* const values = keys + ROWS * ROW;
+        T* const q_tiles = values + ROWS * ROW;
+        T* const grad_tiles = q_tiles + 2 * FEW * ROW;
+        const Place at(p, tiles, p.heads / p.group);
+        const Visible<T> visible(p, at.batch);
+        const int first = at.tile * ROWS, features = static_cast<int>(p.features);
+        const int query_count = static_cast<int>(p.queries), key_count = static_cast<int>(p.keys);
+        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+        const float scale = static_cast<float>(p.scale);
+        float grad_k[D / 8][4] = {}, grad_v[D / 8][4] = {};
+        // The steps of each head of the group, from the first query that sees a key of this tile.
+        const int begin = first < visible.length ? visible.begin(first) / FEW : (query_count + FEW - 1) / FEW;
+        const int each = (query_count + FEW - 1) / FEW - begin, steps = each > 0 ? each * static_cast<int>(p.group) : 0;
+        const auto fetch_queries = [&](int step) {
+            const i64 head = at.head * p.group + step / each;
+            const int query = (begin + step % each) * FEW;
+            const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
+            const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
+            fetch<FEW>(q_tiles + step % 2 * FEW * ROW, q, p.q_steps.token, query, query_count, features);
+            fetch<FEW>(grad_tiles + step % 2 * FEW * ROW, grad, p.grad_steps.token, query, query_count, features);
+            copy_async_commit();
+        };
+        fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
+        fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
+                    features);
+        if (steps > 0) fetch_queries(0);
+        for (int step = 0; step < steps; ++step) {
+            copy_async_wait<0>();
+            __syncthreads();
+            if (step + 1 < steps) fetch_queries(step + 1);
+            const int query = (begin + step % each) * FEW;
+            const i64 rows = (at.batch * p.heads + at.head * p.group + step / each) * p.queries;
+            const float* const log_sums = static_cast<const float*>(p.log_sums) + rows;
+            const float* const deltas = static_cast<const float*>(p.delta) + rows;
+            const T* const q_tile = q_tiles + step % 2 * FEW * ROW;
+            const T* const grad_tile = grad_tiles + step % 2 * FEW * ROW;
+            float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
+            dots(keys, q_tile, s);
+            dots(values, grad_tile, slope);
+            const bool whole = visible.whole(query, first + ROWS - 1) && query + FEW <= query_count;
+#pragma unroll
+            for (int n = 0; n < FEW / 8; ++n) {
+#pragma unroll
+                for (int side = 0; side < 2; ++side) {
+                    const int column = query + n * 8 + lane % 4 * 2 + side, place = column < query_count ? column : 0;
+                    const float log_sum = log_sums[place] * LOG2_E, delta = deltas[place];
+#pragma unroll
+                    for (int e = side; e < 4; e += 2) {
+                        const bool seen = whole || (column < query_count && visible.sees(column, row + e / 2 * 8));
+                        s[n][e] = seen ? power_of_two(fmaf(s[n][e], scale * LOG2_E, -log_sum)) : 0.0f;
+                        slope[n][e] = s[n][e] * (slope[n][e] - delta) * scale;
+                    }
+                }
+            }
+            add(s, grad_tile, grad_v);
+            add(slope, q_tile, grad_k);
+        }
+        finish_copies();
+        T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
+        T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
+        write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
+        write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
+    }
+};
