@@ -24,6 +24,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Systems whose motion is followed.
 const FOLLOWED: usize = 16;
@@ -151,13 +152,10 @@ impl Task for Forces {
         let (forces, energies) = predict(model, data, placement)?;
         let squares: f64 = forces.iter().zip(data.force()).map(|(p, t)| (p - t).powi(2)).sum();
         let size: f64 = data.force().iter().map(|force| force * force).sum();
-        // Forces determine the energy of each choice of charges up to a constant, so one constant for all is left to chance.
-        let differences: Vec<f64> = energies.iter().zip(data.energy()).map(|(p, t)| p - t).collect();
-        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
-        let spread = differences.iter().map(|d| (d - mean).abs()).sum::<f64>() / differences.len() as f64;
+        let spread = up_to_constants(data, &energies);
         Ok(Measures::new("mse", "MSE of forces", squares / forces.len() as f64)
             .and("relative", "relative error of forces", (squares / size).sqrt())
-            .and("energy_mae", "MAE of energies up to a constant", spread))
+            .and("energy_mae", "MAE of energies, up to a constant for each charge", spread))
     }
 
     fn asymmetry(
@@ -230,6 +228,22 @@ impl Task for Forces {
     }
 }
 
+/// Mean absolute error of energies. Forces say nothing about the energies of systems of different charges relative to each other, so the
+/// mean difference of the systems with one total charge is taken off.
+fn up_to_constants(data: &ForceData, energies: &[f64]) -> f64 {
+    let mut groups: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+    let charges = data.charges().chunks_exact(data.particles());
+    for ((charges, predicted), energy) in charges.zip(energies).zip(data.energy()) {
+        let total = charges.iter().sum::<f64>().round() as i64;
+        groups.entry(total).or_default().push(predicted - energy);
+    }
+    let deviations = groups.values().flat_map(|differences| {
+        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+        differences.iter().map(move |difference| (difference - mean).abs())
+    });
+    deviations.sum::<f64>() / energies.len() as f64
+}
+
 /// Root mean square over systems of the change of the total energy since the start, step by step, in units of the standard deviation
 /// of the potential energy.
 struct Energies {
@@ -298,4 +312,34 @@ fn predict(
         Ok(())
     })?;
     Ok((forces, energies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_that_forces_cannot_know_are_no_error() {
+        let data = ForceData::simulate(40, 3, 1, Split::Test).unwrap();
+        let total = |system: usize| data.charges()[3 * system..][..3].iter().sum::<f64>();
+        let shifted: Vec<f64> =
+            data.energy().iter().enumerate().map(|(system, energy)| energy + 7.0 * total(system)).collect();
+        assert!(up_to_constants(&data, &shifted) < 1e-12);
+        let scaled: Vec<f64> = data.energy().iter().map(|energy| 1.1 * energy).collect();
+        assert!(up_to_constants(&data, &scaled) > 1e-2);
+    }
+
+    #[test]
+    fn the_exact_field_conserves_energy_up_to_the_integrator() {
+        let start = ForceData::simulate(5, 3, 2, Split::Test).unwrap();
+        let exact = |data: &ForceData| Ok((data.force().to_vec(), data.energy().to_vec()));
+        let energies = follow(&start, 300, exact).unwrap();
+        assert_eq!((energies.own.len(), energies.own[0]), (301, 0.0));
+        let worst = |values: &[f64]| values.iter().fold(0f64, |worst, value| worst.max(*value));
+        assert!(worst(&energies.own) > 0.0 && worst(&energies.own) < 5e-3, "{}", worst(&energies.own));
+        // Forces that belong to no such energy do not conserve it.
+        let wrong =
+            |data: &ForceData| Ok((data.force().iter().map(|f| 1.2 * f).collect(), data.energy().to_vec()));
+        assert!(worst(&follow(&start, 300, wrong).unwrap().own) > 20.0 * worst(&energies.own));
+    }
 }
