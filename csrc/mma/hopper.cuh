@@ -42,7 +42,8 @@ struct TileProblem {
     i64 k;
 };
 
-template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES>
+/// Buffers have room for S_TILES tiles of S, the first of which is filled.
+template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES, int S_TILES = 1>
 struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     using Base = Units<TileProblem, 128, BN_, CLUSTER>;
     using Base::number;
@@ -55,7 +56,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     static constexpr int BK = 128 / sizeof(T);
     /// Elements of R or S in a piece, if k runs across.
     static constexpr int PIECE = 128 / sizeof(T), PIECE_BYTES = BK * 128;
-    static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_BYTES;
+    static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_TILES * S_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE;
     /// What a warpgroup has on the way out: boxes used in turn.
     static constexpr int BOXES = 2, BOX_BYTES = 8 << 10, OUT_BYTES = BOXES * BOX_BYTES;
@@ -76,6 +77,8 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
 
     struct Ring {
         u64 full[STAGES], empty[STAGES];
+        /// For HopperExact: S has been split.
+        u64 split[STAGES];
     };
     static_assert(sizeof(Ring) <= BARRIER_BYTES, "there is room");
 
@@ -104,7 +107,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                 const i32 s_matrix = p.s_step * (p.s_index == nullptr ? segment : p.s_index[segment]);
                 barrier_wait(&ring.empty[stage], phase ^ 1);
                 u64* full = &ring.full[stage];
-                barrier_expect(full, STAGE);
+                barrier_expect(full, R_BYTES + S_BYTES);
                 unsigned char* r = memory + stage * STAGE;
                 unsigned char* s = r + R_BYTES;
                 if constexpr (R_ACROSS) {
@@ -141,11 +144,21 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
     }
 
-    /// Warps of the copying warpgroup that write R transposed.
-    static constexpr int TRANSPOSING = 3;
+    /// Warps of the copying warpgroup besides the one that copies; they may write R transposed.
+    static constexpr int ASSISTING = 3;
     static constexpr bool CAN_TRANSPOSE = sizeof(T) == 4 && !R_ACROSS;
 
     GW_DEVICE bool transposes() const { return CAN_TRANSPOSE && p.r_transposed != nullptr; }
+
+    /// What those warps do.
+    GW_DEVICE void assist() const {
+        if constexpr (CAN_TRANSPOSE) {
+            if (transposes()) transpose_r();
+        }
+    }
+
+    /// Arrivals after which a buffer is empty: of every warp that multiplies, of both blocks, and of those that read this block's R besides.
+    GW_DEVICE u32 readers() const { return 8 * CLUSTER + (transposes() ? ASSISTING : 0); }
 
     /// One of those warps. The column tiles that share rows of R take its steps in turn.
     GW_DEVICE void transpose_r() const {
@@ -163,7 +176,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                     // Rows in the lanes, four elements along k each.
                     constexpr int PIECES = 8;
 #pragma unroll 1
-                    for (int job = warp; job < BM / 32 * PIECES; job += TRANSPOSING) {
+                    for (int job = warp; job < BM / 32 * PIECES; job += ASSISTING) {
                         const int line = job / PIECES * 32 + lane, piece = job % PIECES;
                         float values[4];
                         load<4>(reinterpret_cast<const float*>(r + line * 128 + (piece ^ line % 8) * 16), values);
@@ -365,16 +378,20 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         *target = narrow<T>(value);
     }
 
-    GW_DEVICE static void run(const TileProblem& problem) {
+    GW_DEVICE static void run(const TileProblem& problem) { run_as<Hopper>(problem); }
+
+    /// What the threads of a block do; `Block` is this or what is derived from it.
+    template <class Block>
+    GW_DEVICE static void run_as(const TileProblem& problem) {
         // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
         extern __shared__ __align__(1024) unsigned char dynamic[];
         Ring& ring = *reinterpret_cast<Ring*>(dynamic + RING_BYTES + 2 * OUT_BYTES);
-        const Hopper block(problem, ring, dynamic);
+        const Block block(problem, ring, dynamic);
         if (threadIdx.x == 0) {
             for (int stage = 0; stage < STAGES; ++stage) {
                 barrier_init(&ring.full[stage], 1);
-                // Every warp that multiplies, of both blocks, and those that read this block's R besides.
-                barrier_init(&ring.empty[stage], 8 * CLUSTER + (block.transposes() ? TRANSPOSING : 0));
+                barrier_init(&ring.empty[stage], block.readers());
+                barrier_init(&ring.split[stage], ASSISTING);
             }
             barrier_init_fence();
         }
@@ -386,9 +403,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         if (threadIdx.x >= MULTIPLYING) {
             registers_at_most<FEW>();
             if (threadIdx.x == MULTIPLYING) block.produce();
-            if constexpr (CAN_TRANSPOSE) {
-                if (threadIdx.x >= MULTIPLYING + 32 && block.transposes()) block.transpose_r();
-            }
+            if (threadIdx.x >= MULTIPLYING + 32) block.assist();
         } else {
             registers_at_least<MANY>();
             block.consume(threadIdx.x / 128);

@@ -1,8 +1,8 @@
 // Matrix products by the instructions of one architecture, see mma/hopper.cuh.
 //
-// Names: gw_matmul_hopper_<layout>_<columns>_<blocks per cluster>_<dtype>. The layout says for R, then S, whether k runs along
+// Names: gw_matmul_hopper[_exact]_<layout>_<columns>_<blocks per cluster>_<dtype>. The layout says for R, then S, whether k runs along
 // rows (k) or across them (m); t: C is transposed.
-#include "mma/hopper.cuh"
+#include "mma/hopper_exact.cuh"
 
 // Compiled to a trap for other targets; the launcher asks what the device is.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -37,6 +37,16 @@ GW_HOPPER_SIZES(float, f32, mkt, true, false, true)
     GW_HOPPER_SIZES(T, NAME, mm, true, true, false)
 GW_HOPPER_LAYOUTS(bf16, bf16)
 GW_HOPPER_LAYOUTS(f16, f16)
+
+#define GW_HOPPER_EXACT(LAYOUT, R, TRANSPOSED)                                                    \
+    extern "C" __global__ void __launch_bounds__(384, 1)                                          \
+        gw_matmul_hopper_exact_##LAYOUT##_128_1_f32(const __grid_constant__ TileProblem problem) { \
+        GW_RUN(HopperExact<R, TRANSPOSED, 4>);                                                    \
+    }
+GW_HOPPER_EXACT(kk, false, false)
+GW_HOPPER_EXACT(mk, true, false)
+GW_HOPPER_EXACT(mkt, true, true)
+static_assert(HopperExact<false, false, 4>::SHARED_BYTES == 4 * (128 + 2 * 128) * 128 + (32 << 10) + 1024, "as launched");
 
 // What belongs around them; these run everywhere.
 

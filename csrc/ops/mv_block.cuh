@@ -86,11 +86,26 @@ struct MvBlock {
     }
 
     GW_DEVICE void bring(float* target, const float* source, int count, int padded) const {
-        for (int line = warp; line < GRADES * padded; line += warps) {
-            const int grade = line / padded, i = line % padded;
-            for (int o = lane; o < pitch; o += 32) {
-                const bool inside = i < count && o < features;
-                target[line * pitch + o] = inside ? source[(grade * count + i) * features + o] : 0.0f;
+        // Many loads on their way at a time: the launch waits for nothing as long as for these.
+        constexpr int LINES = 4;
+#pragma unroll 1
+        for (int first = warp; first < padded; first += LINES * warps) {
+            float values[LINES][GRADES];
+#pragma unroll
+            for (int line = 0; line < LINES; ++line) {
+                const int i = first + line * warps;
+                const bool inside = i < count && active;
+#pragma unroll
+                for (int grade = 0; grade < GRADES; ++grade) {
+                    values[line][grade] = inside ? source[(grade * count + i) * features + lane] : 0.0f;
+                }
+            }
+#pragma unroll
+            for (int line = 0; line < LINES; ++line) {
+                const int i = first + line * warps;
+                if (i >= padded || lane >= features4) continue;
+#pragma unroll
+                for (int grade = 0; grade < GRADES; ++grade) target[(grade * padded + i) * pitch + lane] = values[line][grade];
             }
         }
     }
@@ -128,17 +143,19 @@ struct MvBlock {
 
     GW_DEVICE void store_row(float* target, i64 row, const Element& element) const {
         if (!active || row >= p.rows) return;
+        const i64 plane = p.rows * features;
+        target += row * features + lane;
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) target[(blade * p.rows + row) * features + lane] = element.at[blade][0];
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) *target = element.at[blade][0];
     }
 
     /// A lane's blades of a row; zero where there is none.
     GW_DEVICE void load_row(const float* source, i64 row, Element& element) const {
         const bool inside = active && row < p.rows;
+        const i64 plane = p.rows * features;
+        source += row * features + lane;
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) {
-            element.at[blade][0] = inside ? source[(blade * p.rows + row) * features + lane] : 0.0f;
-        }
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? *source : 0.0f;
     }
 
     /// The warp's rows of x.
@@ -147,10 +164,11 @@ struct MvBlock {
         for (int r = 0; r < R; ++r) {
             for (int i = lane; i < inputs4; i += 32) {
                 const bool inside = first + r < p.rows && i < inputs;
+                const i64 plane = p.rows * inputs;
+                const float* source = x + (first + r) * inputs + i;
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    const float value = inside ? x[(blade * p.rows + first + r) * inputs + i] : 0.0f;
-                    target[(r * BLADES + blade) * inputs4 + i] = value;
+                for (int blade = 0; blade < BLADES; ++blade, source += plane) {
+                    target[(r * BLADES + blade) * inputs4 + i] = inside ? *source : 0.0f;
                 }
             }
         }

@@ -70,15 +70,16 @@ fn lines(arguments: &Kernels, build: &BuildInfo) -> Result<Vec<Line>> {
 
 fn line(arguments: &Kernels, resources: Resources) -> Line {
     let Resources { kernel, target, registers, shared, stack, spills } = resources;
-    let (threads, dynamic) = match Tile::of_kernel(kernel) {
-        Some(tile) => (Tile::THREADS, u32::try_from(tile.shared_bytes()).unwrap_or(u32::MAX)),
+    let tile = Tile::shared_bytes_of_kernel(kernel);
+    let (threads, dynamic) = match tile {
+        Some(shared) => (Tile::THREADS, u32::try_from(shared).unwrap_or(u32::MAX)),
         None => (arguments.threads, arguments.shared),
     };
     let shared = shared.saturating_add(dynamic);
     let fit = match Limits::of(target) {
         None => Fit::Not { problem: format!("nothing is known about sm_{target}") },
         // On other architectures these kernels are empty, and never launched.
-        Some(limits) if limits.capability != 90 && Tile::of_kernel(kernel).is_some() => {
+        Some(limits) if limits.capability != 90 && tile.is_some() => {
             Fit::Not { problem: "for sm_90a only".to_owned() }
         }
         Some(limits) => match limits.occupancy(Needs { threads, registers, shared }) {

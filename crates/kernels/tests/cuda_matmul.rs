@@ -81,7 +81,17 @@ fn every_tile_computes_the_same_product() {
         None => f(),
     };
     for tile in tiles {
-        for (dtype, bound) in [(DType::F32, 4e-4), (DType::BF16, 1e-2), (DType::F16, 2e-3)] {
+        let modes = [
+            (DType::F32, Compute::Tf32, 4e-4),
+            (DType::BF16, Compute::Tf32, 1e-2),
+            (DType::F16, Compute::Tf32, 2e-3),
+            // These have one tile.
+            (DType::F32, Compute::Exact, 5e-7),
+        ];
+        for (dtype, compute, bound) in modes {
+            if tile.is_some() && compute == Compute::Exact {
+                continue;
+            }
             for (ta, tb) in [(false, false), (false, true), (true, false)] {
                 // Whole tiles, tails of every axis, rows of results that cannot be copied in boxes, sums that are cut.
                 for (batch, m, k, n) in [
@@ -96,11 +106,11 @@ fn every_tile_computes_the_same_product() {
                     let b =
                         Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, &device, &mut rng);
                     let product = |a: &Array, b: &Array| ops::matmul(a, b, ta, tb).unwrap();
-                    let tested = Compute::Tf32.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
-                    let again = Compute::Tf32.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
+                    let tested = compute.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
+                    let again = compute.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
                     assert_eq!(tested.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits");
                     let pair = Pair { tested, reference: product(&a.reference, &b.reference) };
-                    close(&pair, bound, &format!("{tile:?} {dtype} {batch}x{m}x{k}x{n} {ta} {tb}"));
+                    close(&pair, bound, &format!("{tile:?} {dtype} {compute} {batch}x{m}x{k}x{n} {ta} {tb}"));
                 }
             }
         }

@@ -16,8 +16,13 @@ use gradewise_kernels::{
     tuning::Tile,
 };
 
-/// Storage and what relative error its products may have.
-const DTYPES: [(DType, f64); 3] = [(DType::F32, 1e-3), (DType::BF16, 1e-2), (DType::F16, 2e-3)];
+/// Storage, how products of f32 are computed, and what relative error they may have.
+const MODES: [(DType, Compute, f64); 4] = [
+    (DType::F32, Compute::Tf32, 1e-3),
+    (DType::F32, Compute::Exact, 1e-6),
+    (DType::BF16, Compute::Tf32, 1e-2),
+    (DType::F16, Compute::Tf32, 2e-3),
+];
 
 fn close(what: &str, tested: &[Array], reference: &[Array], bound: f64) {
     assert_eq!(tested.len(), reference.len());
@@ -43,7 +48,7 @@ fn linear_maps() {
     in_every_tile(|tile| {
         // Whole tiles, tails, and a batch whose matrices cannot be transposed for the copy engine.
         for (batch, inputs, outputs) in [(256, 128, 256), (200, 72, 136), (1000, 136, 72), (99, 64, 68)] {
-            for (dtype, bound) in DTYPES {
+            for (dtype, compute, bound) in MODES {
                 for (shared, bias) in [(false, Bias::Scalar), (true, Bias::AllBlades)] {
                     let mut rng = rng(batch as u64);
                     let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
@@ -55,9 +60,10 @@ fn linear_maps() {
                         let found = mv_linear::backward(&algebra, x, w, bias, grad, [true; 3]).unwrap();
                         [out, found.x.unwrap(), found.w.unwrap(), found.bias.unwrap()]
                     };
-                    let tested = Compute::Tf32.scope(|| run(&x.tested, &w.tested, &b.tested, &grad.tested));
+                    let tested = compute.scope(|| run(&x.tested, &w.tested, &b.tested, &grad.tested));
                     let reference = run(&x.reference, &w.reference, &b.reference, &grad.reference);
-                    let what = format!("{batch}x{inputs}x{outputs} {dtype} shared {shared}, {tile}");
+                    let what =
+                        format!("{batch}x{inputs}x{outputs} {dtype} {compute} shared {shared}, {tile}");
                     close(&what, &tested, &reference, bound);
                 }
             }
@@ -72,7 +78,7 @@ fn layers_with_both_products() {
         let algebra = Algebra::new(signature).unwrap();
         let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
         for (batch, n) in [(256, 128), (200, 72)] {
-            for (dtype, bound) in DTYPES {
+            for (dtype, compute, bound) in MODES {
                 for fully_connected in [false, true] {
                     let mut rng = rng(n as u64);
                     let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
@@ -110,9 +116,11 @@ fn layers_with_both_products() {
                         ]
                     };
                     let tested =
-                        Compute::Tf32.scope(|| run([&x, &linear, &bias, &w, &grad].map(|pair| &pair.tested)));
+                        compute.scope(|| run([&x, &linear, &bias, &w, &grad].map(|pair| &pair.tested)));
                     let reference = run([&x, &linear, &bias, &w, &grad].map(|pair| &pair.reference));
-                    let what = format!("{signature} {batch}x{n} {dtype} fully connected {fully_connected}");
+                    let what = format!(
+                        "{signature} {batch}x{n} {dtype} {compute} fully connected {fully_connected}"
+                    );
                     // Two products and the norm's gradient, which is a difference.
                     close(&what, &tested, &reference, 4.0 * bound);
                 }
@@ -126,7 +134,7 @@ fn fully_connected_products_of_many_stretches() {
     let Some(device) = gpu() else { return };
     let algebra = Algebra::new(Signature::CL3).unwrap();
     let (batch, n) = (4500, 128);
-    for (dtype, bound) in DTYPES {
+    for (dtype, compute, bound) in MODES {
         let mut rng = rng(9);
         let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
         let (x, y, grad) = (random(&[8, batch, n]), random(&[8, batch, n]), random(&[8, batch, n]));
@@ -138,12 +146,12 @@ fn fully_connected_products_of_many_stretches() {
             [product.output, found.x.unwrap(), found.y.unwrap(), found.weights.unwrap()]
         };
         let operands = [&x, &y, &w, &grad];
-        let tested = Compute::Tf32.scope(|| run(operands.map(|pair| &pair.tested)));
-        let again = Compute::Tf32.scope(|| run(operands.map(|pair| &pair.tested)));
+        let tested = compute.scope(|| run(operands.map(|pair| &pair.tested)));
+        let again = compute.scope(|| run(operands.map(|pair| &pair.tested)));
         for (a, b) in tested.iter().zip(&again) {
             assert_eq!(a.to_f64_vec().unwrap(), b.to_f64_vec().unwrap(), "the same bits");
         }
         let reference = run(operands.map(|pair| &pair.reference));
-        close(&format!("{dtype}"), &tested, &reference, 2.0 * bound);
+        close(&format!("{dtype} {compute}"), &tested, &reference, 2.0 * bound);
     }
 }

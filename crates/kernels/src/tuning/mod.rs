@@ -64,6 +64,23 @@ impl Tile {
         self.stages * (self.rows + self.columns) * 128 + (32 << 10) + 1024
     }
 
+    /// The tile of exact `f32` products (csrc/mma/hopper_exact.cuh), of which there is one kernel for each layout.
+    pub(crate) const EXACT: Self = Self::ALL[2];
+
+    /// Bytes of shared memory of these kernels, whose four buffers have the second operand twice.
+    pub(crate) const fn exact_shared_bytes() -> usize {
+        4 * (Self::EXACT.rows + 2 * Self::EXACT.columns) * 128 + (32 << 10) + 1024
+    }
+
+    /// The dynamic shared memory of a kernel of tiles.
+    #[must_use]
+    pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
+        if kernel.starts_with("gw_matmul_hopper_exact_") {
+            return Some(Self::exact_shared_bytes());
+        }
+        Self::of_kernel(kernel).map(Self::shared_bytes)
+    }
+
     /// The tile that a kernel such as `gw_matmul_hopper_kk_256_2_f32` computes.
     #[must_use]
     pub fn of_kernel(kernel: &str) -> Option<Self> {
@@ -118,6 +135,12 @@ mod tests {
         assert_eq!(Tile::of_kernel("gw_matmul_hopper_kk_128_1_bf16"), Some(Tile::ALL[2]));
         assert_eq!(Tile::of_kernel("gw_matmul_hopper_kk_64_1_bf16"), None);
         assert_eq!(Tile::of_kernel("gw_matmul_warp_nn_l_f32"), None);
+        assert_eq!(
+            Tile::shared_bytes_of_kernel("gw_matmul_hopper_kk_256_1_f32"),
+            Some(Tile::ALL[1].shared_bytes())
+        );
+        assert_eq!(Tile::shared_bytes_of_kernel("gw_matmul_hopper_exact_kk_128_1_f32"), Some(230_400));
+        assert_eq!(Tile::shared_bytes_of_kernel("gw_matmul_short_nn_f32"), None);
     }
 
     #[test]

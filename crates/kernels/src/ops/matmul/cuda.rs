@@ -166,7 +166,9 @@ impl Product<'_> {
         let tensor = worth_it
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
-        if tensor && hopper::run(device, self, out, accumulate)? {
+        // Exact products of f32, too, are fastest by tensor cores, in three parts.
+        let exact = worth_it && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
+        if (tensor || exact) && hopper::run(device, self, out, accumulate, exact)? {
             return Ok(());
         }
         let sizes = if tensor { tiles.warp } else { tiles.simt };

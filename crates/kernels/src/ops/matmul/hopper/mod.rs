@@ -65,8 +65,9 @@ const LINE: usize = 128;
 /// How operands are given to the kernel: as R and S, whose k runs along rows or across them.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// One for each of [`Tile::ALL`].
+    /// One for each of [`Tile::ALL`], and that for exact products of f32.
     kernels: [&'static str; 3],
+    exact: &'static str,
     /// Whether A is S and B is R, so that C comes out transposed.
     swapped: bool,
     r_across: bool,
@@ -79,6 +80,7 @@ macro_rules! names {
             concat!("matmul_hopper_", $layout, "_256_2"),
             concat!("matmul_hopper_", $layout, "_256_1"),
             concat!("matmul_hopper_", $layout, "_128_1"),
+            concat!("matmul_hopper_exact_", $layout, "_128_1"),
         ]
     };
 }
@@ -88,12 +90,12 @@ impl Layout {
     /// registers, which is R: of C = A·B, Cᵀ = Bᵀ·Aᵀ is computed.
     const fn of(dtype: DType, a: bool, b: bool) -> Option<Self> {
         const fn layout(
-            kernels: [&'static str; 3],
+            [first, second, third, exact]: [&'static str; 4],
             swapped: bool,
             r_across: bool,
             s_across: bool,
         ) -> Option<Layout> {
-            Some(Layout { kernels, swapped, r_across, s_across })
+            Some(Layout { kernels: [first, second, third], exact, swapped, r_across, s_across })
         }
         match (dtype, a, b) {
             (_, false, true) => layout(names!("kk"), false, false, false),
@@ -119,7 +121,15 @@ fn aligned(operand: &Operand<'_>, size: usize) -> bool {
 }
 
 /// Computes `product` into `out`, if this device and these operands can be served; whether they were.
-pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accumulate: bool) -> Result<bool> {
+///
+/// `exact` is for f32 that is not to be rounded to TF32.
+pub(super) fn run(
+    device: &CudaDevice,
+    product: &Product<'_>,
+    out: &Array,
+    accumulate: bool,
+    exact: bool,
+) -> Result<bool> {
     let (m, n, k) = product.sizes;
     let size = product.dtype.size();
     let (c_offset, c_stride) = product.window.unwrap_or((0, m * n));
@@ -134,7 +144,7 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         return Ok(false);
     }
     if product.dtype == DType::F32 && product.a.transpose && !product.b.transpose {
-        return with_transposed(device, product, out, accumulate);
+        return with_transposed(device, product, out, accumulate, exact);
     }
     let Some(layout) = Layout::of(product.dtype, product.a.transpose, product.b.transpose) else {
         return Ok(false);
@@ -153,9 +163,13 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         count: product.count,
         segments: totals.iter().sum::<usize>() / steps,
     };
-    let chosen = Tile::chosen(&device.info().name, &shape);
+    let chosen = if exact { Some(Tile::EXACT) } else { Tile::chosen(&device.info().name, &shape) };
     let plan = planned(&totals, (rows, columns), cut, device.info().multiprocessors as usize, chosen);
     let tile = Tile::ALL[plan.tile];
+    let (kernel, shared) = match exact {
+        true => (layout.exact, Tile::exact_shared_bytes()),
+        false => (layout.kernels[plan.tile], tile.shared_bytes()),
+    };
     let stretches = plan.parts.as_ref().map(|parts| parts[product.count] as usize);
     let target = match stretches {
         Some(stretches) => Array::for_kernel(product.operation, [stretches, m * n], DType::F32, device)?,
@@ -177,7 +191,7 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         let matrices = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
         let stride = if operand.stride == 0 { operand.row * lines_there } else { operand.stride };
         // On the way in, f32 is rounded to the nearest TF32.
-        let element = if size == 4 { tensor_map::TFLOAT32 } else { element(product.dtype) };
+        let element = if size == 4 && !exact { tensor_map::TFLOAT32 } else { element(product.dtype) };
         let sizes = [line, lines_there, matrices];
         describe(
             device,
@@ -234,18 +248,21 @@ pub(super) fn run(device: &CudaDevice, product: &Product<'_>, out: &Array, accum
         problem.ordered = 1;
     }
     problem.list = plan.list(&totals, problem.ordered == 1);
-    let copy = transposed_on_the_way(device, product, layout)?;
+    let copy = if exact { None } else { transposed_on_the_way(device, product, layout)? };
     if let Some(copy) = &copy {
         problem.r_transposed = copy.cuda_address();
     }
     let layers = stretches.unwrap_or(product.count);
     let units = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns) * layers;
     let slots = (device.info().multiprocessors as usize / tile.cluster).max(1);
-    let grid = Grid::blocks(units.min(slots) * tile.cluster, Tile::THREADS)
-        .shared(tile.shared_bytes())
-        .cluster(tile.cluster);
-    let kernel = Kernel::new(layout.kernels[plan.tile], product.dtype);
-    device.launch(product.operation, kernel, grid, Args::new().large(&problem))?;
+    let grid =
+        Grid::blocks(units.min(slots) * tile.cluster, Tile::THREADS).shared(shared).cluster(tile.cluster);
+    device.launch(
+        product.operation,
+        Kernel::new(kernel, product.dtype),
+        grid,
+        Args::new().large(&problem),
+    )?;
     if let (Some(copy), Some(place)) = (copy, product.a.transposed) {
         // Empty, as was seen before.
         let _ = place.set(copy);
@@ -322,6 +339,7 @@ fn with_transposed(
     product: &Product<'_>,
     out: &Array,
     accumulate: bool,
+    exact: bool,
 ) -> Result<bool> {
     let (_, n, k) = product.sizes;
     if !(k * DType::F32.size()).is_multiple_of(16) {
@@ -336,7 +354,7 @@ fn with_transposed(
     let address = transposed.cuda_address();
     let b = Operand { address, row: k, stride, transpose: true, index: operand.index, transposed: None };
     let product = Product { b, bias: product.bias.clone(), ..*product };
-    run(device, &product, out, accumulate)
+    run(device, &product, out, accumulate, exact)
 }
 
 /// The matrices of B, transposed.
