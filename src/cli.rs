@@ -37,10 +37,11 @@ pub enum Command {
     Inspect(Inspect),
     Doctor(Doctor),
     Kernels(Kernels),
+    Sample(Sample),
 }
 
 /// Where and how to compute.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RuntimeOptions {
     /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
     #[arg(long)]
@@ -66,7 +67,7 @@ impl RuntimeOptions {
 }
 
 /// The layers of a configuration that come from the command line.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Settings {
     /// A TOML file of settings, such as the config.toml of an earlier run.
     #[arg(long, value_name = "FILE")]
@@ -171,10 +172,42 @@ Examples:
   gradewise train forces --preset full
   gradewise train forces data.particles=6 model.layers=1")]
     Forces(TrainRun),
+    /// Text, byte after byte: a generative transformer.
+    ///
+    /// Bytes are the tokens, so any text will do. Leaves a run folder; `gradewise sample` writes text with its checkpoint.
+    #[command(after_help = "\
+Examples:
+  gradewise train gpt                                    a few minutes on two cores
+  gradewise train gpt --text book.txt
+  gradewise train gpt --text book.txt --preset small --device cuda --dtype bf16
+  gradewise train gpt model.dropout=0.1 train.capture=false    a captured step cannot draw new masks
+  gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors")]
+    Gpt(TrainGpt),
+}
+
+/// A text for [`TrainTask::Gpt`].
+#[derive(Debug, Args)]
+pub struct TrainGpt {
+    /// The text [default: one about geometric algebra that comes with the program]
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    #[command(flatten)]
+    run: TrainRun,
+}
+
+impl TrainGpt {
+    /// The run, with the text among its settings; what is set by `data.text` takes precedence.
+    pub fn run(&self) -> TrainRun {
+        let mut run = self.run.clone();
+        if let Some(text) = &self.text {
+            run.settings.overrides.insert(0, format!("data.text={}", text.display()));
+        }
+        run
+    }
 }
 
 /// How a model is trained.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct TrainRun {
     /// Folder of the run [default: runs/TASK-N with the first free N]
     #[arg(long, value_name = "DIR")]
@@ -367,4 +400,34 @@ pub struct Kernels {
     /// Print a JSON array.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Write text with a trained transformer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors
+  gradewise sample --checkpoint c.safetensors --prompt \"The product of\" --bytes 1000 --temperature 0.5
+  gradewise sample --checkpoint c.safetensors --temperature 0          the likeliest byte each time")]
+pub struct Sample {
+    /// The checkpoint.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: PathBuf,
+    /// What the text begins with.
+    #[arg(long, default_value = "\n")]
+    pub prompt: String,
+    /// How many bytes to write.
+    #[arg(long, default_value_t = 500)]
+    pub bytes: usize,
+    /// Below 1 prefers what is likely; 0 takes the likeliest byte each time.
+    #[arg(long, default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Choose among so many of the likeliest bytes; 0 for all.
+    #[arg(long, default_value_t = 40)]
+    pub top_k: usize,
+    /// Seed of the choices.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub runtime: RuntimeOptions,
 }

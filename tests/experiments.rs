@@ -109,6 +109,30 @@ fn forces() {
     );
 }
 
+#[test]
+fn text() {
+    let settings = "data.window=24 data.valid=4 data.test=8 model.block=24 model.width=16 model.heads=2 model.layers=1 \
+                    train.batch_size=4 train.steps=150 train.lr=1e-2";
+    check("gpt", settings, 0.7);
+}
+
+#[test]
+fn a_text_of_ones_own_is_learnt_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("line.txt"), "pack my box with five dozen liquor jugs. ".repeat(60)).unwrap();
+    let settings = "data.window=16 model.block=16 model.width=32 model.heads=2 model.layers=1 train.batch_size=8 \
+                    train.steps=150 train.lr=5e-3";
+    let text = gradewise(here, &format!("train gpt --text line.txt {settings} --out run"));
+    assert!(text.contains("bits per byte") && text.contains("changes of what comes later"), "{text}");
+    let sample = |more: &str| {
+        gradewise(here, &format!("sample --checkpoint run/checkpoint.safetensors --prompt pack {more}"))
+    };
+    let written = sample("--bytes 20 --temperature 0");
+    assert_eq!(written, "pack my box with five do\n");
+    assert_eq!(sample("--bytes 30 --seed 4 --temperature 2"), sample("--bytes 30 --seed 4 --temperature 2"));
+}
+
 const TINY: &str =
     "data.valid=8 data.test=16 model.hidden=4 train.batch_size=8 train.steps=8 train.eval_every=2";
 

@@ -197,6 +197,8 @@ struct AttentionHopper {
             const int query = row + side * 8;
             if (lane % 4 == 0 && query < p.queries) log_sums[query] = log_sum(greatest[side] * scale * LN_2, sum);
         }
+        // Nobody of the warpgroup reads its queries any more.
+        named_barrier(1 + half, 128);
         write(half * 64 + warp * 16, out);
     }
 

@@ -4,7 +4,7 @@ use crate::{
     cli::Eval,
     error::{Error, Result},
     output, run,
-    tasks::{self, Forces, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes, number},
+    tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes, number},
 };
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
 use serde_json::json;
@@ -25,6 +25,7 @@ pub fn run(arguments: &Eval) -> Result<()> {
         <O5 as Task>::NAME => evaluate::<O5>(arguments, &checkpoint),
         Lorentz::NAME => evaluate::<Lorentz>(arguments, &checkpoint),
         Forces::NAME => evaluate::<Forces>(arguments, &checkpoint),
+        GptTask::NAME => evaluate::<GptTask>(arguments, &checkpoint),
         other => Err(Error::Usage(format!(
             "{} is a checkpoint of `{other}`, which this program has no task for",
             arguments.checkpoint.display()

@@ -7,6 +7,7 @@ mod gradcheck;
 mod infer;
 mod inspect;
 mod kernels;
+mod sample;
 mod train;
 mod verify;
 
@@ -23,5 +24,6 @@ pub fn run(command: Command) -> Result<()> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Sample(arguments) => sample::run(&arguments),
     }
 }

@@ -1,6 +1,7 @@
 //! The experiments: what each brings, so that one runner serves all.
 
 mod forces;
+mod gpt;
 mod lorentz;
 mod measures;
 pub mod nbody;
@@ -8,6 +9,7 @@ mod points;
 mod rollout;
 
 pub use forces::Forces;
+pub use gpt::GptTask;
 pub use lorentz::Lorentz;
 pub use measures::{Measures, number};
 pub use nbody::NBodyTask;
@@ -261,5 +263,6 @@ mod tests {
         check::<O5>();
         check::<Lorentz>();
         check::<Forces>();
+        check::<GptTask>();
     }
 }

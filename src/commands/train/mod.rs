@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     output,
     run::{self, Interrupt, Memory, RunFolder},
-    tasks::{self, Forces, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Forces, GptTask, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{
@@ -35,6 +35,7 @@ pub fn run(arguments: &Train) -> Result<()> {
         TrainTask::O5(arguments) => train::<O5>(arguments),
         TrainTask::Forces(arguments) => train::<Forces>(arguments),
         TrainTask::Lorentz(arguments) => train::<Lorentz>(arguments),
+        TrainTask::Gpt(arguments) => train::<GptTask>(&arguments.run()),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod nbody;
 pub mod npy;
 pub mod points;
 pub mod potential;
+pub mod text;
 mod validate;
 
 pub use validate::{LARGE_VALUE, check_finite};

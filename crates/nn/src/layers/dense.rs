@@ -19,13 +19,14 @@ pub struct LinearBuilder {
     inputs: usize,
     outputs: usize,
     bias: bool,
+    deviation: Option<f64>,
 }
 
 impl Linear {
     /// A map from `inputs` to `outputs` features.
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(inputs: usize, outputs: usize) -> LinearBuilder {
-        LinearBuilder { inputs, outputs, bias: true }
+        LinearBuilder { inputs, outputs, bias: true, deviation: None }
     }
 }
 
@@ -37,13 +38,20 @@ impl LinearBuilder {
         self
     }
 
+    /// Standard deviation of the initial weights, instead of 1/√in.
+    #[must_use]
+    pub fn deviation(mut self, deviation: f64) -> Self {
+        self.deviation = Some(deviation);
+        self
+    }
+
     /// Draws the parameters.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<Linear> {
         let placement = placement.into();
-        let deviation = (self.inputs.max(1) as f64).sqrt().recip();
+        let deviation = self.deviation.unwrap_or_else(|| (self.inputs.max(1) as f64).sqrt().recip());
         let weight = placement.normal([self.inputs, self.outputs], deviation, rng)?;
         let bias = if self.bias { Some(placement.filled([self.outputs], 0.0)?) } else { None };
         Ok(Linear { weight, bias })

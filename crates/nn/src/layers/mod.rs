@@ -2,8 +2,10 @@
 //!
 //! Features of a Clifford algebra are `[blades, batch, features]`; ordinary layers take `[…, features]`.
 
+mod attention;
 mod clifford_layer;
 mod dense;
+mod embedding;
 mod mv_block;
 mod mv_linear;
 mod mv_norm;
@@ -12,13 +14,15 @@ mod regular;
 mod sequential;
 mod steerable;
 
+pub use attention::{SelfAttention, SelfAttentionBuilder};
 pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
 pub use dense::{Linear, LinearBuilder};
+pub use embedding::Embedding;
 pub use mv_block::MvBlock;
 pub use mv_linear::{Bias, MvLinear, MvLinearBuilder};
 pub use mv_norm::{MvLayerNorm, MvNormalization};
 pub use mv_silu::MvSilu;
-pub use regular::{Dropout, LayerNorm};
+pub use regular::{Dropout, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Sequential};
 pub use steerable::{SteerableProduct, SteerableProductBuilder};
 

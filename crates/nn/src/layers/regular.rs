@@ -1,4 +1,4 @@
-//! Layer norm and dropout on ordinary features.
+//! Norms and dropout on ordinary features.
 
 use super::Layer;
 use crate::{Error, Module, Parameter, Placement, Result, Visitor};
@@ -37,6 +37,37 @@ impl Module for LayerNorm {
 impl Layer for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.layer_norm(Some(&self.weight.tensor()), Some(&self.bias.tensor()), EPSILON)?)
+    }
+}
+
+/// Scales the last axis to mean square 1, then by a weight: x/√(mean of x² + ε)·weight (Zhang & Sennrich 2019, arXiv:1910.07467).
+///
+/// Parameter: `weight`, one, `[features]`.
+#[derive(Debug)]
+pub struct RmsNorm {
+    weight: Parameter,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// For `features` in the last axis.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init(features: usize, epsilon: f64, placement: impl Into<Placement>) -> Result<Self> {
+        Ok(Self { weight: placement.into().filled([features], 1.0)?, epsilon })
+    }
+}
+
+impl Module for RmsNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.parameter("weight", &self.weight);
+    }
+}
+
+impl Layer for RmsNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.rms_norm(Some(&self.weight.tensor()), self.epsilon)?)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Models of published experiments.
 
 mod force_field;
+mod gpt;
 mod jets;
 mod message_passing;
 mod nbody;
 mod points;
 
 pub use force_field::{ForceField, ForceFieldConfig};
+pub use gpt::{Gpt, GptConfig, Sampling};
 pub use jets::{JetTagger, JetTaggerConfig};
 pub use message_passing::{Edges, MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyBatch, NBodyConfig};

@@ -1,0 +1,78 @@
+//! How fast attention, softmax and layer norm are on a GPU: `cargo run --release --features cuda -p gradewise-kernels --example
+//! attention_speed`. One JSON object per line; benches/compare_attention.py measures PyTorch on the same shapes.
+
+use gradewise_kernels::{
+    Array, CudaDevice, DType, Device, Result,
+    ops::{self, AttentionOptions},
+};
+use std::time::Instant;
+
+/// Seconds per call, the best of some rounds that take a few milliseconds each.
+fn seconds(device: &CudaDevice, mut call: impl FnMut() -> Result<Array>) -> Result<f64> {
+    let mut round = |calls: usize| -> Result<f64> {
+        device.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..calls {
+            call()?;
+        }
+        device.synchronize()?;
+        Ok(start.elapsed().as_secs_f64() / calls as f64)
+    };
+    round(3)?;
+    let calls = (5e-3 / round(1)?).clamp(2.0, 200.0) as usize;
+    (0..5).try_fold(f64::INFINITY, |best, _| Ok(f64::min(best, round(calls)?)))
+}
+
+fn main() -> Result<()> {
+    let device = Device::cuda(0)?;
+    let Device::Cuda(cuda) = &device else { unreachable!("a GPU was asked for") };
+    let zeros = |shape: &[usize], dtype| Array::full(shape, 0.25, dtype, &device);
+    for (batch, heads, tokens, features) in
+        [(4, 16, 2048, 64), (4, 16, 2048, 128), (2, 16, 8192, 64), (2, 16, 8192, 128), (16, 4, 64, 32)]
+    {
+        for causal in [false, true] {
+            let dtype = DType::BF16;
+            let shape = [batch, heads, tokens, features];
+            let [q, k, v, grad] =
+                [zeros(&shape, dtype)?, zeros(&shape, dtype)?, zeros(&shape, dtype)?, zeros(&shape, dtype)?];
+            let options = AttentionOptions { causal, ..AttentionOptions::default() };
+            let forward = seconds(cuda, || Ok(ops::attention(&q, &k, &v, &options)?.output))?;
+            let saved = ops::attention(&q, &k, &v, &options)?;
+            let backward =
+                seconds(cuda, || Ok(ops::attention_backward([&q, &k, &v], &options, &saved, &grad)?.q))?;
+            let work =
+                4.0 * (batch * heads * tokens * tokens * features) as f64 / if causal { 2.0 } else { 1.0 };
+            println!(
+                "{{\"op\": \"attention\", \"shape\": {shape:?}, \"causal\": {causal}, \"forward_us\": {:.1}, \"forward_tflops\": {:.1}, \
+                 \"backward_us\": {:.1}, \"backward_tflops\": {:.1}}}",
+                forward * 1e6,
+                work / forward / 1e12,
+                backward * 1e6,
+                2.5 * work / backward / 1e12
+            );
+        }
+    }
+    for dtype in [DType::F32, DType::BF16] {
+        for columns in [1024, 4096, 16384] {
+            let x = zeros(&[(1 << 27) / columns, columns], dtype)?;
+            let bytes = 2.0 * (x.elements() * dtype.size()) as f64;
+            let weight = zeros(&[columns], dtype)?;
+            let times = [
+                ("copy", seconds(cuda, || ops::mul_scalar(&x, 1.5))?),
+                ("softmax", seconds(cuda, || ops::softmax(&x, 1))?),
+                (
+                    "layer_norm",
+                    seconds(cuda, || Ok(ops::layer_norm(&x, Some(&weight), Some(&weight), 1e-5)?.output))?,
+                ),
+            ];
+            for (name, time) in times {
+                println!(
+                    "{{\"op\": \"{name}\", \"dtype\": \"{dtype}\", \"columns\": {columns}, \"us\": {:.1}, \"gbs\": {:.0}}}",
+                    time * 1e6,
+                    bytes / time / 1e9
+                );
+            }
+        }
+    }
+    Ok(())
+}

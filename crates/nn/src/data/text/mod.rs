@@ -1,0 +1,169 @@
+//! Text, a byte at a time.
+
+use super::Split;
+use crate::{
+    Error, Placement, Result,
+    train::{Batch, Samples},
+};
+use gradewise_kernels::{Device, Index};
+use std::{ops::Range, path::Path, sync::Arc};
+
+/// Different tokens: a model of bytes reads every text, and needs no list of characters kept beside it.
+pub const BYTES: usize = 256;
+
+/// A text of our own about geometric algebra: an introduction, and worked examples with their numbers.
+pub const SAMPLE: &str = include_str!("sample.txt");
+
+/// Windows of a part of a text, evenly spaced.
+#[derive(Clone, Debug)]
+pub struct TextData {
+    text: Arc<[u8]>,
+    /// The part of the text that the windows are in.
+    part: Range<usize>,
+    block: usize,
+    windows: usize,
+}
+
+/// Rows of tokens, and after each the token that follows it.
+#[derive(Clone, Debug)]
+pub struct TextBatch {
+    /// Number of rows.
+    pub rows: usize,
+    /// The tokens, row after row.
+    pub tokens: Index,
+    /// What follows each.
+    pub targets: Index,
+}
+
+impl TextData {
+    /// At most `windows` windows of `block` tokens, and the one that follows, of a split of the text: the first nine tenths to train
+    /// with, a twentieth each to watch and to report.
+    ///
+    /// # Errors
+    /// A split that has no window.
+    pub fn new(text: impl Into<Arc<[u8]>>, split: Split, block: usize, windows: usize) -> Result<Self> {
+        let text = text.into();
+        let (nine_tenths, rest) = (text.len() / 10 * 9, text.len() - text.len() / 10 * 9);
+        let middle = nine_tenths + rest / 2;
+        let part = match split {
+            Split::Train => 0..nine_tenths,
+            Split::Valid => nine_tenths..middle,
+            Split::Test => middle..text.len(),
+        };
+        // A window has a token more than its block.
+        let places = part.len().saturating_sub(block);
+        if places == 0 || block == 0 {
+            return Err(Error::Argument {
+                operation: "TextData",
+                argument: "text",
+                actual: format!("{} bytes, {} of them in the {split} split", text.len(), part.len()),
+                expected: format!(
+                    "more than {block} bytes in each split, for a window; and windows of at least one"
+                ),
+            });
+        }
+        Ok(Self { text, part, block, windows: windows.min(places) })
+    }
+
+    /// [`new`](Self::new) of the bytes of a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read; as [`new`](Self::new).
+    pub fn read(path: &Path, split: Split, block: usize, windows: usize) -> Result<Self> {
+        let text = std::fs::read(path).map_err(|source| Error::io("read text", path, source))?;
+        Self::new(text, split, block, windows)
+    }
+
+    /// The window's tokens and the one after them.
+    pub fn window(&self, index: usize) -> &[u8] {
+        let places = self.part.len() - self.block;
+        let start = self.part.start + (index as u128 * places as u128 / self.windows as u128) as usize;
+        &self.text[start..=start + self.block]
+    }
+
+    /// Tokens of a window.
+    pub fn block(&self) -> usize {
+        self.block
+    }
+}
+
+impl TextBatch {
+    /// From windows of one length.
+    ///
+    /// # Errors
+    /// If the device has no memory.
+    pub fn new<'a>(windows: impl Iterator<Item = &'a [u8]>, device: &Device) -> Result<Self> {
+        let (mut tokens, mut targets, mut rows) = (Vec::new(), Vec::new(), 0);
+        for window in windows {
+            let numbers = || window.iter().map(|&byte| usize::from(byte));
+            tokens.extend(numbers().take(window.len().saturating_sub(1)));
+            targets.extend(numbers().skip(1));
+            rows += 1;
+        }
+        let index = |values: &[usize]| Index::new(values, BYTES, device);
+        Ok(Self { rows, tokens: index(&tokens)?, targets: index(&targets)? })
+    }
+}
+
+impl Samples for TextData {
+    type Batch = TextBatch;
+
+    fn len(&self) -> usize {
+        self.windows
+    }
+
+    fn batch(&self, indices: &[usize], placement: &Placement) -> Result<TextBatch> {
+        TextBatch::new(indices.iter().map(|&index| self.window(index)), &placement.device)
+    }
+}
+
+impl Batch for TextBatch {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        let (tokens, targets) = (self.tokens.to_device(device)?, self.targets.to_device(device)?);
+        Ok(Self { rows: self.rows, tokens, targets })
+    }
+
+    fn overwrite(&self, source: &Self) -> Result<bool> {
+        Ok(self.rows == source.rows
+            && self.tokens.overwrite(&source.tokens)?
+            && self.targets.overwrite(&source.targets)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_do_not_overlap_and_windows_cover_them() {
+        let text: Vec<u8> = (0..200u8).collect();
+        let mut ends = 0;
+        for split in Split::ALL {
+            let data = TextData::new(text.clone(), split, 4, usize::MAX).unwrap();
+            assert_eq!(usize::from(data.window(0)[0]), ends);
+            ends = usize::from(*data.window(data.len() - 1).last().unwrap()) + 1;
+            let few = TextData::new(text.clone(), split, 4, 3).unwrap();
+            assert_eq!((few.len(), few.window(0)), (3, data.window(0)));
+        }
+        assert_eq!(ends, 200);
+        assert!(TextData::new(text, Split::Valid, 10, 1).is_err());
+    }
+
+    #[test]
+    fn targets_are_the_tokens_that_follow() {
+        let data =
+            TextData::new(*b"the quick brown fox jumps over the lazy dog", Split::Train, 5, 100).unwrap();
+        let batch = data.batch(&[4, 10], &Placement::from(&Device::Cpu)).unwrap();
+        let bytes = |index: &Index| index.to_vec().into_iter().map(|byte| byte as u8).collect::<Vec<_>>();
+        assert_eq!((batch.rows, bytes(&batch.tokens)), (2, b"quickbrown".to_vec()));
+        assert_eq!(bytes(&batch.targets), b"uick rown ");
+        let other = data.batch(&[0, 1], &Placement::from(&Device::Cpu)).unwrap();
+        assert!(batch.overwrite(&other).unwrap() && bytes(&batch.tokens) == b"the qhe qu");
+        assert!(!batch.overwrite(&data.batch(&[0], &Placement::from(&Device::Cpu)).unwrap()).unwrap());
+    }
+
+    #[test]
+    fn the_sample_is_plain_text_of_some_length() {
+        assert!(SAMPLE.len() > 40_000 && SAMPLE.is_ascii());
+    }
+}

@@ -1,0 +1,251 @@
+//! A generative transformer over bytes (Radford et al. 2019): which comes next?
+
+use crate::{
+    Error, Module, Parameter, Placement, Result, Visitor,
+    data::text::{BYTES, TextBatch},
+    layers::{Activation, Dropout, Embedding, Layer, LayerNorm, Linear, SelfAttention},
+};
+use gradewise_autograd::{Tensor, no_grad};
+use gradewise_kernels::{
+    Index,
+    ops::{CrossEntropyOptions, Order},
+};
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+
+/// Sizes of the model. The defaults have 834,304 parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GptConfig {
+    /// Tokens that are seen at once.
+    pub block: usize,
+    /// Features of a token.
+    pub width: usize,
+    /// Heads of attention, which divide the width.
+    pub heads: usize,
+    /// Blocks of attention and perceptron.
+    pub layers: usize,
+    /// Probability to drop what a block adds, while training.
+    pub dropout: f64,
+}
+
+impl Default for GptConfig {
+    fn default() -> Self {
+        Self { block: 64, width: 128, heads: 4, layers: 4, dropout: 0.0 }
+    }
+}
+
+/// x + attention(norm(x)), then x + perceptron(norm(x)).
+struct Block {
+    norms: [LayerNorm; 2],
+    attention: SelfAttention,
+    up: Linear,
+    down: Linear,
+    dropouts: [Dropout; 2],
+}
+
+impl Block {
+    fn init<R: rand::Rng + ?Sized>(
+        config: &GptConfig,
+        index: usize,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let width = config.width;
+        // What 2·layers blocks add keeps the size of one.
+        let last = DEVIATION / (2.0 * config.layers as f64).sqrt();
+        let attention = SelfAttention::new(width, config.heads)
+            .causal(true)
+            .deviations(DEVIATION, last)
+            .init(placement, rng)?;
+        let dropout = |position: usize| Dropout::new(config.dropout, (2 * index + position + 1) as u64);
+        Ok(Self {
+            norms: [LayerNorm::init(width, placement)?, LayerNorm::init(width, placement)?],
+            attention,
+            up: Linear::new(width, 4 * width).deviation(DEVIATION).init(placement, rng)?,
+            down: Linear::new(4 * width, width).deviation(last).init(placement, rng)?,
+            dropouts: [dropout(0)?, dropout(1)?],
+        })
+    }
+}
+
+impl Module for Block {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("norm1", &self.norms[0]);
+        visitor.module("attention", &self.attention);
+        visitor.module("norm2", &self.norms[1]);
+        visitor.module("up", &self.up);
+        visitor.module("down", &self.down);
+    }
+}
+
+impl Layer for Block {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let seen = self.attention.forward(&self.norms[0].forward(x)?)?;
+        let x = x.add(&self.dropouts[0].forward(&seen)?)?;
+        let hidden = Activation::Gelu.forward(&self.up.forward(&self.norms[1].forward(&x)?)?)?;
+        Ok(x.add(&self.dropouts[1].forward(&self.down.forward(&hidden)?)?)?)
+    }
+}
+
+/// Standard deviation of initial weights.
+const DEVIATION: f64 = 0.02;
+
+/// The model: embeddings of bytes and of positions, blocks, a norm, and the embeddings of bytes again to compare with.
+pub struct Gpt {
+    tokens: Embedding,
+    positions: Parameter,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    config: GptConfig,
+}
+
+/// How the next byte is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by it: below 1 prefers what is likely; 0 takes the likeliest.
+    pub temperature: f64,
+    /// Only so many of the likeliest are drawn from; 0 for all.
+    pub top_k: usize,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { temperature: 0.8, top_k: 40 }
+    }
+}
+
+impl Gpt {
+    /// Draws the parameters: normal with deviation 0.02, what is added to the residual stream less by √(2·layers).
+    ///
+    /// # Errors
+    /// Sizes that do not fit together, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &GptConfig,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let placement = placement.into();
+        let width = config.width;
+        Ok(Self {
+            tokens: Embedding::init((BYTES, width), DEVIATION, &placement, rng)?,
+            positions: placement.normal([config.block, width], DEVIATION, rng)?,
+            blocks: (0..config.layers)
+                .map(|index| Block::init(config, index, &placement, rng))
+                .collect::<Result<_>>()?,
+            norm: LayerNorm::init(width, &placement)?,
+            config: *config,
+        })
+    }
+
+    /// Logits of the byte after each token, `[batch, tokens, 256]`, for `batch` rows of tokens.
+    ///
+    /// # Errors
+    /// More tokens in a row than the model sees; tokens on another device.
+    pub fn forward(&self, tokens: &Index, batch: usize) -> Result<Tensor> {
+        let length = tokens.len().checked_div(batch).unwrap_or(0);
+        if length > self.config.block || length * batch != tokens.len() {
+            return Err(Error::Argument {
+                operation: "Gpt",
+                argument: "tokens",
+                actual: format!("{} in {batch} rows", tokens.len()),
+                expected: format!("rows of at most {}", self.config.block),
+            });
+        }
+        let positions = self.positions.tensor().slice(0, 0..length)?;
+        let mut x = self.tokens.forward(tokens, [batch, length])?.add(&positions)?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        let x = self.norm.forward(&x)?;
+        Ok(x.matmul_transposed(&self.tokens.weight().tensor(), false, true)?)
+    }
+
+    /// The mean of −log probability of the targets, in nats per byte.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn loss(&self, batch: &TextBatch) -> Result<Tensor> {
+        let logits = self.forward(&batch.tokens, batch.rows)?;
+        Ok(logits.cross_entropy(&batch.targets, &CrossEntropyOptions::default())?)
+    }
+
+    /// Whether to drop while computing, as in training.
+    pub fn set_training(&self, training: bool) {
+        for dropout in self.blocks.iter().flat_map(|block| &block.dropouts) {
+            dropout.set_training(training);
+        }
+    }
+
+    /// `count` bytes that go on from `prompt`, which must not be empty; calls `seen` with each.
+    ///
+    /// # Errors
+    /// An empty prompt, a negative temperature; from the device.
+    pub fn generate(
+        &self,
+        prompt: &[u8],
+        count: usize,
+        sampling: &Sampling,
+        rng: &mut impl rand::Rng,
+        mut seen: impl FnMut(u8),
+    ) -> Result<Vec<u8>> {
+        let refuse = |argument, actual: String, expected: &str| {
+            Err(Error::Argument { operation: "generate", argument, actual, expected: expected.to_owned() })
+        };
+        if prompt.is_empty() {
+            return refuse("prompt", "empty".to_owned(), "at least one byte to go on from");
+        }
+        if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
+            return refuse("temperature", sampling.temperature.to_string(), "at least 0");
+        }
+        self.set_training(false);
+        let device = self.positions.array().device();
+        let mut text = prompt.to_vec();
+        for _ in 0..count {
+            let context: Vec<usize> = text[text.len().saturating_sub(self.config.block)..]
+                .iter()
+                .map(|&byte| byte.into())
+                .collect();
+            let tokens = Index::new(&context, BYTES, &device)?;
+            let logits = no_grad(|| -> Result<Tensor> {
+                let logits = self.forward(&tokens, 1)?;
+                Ok(logits.slice(1, context.len() - 1..context.len())?.reshape([BYTES])?)
+            })?;
+            let next = choose(&logits, sampling, rng)?;
+            seen(next);
+            text.push(next);
+        }
+        Ok(text.split_off(prompt.len()))
+    }
+}
+
+/// A byte by its logits.
+fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Result<u8> {
+    let kept = match (sampling.temperature, sampling.top_k) {
+        (0.0, _) => 1,
+        (_, 0) => BYTES,
+        (_, count) => count.min(BYTES),
+    };
+    let (values, bytes) = logits.top_k(0, kept, Order::Descending)?;
+    let (values, bytes) = (values.array().to_f64_vec()?, bytes.to_vec()?);
+    let weights: Vec<f64> =
+        values.iter().map(|value| ((value - values[0]) / sampling.temperature.max(1e-9)).exp()).collect();
+    let mut left = rng.random_range(0.0..1.0) * weights.iter().sum::<f64>();
+    let drawn = weights.iter().position(|weight| {
+        left -= weight;
+        left < 0.0
+    });
+    // Rounding may leave a little: then it is the last.
+    Ok(bytes[drawn.unwrap_or(kept - 1)] as u8)
+}
+
+impl Module for Gpt {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("tokens", &self.tokens);
+        visitor.parameter("positions", &self.positions);
+        for (index, block) in self.blocks.iter().enumerate() {
+            visitor.module(format_args!("blocks.{index}"), block);
+        }
+        visitor.module("norm", &self.norm);
+    }
+}

@@ -1,0 +1,203 @@
+//! Text, byte after byte.
+
+use super::{Batch, Measures, Preset, Task, TaskConfig, has, width};
+use crate::{
+    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
+    error::Result,
+};
+use gradewise_autograd::Tensor;
+use gradewise_nn::{
+    Placement,
+    checkpoint::TensorFile,
+    data::{
+        Split,
+        text::{BYTES, SAMPLE, TextBatch, TextData},
+    },
+    models::{Gpt, GptConfig},
+    symmetry::relative_distance,
+    train::for_each_batch,
+};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Windows evaluated at once.
+const WINDOWS: usize = 16;
+
+/// A generative transformer.
+pub struct GptTask;
+
+/// `[data]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Text {
+    /// `sample`, the text that comes with the program, or a file.
+    pub text: String,
+    /// Bytes of a window; at most model.block.
+    pub window: usize,
+    /// Number of windows to fit, at most one for each byte.
+    pub train: usize,
+    /// Number of windows to watch.
+    pub valid: usize,
+    /// Number of windows to report.
+    pub test: usize,
+}
+
+impl Section for Text {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[
+            ("data.window", self.window),
+            ("data.train", self.train),
+            ("data.valid", self.valid),
+            ("data.test", self.test),
+        ])
+    }
+}
+
+impl DataSection for Text {
+    fn train(&self) -> usize {
+        self.train
+    }
+}
+
+impl Section for GptConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        at_least_one(&[
+            ("model.block", self.block),
+            ("model.width", self.width),
+            ("model.heads", self.heads),
+            ("model.layers", self.layers),
+        ])?;
+        if !self.width.is_multiple_of(self.heads) {
+            return refuse("model.heads", self.heads, &format!("a divisor of model.width = {}", self.width));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return refuse("model.dropout", self.dropout, "at least 0 and less than 1");
+        }
+        Ok(())
+    }
+}
+
+impl Task for GptTask {
+    const NAME: &'static str = "gpt";
+    const TITLE: &'static str = "generative transformer on bytes";
+    const LOSS: &'static str = "cross-entropy (nats per byte)";
+    const DECIDES: &'static str = "loss";
+    const GROUP: &'static str = "changes of what comes later";
+    const PRESETS: &'static [Preset] = &[
+        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset {
+            name: "small",
+            about: "10.7 million parameters, windows of 256, for a GPU",
+            settings: &[
+                "data.window=256",
+                "model.block=256",
+                "model.width=384",
+                "model.heads=6",
+                "model.layers=6",
+                "train.batch_size=64",
+                "train.steps=5000",
+            ],
+        },
+        Preset {
+            name: "medium",
+            about: "85 million parameters, windows of 1024, for a GPU and a large text",
+            settings: &[
+                "data.window=1024",
+                "model.block=1024",
+                "model.width=768",
+                "model.heads=12",
+                "model.layers=12",
+                "train.batch_size=16",
+                "train.lr=6e-4",
+                "train.steps=20000",
+            ],
+        },
+    ];
+    type DataConfig = Text;
+    type ModelConfig = GptConfig;
+    type Data = TextData;
+    type Model = Gpt;
+
+    fn defaults() -> TaskConfig<Self> {
+        let model = GptConfig::default();
+        let data =
+            Text { text: "sample".to_owned(), window: model.block, train: 1 << 20, valid: 256, test: 256 };
+        let train = Train {
+            steps: 1500,
+            batch_size: 16,
+            optimizer: "adamw".to_owned(),
+            lr: 1e-3,
+            weight_decay: 0.1,
+            final_lr: 1e-4,
+            clip_norm: 1.0,
+            eval_every: 100,
+            checkpoint_every: 500,
+            ..Train::default()
+        };
+        Config { data, model, train, runtime: Runtime::default() }
+    }
+
+    fn load(config: &Text, split: Split) -> Result<TextData> {
+        let windows = match split {
+            Split::Train => config.train,
+            Split::Valid => config.valid,
+            Split::Test => config.test,
+        };
+        Ok(match config.text.as_str() {
+            "sample" => TextData::new(SAMPLE.as_bytes(), split, config.window, windows),
+            file => TextData::read(Path::new(file), split, config.window, windows),
+        }?)
+    }
+
+    fn init(config: &GptConfig, placement: &Placement, rng: &mut ChaCha8Rng) -> gradewise_nn::Result<Gpt> {
+        Gpt::init(config, placement, rng)
+    }
+
+    fn fits(config: &GptConfig, weights: &TensorFile) -> bool {
+        let positions = weights.get("positions").map(|tensor| tensor.shape().to_vec());
+        width(weights, "tokens.weight") == Some(config.width)
+            && positions == Some(vec![config.block, config.width])
+            && has(weights, &format!("blocks.{}.", config.layers - 1))
+    }
+
+    fn loss(model: &Gpt, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
+        model.set_training(true);
+        model.loss(batch)
+    }
+
+    fn measure(model: &Gpt, data: &TextData, placement: &Placement) -> gradewise_nn::Result<Measures> {
+        model.set_training(false);
+        let (mut total, mut rows) = (0.0, 0);
+        for_each_batch(data, WINDOWS, placement, |batch| {
+            total += model.loss(batch)?.item()? * batch.rows as f64;
+            rows += batch.rows;
+            Ok(())
+        })?;
+        let loss = total / rows as f64;
+        Ok(Measures::new("loss", "loss", loss).and("bits", "bits per byte", loss / std::f64::consts::LN_2))
+    }
+
+    /// Here the symmetry is causality: what comes later changes no prediction before it.
+    fn asymmetry(
+        model: &Gpt,
+        data: &TextData,
+        placement: &Placement,
+        rng: &mut ChaCha8Rng,
+    ) -> gradewise_nn::Result<f64> {
+        model.set_training(false);
+        let whole: Vec<u8> = data.window(0).to_vec();
+        let kept = data.block() / 2;
+        let mut changed = whole.clone();
+        for byte in &mut changed[kept..] {
+            *byte = rng.random_range(0..BYTES as u32) as u8;
+        }
+        let logits = |window: &[u8]| -> gradewise_nn::Result<Vec<f64>> {
+            let batch = TextBatch::new(std::iter::once(window), &placement.device)?;
+            let logits = gradewise_autograd::no_grad(|| model.forward(&batch.tokens, 1))?;
+            Ok(logits.array().slice(1, 0..kept)?.to_f64_vec()?)
+        };
+        Ok(relative_distance(&logits(&changed)?, &logits(&whole)?))
+    }
+}
