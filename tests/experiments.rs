@@ -6,7 +6,8 @@ use gradewise_nn::{
     checkpoint::Checkpoint,
     data::{
         Split,
-        npy::encode_f32,
+        jets::JetSets,
+        npy::{self, encode_f32},
         points::{HULL_DIMENSION, HULL_POINTS, PointSets},
     },
     train::MetricsLog,
@@ -188,7 +189,7 @@ fn a_model_of_velocities_is_followed_over_long_times() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let tiny = "data.train=64 data.valid=8 data.test=12 model.hidden=8 model.layers=1 train.batch_size=16 train.steps=100";
-    gradewise(here, &format!("train nbody {tiny} model.velocities=true --out run"));
+    gradewise(here, &format!("train nbody {tiny} model.velocities=true data.moments=3 --out run"));
     let records = MetricsLog::read(here.join("run/metrics.jsonl")).unwrap();
     assert!(records.last().unwrap()["test_velocity_mse"].as_f64().unwrap() > 0.0);
     let text = gradewise(here, "eval --checkpoint run/checkpoint.safetensors --dtype f64 --json");
@@ -216,6 +217,25 @@ fn a_model_of_velocities_is_followed_over_long_times() {
         .expect("the program starts");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && message.contains("model.velocities=true"), "{message}");
+}
+
+#[test]
+fn jets_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for split in Split::ALL {
+        // More particles than are asked for.
+        let jets = JetSets::simulate(24, 11, 3, split).unwrap();
+        let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
+        npy::write(here.join(format!("jets_{split}_momenta.npy")), &[24, 11, 4], jets.momenta()).unwrap();
+        npy::write(here.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
+    }
+    let settings = "data.train=24 data.valid=8 data.test=20 data.particles=6 model.hidden=4 model.layers=1 train.batch_size=8 \
+                    train.steps=4";
+    gradewise(here, &format!("train lorentz {settings} data.source=. --out files"));
+    gradewise(here, &format!("train lorentz {settings} data.seed=3 --out simulated"));
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(bytes("files"), bytes("simulated"));
 }
 
 #[test]

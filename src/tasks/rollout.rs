@@ -48,7 +48,7 @@ struct Record<'a> {
 }
 
 /// Follows the test systems for `steps` steps of the model, and writes rollout.svg, rollout-error.svg and rollout.json into `folder`.
-/// Returns a table.
+/// Returns a table. A model that is to hold for long is trained on later moments too (`data.moments`).
 ///
 /// # Errors
 /// A model that predicts no velocities; from the operators or from writing.

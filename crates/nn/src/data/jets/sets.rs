@@ -120,6 +120,11 @@ impl JetSets {
         self
     }
 
+    /// Four-momenta, `[jets, particles, 4]`.
+    pub fn momenta(&self) -> &[f64] {
+        &self.momenta
+    }
+
     /// Which jets have three prongs.
     pub fn labels(&self) -> &[bool] {
         &self.labels

@@ -97,6 +97,36 @@ impl NBodyData {
         .with_target_velocities(trajectories.vel_at(target)?)
     }
 
+    /// The samples of several sets, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for sets of different numbers of particles, only some with velocities to predict, or none at all.
+    pub fn concat(parts: &[Self]) -> Result<Self> {
+        let same = |a: &Self, b: &Self| {
+            a.particles == b.particles && a.target_vel.is_some() == b.target_vel.is_some()
+        };
+        let Some(first) = parts.first().filter(|first| parts.iter().all(|part| same(part, first))) else {
+            return Err(Error::Argument {
+                operation: "n-body samples",
+                argument: "parts",
+                actual: format!("{} sets that differ in kind", parts.len()),
+                expected: "at least one, all of as many particles and with the same targets".to_owned(),
+            });
+        };
+        let mut all = first.clone();
+        for part in &parts[1..] {
+            all.samples += part.samples;
+            all.loc.extend(&part.loc);
+            all.vel.extend(&part.vel);
+            all.charges.extend(&part.charges);
+            all.target.extend(&part.target);
+            if let (Some(all), Some(part)) = (&mut all.target_vel, &part.target_vel) {
+                all.extend(part);
+            }
+        }
+        Ok(all)
+    }
+
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.samples
@@ -191,6 +221,7 @@ impl NBodyData {
 mod tests {
     use super::*;
     use crate::data::Split;
+    use rand::SeedableRng;
 
     fn data() -> NBodyData {
         let trajectories = Trajectories::simulate(4, 5, 3, 11, Split::Train).unwrap();
@@ -207,6 +238,32 @@ mod tests {
         assert_eq!(some.charges()[8..], data.charges()[12..16]);
         assert!(data.select(&[]).unwrap().is_empty());
         assert!(data.select(&[5]).unwrap_err().to_string().contains("less than 5"));
+    }
+
+    #[test]
+    fn sets_are_put_together_and_turned_as_a_whole() {
+        let (data, other) = (data(), data().select(&[4, 2]).unwrap());
+        let all = NBodyData::concat(&[data.clone(), other.clone()]).unwrap();
+        assert_eq!(all.select(&[5, 6]).unwrap(), other);
+        assert_eq!(all.select(&[0, 1, 2, 3, 4]).unwrap(), data);
+        assert!(data.target_vel().is_some());
+        let plain = NBodyData::new(4, vec![0.0; 12], vec![0.0; 12], vec![1.0; 4], vec![0.0; 12]).unwrap();
+        assert!(NBodyData::concat(&[data.clone(), plain]).is_err() && NBodyData::concat(&[]).is_err());
+        // Turning twice by a reflection is nothing; distances stay.
+        let mirror = {
+            let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+            Isometry::random(gradewise_core::Signature::CL3, 1, &mut rng)
+        };
+        let moved = data.moved(&mirror, [0.0; 3]).unwrap();
+        let close = |a: &[f64], b: &[f64]| crate::symmetry::relative_distance(a, b) < 1e-12;
+        assert!(
+            !close(moved.loc(), data.loc())
+                && !close(moved.target_vel().unwrap(), data.target_vel().unwrap())
+        );
+        let back = moved.moved(&mirror, [0.0; 3]).unwrap();
+        assert!(
+            close(back.loc(), data.loc()) && close(back.target_vel().unwrap(), data.target_vel().unwrap())
+        );
     }
 
     #[test]

@@ -254,6 +254,24 @@ mod tests {
         }
     }
 
+    /// Volumes that SciPy 1.17 has from Qhull, for points of a formula.
+    #[test]
+    fn it_agrees_with_qhull() {
+        for (count, dimension, expected) in [
+            (10, 2, 2.4443737489739683),
+            (20, 3, 3.9761890012335748),
+            (12, 4, 1.6294135233541727),
+            (16, 5, 2.2872670565797755),
+            (24, 5, 4.442_501_129_900_61),
+            (12, 6, 0.142_641_553_872_478_04),
+        ] {
+            let at = |k: usize| (1.7 * (k * k) as f64 + 0.3 * k as f64 + 0.1 * dimension as f64).sin();
+            let points: Vec<f64> = (0..count * dimension).map(at).collect();
+            let volume = hull_volume(&points, dimension).unwrap();
+            assert!(close(volume, expected), "{count} points in {dimension}: {volume}, not {expected}");
+        }
+    }
+
     #[test]
     fn known_bodies_have_their_volumes() {
         let factorial = |d: usize| (1..=d).map(|k| k as f64).product::<f64>();
