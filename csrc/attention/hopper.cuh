@@ -1,4 +1,5 @@
-// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only.
+// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only,
+// and only where it is asked for (GRADEWISE_ATTENTION=warpgroups).
 //
 // A block has 128 queries, 64 to each of two warpgroups; the first thread of a third has tiles of 128 keys and values copied into rings.
 // While the values of one tile are multiplied, the products of the next are there and their softmax is computed; so each warpgroup keeps
