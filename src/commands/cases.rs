@@ -195,15 +195,10 @@ pub fn all() -> Vec<Case> {
             x[0].gather(1, &Positions::new(&[4, 1, 1], [BATCH, 1], FEATURES, &x[0].device())?)
         }),
         case("rms_norm", scaled, |_, x| x[0].rms_norm(Some(&x[1]), 1e-5)),
-        case("rotary", matrices, |_, x| {
-            let (dtype, device) = (x[1].dtype(), x[1].device());
-            x[1].transpose(0, 1)?.slice(1, 1..FEATURES)?.rotary(&RotaryTable::new(
-                OUT,
-                FEATURES - 1,
-                10.0,
-                dtype,
-                &device,
-            )?)
+        case("rotary", one, |_, x| {
+            let (dtype, device) = (x[0].dtype(), x[0].device());
+            let table = RotaryTable::new(BATCH, FEATURES - 1, 10.0, dtype, &device)?;
+            x[0].slice(1, 1..FEATURES)?.rotary(&table)
         }),
         case("cross_entropy", one, |_, x| {
             let targets = Index::new(&[4, 0, 2], FEATURES, &x[0].device())?;
