@@ -186,6 +186,16 @@ fn several_seeds_are_the_runs_of_each_and_their_mean() {
 }
 
 #[test]
+fn the_first_operation_that_leaves_the_finite_numbers_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // Weights that leap to 1e30 overflow in the products of the next step.
+    let run = format!(
+        "train nbody {TINY} train.steps=20 train.lr=1e30 train.schedule=constant runtime.detect_anomaly=true --out run"
+    );
+    refuse(folder.path(), &run, 1, &["infinite values from finite values", "input 0", "computed through"]);
+}
+
+#[test]
 fn the_number_of_steps_alone_is_a_valid_override() {
     let folder = tempfile::tempdir().unwrap();
     let data = "data.train=8 data.valid=4 data.test=4 train.batch_size=4 model.hidden=4 model.layers=1";

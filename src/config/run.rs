@@ -89,6 +89,9 @@ pub struct Runtime {
     pub compute: String,
     /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
     pub threads: usize,
+    /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
+    /// are not captured then.
+    pub detect_anomaly: bool,
 }
 
 /// A few minutes of the n-body model on two cores.
@@ -132,7 +135,13 @@ impl Default for Train {
 
 impl Default for Runtime {
     fn default() -> Self {
-        Self { device: "cpu".to_owned(), dtype: "f32".to_owned(), compute: "exact".to_owned(), threads: 0 }
+        Self {
+            device: "cpu".to_owned(),
+            dtype: "f32".to_owned(),
+            compute: "exact".to_owned(),
+            threads: 0,
+            detect_anomaly: false,
+        }
     }
 }
 

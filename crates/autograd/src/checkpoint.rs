@@ -39,7 +39,7 @@ pub fn checkpoint(
     let count = inputs.len();
     let mut all: Vec<&Tensor> = inputs.to_vec();
     all.extend(&captured);
-    Ok(Tensor::from_op("checkpoint", array, &all, move |context, grad| {
+    Tensor::from_op("checkpoint", array, &all, move |context, grad| {
         let create_graph = mode::is_grad_enabled();
         mode::with_mode(true, || {
             let (inputs, captured) = context.inputs.split_at(count);
@@ -56,7 +56,7 @@ pub fn checkpoint(
             let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
             engine::partial(&output, &wanted, &options)
         })
-    }))
+    })
 }
 
 /// The tensors older than `start` that `output` depends on and that require gradients.

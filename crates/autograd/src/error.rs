@@ -111,6 +111,9 @@ pub enum Error {
         /// The gradient with its graph.
         recorded: f64,
     },
+    /// An operation made a NaN or an infinity, see [`detect_anomalies`](crate::detect_anomalies).
+    #[error("{0}")]
+    Anomaly(Box<crate::Anomaly>),
     /// Arguments that an operation of this crate cannot take.
     #[error("{operation}: {message}")]
     Argument {

@@ -75,7 +75,7 @@ impl Tensor {
         let (output, saved) = function.forward(&arrays)?;
         let function = Arc::new(function);
         let name = function.name();
-        Ok(Self::from_op(name, output, inputs, move |context, grad| {
+        Self::from_op(name, output, inputs, move |context, grad| {
             if mode::is_grad_enabled() {
                 return differentiate_reexpressed(function.as_ref(), context.inputs, grad);
             }
@@ -87,7 +87,7 @@ impl Tensor {
             };
             let gradients = function.backward(&arrays, grad.array())?;
             Ok(gradients.into_iter().map(|gradient| gradient.map(Tensor::new)).collect())
-        }))
+        })
     }
 }
 

@@ -26,6 +26,7 @@ mod function;
 mod gradcheck;
 mod gradients;
 mod mode;
+pub mod observe;
 mod ops;
 mod tensor;
 
@@ -36,6 +37,7 @@ pub use function::{BackwardContext, Function};
 pub use gradcheck::{Deviation, GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
 pub use mode::{is_grad_enabled, no_grad};
+pub use observe::{Anomaly, detect_anomalies};
 pub use ops::concat;
 pub use ops::stack;
 pub use tensor::{Tensor, TensorId};

@@ -1,6 +1,6 @@
 //! Tensors: arrays with a history.
 
-use crate::{BackwardOptions, Error, Gradients, Result, engine, mode};
+use crate::{BackwardOptions, Error, Gradients, Result, engine, mode, observe};
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element};
 use std::{
@@ -73,8 +73,23 @@ impl Tensor {
         Self::create(array, false, None)
     }
 
-    /// The result of an operation; records history if recording is on and an input requires a gradient.
+    /// The result of an operation, which whoever observes this thread sees; records history if recording is on and an input
+    /// requires a gradient.
+    ///
+    /// # Errors
+    /// Whatever an observer has to say.
     pub(crate) fn from_op(
+        operation: &'static str,
+        array: Array,
+        inputs: &[&Tensor],
+        rule: impl Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        observe::forward(operation, inputs, &array)?;
+        Ok(Self::with_history(operation, array, inputs, rule))
+    }
+
+    /// As [`from_op`](Self::from_op), unobserved: for what computes nothing.
+    pub(crate) fn with_history(
         operation: &'static str,
         array: Array,
         inputs: &[&Tensor],

@@ -7,6 +7,7 @@ use crate::{
     run::{Energy, Interrupt, Memory, Progress, RunFolder},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
+use gradewise_autograd::detect_anomalies;
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Placement,
@@ -63,7 +64,9 @@ impl<'a, T: Task> Session<'a, T> {
         };
         let device = match memory.device() {
             Device::Cpu => None,
-            Device::Cuda(cuda) => Some(CapturedStep::new(cuda, config.train.capture)),
+            Device::Cuda(cuda) => {
+                Some(CapturedStep::new(cuda, config.train.capture && !config.runtime.detect_anomaly))
+            }
         };
         let (energy, start) = (Energy::start(memory.device()), Instant::now());
         Ok(Self { trainer, device, config, placement, folder, metrics, memory, energy, best, earlier, start })
@@ -87,9 +90,14 @@ impl<'a, T: Task> Session<'a, T> {
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let mut losses = Vec::new();
         while self.trainer.steps() < train.steps {
-            let report = match &mut self.device {
-                Some(device) => device.step(&mut self.trainer, batches, T::loss),
-                None => self.trainer.step(batches, T::loss),
+            let (device, trainer) = (&mut self.device, &mut self.trainer);
+            let mut take_step = || match device {
+                Some(device) => device.step(trainer, batches, T::loss),
+                None => trainer.step(batches, T::loss),
+            };
+            let report = match self.config.runtime.detect_anomaly {
+                true => detect_anomalies(take_step),
+                false => take_step(),
             };
             let report = match report {
                 Ok(report) => report,

@@ -13,12 +13,12 @@ use std::sync::Arc;
 pub(super) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let output = table_product::forward(table, a.array(), b.array())?;
     let table = Arc::clone(table);
-    Ok(Tensor::from_op("table_product", output, &[a, b], move |context, grad| {
+    Tensor::from_op("table_product", output, &[a, b], move |context, grad| {
         let [a, b] = [&context.inputs[0], &context.inputs[1]];
         let grad_a = context.needs(0).then(|| table_product(&table.grad_a(), grad, b)).transpose()?;
         let grad_b = context.needs(1).then(|| table_product(&table.grad_b(), grad, a)).transpose()?;
         Ok(vec![grad_a, grad_b])
-    }))
+    })
 }
 
 /// The grade of each blade, as an index.

@@ -23,9 +23,9 @@ impl Tensor {
     /// Shapes that do not broadcast, different dtypes or devices.
     pub fn add(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::add(self.array(), other.array())?;
-        Ok(Tensor::from_op("add", output, &[self, other], |context, grad| {
+        Tensor::from_op("add", output, &[self, other], |context, grad| {
             Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || Ok(grad.clone()))?])
-        }))
+        })
     }
 
     /// Elementwise `self - other`, broadcast together.
@@ -34,9 +34,9 @@ impl Tensor {
     /// As [`add`](Self::add).
     pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::sub(self.array(), other.array())?;
-        Ok(Tensor::from_op("sub", output, &[self, other], |context, grad| {
+        Tensor::from_op("sub", output, &[self, other], |context, grad| {
             Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || grad.neg())?])
-        }))
+        })
     }
 
     /// Elementwise `self · other`, broadcast together.
@@ -45,12 +45,12 @@ impl Tensor {
     /// As [`add`](Self::add).
     pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::mul(self.array(), other.array())?;
-        Ok(Tensor::from_op("mul", output, &[self, other], |context, grad| {
+        Tensor::from_op("mul", output, &[self, other], |context, grad| {
             Ok(vec![
                 reduced(context, 0, || grad.mul(&context.inputs[1]))?,
                 reduced(context, 1, || grad.mul(&context.inputs[0]))?,
             ])
-        }))
+        })
     }
 
     /// Elementwise `self / other`, broadcast together. Division by zero gives what IEEE 754 says.
@@ -59,13 +59,13 @@ impl Tensor {
     /// As [`add`](Self::add).
     pub fn div(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::div(self.array(), other.array())?;
-        Ok(Tensor::from_op("div", output, &[self, other], |context, grad| {
+        Tensor::from_op("div", output, &[self, other], |context, grad| {
             let divisor = &context.inputs[1];
             Ok(vec![
                 reduced(context, 0, || grad.div(divisor))?,
                 reduced(context, 1, || grad.mul(context.output)?.div(divisor)?.neg())?,
             ])
-        }))
+        })
     }
 
     /// Elementwise smaller value, broadcast together. Where both are equal, each gets half of the gradient.
@@ -82,7 +82,7 @@ impl Tensor {
     /// As [`add`](Self::add).
     pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
         let output = ops::max(self.array(), other.array())?;
-        Ok(Tensor::from_op("maximum", output, &[self, other], |context, grad| {
+        Tensor::from_op("maximum", output, &[self, other], |context, grad| {
             let (a, b) = (context.inputs[0].array(), context.inputs[1].array());
             // 1 where a is larger, 0 where b is, ½ where they are equal.
             let share = ops::mul_scalar(&ops::add(&ops::greater(a, b)?, &ops::greater_equal(a, b)?)?, 0.5)?;
@@ -91,7 +91,7 @@ impl Tensor {
                 reduced(context, 0, || grad.mul(&share))?,
                 reduced(context, 1, || grad.mul(&share.mul_scalar(-1.0)?.add_scalar(1.0)?))?,
             ])
-        }))
+        })
     }
 
     /// Adds a number to every element.
@@ -100,7 +100,7 @@ impl Tensor {
     /// The device has no memory or does not serve the dtype.
     pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
         let output = ops::add_scalar(self.array(), value)?;
-        Ok(Tensor::from_op("add_scalar", output, &[self], |_, grad| Ok(vec![Some(grad.clone())])))
+        Tensor::from_op("add_scalar", output, &[self], |_, grad| Ok(vec![Some(grad.clone())]))
     }
 
     /// Multiplies every element by a number.
@@ -109,9 +109,7 @@ impl Tensor {
     /// As [`add_scalar`](Self::add_scalar).
     pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
         let output = ops::mul_scalar(self.array(), value)?;
-        Ok(Tensor::from_op("mul_scalar", output, &[self], move |_, grad| {
-            Ok(vec![Some(grad.mul_scalar(value)?)])
-        }))
+        Tensor::from_op("mul_scalar", output, &[self], move |_, grad| Ok(vec![Some(grad.mul_scalar(value)?)]))
     }
 }
 

@@ -12,8 +12,8 @@ impl Tensor {
         if self.dtype() == dtype {
             return Ok(self.clone());
         }
-        Ok(Tensor::from_op("cast", self.array().cast(dtype)?, &[self], |context, grad| {
+        Tensor::from_op("cast", self.array().cast(dtype)?, &[self], |context, grad| {
             Ok(vec![Some(grad.cast(context.inputs[0].dtype())?)])
-        }))
+        })
     }
 }

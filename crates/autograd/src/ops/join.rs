@@ -10,7 +10,7 @@ use gradewise_kernels::{Array, ops};
 pub fn concat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
     let arrays: Vec<&Array> = tensors.iter().map(|tensor| tensor.array()).collect();
     let output = ops::concat(&arrays, axis)?;
-    Ok(Tensor::from_op("concat", output, tensors, move |context, grad| {
+    Tensor::from_op("concat", output, tensors, move |context, grad| {
         let mut start = 0;
         context
             .inputs
@@ -22,7 +22,7 @@ pub fn concat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
                 context.needs(index).then(|| grad.slice(axis, range)).transpose()
             })
             .collect()
-    }))
+    })
 }
 
 /// Tensors of one shape along a new axis.

@@ -12,7 +12,7 @@ impl Tensor {
     pub fn select(&self, mask: &Array, other: &Tensor) -> Result<Tensor> {
         let output = ops::select(mask, self.array(), other.array())?;
         let mask = mask.clone();
-        Ok(Tensor::from_op("select", output, &[self, other], move |context, grad| {
+        Tensor::from_op("select", output, &[self, other], move |context, grad| {
             let zero = Tensor::zeros(gradewise_core::Shape::scalar(), grad.dtype(), &grad.device())?;
             let chosen = |index: usize| -> Result<Option<Tensor>> {
                 if !context.needs(index) {
@@ -22,7 +22,7 @@ impl Tensor {
                 part.sum_to(context.inputs[index].shape()).map(Some)
             };
             Ok(vec![chosen(0)?, chosen(1)?])
-        }))
+        })
     }
 
     /// Zeroes each element with probability `p` and scales the others by 1/(1 − p) (Srivastava et al. 2014).

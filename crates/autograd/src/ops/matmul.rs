@@ -23,7 +23,7 @@ impl Tensor {
         transpose_other: bool,
     ) -> Result<Tensor> {
         let output = ops::matmul(self.array(), other.array(), transpose_self, transpose_other)?;
-        Ok(Tensor::from_op("matmul", output, &[self, other], move |context, grad| {
+        Tensor::from_op("matmul", output, &[self, other], move |context, grad| {
             let [a, b] = [&context.inputs[0], &context.inputs[1]];
             // With C = A·B: dA = dC·Bᵀ and dB = Aᵀ·dC; transposed if the operand was.
             let grad_a = || match transpose_self {
@@ -51,6 +51,6 @@ impl Tensor {
                 true => grad.matmul_transposed(a, true, transpose_self)?.sum_to(b.shape()),
             };
             Ok(vec![context.needs(0).then(grad_a).transpose()?, context.needs(1).then(grad_b).transpose()?])
-        }))
+        })
     }
 }

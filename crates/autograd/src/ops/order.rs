@@ -13,7 +13,7 @@ impl Tensor {
     /// An axis out of range.
     pub fn sort(&self, axis: usize, order: Order) -> Result<(Tensor, Positions)> {
         let (values, positions) = ops::sort(self.array(), axis, order)?;
-        Ok((self.gathered("sort", values, axis, &positions), positions))
+        Ok((self.gathered("sort", values, axis, &positions)?, positions))
     }
 
     /// The first `count` elements of [`sort`](Self::sort) along `axis`: with [`Order::Descending`] the greatest, in order.
@@ -22,7 +22,7 @@ impl Tensor {
     /// An axis out of range, or more elements than there are along it.
     pub fn top_k(&self, axis: usize, count: usize, order: Order) -> Result<(Tensor, Positions)> {
         let (values, positions) = ops::top_k(self.array(), axis, count, order)?;
-        Ok((self.gathered("top_k", values, axis, &positions), positions))
+        Ok((self.gathered("top_k", values, axis, &positions)?, positions))
     }
 
     /// Where along `axis` the greatest element is, the first of several; NaN is greater than every number.
@@ -47,7 +47,7 @@ impl Tensor {
     /// An axis out of range, sizes that differ, positions past the end, another device.
     pub fn gather(&self, axis: usize, positions: &Positions) -> Result<Tensor> {
         let output = ops::gather(self.array(), axis, positions)?;
-        Ok(self.gathered("gather", output, axis, positions))
+        self.gathered("gather", output, axis, positions)
     }
 
     /// Zeros with `size` entries along `axis`, plus each element at its position: the transpose of [`gather`](Self::gather). The
@@ -58,9 +58,9 @@ impl Tensor {
     pub fn scatter_add(&self, axis: usize, positions: &Positions, size: usize) -> Result<Tensor> {
         let output = ops::scatter_add(self.array(), axis, positions, size)?;
         let positions = positions.clone();
-        Ok(Tensor::from_op("scatter_add", output, &[self], move |_, grad| {
+        Tensor::from_op("scatter_add", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.gather(axis, &positions)?)])
-        }))
+        })
     }
 
     /// `output`, whose elements are those of this tensor at `positions`.
@@ -70,7 +70,7 @@ impl Tensor {
         output: gradewise_kernels::Array,
         axis: usize,
         positions: &Positions,
-    ) -> Tensor {
+    ) -> Result<Tensor> {
         let positions = positions.clone();
         Tensor::from_op(operation, output, &[self], move |context, grad| {
             let size = context.inputs[0].shape()[axis];

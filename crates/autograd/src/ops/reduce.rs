@@ -21,10 +21,10 @@ impl Tensor {
     pub fn sum(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
         let output = ops::sum(self.array(), axes, keep)?;
         let axes = axes.to_vec();
-        Ok(Tensor::from_op("sum", output, &[self], move |context, grad| {
+        Tensor::from_op("sum", output, &[self], move |context, grad| {
             let shape = context.inputs[0].shape();
             Ok(vec![Some(grad.reshape(kept(shape, &axes))?.broadcast_to(shape)?)])
-        }))
+        })
     }
 
     /// The sum of all elements, a scalar.
@@ -60,14 +60,14 @@ impl Tensor {
     pub fn max(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
         let output = ops::max_over(self.array(), axes, keep)?;
         let axes = axes.to_vec();
-        Ok(Tensor::from_op("max", output, &[self], move |context, grad| {
+        Tensor::from_op("max", output, &[self], move |context, grad| {
             let x = &context.inputs[0];
             let shape = kept(x.shape(), &axes);
             let largest = context.output.detach().reshape(shape.clone())?;
             let hits = Tensor::new(ops::equal(x.array(), largest.array())?);
             let share = hits.div(&hits.sum(&axes, true)?)?;
             Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
-        }))
+        })
     }
 
     /// The smallest element over `axes`, which stay as size 1 if `keep`. Equal smallest elements share the gradient.
@@ -84,9 +84,9 @@ impl Tensor {
     /// An axis out of range.
     pub fn cumsum(&self, axis: usize, reverse: bool) -> Result<Tensor> {
         let output = ops::cumsum(self.array(), axis, reverse)?;
-        Ok(Tensor::from_op("cumsum", output, &[self], move |_, grad| {
+        Tensor::from_op("cumsum", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.cumsum(axis, !reverse)?)])
-        }))
+        })
     }
 
     /// Sums over the axes along which `shape` would be broadcast to this shape: the gradient of broadcasting.
@@ -98,8 +98,8 @@ impl Tensor {
             return Ok(self.clone());
         }
         let output = ops::sum_to(self.array(), shape)?;
-        Ok(Tensor::from_op("sum_to", output, &[self], |context, grad| {
+        Tensor::from_op("sum_to", output, &[self], |context, grad| {
             Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
-        }))
+        })
     }
 }

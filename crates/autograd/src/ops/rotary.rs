@@ -16,8 +16,8 @@ impl Tensor {
     fn turn(&self, table: &RotaryTable, inverse: bool) -> Result<Tensor> {
         let output = ops::rotary(self.array(), table, inverse)?;
         let table = table.clone();
-        Ok(Tensor::from_op("rotary", output, &[self], move |_, grad| {
+        Tensor::from_op("rotary", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.turn(&table, !inverse)?)])
-        }))
+        })
     }
 }

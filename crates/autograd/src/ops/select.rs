@@ -12,9 +12,9 @@ impl Tensor {
     pub fn index_select(&self, axis: usize, index: &Index) -> Result<Tensor> {
         let output = ops::index_select(self.array(), axis, index)?;
         let index = index.clone();
-        Ok(Tensor::from_op("index_select", output, &[self], move |_, grad| {
+        Tensor::from_op("index_select", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.segment_sum(axis, &index)?)])
-        }))
+        })
     }
 
     /// The rows of this table `[entries, features]` that `ids` names, as `[…shape, features]`. The gradient of an entry is the sum of
@@ -40,9 +40,9 @@ impl Tensor {
     pub fn segment_sum(&self, axis: usize, segments: &Index) -> Result<Tensor> {
         let output = ops::segment_sum(self.array(), axis, segments)?;
         let segments = segments.clone();
-        Ok(Tensor::from_op("segment_sum", output, &[self], move |_, grad| {
+        Tensor::from_op("segment_sum", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.index_select(axis, &segments)?)])
-        }))
+        })
     }
 
     /// The mean of the entries of `axis` that `segments` gives the same number; an empty segment gives zeros.

@@ -14,9 +14,9 @@ impl Tensor {
         slope: Slope,
     ) -> Result<Tensor> {
         let output = kernel(self.array())?;
-        Ok(Tensor::from_op(name, output, &[self], move |context: &RuleContext<'_>, grad| {
+        Tensor::from_op(name, output, &[self], move |context: &RuleContext<'_>, grad| {
             Ok(vec![Some(grad.mul(&slope(&context.inputs[0], context.output)?)?)])
-        }))
+        })
     }
 
     /// −x.
@@ -89,10 +89,10 @@ impl Tensor {
     /// As [`neg`](Self::neg).
     pub fn pow(&self, exponent: f64) -> Result<Tensor> {
         let output = ops::pow_scalar(self.array(), exponent)?;
-        Ok(Tensor::from_op("pow", output, &[self], move |context, grad| {
+        Tensor::from_op("pow", output, &[self], move |context, grad| {
             let slope = context.inputs[0].pow(exponent - 1.0)?.mul_scalar(exponent)?;
             Ok(vec![Some(grad.mul(&slope)?)])
-        }))
+        })
     }
 
     /// sin x.
@@ -176,10 +176,10 @@ impl Tensor {
     /// As [`neg`](Self::neg); a range that is empty or NaN.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
         let output = ops::clamp(self.array(), low, high)?;
-        Ok(Tensor::from_op("clamp", output, &[self], |context, grad| {
+        Tensor::from_op("clamp", output, &[self], |context, grad| {
             let (x, y) = (context.inputs[0].array(), context.output.array());
             let inside = ops::equal(x, y)?;
             Ok(vec![Some(grad.mul(&Tensor::new(inside))?)])
-        }))
+        })
     }
 }

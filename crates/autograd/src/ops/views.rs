@@ -8,7 +8,7 @@ use std::ops::Range;
 impl Tensor {
     /// The same data under a new name in the graph: gradients pass through.
     pub(crate) fn alias(&self) -> Tensor {
-        Tensor::from_op("alias", self.array().clone(), &[self], |_, grad| Ok(vec![Some(grad.clone())]))
+        Tensor::with_history("alias", self.array().clone(), &[self], |_, grad| Ok(vec![Some(grad.clone())]))
     }
 
     /// The same elements in another shape; copies if the data is not contiguous.
@@ -17,9 +17,9 @@ impl Tensor {
     /// A shape with another number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Tensor> {
         let output = self.array().reshape(shape)?;
-        Ok(Tensor::from_op("reshape", output, &[self], |context, grad| {
+        Tensor::from_op("reshape", output, &[self], |context, grad| {
             Ok(vec![Some(grad.reshape(context.inputs[0].shape())?)])
-        }))
+        })
     }
 
     /// The axes in another order: axis `i` of the result is axis `axes[i]`.
@@ -32,9 +32,7 @@ impl Tensor {
         for (to, &from) in axes.iter().enumerate() {
             inverse[from] = to;
         }
-        Ok(Tensor::from_op("permute", output, &[self], move |_, grad| {
-            Ok(vec![Some(grad.permute(&inverse)?)])
-        }))
+        Tensor::from_op("permute", output, &[self], move |_, grad| Ok(vec![Some(grad.permute(&inverse)?)]))
     }
 
     /// Two axes exchanged.
@@ -43,9 +41,7 @@ impl Tensor {
     /// An axis out of range.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
         let output = self.array().transpose(a, b)?;
-        Ok(Tensor::from_op("transpose", output, &[self], move |_, grad| {
-            Ok(vec![Some(grad.transpose(a, b)?)])
-        }))
+        Tensor::from_op("transpose", output, &[self], move |_, grad| Ok(vec![Some(grad.transpose(a, b)?)]))
     }
 
     /// The part of `axis` in `range`.
@@ -54,18 +50,18 @@ impl Tensor {
     /// A range outside the axis.
     pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor> {
         let output = self.array().slice(axis, range.clone())?;
-        Ok(Tensor::from_op("slice", output, &[self], move |context, grad| {
+        Tensor::from_op("slice", output, &[self], move |context, grad| {
             Ok(vec![Some(grad.embed(context.inputs[0].shape(), axis, range.start)?)])
-        }))
+        })
     }
 
     /// The transpose of [`slice`](Self::slice): zeros of `shape` with this tensor at `start` along `axis`.
     fn embed(&self, shape: &Shape, axis: usize, start: usize) -> Result<Tensor> {
         let size = self.shape()[axis];
         let output = ops::pad(self.array(), axis, start, shape[axis])?;
-        Ok(Tensor::from_op("embed", output, &[self], move |_, grad| {
+        Tensor::from_op("embed", output, &[self], move |_, grad| {
             Ok(vec![Some(grad.slice(axis, start..start + size)?)])
-        }))
+        })
     }
 
     /// The data repeated along axes of size 1 and new leading axes, without a copy.
@@ -74,9 +70,9 @@ impl Tensor {
     /// A shape this one does not broadcast to.
     pub fn broadcast_to(&self, shape: &Shape) -> Result<Tensor> {
         let output = self.array().broadcast_to(shape)?;
-        Ok(Tensor::from_op("broadcast_to", output, &[self], |context, grad| {
+        Tensor::from_op("broadcast_to", output, &[self], |context, grad| {
             Ok(vec![Some(grad.sum_to(context.inputs[0].shape())?)])
-        }))
+        })
     }
 
     /// A new axis of size 1.
@@ -106,6 +102,6 @@ impl Tensor {
             return Ok(self.clone());
         }
         let output = self.array().contiguous()?;
-        Ok(Tensor::from_op("contiguous", output, &[self], |_, grad| Ok(vec![Some(grad.clone())])))
+        Tensor::from_op("contiguous", output, &[self], |_, grad| Ok(vec![Some(grad.clone())]))
     }
 }
