@@ -4,7 +4,7 @@ use crate::{Result, Tensor};
 use gradewise_kernels::ops::{self, RotaryTable};
 
 impl Tensor {
-    /// Turns each pair (x[i], x[i + features/2]) of `[…, positions, features]` by the angle that `table` has for its position and i,
+    /// Turns each pair `(x[i], x[i + features/2])` of `[…, positions, features]` by the angle that `table` has for its position and i,
     /// so that products of two turned vectors depend on the distance of their positions (Su et al. 2021, arXiv:2104.09864).
     ///
     /// # Errors

@@ -48,7 +48,7 @@ impl RotaryTable {
     }
 }
 
-/// Turns each pair (x[i], x[i + features/2]) of `x` `[…, positions, features]` by the angle of its position; by the opposite one if
+/// Turns each pair `(x[i], x[i + features/2])` of `x` `[…, positions, features]` by the angle of its position; by the opposite one if
 /// `inverse`, which is also the transpose.
 ///
 /// # Errors
