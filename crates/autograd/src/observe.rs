@@ -212,7 +212,7 @@ fn trail(inputs: &[&Tensor]) -> Vec<&'static str> {
         && trail.len() < TRAIL
     {
         trail.push(node.operation);
-        next = node.inputs.iter().find(|input| input.node().is_some()).or(node.inputs.first());
+        next = node.inputs.iter().find(|input| input.node().is_some());
     }
     trail
 }
