@@ -45,3 +45,41 @@ GW_DEVICE C row_max(C value, C* scratch) {
     for (int warp = 0; warp < warps; ++warp) value = greater(value, scratch[threadIdx.y * warps + warp]);
     return value;
 }
+
+/// A long row in the registers of a block of kRowThreads threads: K packs of 16 bytes to each thread. Its length is a multiple of a pack
+/// and at most K packs for every thread, and it is aligned to 16 bytes.
+constexpr int kRowThreads = 256;
+template <class T, int K>
+struct RowRegisters {
+    static constexpr int WIDE = 16 / sizeof(T);
+    Compute<T> at[K][WIDE];
+
+    GW_DEVICE static i64 column(int k) { return (static_cast<i64>(k) * kRowThreads + threadIdx.x) * WIDE; }
+
+    /// Elements past the end become `rest`.
+    GW_DEVICE void read(const T* row, i64 columns, Compute<T> rest) {
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if (column(k) < columns) {
+                load<WIDE>(row + column(k), at[k]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < WIDE; ++i) at[k][i] = rest;
+            }
+        }
+    }
+
+    GW_DEVICE void write(T* row, i64 columns) const {
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if (column(k) < columns) store<WIDE>(row + column(k), at[k]);
+        }
+    }
+};
+
+/// Calls M(type, name, K) for the numbers of packs for which there are kernels (cuda/rows.rs knows them).
+#define GW_FOR_PACKS(M, T, NAME) \
+    M(T, NAME, 1)                \
+    M(T, NAME, 2)                \
+    M(T, NAME, 4)                \
+    M(T, NAME, 8)

@@ -41,6 +41,58 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
     }
 }
 
+/// The same for long rows, which are read once.
+template <class T, int K>
+GW_DEVICE void forward_of_long_rows(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means,
+                                    Compute<T>* inverse_stds, i64 count, i64 features, double epsilon) {
+    using C = Compute<T>;
+    constexpr int W = RowRegisters<T, K>::WIDE;
+    __shared__ double sums[32];
+    for (i64 row = blockIdx.x; row < count; row += gridDim.x) {
+        RowRegisters<T, K> values;
+        values.read(x + row * features, features, C(0));
+        double exact_mean = 0;
+        if (means) {
+            double sum = 0;
+#pragma unroll
+            for (int i = 0; i < K * W; ++i) sum += values.at[i / W][i % W];
+            exact_mean = row_sum(sum, sums) / features;
+        }
+        double squares = 0;
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if (values.column(k) >= features) continue;
+#pragma unroll
+            for (int i = 0; i < W; ++i) {
+                const double centred = values.at[k][i] - exact_mean;
+                squares += centred * centred;
+            }
+        }
+        const double variance = row_sum(squares, sums) / features;
+        const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(1 / sqrt(variance + epsilon));
+        if (threadIdx.x == 0) {
+            if (means) means[row] = mean;
+            inverse_stds[row] = inverse_std;
+        }
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            const i64 column = values.column(k);
+            if (column >= features) continue;
+            C scales[W], offsets[W];
+            if (weight) load<W>(weight + column, scales);
+            if (bias) load<W>(bias + column, offsets);
+#pragma unroll
+            for (int i = 0; i < W; ++i) {
+                C& value = values.at[k][i];
+                value = (value - mean) * inverse_std;
+                if (weight) value *= scales[i];
+                if (bias) value += offsets[i];
+            }
+        }
+        values.write(out + row * features, features);
+    }
+}
+
 /// The gradient of x.
 template <class T>
 GW_DEVICE void backward(const T* x, const T* weight, const Compute<T>* means, const Compute<T>* inverse_stds,
@@ -113,3 +165,13 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
         parameters(x, mean, inverse_std, grad, weight, bias, rows, features, parts);                          \
     }
 GW_FOR_DTYPES(GW_KERNELS)
+
+#define GW_LONG(T, NAME, K)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kRowThreads, K == 8 ? 1 : 2)                                    \
+        gw_layer_norm_fwd_long_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
+                                            Compute<T>* mean, Compute<T>* inverse_std, i64 rows,              \
+                                            i64 features, double epsilon) {                                   \
+        forward_of_long_rows<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);         \
+    }
+#define GW_LONGS(T, NAME) GW_FOR_PACKS(GW_LONG, T, NAME)
+GW_FOR_DTYPES(GW_LONGS)

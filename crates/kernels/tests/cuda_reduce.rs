@@ -103,7 +103,7 @@ fn nothing_and_nan() {
 fn softmax_along_any_axis() {
     for_all(24, |device, dtype, rng, context| {
         let mut sizes = shape(rng);
-        sizes.push([1, 3, 8, 31, 33, 257, 1025][rng.random_range(0..7)]);
+        sizes.push([1, 3, 8, 31, 33, 257, 512, 1025, 1536, 4104][rng.random_range(0..10)]);
         let x = view(&sizes, dtype, device, rng);
         let axis = rng.random_range(0..sizes.len());
         x.map(|x| ops::softmax(x, axis)).check(&format!("softmax of {sizes:?} along {axis}, {context}"));
@@ -125,7 +125,7 @@ fn softmax_of_masked_rows_and_nan() {
 #[test]
 fn layer_norm_forward_and_backward() {
     for_all(16, |device, dtype, rng, context| {
-        let features = [1, 5, 17, 32, 64, 100, 1000, 1025][rng.random_range(0..8)];
+        let features = [1, 5, 17, 32, 64, 100, 1000, 1025, 512, 1032, 3000][rng.random_range(0..11)];
         let rows = [0, 1, 2, 7, 33, 300][rng.random_range(0..6)];
         let context = format!("{rows}×{features}, {context}");
         // Rows of one value have no direction to normalise: no repeated entries.

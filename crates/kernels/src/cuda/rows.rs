@@ -32,6 +32,25 @@ pub(crate) fn wide_row_grid(rows: usize, features: usize, dtype: DType) -> Grid 
     row_grid(rows, if features.is_multiple_of(wide) { features / wide } else { features })
 }
 
+/// A kernel that keeps long rows in registers (gradewise/group.cuh), of those with 1, 2, 4 and 8 packs of 16 bytes to a
+/// thread, and its grid: `None` for short rows, longer ones than that, and arrays that are not aligned.
+pub(crate) fn long_rows(
+    names: [&'static str; 4],
+    rows: usize,
+    columns: usize,
+    arrays: &[&Array],
+) -> Option<(Kernel, Grid)> {
+    const THREADS: usize = 256;
+    let dtype = arrays.first()?.dtype();
+    let wide = 16 / dtype.size();
+    let packs = columns.div_ceil(THREADS * wide).next_power_of_two();
+    let aligned =
+        columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16));
+    let served = aligned && columns >= 2 * THREADS && packs <= 8;
+    let name = names[(packs.ilog2() as usize).min(3)];
+    served.then(|| (Kernel::new(name, dtype), Grid::blocks(rows.clamp(1, 1 << 16), THREADS as u32)))
+}
+
 /// How rows are cut into chunks whose sums are added in a second stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunks {
