@@ -388,7 +388,8 @@ struct SgpRows {
     };
     using Kept = typename Choose<(BLADES <= 16), InRegisters, InSharedMemory>::type;
 
-    /// Gradients of x and y (each may be null), and partial gradients of w, [gridDim.x, features, paths] (may be null).
+    /// Gradients of x and y (each may be null), and (may be null) partial gradients [gridDim.x, ...] of w [features, paths], rounded up to 4
+    /// elements, and of a bias [features] of y's scalar part.
     ///
     /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
     GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
@@ -403,6 +404,8 @@ struct SgpRows {
         const bool active = threadIdx.x * V < in.across;
         const C share = C(1) / C(features);
         Kept kept(reinterpret_cast<C*>(buffer + stages * Stream<3, 2>::STAGE), w + in.first * PATHS, active);
+
+        C bias[V] = {};
 
         int parity = 0;
         i64 base = in.begin();
@@ -456,6 +459,8 @@ struct SgpRows {
             Product::differentiate(a, b, g, kept.weights, da, db, kept.sums);
             Product::gate_backward(a, slope_a, da);
             Product::gate_backward(b, slope_b, db);
+#pragma unroll
+            for (int v = 0; v < V; ++v) bias[v] += db.at[0][v];
             if (busy) {
                 in.write(0, own, row * features + feature, da);
                 in.write(1, own, row * features + feature, db);
@@ -466,14 +471,18 @@ struct SgpRows {
         in.close(base);
         if (clustered) synchronize(true);
         if (partial == nullptr) return;
-        leave(kept, reinterpret_cast<C*>(buffer), active, in.across, partial + (blockIdx.x * features + in.first) * PATHS);
+        const i64 weight_count = (features * PATHS + 3) / 4 * 4;
+        partial += blockIdx.x * (weight_count + features);
+        leave(kept, bias, reinterpret_cast<C*>(buffer), active, in.across, partial + in.first * PATHS,
+              partial + weight_count + in.first);
     }
 
-    /// Writes the sums of this block's rows to `partial` [features of the slice, paths] by way of shared memory, where those
-    /// of rows that were worked on at a time are added, in order.
-    GW_DEVICE static void leave(Kept& kept, C* space, bool active, i32 across, C* partial) {
+    /// Writes the sums of this block's rows by way of shared memory, where those of rows that were worked on at a time are
+    /// added, in order: to `weights` [features of the slice, paths] and to `biases` [features of the slice].
+    GW_DEVICE static void leave(Kept& kept, const C (&bias)[V], C* space, bool active, i32 across, C* weights, C* biases) {
         __syncthreads();
         C* const own = space + threadIdx.x * V * PATHS;
+        C* const own_bias = space + across * PATHS + threadIdx.x * V;
 #pragma unroll 1
         for (int y = 0; y < blockDim.y; ++y) {
             if (threadIdx.y == y && active) {
@@ -485,11 +494,14 @@ struct SgpRows {
                     for (int e = 0; e < AT_ONCE; ++e) sums[e] += kept.sums((i + e) % PATHS, (i + e) / PATHS);
                     ::store<AT_ONCE>(own + i, sums);
                 }
+#pragma unroll
+                for (int v = 0; v < V; ++v) own_bias[v] = y == 0 ? bias[v] : own_bias[v] + bias[v];
             }
             __syncthreads();
         }
         const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
-        for (int i = thread; i < across * PATHS; i += threads) partial[i] = space[i];
+        for (int i = thread; i < across * PATHS; i += threads) weights[i] = space[i];
+        for (int i = thread; i < across; i += threads) biases[i] = space[across * PATHS + i];
     }
 };
 

@@ -114,7 +114,7 @@ impl Function for Weighted {
             Product { output: context.output().clone(), inverse_rms: context.saved().first().cloned() };
         let needs = [context.needs(0), context.needs(1), context.needs(2)];
         let operands = (&inputs[0], &inputs[1], &inputs[2]);
-        let ProductGradients { x, y, weights } =
+        let ProductGradients { x, y, weights, .. } =
             backward(&self.algebra, operands, self.options, &product, grad, needs)?;
         Ok(vec![x, y, weights])
     }

@@ -92,9 +92,10 @@ pub fn backward(
     let Some(upstream) = found.y else { return Ok(gradients) };
     drop(again);
     let bias = bias.map_or_else(Bias::default, |(_, bias)| bias);
-    let needs = [need_x, need_linear, need_bias];
+    let summed = if bias == Bias::Scalar { found.bias.filter(|_| need_bias) } else { None };
+    let needs = [need_x, need_linear, need_bias && summed.is_none()];
     let direct = gradients.x.take();
     let mapped = mv_linear::backward_adding(algebra, x, linear, bias, &upstream, needs, direct.as_ref())?;
-    (gradients.x, gradients.linear, gradients.bias) = (mapped.x, mapped.w, mapped.bias);
+    (gradients.x, gradients.linear, gradients.bias) = (mapped.x, mapped.w, summed.or(mapped.bias));
     Ok(gradients)
 }

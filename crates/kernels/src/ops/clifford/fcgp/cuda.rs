@@ -146,5 +146,6 @@ pub(super) fn backward(
             (true, Some(weights)) => Some(weights),
             (true, None) => Some(zeros(device, w.shape(), dtype)?),
         },
+        bias: None,
     })
 }

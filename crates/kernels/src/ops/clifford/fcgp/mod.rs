@@ -143,6 +143,7 @@ pub fn backward(
             x: grad_x.filter(|_| need_x),
             y: grad_y.filter(|_| need_y),
             weights: if need_weights { Some(Array::from_vec(weights, w.shape(), &w.device())?) } else { None },
+            bias: None,
         })
     })
 }

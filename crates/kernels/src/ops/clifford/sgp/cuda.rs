@@ -45,16 +45,16 @@ pub(super) fn backward(
 ) -> Result<ProductGradients> {
     if options.gate
         && options.normalize
-        && let Some([x, y, weights]) = rows::backward(device, algebra, (x, y, w), grad, needs)?
+        && let Some(gradients) = rows::backward(device, algebra, (x, y, w), grad, needs)?
     {
-        return Ok(ProductGradients { x, y, weights });
+        return Ok(gradients);
     }
     let output = product.output.contiguous()?;
     let normalized = product.inverse_rms.as_ref().map(|inverse| (&output, inverse));
     let gradients =
         unrolled::backward(device, algebra, (x, y, w), (options.gate, 1.0), normalized, grad, needs)?;
     if let Some([x, y, weights]) = gradients {
-        return Ok(ProductGradients { x, y, weights });
+        return Ok(ProductGradients { x, y, weights, bias: None });
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let upstream = match &product.inverse_rms {

@@ -71,6 +71,9 @@ pub struct ProductGradients {
     pub y: Option<Array>,
     /// Of the weights.
     pub weights: Option<Array>,
+    /// Of a bias `[features]` of the right operand's scalar part: the sum of that part of its gradient over the batch. Only with
+    /// the weights', and where the kernel forms it on the way.
+    pub bias: Option<Array>,
 }
 
 const NAME: &str = "sgp";
@@ -175,7 +178,7 @@ pub fn backward(
         let (grads, parameters) = run_backward(&operands, &x, grad.as_slice::<T>()?, needs)?;
         let [x, y] = grads;
         let weights = if needs[2] { Some(Array::from_vec(parameters.weights, w.shape(), &w.device())?) } else { None };
-        Ok(ProductGradients { x, y, weights })
+        Ok(ProductGradients { x, y, weights, bias: None })
     })
 }
 

@@ -1,6 +1,6 @@
 //! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh).
 
-use super::NAME;
+use super::{NAME, ProductGradients};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
@@ -149,7 +149,7 @@ pub(super) fn forward(
     Ok(Some((out, inverse)))
 }
 
-/// Gradients of x, y and w, in that order, as far as asked for; `None` as for [`forward`]. They take neither its output nor
+/// Gradients of x, y and w as far as asked for, and with w's that of a bias; `None` as for [`forward`]. They take neither its output nor
 /// 1/rms: both are formed again from the operands.
 pub(super) fn backward(
     device: &CudaDevice,
@@ -157,7 +157,7 @@ pub(super) fn backward(
     (x, y, w): (&Array, &Array, &Array),
     grad: &Array,
     needs: [bool; 3],
-) -> Result<Option<[Option<Array>; 3]>> {
+) -> Result<Option<ProductGradients>> {
     let dtype = x.dtype();
     let (Some(plan), Some(kernel)) = (
         Plan::new(device, algebra, x, true),
@@ -168,11 +168,11 @@ pub(super) fn backward(
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
     let like = |needed: bool| needed.then(|| Array::for_kernel(NAME, x.shape(), dtype, device)).transpose();
     let (grad_x, grad_y) = (like(needs[0])?, like(needs[1])?);
+    // The weights' and, from a multiple of 4 on, the bias's.
+    let weights = w.elements();
+    let count = weights.next_multiple_of(4) + features;
     let partials = needs[2]
-        .then(|| {
-            let shape = [plan.blocks, features * algebra.paths().len()];
-            Array::for_kernel(NAME, shape, accumulator(dtype), device)
-        })
+        .then(|| Array::for_kernel(NAME, [plan.blocks, count], accumulator(dtype), device))
         .transpose()?;
     let args = Args::new()
         .array(x)
@@ -186,7 +186,11 @@ pub(super) fn backward(
         .size(features)
         .int(plan.stages);
     device.launch(NAME, kernel, plan.grid(), args)?;
-    let weights =
-        partials.map(|partials| sum_partials(device, NAME, &partials, w.shape(), dtype, 1.0)).transpose()?;
-    Ok(Some([grad_x, grad_y, weights]))
+    let mut gradients = ProductGradients { x: grad_x, y: grad_y, ..ProductGradients::default() };
+    if let Some(partials) = partials {
+        let sums = sum_partials(device, NAME, &partials, [count], dtype, 1.0)?;
+        gradients.weights = Some(sums.slice(0, 0..weights)?.reshape(w.shape())?);
+        gradients.bias = Some(sums.slice(0, count - features..count)?);
+    }
+    Ok(Some(gradients))
 }
