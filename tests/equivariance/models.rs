@@ -112,13 +112,17 @@ fn model(config: &NBodyConfig, dtype: DType, rng: &mut ChaCha8Rng) -> NBody {
 
 const IDENTITY: [f64; 9] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
 
-/// E(3): rotations, reflections and translations of the scene do the same to the prediction. The paper's sizes.
+/// E(3): rotations, reflections and translations of the scene do the same to the prediction. The paper's sizes, and all that the model
+/// can have beyond the paper.
 #[test]
 fn the_n_body_model_commutes_with_euclidean_motions() {
     let algebra = Algebra::new(Signature::CL3).unwrap();
-    for dtype in DTYPES {
+    let beyond = NBodyConfig { hidden: 6, layers: 2, velocities: false, conjugation: true, geometry: true };
+    for (dtype, config) in
+        DTYPES.into_iter().flat_map(|dtype| [(dtype, NBodyConfig::default()), (dtype, beyond)])
+    {
         let mut rng = rng(70);
-        let model = model(&NBodyConfig::default(), dtype, &mut rng);
+        let model = model(&config, dtype, &mut rng);
         let scene = Scene::random(&mut rng);
         let plain = scene.predict(&model);
         let rest = distance(&plain, &scene.positions, &scene.positions);
@@ -145,7 +149,7 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
 #[test]
 fn the_n_body_model_commutes_with_permutations() {
     let mut rng = rng(80);
-    let model = model(&NBodyConfig { hidden: 7, layers: 2, velocities: false }, DType::F64, &mut rng);
+    let model = model(&NBodyConfig { hidden: 7, layers: 2, ..NBodyConfig::default() }, DType::F64, &mut rng);
     let scene = Scene::random(&mut rng);
     let plain = scene.predict(&model);
     for order in [[1, 0, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
@@ -154,11 +158,31 @@ fn the_n_body_model_commutes_with_permutations() {
     }
 }
 
+/// Turning the sign of every charge leaves all forces as they are: a model that is told so predicts the same, and one of the paper's does
+/// not. Turning a single sign is another scene for both.
+#[test]
+fn charges_are_seen_through_their_products() {
+    let mut rng = rng(85);
+    let scene = Scene::random(&mut rng);
+    let mut turned = scene.clone();
+    turned.charges.iter_mut().for_each(|charge| *charge = -*charge);
+    let mut other = scene.clone();
+    other.charges[0] = -other.charges[0];
+    for (conjugation, geometry) in [(false, false), (true, false), (true, true)] {
+        let config = NBodyConfig { hidden: 7, layers: 2, velocities: false, conjugation, geometry };
+        let model = model(&config, DType::F64, &mut rng);
+        let plain = scene.predict(&model);
+        let change = |scene: &Scene| distance(&scene.predict(&model), &plain, &plain);
+        assert_eq!(change(&turned) <= 1e-12, conjugation, "{config:?}: {:e}", change(&turned));
+        assert!(change(&other) > 1e-3, "{config:?}: {:e}", change(&other));
+    }
+}
+
 /// A scene that is stretched rather than moved is another scene: the tests above compare something.
 #[test]
 fn the_n_body_model_does_not_commute_with_what_is_no_motion() {
     let mut rng = rng(90);
-    let model = model(&NBodyConfig { hidden: 7, layers: 1, velocities: false }, DType::F64, &mut rng);
+    let model = model(&NBodyConfig { hidden: 7, layers: 1, ..NBodyConfig::default() }, DType::F64, &mut rng);
     let scene = Scene::random(&mut rng);
     let stretch = [1.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
     let error = distance(

@@ -31,7 +31,7 @@ fn data(samples: usize) -> Arc<NBodyData> {
 }
 
 fn model(dtype: DType) -> NBody {
-    let config = NBodyConfig { hidden: 4, layers: 1, velocities: false };
+    let config = NBodyConfig { hidden: 4, layers: 1, ..NBodyConfig::default() };
     NBody::init(&config, placement(dtype), &mut ChaCha8Rng::seed_from_u64(2)).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn an_interrupted_run_goes_on_with_the_same_bits() {
         first.checkpoint("nbody", serde_json::json!({})).unwrap().write(&path).unwrap();
         // Different initial weights: everything must come from the file.
         let other = NBody::init(
-            &NBodyConfig { hidden: 4, layers: 1, velocities: false },
+            &NBodyConfig { hidden: 4, layers: 1, ..NBodyConfig::default() },
             placement(dtype),
             &mut ChaCha8Rng::seed_from_u64(99),
         );
@@ -166,7 +166,7 @@ fn checkpoints_of_other_models_and_bare_weights_are_refused() {
     assert!(matches!(trainer.resume(&empty), Err(Error::Tensor { .. })));
 
     let wider = NBody::init(
-        &NBodyConfig { hidden: 5, layers: 1, velocities: false },
+        &NBodyConfig { hidden: 5, layers: 1, ..NBodyConfig::default() },
         placement(DType::F32),
         &mut ChaCha8Rng::seed_from_u64(1),
     );

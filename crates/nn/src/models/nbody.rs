@@ -21,11 +21,17 @@ pub struct NBodyConfig {
     pub layers: usize,
     /// Whether velocities are predicted too, so that the prediction is a state to go on from; not so in the paper.
     pub velocities: bool,
+    /// Whether charges are seen through their products alone, so that turning the sign of every charge changes nothing, which is
+    /// a symmetry of the motion; not so in the paper.
+    pub conjugation: bool,
+    /// Whether every message sees how its two particles lie to each other: relative position and velocity, squared distance
+    /// and inverse distance; not so in the paper, where the first round alone could form some of these.
+    pub geometry: bool,
 }
 
 impl Default for NBodyConfig {
     fn default() -> Self {
-        Self { hidden: 28, layers: 3, velocities: false }
+        Self { hidden: 28, layers: 3, velocities: false, conjugation: false, geometry: false }
     }
 }
 
@@ -48,6 +54,10 @@ pub struct NBodyBatch {
 }
 
 const CHANNELS: usize = 3;
+/// Attributes of an edge that [`NBodyConfig::geometry`] adds.
+const GEOMETRY: usize = 4;
+/// ε² of the inverse distance 1 / √(r² + ε²), in the simulation's unit of length: the force is capped at about this distance.
+const SOFTENING: f64 = 0.01;
 
 impl NBodyBatch {
     /// A batch from positions and velocities `[systems][3][particles]` and charges `[systems][particles]`, all row-major
@@ -155,6 +165,20 @@ impl NBodyBatch {
         Ok(true)
     }
 
+    /// The attributes of the edges and, after them, what [`NBodyConfig::geometry`] adds: `[8, edges, 1 + 4]`, relative position and
+    /// velocity as vectors, squared distance and softened inverse distance as scalars.
+    fn geometry(&self) -> Result<Tensor> {
+        let motion = self.features.slice(2, 1..CHANNELS)?;
+        let Edges { receivers, senders } = &self.edges;
+        let relative = motion.index_select(1, receivers)?.sub(&motion.index_select(1, senders)?)?;
+        let squared = relative.slice(2, 0..1)?.square()?.sum(&[0], true)?;
+        let inverse = squared.add_scalar(SOFTENING)?.rsqrt()?;
+        let scalars = concat(&[&squared, &inverse], 2)?;
+        let rest = Tensor::zeros([7, receivers.len(), 2], relative.dtype(), &relative.device())?;
+        let scalars = concat(&[&scalars, &rest], 0)?;
+        Ok(concat(&[&self.attributes, &relative, &scalars], 2)?)
+    }
+
     /// Target positions `[systems][3][particles]` in the layout of [`positions`](Self::positions).
     ///
     /// # Errors
@@ -195,7 +219,7 @@ pub struct NBody {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     projection: MvLinear,
-    velocities: bool,
+    config: NBodyConfig,
 }
 
 impl NBody {
@@ -209,15 +233,16 @@ impl NBody {
         rng: &mut R,
     ) -> Result<Self> {
         let (placement, signature) = (placement.into(), Signature::CL3);
+        let inputs = CHANNELS - usize::from(config.conjugation);
+        let attributes = 1 + if config.geometry { GEOMETRY } else { 0 };
         let embedding =
-            MvLinear::new(CHANNELS, config.hidden, signature).per_grade(false).init(&placement, rng)?;
+            MvLinear::new(inputs, config.hidden, signature).per_grade(false).init(&placement, rng)?;
         let layers = (0..config.layers)
-            .map(|_| MessagePassing::init(config.hidden, 1, signature, &placement, rng))
+            .map(|_| MessagePassing::init(config.hidden, attributes, signature, &placement, rng))
             .collect::<Result<_>>()?;
-        let velocities = config.velocities;
-        let outputs = 1 + usize::from(velocities);
+        let outputs = 1 + usize::from(config.velocities);
         let projection = MvLinear::new(config.hidden, outputs, signature).init(&placement, rng)?;
-        Ok(Self { embedding, layers, projection, velocities })
+        Ok(Self { embedding, layers, projection, config: *config })
     }
 
     /// Predicted positions `[3, systems × particles]`.
@@ -230,7 +255,7 @@ impl NBody {
 
     /// Whether [`forward_state`](Self::forward_state) has velocities.
     pub fn predicts_velocities(&self) -> bool {
-        self.velocities
+        self.config.velocities
     }
 
     /// Predicted positions and velocities, both `[3, systems × particles]`.
@@ -250,13 +275,18 @@ impl NBody {
     }
 
     fn outputs(&self, batch: &NBodyBatch) -> Result<(Tensor, Option<Tensor>)> {
-        let mut h = self.embedding.forward(&batch.features)?;
+        let mut h = if self.config.conjugation {
+            self.embedding.forward(&batch.features.slice(2, 1..CHANNELS)?)?
+        } else {
+            self.embedding.forward(&batch.features)?
+        };
+        let attributes = if self.config.geometry { &batch.geometry()? } else { &batch.attributes };
         for layer in &self.layers {
-            h = layer.forward(&h, &batch.attributes, &batch.edges)?;
+            h = layer.forward(&h, attributes, &batch.edges)?;
         }
         let vectors = self.projection.forward(&h)?.slice(0, 1..4)?;
         let shape = batch.positions.shape();
-        if !self.velocities {
+        if !self.config.velocities {
             return Ok((batch.positions.add(&vectors.reshape(shape)?)?, None));
         }
         let channel = |tensor: &Tensor, index: usize| tensor.slice(2, index..index + 1)?.reshape(shape);
