@@ -4,7 +4,7 @@
 //! tensor before the tensor itself: a heap replaces the topological sort, and the order in which contributions to a
 //! gradient are added is fixed by the program, not by the run.
 
-use crate::{Error, Gradients, Result, Tensor, TensorId, mode, observe, tensor::RuleContext};
+use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 /// Options of a backward pass.
@@ -171,7 +171,7 @@ impl Pass {
             let Some(node) = tensor.node() else { continue };
             let context = RuleContext { inputs: &node.inputs, output: &tensor };
             let within = observe::within(node.operation);
-            let gradients = (node.rule)(&context, &gradient)?;
+            let gradients = backend::backward(node, &context, &gradient)?;
             drop(within);
             observe::backward(node, &gradient, &gradients)?;
             if gradients.len() != node.inputs.len() {

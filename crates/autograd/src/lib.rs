@@ -18,6 +18,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod autocast;
+pub mod backend;
 mod checkpoint;
 pub mod clifford;
 mod engine;
@@ -27,9 +29,12 @@ mod gradcheck;
 mod gradients;
 mod mode;
 pub mod observe;
+mod operation;
 mod ops;
+pub mod recipe;
 mod tensor;
 
+pub use autocast::{Policy, Rule, autocast, autocast_with, current_policy, without_autocast};
 pub use checkpoint::checkpoint;
 pub use engine::{BackwardOptions, grad};
 pub use error::{Error, Result};
@@ -38,6 +43,7 @@ pub use gradcheck::{Deviation, GradcheckOptions, GradcheckReport, gradcheck, gra
 pub use gradients::Gradients;
 pub use mode::{is_grad_enabled, no_grad};
 pub use observe::{Anomaly, detect_anomalies};
+pub use operation::Attributes;
 pub use ops::concat;
 pub use ops::stack;
 pub use tensor::{Tensor, TensorId};

@@ -4,8 +4,13 @@
 //! is watched, and nothing costs anything, outside of these calls. Work that is replayed as a CUDA graph runs no operations
 //! and is not seen.
 
-use crate::{Error, Result, Tensor, tensor::Node};
-use gradewise_kernels::Array;
+use crate::{
+    Attributes, Error, Result, Tensor, TensorId, backend, mode,
+    operation::Body,
+    tensor::{Node, RuleContext},
+};
+use gradewise_core::DType;
+use gradewise_kernels::{Array, Device};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -44,6 +49,71 @@ pub struct Event<'a> {
     pub arriving: Option<&'a Tensor>,
     /// The output; in a backward pass, the gradients of the inputs that have one.
     pub outputs: Vec<&'a Array>,
+    /// In a backward pass, the input that each of [`outputs`](Self::outputs) belongs to; 0 for the output.
+    pub positions: Vec<usize>,
+    body: &'a dyn Body,
+}
+
+impl Event<'_> {
+    /// What the operation was told besides its inputs.
+    pub fn attributes(&self) -> Attributes {
+        self.body.attributes()
+    }
+
+    /// The same pass of the same inputs, converted to `dtype`, by the reference on the CPU: what belongs to each of
+    /// [`outputs`](Self::outputs). `None` for several operations under one name, such as a recomputation, whose parts are seen
+    /// themselves.
+    ///
+    /// # Errors
+    /// From the operation, such as a `dtype` other than `f32` and `f64`, which the CPU does not serve.
+    pub fn reference(&self, dtype: DType) -> Result<Option<Vec<Array>>> {
+        if !self.body.is_whole() {
+            return Ok(None);
+        }
+        let host =
+            |tensor: &Tensor| -> Result<Array> { Ok(tensor.array().to_device(&Device::Cpu)?.cast(dtype)?) };
+        let arrays = self.inputs.iter().map(|input| host(input)).collect::<Result<Vec<_>>>()?;
+        backend::untouched(|| {
+            crate::without_autocast(|| {
+                mode::with_mode(false, || {
+                    let (output, saved) = self.body.forward(&arrays)?;
+                    let Some(arriving) = self.arriving else { return Ok(Some(vec![output])) };
+                    let leaf = |(array, input): (&Array, &&Tensor)| {
+                        let tensor = Tensor::new(array.clone());
+                        if input.is_grad_required() { tensor.requires_grad() } else { tensor }
+                    };
+                    let inputs: Vec<Tensor> = arrays.iter().zip(&self.inputs).map(leaf).collect();
+                    let context = RuleContext { inputs: &inputs, output: &Tensor::new(output) };
+                    let grad = Tensor::new(host(arriving)?);
+                    let gradients = self.body.backward(&context, &saved, &grad)?;
+                    let wanted = |&position: &usize| {
+                        gradients.get(position)?.as_ref().map(|gradient| gradient.array().clone())
+                    };
+                    Ok(self.positions.iter().map(wanted).collect::<Option<Vec<_>>>())
+                })
+            })
+        })
+    }
+
+    /// The parameter, or other leaf that requires a gradient, which each input shows, through conversions and views.
+    pub fn leaves(&self) -> Vec<Option<TensorId>> {
+        const TRANSPARENT: [&str; 7] =
+            ["cast", "reshape", "permute", "transpose", "slice", "contiguous", "broadcast_to"];
+        let leaf = |input: &&Tensor| {
+            let mut tensor = (*input).clone();
+            while let Some(node) = tensor.node() {
+                let inner = node.inputs.first().filter(|_| TRANSPARENT.contains(&node.operation))?.clone();
+                tensor = inner;
+            }
+            tensor.is_grad_required().then(|| tensor.id())
+        };
+        self.inputs.iter().map(leaf).collect()
+    }
+
+    /// The operations that led to the first input that has a history, the latest first.
+    pub fn trail(&self) -> Vec<&'static str> {
+        trail(&self.inputs)
+    }
 }
 
 /// Sees every operation of a thread.
@@ -92,12 +162,25 @@ fn notify(event: &Event<'_>) -> Result<()> {
 }
 
 /// Called with the result of every operation.
-pub(crate) fn forward(operation: &'static str, inputs: &[&Tensor], output: &Array) -> Result<()> {
+pub(crate) fn forward(
+    operation: &'static str,
+    inputs: &[&Tensor],
+    output: &Array,
+    body: &dyn Body,
+) -> Result<()> {
     if !WATCHED.get() {
         return Ok(());
     }
-    let (inputs, within) = (inputs.to_vec(), WITHIN.get());
-    notify(&Event { operation, pass: Pass::Forward, within, inputs, arriving: None, outputs: vec![output] })
+    notify(&Event {
+        operation,
+        pass: Pass::Forward,
+        within: WITHIN.get(),
+        inputs: inputs.to_vec(),
+        arriving: None,
+        outputs: vec![output],
+        positions: vec![0],
+        body,
+    })
 }
 
 /// While this lives, operations belong to the backward rule of `operation`.
@@ -118,13 +201,20 @@ pub(crate) fn backward(node: &Node, arriving: &Tensor, gradients: &[Option<Tenso
     if !WATCHED.get() {
         return Ok(());
     }
+    let (positions, outputs) = gradients
+        .iter()
+        .enumerate()
+        .filter_map(|(position, gradient)| Some((position, gradient.as_ref()?.array())))
+        .unzip();
     notify(&Event {
         operation: node.operation,
         pass: Pass::Backward,
         within: WITHIN.get(),
         inputs: node.inputs.iter().collect(),
         arriving: Some(arriving),
-        outputs: gradients.iter().flatten().map(Tensor::array).collect(),
+        outputs,
+        positions,
+        body: node.body.as_ref(),
     })
 }
 
@@ -259,7 +349,7 @@ impl Observer for Anomalies {
                 result: result.summary()?.to_string(),
                 sources: sources.into_iter().map(summarised).collect::<Result<_>>()?,
                 inherited,
-                trail: trail(&event.inputs),
+                trail: event.trail(),
             })));
         }
         Ok(())

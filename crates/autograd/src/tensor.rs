@@ -1,6 +1,11 @@
 //! Tensors: arrays with a history.
 
-use crate::{BackwardOptions, Error, Gradients, Result, engine, mode, observe};
+use crate::{
+    Attributes, BackwardOptions, Error, Gradients, Result, autocast,
+    backend::{self, Saved},
+    engine, mode, observe,
+    operation::{Body, Composite, Primitive},
+};
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element};
 use std::{
@@ -25,9 +30,6 @@ impl TensorId {
     }
 }
 
-/// Computes the gradients of an operation's inputs from that of its output; `None` where there is none.
-pub(crate) type Rule = Box<dyn Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
-
 /// What a backward rule may look at.
 pub(crate) struct RuleContext<'a> {
     pub inputs: &'a [Tensor],
@@ -45,7 +47,8 @@ impl RuleContext<'_> {
 pub(crate) struct Node {
     pub operation: &'static str,
     pub inputs: Vec<Tensor>,
-    pub rule: Rule,
+    pub body: Arc<dyn Body>,
+    pub saved: Saved,
 }
 
 type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
@@ -73,8 +76,45 @@ impl Tensor {
         Self::create(array, false, None)
     }
 
-    /// The result of an operation, which whoever observes this thread sees; records history if recording is on and an input
-    /// requires a gradient.
+    /// Runs an operation: its inputs in the dtypes that [`autocast`](crate::autocast()) says, by the implementation that
+    /// [`backend`] says, seen by whoever observes this thread. Records history if recording is on and an input requires a gradient.
+    ///
+    /// # Errors
+    /// From the operation, or whatever an observer has to say.
+    pub(crate) fn run(operation: &'static str, body: Arc<dyn Body>, inputs: &[&Tensor]) -> Result<Self> {
+        let cast = autocast::inputs(operation, inputs)?;
+        let inputs: Vec<&Tensor> = match &cast {
+            Some(cast) => cast.iter().collect(),
+            None => inputs.to_vec(),
+        };
+        let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+        let (array, saved) = backend::forward(operation, body.as_ref(), &arrays)?;
+        drop(arrays);
+        observe::forward(operation, &inputs, &array, body.as_ref())?;
+        Ok(Self::with_node(operation, array, &inputs, body, saved))
+    }
+
+    /// [`run`](Self::run) for an operation whose backward rule is written in operations. `attributes` are what it was told;
+    /// whatever `forward` reads besides its inputs follows them to their device.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn operate<A, F, R>(
+        operation: &'static str,
+        inputs: &[&Tensor],
+        attributes: A,
+        forward: F,
+        rule: R,
+    ) -> Result<Self>
+    where
+        A: Fn() -> Attributes + Send + Sync + 'static,
+        F: Fn(&[Array]) -> Result<Array> + Send + Sync + 'static,
+        R: Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
+    {
+        Self::run(operation, Arc::new(Primitive { attributes, forward, rule }), inputs)
+    }
+
+    /// The result of several operations under one name, whose backward pass is not theirs.
     ///
     /// # Errors
     /// Whatever an observer has to say.
@@ -84,8 +124,9 @@ impl Tensor {
         inputs: &[&Tensor],
         rule: impl Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Result<Self> {
-        observe::forward(operation, inputs, &array)?;
-        Ok(Self::with_history(operation, array, inputs, rule))
+        let body: Arc<dyn Body> = Arc::new(Composite(rule));
+        observe::forward(operation, inputs, &array, body.as_ref())?;
+        Ok(Self::with_node(operation, array, inputs, body, Saved::nothing()))
     }
 
     /// As [`from_op`](Self::from_op), unobserved: for what computes nothing.
@@ -95,11 +136,21 @@ impl Tensor {
         inputs: &[&Tensor],
         rule: impl Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
+        Self::with_node(operation, array, inputs, Arc::new(Composite(rule)), Saved::nothing())
+    }
+
+    fn with_node(
+        operation: &'static str,
+        array: Array,
+        inputs: &[&Tensor],
+        body: Arc<dyn Body>,
+        saved: Saved,
+    ) -> Self {
         if !mode::is_grad_enabled() || !inputs.iter().any(|input| input.is_grad_required()) {
             return Self::new(array);
         }
         let inputs = inputs.iter().map(|&input| input.clone()).collect();
-        Self::create(array, true, Some(Node { operation, inputs, rule: Box::new(rule) }))
+        Self::create(array, true, Some(Node { operation, inputs, body, saved }))
     }
 
     /// A tensor from row-major data.
@@ -231,6 +282,7 @@ impl Tensor {
             && !mode::is_grad_enabled()
             && let Some(inner) = Arc::get_mut(&mut self.0)
             && inner.array.is_unique()
+            && inner.array.device().supports(inner.array.dtype())
         {
             gradewise_kernels::ops::add_assign(&mut inner.array, other.array())?;
             return Ok(self);

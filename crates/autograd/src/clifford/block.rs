@@ -4,13 +4,14 @@ use super::{
     Bias,
     linear::mv_linear,
     norm::mv_layer_norm,
+    of_algebra,
     silu::mv_silu,
     steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product},
     steerable_layer_pays,
 };
-use crate::{BackwardContext, Function, Result, Tensor};
+use crate::{Attributes, BackwardContext, Function, Result, Rule, Tensor, current_policy};
 use gradewise_core::Algebra;
-use gradewise_kernels::{Array, ops::clifford::mv_block as kernel};
+use gradewise_kernels::{Array, Device, ops::clifford::mv_block as kernel};
 
 /// Operands of [`mv_block`]; shapes as in [`kernel::Operands`].
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,10 @@ impl<'a> MvBlock<'a> {
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     let all = operands.all();
+    // In mixed precision the block is its parts, each by its own rule: the one kernel computes in f32 alone.
+    if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
+        return separately(algebra, operands);
+    }
     let arrays = all.map(|tensor| tensor.array().clone());
     if kernel::Operands::from_all(&arrays).is_some_and(|operands| kernel::serves(algebra, &operands)) {
         return Tensor::apply(Block { algebra: algebra.clone() }, &all);
@@ -94,6 +99,14 @@ struct Block {
 impl Function for Block {
     fn name(&self) -> &'static str {
         "mv_block"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
+    }
+
+    fn serves(&self, device: &Device) -> bool {
+        matches!(device, Device::Cuda(_))
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

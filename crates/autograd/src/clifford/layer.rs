@@ -1,11 +1,12 @@
 //! The layer of the Flash-Clifford family as one operator.
 
 use super::{
-    Bias,
+    Bias, bias_name,
     linear::mv_linear,
+    of_algebra,
     product::{fcgp, sgp},
 };
-use crate::{BackwardContext, Function, Result, Tensor};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array,
@@ -77,6 +78,14 @@ impl Layer {
 impl Function for Layer {
     fn name(&self) -> &'static str {
         if self.options.fully_connected { "fc_clifford_layer" } else { "clifford_layer" }
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
+            .with("bias", bias_name(self.bias))
+            .with("gate", self.options.product.gate)
+            .with("normalize", self.options.product.normalize)
+            .with("recompute", self.options.recompute)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

@@ -1,7 +1,7 @@
 //! The grade-wise linear map.
 
-use super::primitives::grade_index;
-use crate::{BackwardContext, Function, Result, Tensor};
+use super::{bias_name, of_algebra, primitives::grade_index};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array,
@@ -29,6 +29,10 @@ struct Linear {
 impl Function for Linear {
     fn name(&self) -> &'static str {
         "mv_linear"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra).with("bias", bias_name(self.bias))
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

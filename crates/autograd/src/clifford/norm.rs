@@ -1,7 +1,10 @@
 //! Normalisations of multivectors.
 
-use super::primitives::{by_column, grade_index, quadratic, quadratic_by_grade, smooth_norm};
-use crate::{BackwardContext, Function, Result, Tensor};
+use super::{
+    of_algebra,
+    primitives::{by_column, grade_index, quadratic, quadratic_by_grade, smooth_norm},
+};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array,
@@ -43,6 +46,10 @@ impl Function for MvNormalization {
         "mv_normalization"
     }
 
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
+    }
+
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
         Ok((grade_kernel::forward(&self.algebra, &inputs[0], &inputs[1])?, Vec::new()))
     }
@@ -65,6 +72,10 @@ struct MvLayerNorm {
 impl Function for MvLayerNorm {
     fn name(&self) -> &'static str {
         "mv_layer_norm"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

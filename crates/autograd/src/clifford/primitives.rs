@@ -1,6 +1,6 @@
 //! The primitives from which fused operators are re-expressed.
 
-use crate::{Result, Tensor};
+use crate::{Attributes, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array, Device, Index,
@@ -10,10 +10,14 @@ use std::sync::Arc;
 
 /// `out[o] = Σ ±a[i]·b[k]` by a table. Its gradients are products of the same kind, so it is differentiable to any
 /// order.
-pub(super) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let output = table_product::forward(table, a.array(), b.array())?;
-    let table = Arc::clone(table);
-    Tensor::from_op("table_product", output, &[a, b], move |context, grad| {
+pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (table, told, given) = (Arc::clone(table), Arc::clone(table), Arc::clone(table));
+    let attributes = move || {
+        let terms = told.terms().flat_map(|t| [t.a.into(), t.b.into(), t.out.into(), i64::from(t.sign)]);
+        Attributes::new().list("sizes", [told.a, told.b, told.out]).list("terms", terms)
+    };
+    let forward = move |x: &[Array]| Ok(table_product::forward(&given, &x[0], &x[1])?);
+    Tensor::operate("table_product", &[a, b], attributes, forward, move |context, grad| {
         let [a, b] = [&context.inputs[0], &context.inputs[1]];
         let grad_a = context.needs(0).then(|| table_product(&table.grad_a(), grad, b)).transpose()?;
         let grad_b = context.needs(1).then(|| table_product(&table.grad_b(), grad, a)).transpose()?;

@@ -1,7 +1,10 @@
 //! Weighted and fully connected geometric products.
 
-use super::primitives::{by_column, gate, index, rms_norm, table_product};
-use crate::{BackwardContext, Function, Result, Tensor};
+use super::{
+    of_algebra,
+    primitives::{by_column, gate, index, rms_norm, table_product},
+};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array,
@@ -93,6 +96,10 @@ impl Function for Weighted {
             (Kind::Full, ProductOptions { gate: true, .. }) => "gelu_fcgp_norm",
             (Kind::Full, _) => "fcgp",
         }
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra).with("gate", self.options.gate).with("normalize", self.options.normalize)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

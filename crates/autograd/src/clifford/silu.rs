@@ -1,7 +1,10 @@
 //! The multivector SiLU.
 
-use super::primitives::{by_column, grade_index, quadratic_by_grade};
-use crate::{BackwardContext, Function, Result, Tensor, concat};
+use super::{
+    of_algebra,
+    primitives::{by_column, grade_index, quadratic_by_grade},
+};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor, concat};
 use gradewise_core::Algebra;
 use gradewise_kernels::{Array, ops::clifford::mv_silu as kernel};
 
@@ -21,6 +24,10 @@ struct MvSilu {
 impl Function for MvSilu {
     fn name(&self) -> &'static str {
         "mv_silu"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

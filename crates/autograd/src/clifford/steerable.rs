@@ -1,7 +1,7 @@
 //! The steerable product of the Clifford-group-equivariant layers, by itself and as a whole layer.
 
-use super::{Bias, linear::mv_linear, norm::normalize_by_grade, product::sgp};
-use crate::{BackwardContext, Function, Result, Tensor};
+use super::{Bias, linear::mv_linear, norm::normalize_by_grade, of_algebra, product::sgp};
+use crate::{Attributes, BackwardContext, Function, Result, Tensor};
 use gradewise_core::Algebra;
 use gradewise_kernels::{
     Array,
@@ -50,6 +50,10 @@ fn operands(inputs: &[Array]) -> Operands<'_> {
 impl Function for SteerableProduct {
     fn name(&self) -> &'static str {
         "steerable_gp"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
@@ -118,6 +122,10 @@ fn layer_operands(inputs: &[Array]) -> layer_kernel::Operands<'_> {
 impl Function for FusedLayer {
     fn name(&self) -> &'static str {
         "steerable_layer"
+    }
+
+    fn attributes(&self) -> Attributes {
+        of_algebra(&self.algebra)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

@@ -1,7 +1,7 @@
 //! Binary arithmetic with broadcasting, and arithmetic with numbers.
 
-use crate::{Result, Tensor, tensor::RuleContext};
-use gradewise_kernels::ops;
+use crate::{Attributes, Result, Tensor, tensor::RuleContext};
+use gradewise_kernels::{Array, ops};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The gradient of input `index`, summed over the axes it was broadcast along.
@@ -22,8 +22,8 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, different dtypes or devices.
     pub fn add(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::add(self.array(), other.array())?;
-        Tensor::from_op("add", output, &[self, other], |context, grad| {
+        let forward = |x: &[Array]| Ok(ops::add(&x[0], &x[1])?);
+        Tensor::operate("add", &[self, other], Attributes::new, forward, |context, grad| {
             Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || Ok(grad.clone()))?])
         })
     }
@@ -33,8 +33,8 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::sub(self.array(), other.array())?;
-        Tensor::from_op("sub", output, &[self, other], |context, grad| {
+        let forward = |x: &[Array]| Ok(ops::sub(&x[0], &x[1])?);
+        Tensor::operate("sub", &[self, other], Attributes::new, forward, |context, grad| {
             Ok(vec![reduced(context, 0, || Ok(grad.clone()))?, reduced(context, 1, || grad.neg())?])
         })
     }
@@ -44,8 +44,8 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::mul(self.array(), other.array())?;
-        Tensor::from_op("mul", output, &[self, other], |context, grad| {
+        let forward = |x: &[Array]| Ok(ops::mul(&x[0], &x[1])?);
+        Tensor::operate("mul", &[self, other], Attributes::new, forward, |context, grad| {
             Ok(vec![
                 reduced(context, 0, || grad.mul(&context.inputs[1]))?,
                 reduced(context, 1, || grad.mul(&context.inputs[0]))?,
@@ -58,8 +58,8 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn div(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::div(self.array(), other.array())?;
-        Tensor::from_op("div", output, &[self, other], |context, grad| {
+        let forward = |x: &[Array]| Ok(ops::div(&x[0], &x[1])?);
+        Tensor::operate("div", &[self, other], Attributes::new, forward, |context, grad| {
             let divisor = &context.inputs[1];
             Ok(vec![
                 reduced(context, 0, || grad.div(divisor))?,
@@ -81,8 +81,8 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
-        let output = ops::max(self.array(), other.array())?;
-        Tensor::from_op("maximum", output, &[self, other], |context, grad| {
+        let forward = |x: &[Array]| Ok(ops::max(&x[0], &x[1])?);
+        Tensor::operate("maximum", &[self, other], Attributes::new, forward, |context, grad| {
             let (a, b) = (context.inputs[0].array(), context.inputs[1].array());
             // 1 where a is larger, 0 where b is, ½ where they are equal.
             let share = ops::mul_scalar(&ops::add(&ops::greater(a, b)?, &ops::greater_equal(a, b)?)?, 0.5)?;
@@ -99,8 +99,9 @@ impl Tensor {
     /// # Errors
     /// The device has no memory or does not serve the dtype.
     pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
-        let output = ops::add_scalar(self.array(), value)?;
-        Tensor::from_op("add_scalar", output, &[self], |_, grad| Ok(vec![Some(grad.clone())]))
+        let attributes = move || Attributes::new().with("value", value);
+        let forward = move |x: &[Array]| Ok(ops::add_scalar(&x[0], value)?);
+        Tensor::operate("add_scalar", &[self], attributes, forward, |_, grad| Ok(vec![Some(grad.clone())]))
     }
 
     /// Multiplies every element by a number.
@@ -108,8 +109,11 @@ impl Tensor {
     /// # Errors
     /// As [`add_scalar`](Self::add_scalar).
     pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
-        let output = ops::mul_scalar(self.array(), value)?;
-        Tensor::from_op("mul_scalar", output, &[self], move |_, grad| Ok(vec![Some(grad.mul_scalar(value)?)]))
+        let attributes = move || Attributes::new().with("value", value);
+        let forward = move |x: &[Array]| Ok(ops::mul_scalar(&x[0], value)?);
+        Tensor::operate("mul_scalar", &[self], attributes, forward, move |_, grad| {
+            Ok(vec![Some(grad.mul_scalar(value)?)])
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Attention.
 
-use crate::{BackwardContext, Error, Function, Result, Tensor};
+use super::{beside, require_beside};
+use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
 use gradewise_core::Error as CoreError;
 use gradewise_kernels::{
     Array,
@@ -21,6 +22,34 @@ fn saved(name: &'static str, context: &BackwardContext<'_>) -> Result<ops::Atten
     Ok(ops::Attention { output: context.output().clone(), log_sum_exp: log_sum_exp.clone() })
 }
 
+/// The options where `input` is and for its dtype.
+fn following(options: &AttentionOptions, input: &Array) -> Result<AttentionOptions> {
+    let lengths = options.lengths.as_ref().map(|lengths| lengths.to_device(&input.device())).transpose()?;
+    let mask = options.mask.as_ref().map(|mask| beside(mask, input)).transpose()?;
+    Ok(AttentionOptions { lengths, mask, ..options.clone() })
+}
+
+/// The options as text.
+fn told(options: &AttentionOptions) -> Attributes {
+    let mut attributes = Attributes::new().with("causal", options.causal).list("scale", options.scale);
+    if let Some(lengths) = &options.lengths {
+        attributes = attributes.list("lengths", lengths.to_vec()).with("bound", lengths.bound());
+    }
+    if let Some(mask) = &options.mask {
+        let values = mask.to_f64_vec().unwrap_or_default();
+        attributes = attributes.list("mask", values).list("mask_shape", mask.dims());
+    }
+    attributes
+}
+
+/// Refuses masks and lengths that are not where the queries are.
+fn require_options(options: &AttentionOptions, input: &Array) -> Result<()> {
+    if let Some(lengths) = &options.lengths {
+        require_beside("attention", "lengths", lengths.device(), input)?;
+    }
+    options.mask.as_ref().map_or(Ok(()), |mask| require_beside("attention", "mask", &mask.device(), input))
+}
+
 /// Zeros where the query of the row sees the key of the column, and −∞ elsewhere: `[batch, 1, queries, keys]`.
 fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &Tensor) -> Result<Tensor> {
     let mask = options.mask.as_ref().map(Array::to_f64_vec).transpose()?;
@@ -38,6 +67,11 @@ fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &T
         }
     }
     Ok(Tensor::new(Array::from_f64(&values, [batch, 1, queries, keys], like.dtype(), &like.device())?))
+}
+
+/// The attention of queries, keys and values side by side, `[batch, tokens, 3, heads, features]`.
+pub(crate) fn packed(x: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    Tensor::apply(PackedAttention(options.clone()), &[x])
 }
 
 /// Attention in differentiable operations, with all of the weights in memory.
@@ -61,16 +95,22 @@ impl Function for Attention {
         "attention"
     }
 
+    fn attributes(&self) -> Attributes {
+        told(&self.0)
+    }
+
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        let options = following(&self.0, &inputs[0])?;
         let ops::Attention { output, log_sum_exp } =
-            ops::attention(&inputs[0], &inputs[1], &inputs[2], &self.0)?;
+            ops::attention(&inputs[0], &inputs[1], &inputs[2], &options)?;
         Ok((output, vec![log_sum_exp]))
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
         let forward = saved(self.name(), context)?;
         let [q, k, v] = context.inputs() else { unreachable!("three inputs were given") };
-        let gradients = ops::attention_backward([q, k, v], &self.0, &forward, grad)?;
+        let options = following(&self.0, q)?;
+        let gradients = ops::attention_backward([q, k, v], &options, &forward, grad)?;
         Ok(vec![Some(gradients.q), Some(gradients.k), Some(gradients.v)])
     }
 
@@ -84,15 +124,21 @@ impl Function for PackedAttention {
         "attention"
     }
 
+    fn attributes(&self) -> Attributes {
+        told(&self.0)
+    }
+
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        let options = following(&self.0, &inputs[0])?;
         let [q, k, v] = ops::attention::unpack(&inputs[0])?;
-        let ops::Attention { output, log_sum_exp } = ops::attention(&q, &k, &v, &self.0)?;
+        let ops::Attention { output, log_sum_exp } = ops::attention(&q, &k, &v, &options)?;
         Ok((output, vec![log_sum_exp]))
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
         let forward = saved(self.name(), context)?;
-        let gradient = ops::attention_backward_packed(&context.inputs()[0], &self.0, &forward, grad)?;
+        let x = &context.inputs()[0];
+        let gradient = ops::attention_backward_packed(x, &following(&self.0, x)?, &forward, grad)?;
         Ok(vec![Some(gradient)])
     }
 
@@ -112,6 +158,7 @@ impl Tensor {
     /// # Errors
     /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, more than 128 features on CUDA.
     pub fn attention(&self, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+        require_options(options, self.array())?;
         Self::apply(Attention(options.clone()), &[self, k, v])
     }
 
@@ -129,7 +176,8 @@ impl Tensor {
             return Err(self.unfit(format!("[batch, tokens, a multiple of {parts}]")));
         }
         let packed = self.reshape([batch, tokens, 3, heads, features / parts])?;
-        let output = Self::apply(PackedAttention(options.clone()), &[&packed])?;
+        require_options(options, self.array())?;
+        let output = self::packed(&packed, options)?;
         output.transpose(1, 2)?.reshape([batch, tokens, features / 3])
     }
 

@@ -1,7 +1,8 @@
 //! Conversion to another dtype.
 
-use crate::{Result, Tensor};
+use crate::{Attributes, Result, Tensor};
 use gradewise_core::DType;
+use gradewise_kernels::Array;
 
 impl Tensor {
     /// The same values rounded to another dtype; gradients are converted back.
@@ -12,7 +13,9 @@ impl Tensor {
         if self.dtype() == dtype {
             return Ok(self.clone());
         }
-        Tensor::from_op("cast", self.array().cast(dtype)?, &[self], |context, grad| {
+        let attributes = move || Attributes::new().with("dtype", dtype);
+        let forward = move |x: &[Array]| Ok(x[0].cast(dtype)?);
+        Tensor::operate("cast", &[self], attributes, forward, |context, grad| {
             Ok(vec![Some(grad.cast(context.inputs[0].dtype())?)])
         })
     }

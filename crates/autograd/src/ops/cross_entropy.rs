@@ -1,6 +1,7 @@
 //! Cross-entropy.
 
-use crate::{BackwardContext, Error, Function, Result, Tensor};
+use super::require_beside;
+use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
 use gradewise_kernels::{
     Array, DType, Index, Positions,
     ops::{self, CrossEntropyOptions},
@@ -16,9 +17,23 @@ impl Function for CrossEntropy {
         "cross_entropy"
     }
 
+    fn attributes(&self) -> Attributes {
+        Attributes::new()
+            .list("targets", self.targets.to_vec())
+            .with("bound", self.targets.bound())
+            .list("ignore", self.options.ignore)
+            .with("label_smoothing", self.options.label_smoothing)
+    }
+
+    /// In `f32` at least.
+    fn output_dtype(&self, _: &[DType], found: DType) -> DType {
+        found
+    }
+
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        let targets = self.targets.to_device(&inputs[0].device())?;
         let ops::CrossEntropy { loss, log_sum_exp, count } =
-            ops::cross_entropy(&inputs[0], &self.targets, &self.options)?;
+            ops::cross_entropy(&inputs[0], &targets, &self.options)?;
         Ok((loss, vec![log_sum_exp, count]))
     }
 
@@ -31,7 +46,8 @@ impl Function for CrossEntropy {
         };
         let (loss, x) = (context.output().clone(), &context.inputs()[0]);
         let forward = ops::CrossEntropy { loss, log_sum_exp: log_sum_exp.clone(), count: count.clone() };
-        let gradient = ops::cross_entropy_backward(x, &self.targets, &self.options, &forward, grad)?;
+        let targets = self.targets.to_device(&x.device())?;
+        let gradient = ops::cross_entropy_backward(x, &targets, &self.options, &forward, grad)?;
         Ok(vec![Some(gradient)])
     }
 
@@ -66,6 +82,7 @@ impl Tensor {
     /// # Errors
     /// Another number of targets than rows, classes without logits, another device, a smoothing outside [0, 1].
     pub fn cross_entropy(&self, targets: &Index, options: &CrossEntropyOptions) -> Result<Tensor> {
+        require_beside("cross_entropy", "targets", targets.device(), self.array())?;
         Self::apply(CrossEntropy { targets: targets.clone(), options: *options }, &[self])
     }
 }

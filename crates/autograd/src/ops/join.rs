@@ -1,6 +1,6 @@
 //! Joining tensors.
 
-use crate::{Error, Result, Tensor};
+use crate::{Attributes, Error, Result, Tensor};
 use gradewise_kernels::{Array, ops};
 
 /// The tensors one after the other along `axis`; their other sizes agree.
@@ -8,9 +8,9 @@ use gradewise_kernels::{Array, ops};
 /// # Errors
 /// No tensors, an axis out of range, sizes, dtypes or devices that differ.
 pub fn concat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
-    let arrays: Vec<&Array> = tensors.iter().map(|tensor| tensor.array()).collect();
-    let output = ops::concat(&arrays, axis)?;
-    Tensor::from_op("concat", output, tensors, move |context, grad| {
+    let attributes = move || Attributes::new().with("axis", axis);
+    let forward = move |x: &[Array]| Ok(ops::concat(&x.iter().collect::<Vec<_>>(), axis)?);
+    Tensor::operate("concat", tensors, attributes, forward, move |context, grad| {
         let mut start = 0;
         context
             .inputs

@@ -1,6 +1,6 @@
 //! Layer normalisation.
 
-use crate::{BackwardContext, Error, Function, Result, Tensor};
+use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
 use gradewise_kernels::{Array, ops};
 
 /// Inputs: x, then the weight and the bias that are there.
@@ -22,6 +22,10 @@ impl LayerNorm {
 impl Function for LayerNorm {
     fn name(&self) -> &'static str {
         "layer_norm"
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes::new().with("weight", self.weight).with("bias", self.bias).with("epsilon", self.epsilon)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

@@ -1,6 +1,7 @@
 //! Masks: choosing between two tensors, and dropout.
 
-use crate::{Result, Tensor};
+use super::{beside, require_beside};
+use crate::{Attributes, Result, Tensor};
 use gradewise_kernels::{Array, ops};
 
 impl Tensor {
@@ -10,9 +11,15 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, different dtypes or devices.
     pub fn select(&self, mask: &Array, other: &Tensor) -> Result<Tensor> {
-        let output = ops::select(mask, self.array(), other.array())?;
-        let mask = mask.clone();
-        Tensor::from_op("select", output, &[self, other], move |context, grad| {
+        require_beside("select", "mask", &mask.device(), self.array())?;
+        let (mask, told, given) = (mask.clone(), mask.clone(), mask.clone());
+        let attributes = move || {
+            let values = told.to_f64_vec().unwrap_or_default();
+            Attributes::new().list("mask", values).list("shape", told.dims())
+        };
+        let forward = move |x: &[Array]| Ok(ops::select(&beside(&given, &x[0])?, &x[0], &x[1])?);
+        Tensor::operate("select", &[self, other], attributes, forward, move |context, grad| {
+            let mask = beside(&mask, grad.array())?;
             let zero = Tensor::zeros(gradewise_core::Shape::scalar(), grad.dtype(), &grad.device())?;
             let chosen = |index: usize| -> Result<Option<Tensor>> {
                 if !context.needs(index) {

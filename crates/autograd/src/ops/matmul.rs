@@ -1,7 +1,7 @@
 //! Matrix products.
 
-use crate::{Result, Tensor};
-use gradewise_kernels::ops;
+use crate::{Attributes, Result, Tensor};
+use gradewise_kernels::{Array, ops};
 
 impl Tensor {
     /// The product of the matrices in the last two axes, `[…, m, k]` by `[…, k, n]`; leading axes are broadcast.
@@ -22,8 +22,11 @@ impl Tensor {
         transpose_self: bool,
         transpose_other: bool,
     ) -> Result<Tensor> {
-        let output = ops::matmul(self.array(), other.array(), transpose_self, transpose_other)?;
-        Tensor::from_op("matmul", output, &[self, other], move |context, grad| {
+        let attributes = move || {
+            Attributes::new().with("transpose_self", transpose_self).with("transpose_other", transpose_other)
+        };
+        let forward = move |x: &[Array]| Ok(ops::matmul(&x[0], &x[1], transpose_self, transpose_other)?);
+        Tensor::operate("matmul", &[self, other], attributes, forward, move |context, grad| {
             let [a, b] = [&context.inputs[0], &context.inputs[1]];
             // With C = A·B: dA = dC·Bᵀ and dB = Aᵀ·dC; transposed if the operand was.
             let grad_a = || match transpose_self {

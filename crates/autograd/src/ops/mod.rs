@@ -1,7 +1,7 @@
 //! Differentiable operations, one file per family. Rules are written on tensors, so they differentiate again.
 
 mod arithmetic;
-mod attention;
+pub(crate) mod attention;
 mod cast;
 mod cross_entropy;
 mod join;
@@ -18,3 +18,26 @@ mod unary;
 mod views;
 
 pub use join::{concat, stack};
+
+use crate::Result;
+use gradewise_kernels::{Array, Device, Error};
+
+/// Refuses something that an operation reads besides its inputs and that is not where they are. A reference on the host takes it
+/// along; nothing else moves it.
+pub(crate) fn require_beside(
+    operation: &'static str,
+    argument: &'static str,
+    actual: &Device,
+    input: &Array,
+) -> Result<()> {
+    let expected = input.device();
+    if *actual == expected {
+        return Ok(());
+    }
+    Err(Error::DeviceMismatch { operation, argument, actual: actual.clone(), expected }.into())
+}
+
+/// `array` where `input` is and in its dtype.
+pub(crate) fn beside(array: &Array, input: &Array) -> Result<Array> {
+    Ok(array.to_device(&input.device())?.cast(input.dtype())?)
+}

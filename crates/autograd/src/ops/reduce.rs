@@ -1,8 +1,8 @@
 //! Reductions.
 
-use crate::{Result, Tensor};
+use crate::{Attributes, Result, Tensor};
 use gradewise_core::Shape;
-use gradewise_kernels::ops;
+use gradewise_kernels::{Array, ops};
 
 /// `shape` with the reduced axes as 1.
 fn kept(shape: &Shape, axes: &[usize]) -> Shape {
@@ -19,9 +19,11 @@ impl Tensor {
     /// # Errors
     /// An axis out of range or twice.
     pub fn sum(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
-        let output = ops::sum(self.array(), axes, keep)?;
         let axes = axes.to_vec();
-        Tensor::from_op("sum", output, &[self], move |context, grad| {
+        let (given, told) = (axes.clone(), axes.clone());
+        let attributes = move || Attributes::new().list("axes", &told).with("keep", keep);
+        let forward = move |x: &[Array]| Ok(ops::sum(&x[0], &given, keep)?);
+        Tensor::operate("sum", &[self], attributes, forward, move |context, grad| {
             let shape = context.inputs[0].shape();
             Ok(vec![Some(grad.reshape(kept(shape, &axes))?.broadcast_to(shape)?)])
         })
@@ -58,9 +60,11 @@ impl Tensor {
     /// # Errors
     /// An axis out of range or twice, or an axis of size 0.
     pub fn max(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
-        let output = ops::max_over(self.array(), axes, keep)?;
         let axes = axes.to_vec();
-        Tensor::from_op("max", output, &[self], move |context, grad| {
+        let (given, told) = (axes.clone(), axes.clone());
+        let attributes = move || Attributes::new().list("axes", &told).with("keep", keep);
+        let forward = move |x: &[Array]| Ok(ops::max_over(&x[0], &given, keep)?);
+        Tensor::operate("max", &[self], attributes, forward, move |context, grad| {
             let x = &context.inputs[0];
             let shape = kept(x.shape(), &axes);
             let largest = context.output.detach().reshape(shape.clone())?;
@@ -83,8 +87,9 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn cumsum(&self, axis: usize, reverse: bool) -> Result<Tensor> {
-        let output = ops::cumsum(self.array(), axis, reverse)?;
-        Tensor::from_op("cumsum", output, &[self], move |_, grad| {
+        let attributes = move || Attributes::new().with("axis", axis).with("reverse", reverse);
+        let forward = move |x: &[Array]| Ok(ops::cumsum(&x[0], axis, reverse)?);
+        Tensor::operate("cumsum", &[self], attributes, forward, move |_, grad| {
             Ok(vec![Some(grad.cumsum(axis, !reverse)?)])
         })
     }
@@ -97,8 +102,10 @@ impl Tensor {
         if self.shape() == shape {
             return Ok(self.clone());
         }
-        let output = ops::sum_to(self.array(), shape)?;
-        Tensor::from_op("sum_to", output, &[self], |context, grad| {
+        let (told, given) = (shape.clone(), shape.clone());
+        let attributes = move || Attributes::new().list("shape", told.iter());
+        let forward = move |x: &[Array]| Ok(ops::sum_to(&x[0], &given)?);
+        Tensor::operate("sum_to", &[self], attributes, forward, |context, grad| {
             Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
         })
     }

@@ -1,6 +1,6 @@
 //! RMS normalisation.
 
-use crate::{BackwardContext, Error, Function, Result, Tensor};
+use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
 use gradewise_kernels::{Array, ops};
 
 /// Inputs: x, then the weight if there is one.
@@ -11,6 +11,10 @@ struct RmsNorm {
 impl Function for RmsNorm {
     fn name(&self) -> &'static str {
         "rms_norm"
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes::new().with("epsilon", self.epsilon)
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {

@@ -1,7 +1,11 @@
 //! Rotary position embedding.
 
-use crate::{Result, Tensor};
-use gradewise_kernels::ops::{self, RotaryTable};
+use super::require_beside;
+use crate::{Attributes, Result, Tensor};
+use gradewise_kernels::{
+    Array,
+    ops::{self, RotaryTable},
+};
 
 impl Tensor {
     /// Turns each pair `(x[i], x[i + features/2])` of `[…, positions, features]` by the angle that `table` has for its position and i,
@@ -13,10 +17,20 @@ impl Tensor {
         self.turn(table, false)
     }
 
-    fn turn(&self, table: &RotaryTable, inverse: bool) -> Result<Tensor> {
-        let output = ops::rotary(self.array(), table, inverse)?;
-        let table = table.clone();
-        Tensor::from_op("rotary", output, &[self], move |_, grad| {
+    pub(crate) fn turn(&self, table: &RotaryTable, inverse: bool) -> Result<Tensor> {
+        require_beside("rotary", "table", &table.device(), self.array())?;
+        let (table, told, given) = (table.clone(), table.clone(), table.clone());
+        let attributes = move || {
+            let [cos, sin] = told.parts().unwrap_or_default();
+            Attributes::new()
+                .list("cos", cos)
+                .list("sin", sin)
+                .with("positions", told.positions())
+                .with("inverse", inverse)
+        };
+        let forward = move |x: &[Array]| Ok(ops::rotary(&x[0], &given.beside(&x[0])?, inverse)?);
+        Tensor::operate("rotary", &[self], attributes, forward, move |_, grad| {
+            let table = table.beside(grad.array())?;
             Ok(vec![Some(grad.turn(&table, !inverse)?)])
         })
     }

@@ -1,8 +1,13 @@
 //! Selection along an axis and its transpose, summation by segment.
 
-use crate::{Error, Result, Tensor};
+use super::require_beside;
+use crate::{Attributes, Error, Result, Tensor};
 use gradewise_core::Shape;
-use gradewise_kernels::{Index, ops};
+use gradewise_kernels::{Array, Index, ops};
+
+fn of_index(axis: usize, index: &Index) -> Attributes {
+    Attributes::new().with("axis", axis).list("index", index.to_vec()).with("bound", index.bound())
+}
 
 impl Tensor {
     /// The entries of `axis` that `index` names, in its order.
@@ -10,10 +15,13 @@ impl Tensor {
     /// # Errors
     /// An axis out of range, or whose size is not the bound of `index`.
     pub fn index_select(&self, axis: usize, index: &Index) -> Result<Tensor> {
-        let output = ops::index_select(self.array(), axis, index)?;
-        let index = index.clone();
-        Tensor::from_op("index_select", output, &[self], move |_, grad| {
-            Ok(vec![Some(grad.segment_sum(axis, &index)?)])
+        require_beside("index_select", "index", index.device(), self.array())?;
+        let (index, told, given) = (index.clone(), index.clone(), index.clone());
+        let attributes = move || of_index(axis, &told);
+        let forward =
+            move |x: &[Array]| Ok(ops::index_select(&x[0], axis, &given.to_device(&x[0].device())?)?);
+        Tensor::operate("index_select", &[self], attributes, forward, move |_, grad| {
+            Ok(vec![Some(grad.segment_sum(axis, &index.to_device(&grad.device())?)?)])
         })
     }
 
@@ -38,10 +46,13 @@ impl Tensor {
     /// # Errors
     /// An axis out of range, or whose size is not the length of `segments`.
     pub fn segment_sum(&self, axis: usize, segments: &Index) -> Result<Tensor> {
-        let output = ops::segment_sum(self.array(), axis, segments)?;
-        let segments = segments.clone();
-        Tensor::from_op("segment_sum", output, &[self], move |_, grad| {
-            Ok(vec![Some(grad.index_select(axis, &segments)?)])
+        require_beside("segment_sum", "segments", segments.device(), self.array())?;
+        let (segments, told, given) = (segments.clone(), segments.clone(), segments.clone());
+        let attributes = move || of_index(axis, &told);
+        let forward =
+            move |x: &[Array]| Ok(ops::segment_sum(&x[0], axis, &given.to_device(&x[0].device())?)?);
+        Tensor::operate("segment_sum", &[self], attributes, forward, move |_, grad| {
+            Ok(vec![Some(grad.index_select(axis, &segments.to_device(&grad.device())?)?)])
         })
     }
 
@@ -53,7 +64,7 @@ impl Tensor {
         let sum = self.segment_sum(axis, segments)?;
         let mut shape = vec![1; sum.shape().rank()];
         shape[axis] = segments.bound();
-        let weights = segments.reciprocal_counts(self.dtype())?.reshape(shape)?;
+        let weights = segments.reciprocal_counts(sum.dtype())?.reshape(shape)?;
         sum.mul(&Tensor::new(weights))
     }
 }

@@ -1,6 +1,6 @@
 //! Elementwise functions.
 
-use crate::{Result, Tensor, tensor::RuleContext};
+use crate::{Attributes, Result, Tensor, tensor::RuleContext};
 use gradewise_kernels::{Array, ops};
 
 /// The derivative of a function at its input, given also its output.
@@ -13,8 +13,8 @@ impl Tensor {
         kernel: fn(&Array) -> gradewise_kernels::Result<Array>,
         slope: Slope,
     ) -> Result<Tensor> {
-        let output = kernel(self.array())?;
-        Tensor::from_op(name, output, &[self], move |context: &RuleContext<'_>, grad| {
+        let forward = move |x: &[Array]| Ok(kernel(&x[0])?);
+        Tensor::operate(name, &[self], Attributes::new, forward, move |context: &RuleContext<'_>, grad| {
             Ok(vec![Some(grad.mul(&slope(&context.inputs[0], context.output)?)?)])
         })
     }
@@ -88,8 +88,9 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn pow(&self, exponent: f64) -> Result<Tensor> {
-        let output = ops::pow_scalar(self.array(), exponent)?;
-        Tensor::from_op("pow", output, &[self], move |context, grad| {
+        let attributes = move || Attributes::new().with("exponent", exponent);
+        let forward = move |x: &[Array]| Ok(ops::pow_scalar(&x[0], exponent)?);
+        Tensor::operate("pow", &[self], attributes, forward, move |context, grad| {
             let slope = context.inputs[0].pow(exponent - 1.0)?.mul_scalar(exponent)?;
             Ok(vec![Some(grad.mul(&slope)?)])
         })
@@ -175,8 +176,9 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg); a range that is empty or NaN.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
-        let output = ops::clamp(self.array(), low, high)?;
-        Tensor::from_op("clamp", output, &[self], |context, grad| {
+        let attributes = move || Attributes::new().with("low", low).with("high", high);
+        let forward = move |x: &[Array]| Ok(ops::clamp(&x[0], low, high)?);
+        Tensor::operate("clamp", &[self], attributes, forward, |context, grad| {
             let (x, y) = (context.inputs[0].array(), context.output.array());
             let inside = ops::equal(x, y)?;
             Ok(vec![Some(grad.mul(&Tensor::new(inside))?)])

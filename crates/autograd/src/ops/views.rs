@@ -1,8 +1,8 @@
 //! Views: other shapes of the same data.
 
-use crate::{Result, Tensor};
+use crate::{Attributes, Result, Tensor};
 use gradewise_core::Shape;
-use gradewise_kernels::ops;
+use gradewise_kernels::{Array, ops};
 use std::ops::Range;
 
 impl Tensor {
@@ -16,8 +16,11 @@ impl Tensor {
     /// # Errors
     /// A shape with another number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Tensor> {
-        let output = self.array().reshape(shape)?;
-        Tensor::from_op("reshape", output, &[self], |context, grad| {
+        let shape = shape.into();
+        let told = shape.clone();
+        let attributes = move || Attributes::new().list("shape", told.iter());
+        let forward = move |x: &[Array]| Ok(x[0].reshape(&shape)?);
+        Tensor::operate("reshape", &[self], attributes, forward, |context, grad| {
             Ok(vec![Some(grad.reshape(context.inputs[0].shape())?)])
         })
     }
@@ -27,12 +30,19 @@ impl Tensor {
     /// # Errors
     /// `axes` is not a permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
-        let output = self.array().permute(axes)?;
+        let (told, given) = (axes.to_vec(), axes.to_vec());
         let mut inverse = vec![0; axes.len()];
         for (to, &from) in axes.iter().enumerate() {
-            inverse[from] = to;
+            // What is no permutation is refused below.
+            if let Some(place) = inverse.get_mut(from) {
+                *place = to;
+            }
         }
-        Tensor::from_op("permute", output, &[self], move |_, grad| Ok(vec![Some(grad.permute(&inverse)?)]))
+        let attributes = move || Attributes::new().list("axes", &told);
+        let forward = move |x: &[Array]| Ok(x[0].permute(&given)?);
+        Tensor::operate("permute", &[self], attributes, forward, move |_, grad| {
+            Ok(vec![Some(grad.permute(&inverse)?)])
+        })
     }
 
     /// Two axes exchanged.
@@ -40,8 +50,11 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
-        let output = self.array().transpose(a, b)?;
-        Tensor::from_op("transpose", output, &[self], move |_, grad| Ok(vec![Some(grad.transpose(a, b)?)]))
+        let attributes = move || Attributes::new().list("axes", [a, b]);
+        let forward = move |x: &[Array]| Ok(x[0].transpose(a, b)?);
+        Tensor::operate("transpose", &[self], attributes, forward, move |_, grad| {
+            Ok(vec![Some(grad.transpose(a, b)?)])
+        })
     }
 
     /// The part of `axis` in `range`.
@@ -49,17 +62,22 @@ impl Tensor {
     /// # Errors
     /// A range outside the axis.
     pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor> {
-        let output = self.array().slice(axis, range.clone())?;
-        Tensor::from_op("slice", output, &[self], move |context, grad| {
-            Ok(vec![Some(grad.embed(context.inputs[0].shape(), axis, range.start)?)])
+        let Range { start, end } = range;
+        let attributes = move || Attributes::new().with("axis", axis).list("range", [start, end]);
+        let forward = move |x: &[Array]| Ok(x[0].slice(axis, start..end)?);
+        Tensor::operate("slice", &[self], attributes, forward, move |context, grad| {
+            Ok(vec![Some(grad.embed(context.inputs[0].shape(), axis, start)?)])
         })
     }
 
     /// The transpose of [`slice`](Self::slice): zeros of `shape` with this tensor at `start` along `axis`.
-    fn embed(&self, shape: &Shape, axis: usize, start: usize) -> Result<Tensor> {
+    pub(crate) fn embed(&self, shape: &Shape, axis: usize, start: usize) -> Result<Tensor> {
         let size = self.shape()[axis];
-        let output = ops::pad(self.array(), axis, start, shape[axis])?;
-        Tensor::from_op("embed", output, &[self], move |_, grad| {
+        let whole = shape[axis];
+        let attributes =
+            move || Attributes::new().with("axis", axis).with("start", start).with("size", whole);
+        let forward = move |x: &[Array]| Ok(ops::pad(&x[0], axis, start, whole)?);
+        Tensor::operate("embed", &[self], attributes, forward, move |_, grad| {
             Ok(vec![Some(grad.slice(axis, start..start + size)?)])
         })
     }
@@ -69,8 +87,10 @@ impl Tensor {
     /// # Errors
     /// A shape this one does not broadcast to.
     pub fn broadcast_to(&self, shape: &Shape) -> Result<Tensor> {
-        let output = self.array().broadcast_to(shape)?;
-        Tensor::from_op("broadcast_to", output, &[self], |context, grad| {
+        let (told, given) = (shape.clone(), shape.clone());
+        let attributes = move || Attributes::new().list("shape", told.iter());
+        let forward = move |x: &[Array]| Ok(x[0].broadcast_to(&given)?);
+        Tensor::operate("broadcast_to", &[self], attributes, forward, |context, grad| {
             Ok(vec![Some(grad.sum_to(context.inputs[0].shape())?)])
         })
     }
@@ -101,7 +121,9 @@ impl Tensor {
         if self.array().is_contiguous() {
             return Ok(self.clone());
         }
-        let output = self.array().contiguous()?;
-        Tensor::from_op("contiguous", output, &[self], |_, grad| Ok(vec![Some(grad.clone())]))
+        let forward = |x: &[Array]| Ok(x[0].contiguous()?);
+        Tensor::operate("contiguous", &[self], Attributes::new, forward, |_, grad| {
+            Ok(vec![Some(grad.clone())])
+        })
     }
 }

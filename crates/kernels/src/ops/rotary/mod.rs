@@ -42,6 +42,43 @@ impl RotaryTable {
         Ok(Self { cos: self.cos.slice(0, positions.clone())?, sin: self.sin.slice(0, positions)? })
     }
 
+    /// A table of these cosines and sines, each `[positions, pairs]`, row-major, for arrays of this dtype.
+    ///
+    /// # Errors
+    /// Numbers of values that differ or are no multiples of `positions`; from the device.
+    pub fn of_parts(
+        [cos, sin]: [&[f64]; 2],
+        positions: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        let shape = [positions, cos.len().checked_div(positions).unwrap_or(0)];
+        let part = |values: &[f64]| Array::from_f64(values, shape, accumulator(dtype), device);
+        Ok(Self { cos: part(cos)?, sin: part(sin)? })
+    }
+
+    /// The cosines and the sines, row-major.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn parts(&self) -> Result<[Vec<f64>; 2]> {
+        Ok([self.cos.to_f64_vec()?, self.sin.to_f64_vec()?])
+    }
+
+    /// The same table where `array` is, for its dtype.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn beside(&self, array: &Array) -> Result<Self> {
+        let part = |part: &Array| part.to_device(&array.device())?.cast(accumulator(array.dtype()));
+        Ok(Self { cos: part(&self.cos)?, sin: part(&self.sin)? })
+    }
+
+    /// Where the table is.
+    pub fn device(&self) -> Device {
+        self.cos.device()
+    }
+
     /// Number of positions.
     pub fn positions(&self) -> usize {
         self.cos.dims()[0]
