@@ -38,6 +38,8 @@ pub enum Command {
     Doctor(Doctor),
     Kernels(Kernels),
     Sample(Sample),
+    Bisect(Bisect),
+    ComparePrecision(ComparePrecision),
 }
 
 /// Where and how to compute.
@@ -52,12 +54,20 @@ pub struct RuntimeOptions {
     /// Arithmetic of matrix products: exact or tf32.
     #[arg(long)]
     compute: Option<String>,
+    /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
+    #[arg(long)]
+    precision: Option<String>,
 }
 
 impl RuntimeOptions {
     /// Lays the options given over a configuration.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
-        for (key, value) in [("device", &self.device), ("dtype", &self.dtype), ("compute", &self.compute)] {
+        for (key, value) in [
+            ("device", &self.device),
+            ("dtype", &self.dtype),
+            ("compute", &self.compute),
+            ("precision", &self.precision),
+        ] {
             if let Some(value) = value {
                 resolver.assignment(&format!("runtime.{key}={value}"))?;
             }
@@ -430,4 +440,69 @@ pub struct Sample {
     pub seed: u64,
     #[command(flatten)]
     pub runtime: RuntimeOptions,
+}
+
+/// Find the operation that is wrong: the first whose result or gradient leaves the tolerance.
+///
+/// Runs the loss of a task on a batch, forward and backward. Every operation is compared with the CPU in double precision, on the same
+/// inputs; the first that is too far off is named, and written with its inputs to a file that --replay runs again. Exits with 1 if
+/// one is found.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bisect nbody --device cuda
+  gradewise bisect gpt --device cuda --dtype bf16 --checkpoint runs/gpt-1/checkpoint.safetensors
+  gradewise bisect nbody --device cuda --precision bf16 train.batch_size=4
+  gradewise bisect --replay bisect.safetensors --device cuda")]
+pub struct Bisect {
+    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    #[arg(required_unless_present = "replay")]
+    pub task: Option<String>,
+    /// Run the operation of such a file again instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["task", "checkpoint"])]
+    pub replay: Option<PathBuf>,
+    /// Weights other than fresh ones.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Where the operation that is found is written.
+    #[arg(long, value_name = "FILE", default_value = "bisect.safetensors")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Run a model in two precisions and name the layers that diverge.
+///
+/// The loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with the
+/// relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64
+/// or f32 (storage), or bf16 or f16 (mixed precision).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise compare-precision nbody
+  gradewise compare-precision gpt --precisions f32,f16 --threshold 0.01 --samples 2
+  gradewise compare-precision nbody --checkpoint runs/nbody-1/checkpoint.safetensors --json")]
+pub struct ComparePrecision {
+    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    pub task: String,
+    /// The precision that is taken to be right, and the one that is compared with it.
+    #[arg(long, value_name = "A,B", default_value = "f32,bf16")]
+    pub precisions: String,
+    /// The relative error from which on a result counts as diverged.
+    #[arg(long, default_value_t = 0.02)]
+    pub threshold: f64,
+    /// Samples of the batch.
+    #[arg(long, default_value_t = 8)]
+    pub samples: usize,
+    /// Weights other than fresh ones.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// All operations instead of those with parameters and those that diverge.
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
 }

@@ -258,6 +258,14 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("train nbody data.train=10 train.batch_size=11", &["at most data.train = 10"]),
         ("eval --checkpoint none.safetensors", &["none.safetensors"]),
         ("eval --checkpoint bad.toml", &["bad.toml", "safetensors"]),
+        ("train nbody runtime.backends.glue=reference", &["runtime.backends", "`glue`", "gelu"]),
+        ("train nbody --precision bf8", &["runtime.precision", "f16-mixed"]),
+        ("train nbody --precision bf16 --dtype f64", &["runtime.dtype", "mixed precision"]),
+        ("train nbody --precision bf16 runtime.autocast.glue=f32", &["runtime.autocast", "`glue`"]),
+        ("bisect", &["--replay"]),
+        ("bisect mars", &["`mars`", "nbody"]),
+        ("bisect --replay none.safetensors", &["none.safetensors"]),
+        ("compare-precision nbody --precisions f32,f8", &["`f8`", "bf16"]),
         ("verify .", &["no .safetensors files"]),
         ("verify nowhere", &["nowhere"]),
         ("inspect bad.toml", &["bad.toml"]),
@@ -289,6 +297,8 @@ fn help_teaches_by_examples() {
         "inspect",
         "doctor",
         "kernels",
+        "bisect",
+        "compare-precision",
     ] {
         let text = succeed(folder.path(), &format!("{command} --help"));
         assert!(
@@ -328,4 +338,75 @@ fn gradcheck_agrees_on_every_operator() {
     let folder = tempfile::tempdir().unwrap();
     let text = succeed(folder.path(), "gradcheck --signature 2,0,0 --samples 6 --second");
     assert!(text.contains("all agree") && text.contains("steerable_gp"), "{text}");
+}
+
+#[test]
+fn bisect_agrees_on_a_healthy_model_and_the_backend_can_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");
+    let text = succeed(folder.path(), &format!("bisect nbody {small}"));
+    assert!(text.contains("agree with the reference") && text.contains("nearest to its tolerance"), "{text}");
+    let chosen = gradewise(
+        folder.path(),
+        &format!(
+            "bisect nbody {small} runtime.backends.mv_linear=reference runtime.backends.mv_silu.backward=cuda"
+        ),
+    );
+    assert_eq!(chosen.status.code(), Some(0), "{}", stderr(&chosen));
+    let said = stderr(&chosen);
+    assert!(
+        said.contains("backends by runtime.backends: mv_linear=reference,mv_silu.backward=cuda"),
+        "{said}"
+    );
+    let environment = Command::new(program())
+        .current_dir(folder.path())
+        .args(["gradcheck", "--only", "gelu"])
+        .env("GRADEWISE_BACKEND", "glue=reference")
+        .output()
+        .unwrap();
+    assert!(stderr(&environment).contains("`glue`"), "{}", stderr(&environment));
+}
+
+#[test]
+fn mixed_precision_trains_shows_its_scale_and_is_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for precision in ["bf16", "f16-mixed"] {
+        succeed(here, &format!("train nbody {TINY} train.steps=6 --precision {precision} --out {precision}"));
+    }
+    let records = MetricsLog::read(here.join("f16-mixed/metrics.jsonl")).unwrap();
+    let steps: Vec<_> = records.iter().filter(|record| record["train_loss"].is_f64()).collect();
+    assert!(!steps.is_empty());
+    for record in steps {
+        assert!(record["loss_scale"].as_f64().is_some_and(|scale| scale > 0.0), "{record}");
+        assert!(
+            record["zero_gradients"].as_f64().is_some_and(|zeros| (0.0..0.5).contains(&zeros)),
+            "{record}"
+        );
+    }
+    let records = MetricsLog::read(here.join("bf16/metrics.jsonl")).unwrap();
+    assert!(records.iter().all(|record| record["loss_scale"].is_null()));
+
+    let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");
+    let text =
+        succeed(here, &format!("compare-precision nbody --checkpoint bf16/checkpoint.safetensors {small}"));
+    for part in ["bf16 against f32", "mv_linear", "layers.0.edge.0", "gradient of", "no result diverges"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text =
+        succeed(here, &format!("compare-precision nbody --threshold 1e-5 --precisions f64,bf16 {small}"));
+    assert!(
+        text.contains("the first to diverge by more than 0.00001: `mv_linear` of layer embedding"),
+        "{text}"
+    );
+    let json = succeed(here, &format!("compare-precision nbody --precisions f64,f32 --json {small}"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["first_diverged"].is_null(), "{json}");
+    let errors: Vec<f64> =
+        json["operations"].as_array().unwrap().iter().map(|row| row["error"].as_f64().unwrap()).collect();
+    assert!(
+        errors.len() > 20
+            && errors.iter().all(|&error| error < 1e-4)
+            && errors.iter().any(|&error| error > 0.0)
+    );
 }

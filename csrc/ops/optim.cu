@@ -117,42 +117,54 @@ GW_DEVICE double block_sum(double value) {
     return sums[0];
 }
 
-/// Arrays: gradient. partial[block] = Σ g² over the block's elements.
+/// Arrays: gradient. partial[2·block] = Σ g² over the block's elements, partial[2·block + 1] = how many are zero.
 template <class T>
 GW_DEVICE void squares(const Items& items, double* partial) {
     const Item& item = own_item(items);
     const T* gradient = array<T>(item, 0);
-    double sum = 0;
+    double sum = 0, zeros = 0;
     for_own_elements(item, [&](i64 i) {
         const double g = widen(gradient[i]);
         sum += g * g;
+        zeros += g == 0 ? 1 : 0;
     });
     sum = block_sum(sum);
-    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+    __syncthreads();
+    zeros = block_sum(zeros);
+    if (threadIdx.x != 0) return;
+    partial[2 * static_cast<i64>(blockIdx.x)] = sum;
+    partial[2 * static_cast<i64>(blockIdx.x) + 1] = zeros;
 }
 
-/// One block: from the partial sums, report[0] = loss, report[1] = norm of all gradients, report[2 + i] = norm of the i-th;
-/// control[0] = whether loss and norm are finite, control[1] = min(1, limit/norm) (1 if the limit is 0). `starts` has the
-/// first block of each gradient, and one past the last.
+/// One block: from the partial sums, report[0] = loss, report[1] = norm of all gradients times *unscale, report[2] = number of
+/// elements that are zero, report[3 + i] = norm of the i-th times *unscale; control[0] = whether loss and norm are finite,
+/// control[1] = *unscale·min(1, limit/norm) (*unscale if the limit is 0). `starts` has the first block of each gradient, and one
+/// past the last.
 template <class T>
-GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit, double* report,
-                      double* control) {
-    double total = 0;
+GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,
+                      const double* unscale, double* report, double* control) {
+    double total = 0, zeros = 0;
     for (i64 i = threadIdx.x; i < gradients; i += blockDim.x) {
         double sum = 0;
-        for (u32 block = starts[i]; block < starts[i + 1]; ++block) sum += partial[block];
-        report[2 + i] = sqrt(sum);
+        for (u32 block = starts[i]; block < starts[i + 1]; ++block) {
+            sum += partial[2 * static_cast<i64>(block)];
+            zeros += partial[2 * static_cast<i64>(block) + 1];
+        }
+        report[3 + i] = *unscale * sqrt(sum);
         total += sum;
     }
     total = block_sum(total);
+    __syncthreads();
+    zeros = block_sum(zeros);
     if (threadIdx.x != 0) return;
-    const double value = widen(*loss), norm = sqrt(total);
+    const double value = widen(*loss), norm = *unscale * sqrt(total);
     report[0] = value;
     report[1] = norm;
+    report[2] = zeros;
     // Neither NaN nor infinite.
     const bool finite = value - value == 0 && norm - norm == 0;
     control[0] = finite ? 1 : 0;
-    control[1] = finite && limit > 0 && norm > limit ? limit / norm : 1;
+    control[1] = *unscale * (finite && limit > 0 && norm > limit ? limit / norm : 1);
 }
 
 #define GW_KERNELS(T, NAME)                                                                                             \
@@ -174,7 +186,7 @@ GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_decide_##NAME(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,          \
-                         double* report, double* control) {                                                             \
-        decide<T>(loss, partial, starts, gradients, limit, report, control);                                            \
+                         const double* unscale, double* report, double* control) {                                      \
+        decide<T>(loss, partial, starts, gradients, limit, unscale, report, control);                                   \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -1,6 +1,8 @@
 //! The subcommands, one file each.
 
+mod bisect;
 mod cases;
+mod compare_precision;
 mod doctor;
 mod eval;
 mod gradcheck;
@@ -25,5 +27,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Sample(arguments) => sample::run(&arguments),
+        Command::Bisect(arguments) => bisect::run(&arguments),
+        Command::ComparePrecision(arguments) => compare_precision::run(&arguments),
     }
 }

@@ -155,6 +155,9 @@ impl Resolver {
     }
 }
 
+/// Tables whose keys are names of operations, and whose values are text.
+const OPEN: [&str; 2] = ["runtime.backends", "runtime.autocast"];
+
 fn merge(
     base: &mut Table,
     layer: Table,
@@ -164,6 +167,27 @@ fn merge(
 ) -> Result<(), ConfigError> {
     for (name, value) in layer {
         let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        if OPEN.contains(&prefix) {
+            let origin = origin.clone();
+            let (expected, actual) = ("the text", describe(&value));
+            match value {
+                // An override whose name has a dot of its own.
+                Value::Table(inner) => {
+                    let dotted =
+                        inner.into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)).collect();
+                    merge(base, dotted, prefix, &origin, set)?;
+                }
+                text @ Value::String(_) => {
+                    base.insert(name, text);
+                    set.insert(key);
+                }
+                other => {
+                    let actual = format!("{actual} {other}");
+                    return Err(ConfigError::WrongType { origin, key, actual, expected });
+                }
+            }
+            continue;
+        }
         let Some(slot) = base.get_mut(&name) else {
             let valid: Vec<String> = base.keys().cloned().collect();
             let suggestion = nearest(&name, &valid)
@@ -285,6 +309,24 @@ mod tests {
             "12"
         );
         assert!(resolver().assignment("train.steps=1\nlr=2").is_err());
+    }
+
+    #[test]
+    fn tables_of_operations_take_any_name_with_text() {
+        let mut resolver = resolver();
+        for text in [
+            "runtime.backends.gelu=reference",
+            "runtime.backends.sgp.backward=cuda",
+            "runtime.autocast.matmul=f32",
+        ] {
+            resolver.assignment(text).unwrap();
+        }
+        let config: TaskConfig<NBodyTask> = resolver.finish().unwrap();
+        let pairs: Vec<_> = config.runtime.backends.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [("gelu", "reference"), ("sgp.backward", "cuda")]);
+        assert_eq!(config.runtime.autocast["matmul"], "f32");
+        assert!(refuse("runtime.backends.gelu=[1]").contains("expected the text"));
+        assert!(refuse("runtime.backends=1").contains("expected a table"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{ConfigError, Resolver};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
 /// A table of settings that a task brings.
 pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned {
@@ -92,6 +92,15 @@ pub struct Runtime {
     /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
     /// are not captured then.
     pub detect_anomaly: bool,
+    /// `full`: everything in `dtype`. `bf16` or `f16` (also `bf16-mixed`, `f16-mixed`): products in 16 bits, weights in f32; with f16
+    /// the loss is scaled.
+    pub precision: String,
+    /// The loss scale of the first step with precision f16; 0 for the usual one.
+    pub loss_scale: f64,
+    /// Other rules for operations in mixed precision: `16-bit`, `f32` or `widest` by the operation's name.
+    pub autocast: BTreeMap<String, String>,
+    /// Implementations by operation, or by `OPERATION.forward` and `OPERATION.backward`: `reference` or `cuda`.
+    pub backends: BTreeMap<String, String>,
 }
 
 /// A few minutes of the n-body model on two cores.
@@ -141,6 +150,10 @@ impl Default for Runtime {
             compute: "exact".to_owned(),
             threads: 0,
             detect_anomaly: false,
+            precision: "full".to_owned(),
+            loss_scale: 0.0,
+            autocast: BTreeMap::new(),
+            backends: BTreeMap::new(),
         }
     }
 }
@@ -188,7 +201,16 @@ impl<D: DataSection, M: Section> Config<D, M> {
         if batch > samples {
             return refuse("train.batch_size", batch, &format!("at most data.train = {samples}"));
         }
-        choice("runtime.compute", &self.runtime.compute, &["exact", "tf32"])
+        let runtime = &self.runtime;
+        choice("runtime.compute", &runtime.compute, &["exact", "tf32"])?;
+        choice("runtime.precision", &runtime.precision, &["full", "bf16", "f16", "bf16-mixed", "f16-mixed"])?;
+        if runtime.precision != "full" && runtime.dtype != "f32" {
+            return refuse("runtime.dtype", &runtime.dtype, "f32, that of the weights in mixed precision");
+        }
+        if !(runtime.loss_scale >= 0.0 && runtime.loss_scale.is_finite()) {
+            return refuse("runtime.loss_scale", runtime.loss_scale, "at least 0 (0 for the usual one)");
+        }
+        Ok(())
     }
 }
 

@@ -16,8 +16,10 @@ use crate::{
     config::Runtime,
     error::{Error, Result},
 };
+use gradewise_autograd::backend::{self, Backends};
 use gradewise_kernels::{Compute, DType, Device};
-use gradewise_nn::Placement;
+use gradewise_nn::{Placement, optim::MixedPrecision};
+use std::collections::BTreeMap;
 
 /// Sets up the threads and finds the device and dtype to compute with.
 ///
@@ -27,6 +29,7 @@ pub fn placement(runtime: &Runtime) -> Result<Placement> {
     let device: Device = runtime.device.parse()?;
     let dtype: DType = runtime.dtype.parse()?;
     device.require(dtype, "runtime.dtype")?;
+    choose_backends(&runtime.backends)?;
     if runtime.compute == "tf32" && device == Device::Cpu {
         return Err(Error::Usage(
             "compute tf32 is arithmetic of CUDA tensor cores and the device is cpu; choose --compute exact"
@@ -41,4 +44,44 @@ pub fn placement(runtime: &Runtime) -> Result<Placement> {
         }
     }
     Ok(Placement::new(&device, dtype))
+}
+
+/// `NAME=VALUE` for each, separated by commas.
+fn joined(table: &BTreeMap<String, String>) -> String {
+    table.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Which implementations operations run, by the configuration and `GRADEWISE_BACKEND`; says so once.
+fn choose_backends(chosen: &BTreeMap<String, String>) -> Result<()> {
+    let usage = |error: gradewise_autograd::Error| Error::Usage(error.to_string());
+    let environment = backend::from_environment().map_err(usage)?;
+    let configured: Backends =
+        joined(chosen).parse().map_err(|error| Error::Usage(format!("runtime.backends: {error}")))?;
+    for (source, backends) in [("GRADEWISE_BACKEND", environment), ("runtime.backends", &configured)] {
+        if !backends.is_empty() {
+            crate::output::note(&format!("backends by {source}: {backends}"));
+        }
+    }
+    backend::set_default(configured);
+    Ok(())
+}
+
+/// The mixed precision of a run, if it has one.
+///
+/// # Errors
+/// Rules for operations that there are not.
+pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
+    let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
+    let name = runtime.precision.trim_end_matches("-mixed");
+    if name == "full" {
+        return Ok(None);
+    }
+    let mut precision = MixedPrecision::new(name.parse()?)?;
+    precision.policy = precision.policy.with_all(&joined(&runtime.autocast)).map_err(usage)?;
+    if let Some(scaler) = &mut precision.scaler
+        && runtime.loss_scale > 0.0
+    {
+        scaler.initial = runtime.loss_scale;
+    }
+    Ok(Some(precision))
 }

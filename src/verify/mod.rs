@@ -3,9 +3,11 @@
 //!
 //! A file's metadata names the operation and its options. What is compared is ‖a − b‖/‖b‖; a NaN never passes.
 
+pub mod bisect;
 mod cases;
 mod general;
 mod optimizers;
+pub mod precision;
 mod tolerance;
 
 pub use tolerance::{Tolerance, relative_error};

@@ -245,8 +245,8 @@ pub fn replace<R>(
     with_layer(Layer::Replaced(operation.to_owned(), pass, Arc::new(replacement)), body)
 }
 
-/// Runs `body` with the device's own kernels, whatever was chosen.
-pub(crate) fn untouched<R>(body: impl FnOnce() -> R) -> R {
+/// Runs `body` with the device's own kernels, whatever was chosen or replaced.
+pub fn untouched<R>(body: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {

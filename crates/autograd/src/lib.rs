@@ -22,6 +22,7 @@ mod autocast;
 pub mod backend;
 mod checkpoint;
 pub mod clifford;
+pub mod custom;
 mod engine;
 mod error;
 mod function;

@@ -180,6 +180,14 @@ pub enum Error {
         /// The kernel.
         kernel: String,
     },
+    /// A kernel of the user's: its signature, its source, or a call.
+    #[error("kernel `{kernel}`: {problem}")]
+    CustomKernel {
+        /// The kernel, or its signature where that cannot be read.
+        kernel: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// The embedded kernels do not run on the device.
     #[error(
         "cuda:{device} ({name}) has compute capability {}.{}, but this build has machine code for sm {} and PTX for {}; \

@@ -19,6 +19,7 @@
 mod array;
 mod compute;
 mod cuda;
+pub mod custom;
 mod device;
 mod element;
 mod error;

@@ -6,7 +6,7 @@ use gradewise_nn::{
     Error, Module, Placement, Result,
     checkpoint::Checkpoint,
     models::{NBody, NBodyBatch, NBodyConfig},
-    optim::{Method, Schedule},
+    optim::{Method, MixedPrecision, ScalerConfig, Schedule},
     train::{CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
 };
 use rand::{RngExt, SeedableRng};
@@ -233,4 +233,51 @@ fn a_request_that_no_gpu_has_room_for_leaves_the_device_usable() {
     assert!(*requested == 4 << 45 && free <= total && !holders.is_empty(), "{error}");
     assert!(error.to_string().contains("reduce the batch"), "{error}");
     assert_eq!(ops::sum(&held, &[0], false).unwrap().item().unwrap(), f64::from(1 << 20));
+}
+
+/// Reports and weights of steps in mixed precision.
+fn train_mixed(
+    device: &CudaDevice,
+    capture: bool,
+    precision: &MixedPrecision,
+    steps: usize,
+) -> (Vec<u64>, Vec<StepReport>) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    let mut trainer = trainer(config(Method::adam(1e-4)), &placement).mixed_precision(precision).unwrap();
+    let mut stepper = CapturedStep::new(device, capture);
+    let mut batches = batches(7, DType::F32);
+    let reports = (0..steps).map(|_| stepper.step(&mut trainer, &mut batches, loss).unwrap()).collect();
+    assert_eq!(stepper.node_count().unwrap().is_some(), capture);
+    (bits(trainer.model()), reports)
+}
+
+#[test]
+fn captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones() {
+    let Some(device) = gpu() else { return };
+    let mut overflowing = MixedPrecision::new(DType::F16).unwrap();
+    // Overflows in the first steps, and grows into overflow again while steps are replayed.
+    overflowing.scaler =
+        Some(ScalerConfig { initial: (1u64 << 34) as f64, interval: 3, ..ScalerConfig::default() });
+    for precision in [MixedPrecision::new(DType::BF16).unwrap(), overflowing] {
+        let eager = train_mixed(&device, false, &precision, 40);
+        let captured = train_mixed(&device, true, &precision, 40);
+        assert_eq!(eager, captured);
+        let (_, reports) = captured;
+        let skipped = reports.iter().filter(|report| report.skipped).count();
+        assert_eq!(skipped > 2, precision.scaler.is_some(), "{skipped} skipped");
+        if precision.scaler.is_some() {
+            let late = reports[20..].iter().filter(|report| report.skipped).count();
+            assert!(late > 0, "the scale grows until a replayed step overflows");
+        }
+        // As on the host.
+        let mut host = trainer(config(Method::adam(1e-4)), &Placement::new(&Device::Cpu, DType::F32))
+            .mixed_precision(&precision)
+            .unwrap();
+        let mut batches = batches(7, DType::F32);
+        let first = reports.iter().find(|report| !report.skipped).unwrap();
+        let other =
+            (0..40).map(|_| host.step(&mut batches, loss).unwrap()).find(|report| !report.skipped).unwrap();
+        assert!((first.norms.total - other.norms.total).abs() < 0.05 * other.norms.total);
+        assert!((first.zeros - other.zeros).abs() < 0.02, "{} {}", first.zeros, other.zeros);
+    }
 }

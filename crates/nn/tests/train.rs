@@ -11,7 +11,7 @@ use gradewise_nn::{
         nbody::{NBodyData, Trajectories},
     },
     models::{NBody, NBodyConfig},
-    optim::{Method, Schedule},
+    optim::{Method, MixedPrecision, ScalerConfig, Schedule},
     train::{
         MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig, batches,
         nbody::{Example, mean_squared_error, predict},
@@ -173,4 +173,69 @@ fn checkpoints_of_other_models_and_bare_weights_are_refused() {
     let error = Trainer::new(wider.unwrap(), config()).unwrap().resume(&good).unwrap_err().to_string();
     assert!(error.contains("expected"), "{error}");
     assert_eq!(weights(&trainer), before);
+}
+
+/// The mean loss of the last steps.
+fn last(reports: &[StepReport]) -> f64 {
+    let last = &reports[reports.len() - 10..];
+    last.iter().map(|report| report.loss).sum::<f64>() / last.len() as f64
+}
+
+#[test]
+fn mixed_precision_trains_weights_in_f32_to_the_same_loss() {
+    let data = data(24);
+    let mut exact = Trainer::new(model(DType::F32), config()).unwrap();
+    let expected = run(&mut exact, &data, 40);
+    for dtype in [DType::BF16, DType::F16] {
+        let precision = MixedPrecision::new(dtype).unwrap();
+        assert_eq!(precision.scaler.is_some(), dtype == DType::F16);
+        let mut trainer =
+            Trainer::new(model(DType::F32), config()).unwrap().mixed_precision(&precision).unwrap();
+        let reports = run(&mut trainer, &data, 40);
+        assert!(trainer.model().parameters().iter().all(|p| p.array().dtype() == DType::F32));
+        assert_ne!(weights(&trainer), weights(&exact), "16 bits were used");
+        let (mixed, full) = (last(&reports), last(&expected));
+        assert!((mixed - full).abs() < 0.05 * full, "{dtype}: {mixed} and {full}");
+        assert!(reports[0].loss > 2.0 * mixed, "it learned");
+        // Gradients are those of the loss itself, whatever it was multiplied by.
+        let (norm, reference) = (reports[0].norms.total, expected[0].norms.total);
+        assert!((norm - reference).abs() < 0.03 * reference, "{dtype}: {norm} and {reference}");
+        assert_eq!(reports[0].scale, precision.scaler.map(|scaler| scaler.initial));
+    }
+    let error = Trainer::new(model(DType::F64), config())
+        .unwrap()
+        .mixed_precision(&MixedPrecision::new(DType::BF16).unwrap())
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("f64") && error.contains("f32"), "{error}");
+}
+
+#[test]
+fn a_scale_that_overflows_backs_off_and_steps_are_skipped_until_it_fits() {
+    let data = data(16);
+    let mut precision = MixedPrecision::new(DType::F16).unwrap();
+    precision.scaler =
+        Some(ScalerConfig { initial: (1u64 << 34) as f64, interval: 4, ..ScalerConfig::default() });
+    let start = || Trainer::new(model(DType::F32), config()).unwrap().mixed_precision(&precision).unwrap();
+    let mut trainer = start();
+    let reports = run(&mut trainer, &data, 30);
+    let skipped = reports.iter().filter(|report| report.skipped).count();
+    assert!(skipped > 2 && skipped < 20, "{skipped} steps were skipped");
+    assert!(reports[0].skipped && reports[0].loss.is_finite(), "the loss itself is fine");
+    let scales: Vec<f64> = reports.iter().map(|report| report.scale.unwrap()).collect();
+    for (pair, report) in scales.windows(2).zip(&reports) {
+        let moved = pair[1] / pair[0];
+        assert!(if report.skipped { moved == 0.5 } else { moved == 1.0 || moved == 2.0 }, "{scales:?}");
+    }
+    assert!(scales.windows(2).any(|pair| pair[1] > pair[0]), "it grows again: {scales:?}");
+    assert_eq!(trainer.skipped_steps() as usize, skipped);
+    // The scale is part of a checkpoint.
+    let checkpoint = trainer.checkpoint("nbody", serde_json::Value::Null).unwrap();
+    let mut resumed = start();
+    resumed.resume(&checkpoint).unwrap();
+    assert_eq!(resumed.loss_scale(), trainer.loss_scale());
+    run(&mut trainer, &data, 6);
+    run(&mut resumed, &data, 6);
+    assert_eq!(weights(&resumed), weights(&trainer));
 }

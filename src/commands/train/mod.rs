@@ -132,6 +132,11 @@ impl<T: Task> Runs<T> {
         let memory = Memory::start(&placement.device);
         let model = tasks::new_model::<T>(&config.model, placement, config.train.seed)?;
         let mut trainer = Trainer::new(model, trainer_config(&config.train))?;
+        let mixed = run::mixed_precision(&config.runtime)?;
+        if let Some(mixed) = &mixed {
+            trainer = trainer.mixed_precision(mixed)?;
+            output::note(&format!("mixed precision:\n{}", mixed.policy));
+        }
         output::note(&format!(
             "model: {} parameters, {} on {}",
             trainer.model().parameter_count(),

@@ -7,7 +7,7 @@ use crate::{
     run::{Energy, Interrupt, Memory, Progress, RunFolder},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
-use gradewise_autograd::detect_anomalies;
+use gradewise_autograd::{backend::is_anything_chosen, detect_anomalies};
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Placement,
@@ -65,7 +65,10 @@ impl<'a, T: Task> Session<'a, T> {
         let device = match memory.device() {
             Device::Cpu => None,
             Device::Cuda(cuda) => {
-                Some(CapturedStep::new(cuda, config.train.capture && !config.runtime.detect_anomaly))
+                // What waits for the host, or may, cannot be captured.
+                let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
+                let capture = config.train.capture && !config.runtime.detect_anomaly && !chosen;
+                Some(CapturedStep::new(cuda, capture))
             }
         };
         let (energy, start) = (Energy::start(memory.device()), Instant::now());
@@ -175,6 +178,8 @@ impl<'a, T: Task> Session<'a, T> {
             "gradient_norm": report.norms.total,
             "clipped": report.clipped,
             "skipped_steps": self.trainer.skipped_steps(),
+            "zero_gradients": report.zeros,
+            "loss_scale": report.scale,
             "seconds": self.seconds(),
             "gradient_norms": gradients,
         });

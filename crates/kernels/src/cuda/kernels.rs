@@ -111,14 +111,14 @@ impl Kernels {
 }
 
 /// Lets the kernel use as much shared memory as the device gives to one block.
-fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(), gradewise_ffi::Error> {
+pub(crate) fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(), gradewise_ffi::Error> {
     let fixed = function.attribute(function_attribute::SHARED_SIZE_BYTES)?;
     let most = device.info().max_shared_memory as i32 - fixed;
     if most > FREELY_SHARED { function.allow_shared(most as u32) } else { Ok(()) }
 }
 
 /// Refuses a kernel whose parameters are not what its launcher passes.
-fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
+pub(crate) fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
     let found = if cfg!(debug_assertions) {
         function.parameter_sizes()
     } else {

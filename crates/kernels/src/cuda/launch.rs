@@ -3,7 +3,7 @@
 use super::CudaDevice;
 use crate::{Array, DType, Result};
 use gradewise_core::Signature;
-use gradewise_ffi::LaunchConfig;
+use gradewise_ffi::{Function, LaunchConfig};
 use std::{ffi::c_void, fmt, sync::OnceLock};
 
 /// A kernel by what it does: `gw_<operation>[_<p>_<q>_<r>]_<dtype>`.
@@ -140,6 +140,16 @@ impl<'a> Args<'a> {
         self.push(&value.to_ne_bytes())
     }
 
+    /// A `float`.
+    pub fn float(self, value: f32) -> Self {
+        self.push(&value.to_ne_bytes())
+    }
+
+    /// How many more arguments there is room for.
+    pub fn room(&self) -> usize {
+        COUNT - self.count
+    }
+
     /// A `double`.
     pub fn double(self, value: f64) -> Self {
         self.push(&value.to_ne_bytes())
@@ -178,9 +188,20 @@ impl CudaDevice {
         operation: &'static str,
         kernel: Kernel,
         grid: Grid,
-        mut args: Args<'_>,
+        args: Args<'_>,
     ) -> Result<()> {
         let function = self.kernels().function(self, operation, kernel, args.sizes())?;
+        self.launch_function(operation, &function, grid, args)
+    }
+
+    /// Queues a kernel whose parameters are known to be of the sizes of the arguments.
+    pub(crate) fn launch_function(
+        &self,
+        operation: &'static str,
+        function: &Function,
+        grid: Grid,
+        mut args: Args<'_>,
+    ) -> Result<()> {
         let _gate = self.gate().enter();
         let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
         for (pointer, &start) in pointers.iter_mut().zip(&args.starts[..args.count]) {

@@ -6,11 +6,11 @@
 mod capture;
 mod device;
 pub(crate) mod image;
-mod kernels;
+pub(crate) mod kernels;
 pub(crate) mod launch;
 mod memory;
 pub(crate) mod rows;
-mod rtc;
+pub(crate) mod rtc;
 pub(crate) mod strided;
 mod words;
 

@@ -37,19 +37,17 @@ fn source(signature: Signature) -> Option<String> {
     Some(format!("#include \"ops/sgp.cuh\"\n#include \"ops/sgp_rows.cuh\"\n{kernels}\n"))
 }
 
-fn compiler() -> Option<&'static Nvrtc> {
-    static COMPILER: OnceLock<Option<Nvrtc>> = OnceLock::new();
+/// The run-time compiler, or why there is none.
+pub(crate) fn compiler() -> Result<&'static Nvrtc, gradewise_ffi::Error> {
+    static COMPILER: OnceLock<Result<Nvrtc, gradewise_ffi::Error>> = OnceLock::new();
     COMPILER
         .get_or_init(|| {
-            Nvrtc::load()
-                .inspect_err(|error| {
-                    tracing::info!(
-                        "algebras without kernels of their own go by tables, more slowly: {error}"
-                    );
-                })
-                .ok()
+            Nvrtc::load().inspect_err(|error| {
+                tracing::info!("algebras without kernels of their own go by tables, more slowly: {error}");
+            })
         })
         .as_ref()
+        .map_err(Clone::clone)
 }
 
 fn directory() -> Option<PathBuf> {
@@ -58,27 +56,46 @@ fn directory() -> Option<PathBuf> {
 
 /// The machine code of an algebra's kernels for an architecture such as `sm_90`, from disk or compiled.
 fn compile(compiler: &Nvrtc, architecture: &str, text: &str) -> Result<Vec<u8>, String> {
+    compile_source(compiler, architecture, ("algebra.cu", text), &["--device-as-default-execution-space"])
+}
+
+/// The machine code of a source, which may include the headers of csrc, for an architecture such as `sm_90`, from disk or compiled
+/// with further options. Messages call the source by its name.
+pub(crate) fn compile_source(
+    compiler: &Nvrtc,
+    architecture: &str,
+    (name, text): (&str, &str),
+    further: &[&str],
+) -> Result<Vec<u8>, String> {
     let target = format!("--gpu-architecture={architecture}");
-    let options = [target.as_str(), "--std=c++17", "--device-as-default-execution-space"];
+    let mut options = vec![target.as_str(), "--std=c++17"];
+    options.extend(further);
     let make = || {
-        let source = Source { name: "algebra.cu", text, headers: image::SOURCES };
+        let source = Source { name, text, headers: image::SOURCES };
         compiler.compile(&source, &options).map(|compiled| compiled.image).map_err(|error| error.to_string())
     };
     let version = compiler.version().map_err(|error| error.to_string())?;
-    let mut digest = cache::Digest::default().with(text).with(format!("{version:?}"));
-    for option in options {
+    let mut digest = cache::Digest::default().with(name).with(text).with(format!("{version:?}"));
+    for option in &options {
         digest = digest.with(option);
     }
     for (path, text) in image::SOURCES {
         digest = digest.with(path).with(text);
     }
     let Some(directory) = directory() else { return make() };
-    let name = format!("{}.cubin", digest.text());
-    let write = |path: &std::path::Path| fs::write(path, make()?).map_err(|error| error.to_string());
-    // A disk that is full or read-only is no reason not to compile.
-    let found = cache::file(&directory, &name, write).or_else(|reason| {
-        tracing::warn!("compiled kernels are not kept: {reason}");
-        make()
+    let file = format!("{}.cubin", digest.text());
+    let refused = std::cell::RefCell::new(None);
+    let write = |path: &std::path::Path| {
+        let image = make().inspect_err(|error| *refused.borrow_mut() = Some(error.clone()))?;
+        fs::write(path, image).map_err(|error| error.to_string())
+    };
+    let found = cache::file(&directory, &file, write).or_else(|reason| match refused.take() {
+        Some(error) => Err(error),
+        // A disk that is full or read-only is no reason not to compile.
+        None => {
+            tracing::warn!("compiled kernels are not kept: {reason}");
+            make()
+        }
     });
     cache::shrink(&directory);
     found
@@ -86,7 +103,7 @@ fn compile(compiler: &Nvrtc, architecture: &str, text: &str) -> Result<Vec<u8>, 
 
 /// The kernels of an algebra that was not compiled ahead; `None`, with the reason in the log, if they cannot be had.
 pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module> {
-    let (text, compiler) = (source(signature)?, compiler()?);
+    let (text, compiler) = (source(signature)?, compiler().ok()?);
     let (major, minor) = device.info().compute_capability;
     let started = std::time::Instant::now();
     let attempt = || -> Result<Module, String> {
@@ -122,7 +139,7 @@ mod tests {
 
     #[test]
     fn unlisted_algebras_compile_and_are_found_again() {
-        let Some(compiler) = compiler() else {
+        let Ok(compiler) = compiler() else {
             eprintln!("nothing compiled: NVRTC was not found");
             return;
         };

@@ -4,10 +4,13 @@ mod average;
 mod clip;
 mod optimizer;
 mod report;
+mod scaler;
 mod schedule;
 
 pub use average::MovingAverage;
 pub use clip::{GradientNorms, clip_by_norm, clip_by_value};
 pub use optimizer::{Method, Optimizer};
 pub use report::{GradientReport, GradientState};
+pub use scaler::{GradientScaler, MixedPrecision, ScalerConfig};
+pub(crate) use scaler::{ScalerState, UnderflowWatch};
 pub use schedule::Schedule;

@@ -9,7 +9,7 @@ use gradewise_kernels::{
     Array, CapturedGraph, CudaDevice, Device,
     ops::{
         self,
-        optim::cuda::{Decision, StepState, Update, update},
+        optim::cuda::{Decided, Decision, StepState, Update, update},
     },
 };
 
@@ -169,13 +169,13 @@ impl<B: Batch> CapturedStep<B> {
     /// Waits for the step that was queued, and counts it.
     fn report<M: Module>(&self, trainer: &mut Trainer<M>) -> Result<StepReport> {
         let Some(steps) = &self.steps else { unreachable!("a step was queued") };
-        let (loss, total, found) = steps.decision.report()?;
+        let Decided { loss, norm: total, each: found, zeros } = steps.decision.report()?;
         let mut each = vec![0.0; trainer.parameters.len()];
         for (&position, norm) in steps.trained.iter().zip(found) {
             each[position] = norm;
         }
         let names = steps.names(trainer);
-        trainer.finish_step(loss, GradientNorms { total, each }, &names)
+        trainer.finish_step(loss, GradientNorms { total, each }, zeros, &names)
     }
 }
 
@@ -190,6 +190,9 @@ impl DeviceSteps {
         let names = self.trained.iter().map(|&position| trainer.parameters[position].0.as_str());
         let step = trainer.optimizer.common_step(names)? + 1;
         trainer.optimizer.set_constants(&self.constants, lr, step)?;
+        if let Some(scale) = trainer.loss_scale() {
+            self.decided.set_unscale(1.0 / scale)?;
+        }
         if let (Some(state), Some(average)) = (&self.average, &trainer.average) {
             state.set_ema(average.decay())?;
         }
@@ -250,7 +253,7 @@ impl<M: Module> Trainer<M> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean: Option<Array> = None;
         for batch in batches {
-            let loss = loss(&self.model, batch)?;
+            let loss = self.loss(loss, batch)?;
             let share = self.backward(&mut gradients, &loss)?;
             mean = Some(match mean {
                 Some(mean) => ops::add(&mean, &share)?,

@@ -1,10 +1,13 @@
 //! The training step and everything that must survive between two of them.
 
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
-use crate::optim::{GradientNorms, Method, MovingAverage, Optimizer, Schedule, clip_by_norm};
+use crate::optim::{
+    GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
+    UnderflowWatch, clip_by_norm,
+};
 use crate::{Error, Module, Parameter, Result};
-use gradewise_autograd::Tensor;
-use gradewise_kernels::{Array, ops};
+use gradewise_autograd::{BackwardOptions, Policy, Tensor, autocast_with};
+use gradewise_kernels::{Array, DType, ops};
 use serde::{Deserialize, Serialize};
 
 /// After so many steps in a row without a usable gradient, training has diverged.
@@ -40,6 +43,10 @@ pub struct StepReport {
     pub clipped: bool,
     /// Whether the step was left out because its loss or gradients were not finite.
     pub skipped: bool,
+    /// The fraction of the gradients' elements that are zero.
+    pub zeros: f64,
+    /// What the loss was multiplied by for the backward pass, where a scaler does that.
+    pub scale: Option<f64>,
 }
 
 /// A model with its optimiser, schedule and moving average.
@@ -52,6 +59,9 @@ pub struct Trainer<M> {
     pub(super) config: TrainerConfig,
     pub(super) optimizer: Optimizer,
     pub(super) average: Option<MovingAverage>,
+    pub(super) mixed: Option<Policy>,
+    pub(super) scaler: Option<GradientScaler>,
+    underflow: UnderflowWatch,
     step: u64,
     skips: Skips,
 }
@@ -67,6 +77,8 @@ struct Skips {
 struct State {
     optimizer: serde_json::Value,
     skips: Skips,
+    #[serde(default)]
+    scaler: Option<ScalerState>,
 }
 
 impl<M: Module> Trainer<M> {
@@ -87,7 +99,51 @@ impl<M: Module> Trainer<M> {
         let optimizer = Optimizer::new(config.method)?;
         let parameters = model.named_parameters();
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
-        Ok(Self { model, parameters, config, optimizer, average, step: 0, skips: Skips::default() })
+        Ok(Self {
+            model,
+            parameters,
+            config,
+            optimizer,
+            average,
+            mixed: None,
+            scaler: None,
+            underflow: UnderflowWatch::default(),
+            step: 0,
+            skips: Skips::default(),
+        })
+    }
+
+    /// Computes losses in mixed precision: operations by the policy, the loss scaled if there is a scaler. Parameters, gradients and
+    /// optimiser stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a scaler's constants outside their range, or parameters that are not in `f32`.
+    pub fn mixed_precision(mut self, precision: &MixedPrecision) -> Result<Self> {
+        if let Some((name, parameter)) = self.parameters.iter().find(|(_, p)| p.array().dtype() != DType::F32)
+        {
+            return Err(Error::Argument {
+                operation: "mixed precision",
+                argument: "parameters",
+                actual: format!("`{name}` is {}", parameter.array().dtype()),
+                expected: "f32: the weights that 16-bit copies are made of".to_owned(),
+            });
+        }
+        self.scaler = precision.scaler.map(GradientScaler::new).transpose()?;
+        self.mixed = Some(precision.policy.clone());
+        Ok(self)
+    }
+
+    /// What losses are multiplied by at present, where a scaler does that.
+    pub fn loss_scale(&self) -> Option<f64> {
+        self.scaler.as_ref().map(GradientScaler::scale)
+    }
+
+    /// The loss of a batch, in the precision of this trainer.
+    pub(super) fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B) -> Result<Tensor> {
+        match &self.mixed {
+            Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
+            None => loss(&self.model, batch),
+        }
     }
 
     /// The model, with its own weights (not their average).
@@ -124,8 +180,15 @@ impl<M: Module> Trainer<M> {
         let mut mean_loss = 0.0;
         for _ in 0..self.config.accumulation {
             let batch = next_batch(batches)?;
-            mean_loss += self.backward(&mut gradients, &loss(&self.model, &batch)?)?.item()?;
+            mean_loss += self.backward(&mut gradients, &self.loss(&loss, &batch)?)?.item()?;
         }
+        let scale = self.loss_scale();
+        if let Some(scale) = scale {
+            for gradient in gradients.iter_mut().flatten() {
+                *gradient = ops::mul_scalar(gradient, 1.0 / scale)?;
+            }
+        }
+        let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
         let lr = self.config.schedule.lr(self.step);
         self.step += 1;
@@ -143,7 +206,8 @@ impl<M: Module> Trainer<M> {
             }
             self.skips.consecutive = 0;
         }
-        Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped })
+        self.scaled(skipped, zeros)?;
+        Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
     /// The batches of the next step.
@@ -162,9 +226,10 @@ impl<M: Module> Trainer<M> {
         &mut self,
         loss: f64,
         norms: GradientNorms,
+        zeros: f64,
         names: &[String],
     ) -> Result<StepReport> {
-        let lr = self.next_lr();
+        let (lr, scale) = (self.next_lr(), self.loss_scale());
         self.step += 1;
         let skipped = !(loss.is_finite() && norms.are_finite());
         if skipped {
@@ -174,14 +239,33 @@ impl<M: Module> Trainer<M> {
             self.skips.consecutive = 0;
         }
         let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);
-        Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped })
+        self.scaled(skipped, zeros)?;
+        Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
-    /// Adds the gradients of `loss`, divided by the number of batches of a step; returns the loss divided likewise.
+    /// Moves the loss scale after a step, and looks for gradients that underflow.
+    fn scaled(&mut self, skipped: bool, zeros: f64) -> Result<()> {
+        let scale = self.loss_scale();
+        if let Some(policy) = self.mixed.as_ref().filter(|_| !skipped) {
+            self.underflow.see(self.step, zeros, policy.dtype(), scale);
+        }
+        let Some(scaler) = &mut self.scaler else { return Ok(()) };
+        scaler.update(skipped)?;
+        if skipped {
+            tracing::info!("step {}: loss scale {} from here on", self.step, scaler.scale());
+        }
+        Ok(())
+    }
+
+    /// Adds the gradients of `loss`, divided by the number of batches of a step and multiplied by the loss scale; returns the loss
+    /// divided likewise.
     pub(super) fn backward(&self, gradients: &mut [Option<Array>], loss: &Tensor) -> Result<Array> {
         let share = 1.0 / self.config.accumulation as f64;
         let loss = loss.mul_scalar(share)?;
-        let mut found = loss.backward()?;
+        let mut found = match &self.scaler {
+            Some(scaler) => loss.backward_with(&BackwardOptions::seed(scaler.seed(&loss)?))?,
+            None => loss.backward()?,
+        };
         for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
             let leaf = parameter.tensor();
             // A parameter that took no part in this batch has no gradient from it.
@@ -244,7 +328,8 @@ impl<M: Module> Trainer<M> {
         if let Some(average) = &self.average {
             average.save(&mut tensors)?;
         }
-        let state = State { optimizer: self.optimizer.save(&mut tensors)?, skips: self.skips };
+        let scaler = self.scaler.as_ref().map(GradientScaler::state);
+        let state = State { optimizer: self.optimizer.save(&mut tensors)?, skips: self.skips, scaler };
         let training = serde_json::to_value(state).map_err(|error| Error::Worker {
             operation: "checkpoint",
             reason: format!("the training state has no JSON form: {error}"),
@@ -286,9 +371,24 @@ impl<M: Module> Trainer<M> {
         for ((_, parameter), value) in self.parameters.iter().zip(values) {
             parameter.set(value)?;
         }
+        if let Some((scaler, state)) = self.scaler.as_mut().zip(state.scaler) {
+            scaler.restore(state)?;
+        }
         (self.optimizer, self.step, self.skips) = (optimizer, checkpoint.metadata.step, state.skips);
         Ok(())
     }
+}
+
+/// The fraction of elements that are zero.
+fn zero_fraction(gradients: &[Option<Array>]) -> Result<f64> {
+    let (mut zeros, mut elements) = (0.0, 0);
+    for gradient in gradients.iter().flatten() {
+        let zero = Array::zeros([], gradient.dtype(), &gradient.device())?;
+        let axes: Vec<usize> = (0..gradient.rank()).collect();
+        zeros += ops::sum(&ops::equal(gradient, &zero)?, &axes, false)?.item()?;
+        elements += gradient.elements();
+    }
+    Ok(zeros / elements.max(1) as f64)
 }
 
 fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {

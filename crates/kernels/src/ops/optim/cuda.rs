@@ -79,6 +79,7 @@ impl StepState {
             control: Buffer::new(device, 2 * size_of::<f64>(), NAME)?,
         };
         state.control.write(0, bytemuck::cast_slice(&[1.0f64, 1.0]), NAME)?;
+        state.constants.write(0, bytemuck::cast_slice(&[1.0f64]), NAME)?;
         Ok(state)
     }
 
@@ -117,6 +118,15 @@ impl StepState {
     /// As [`set_adam`](Self::set_adam).
     pub fn set_ema(&self, decay: f64) -> Result<()> {
         self.set("ema", &[decay, 1.0 - decay])
+    }
+
+    /// For a decision: what gradients are multiplied by before they are measured and used, 1 unless set. The reciprocal of a scale
+    /// that the loss had in the backward pass.
+    ///
+    /// # Errors
+    /// As [`set_adam`](Self::set_adam).
+    pub fn set_unscale(&self, factor: f64) -> Result<()> {
+        self.set("unscale", &[factor])
     }
 
     /// The device.
@@ -205,6 +215,20 @@ pub struct Decision {
     partial: Array,
     report: Array,
     gradients: usize,
+    elements: usize,
+}
+
+/// What a [`Decision`] came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// The loss.
+    pub loss: f64,
+    /// The norm of all gradients, unscaled.
+    pub norm: f64,
+    /// The norm of each.
+    pub each: Vec<f64>,
+    /// The fraction of elements that are zero.
+    pub zeros: f64,
 }
 
 impl Decision {
@@ -221,13 +245,14 @@ impl Decision {
         let blocks = starts[sizes.len()] as usize;
         Ok(Self {
             starts: Words::new(device, NAME, &starts)?,
-            partial: Array::for_kernel(NAME, [blocks], DType::F64, device)?,
-            report: Array::for_kernel(NAME, [2 + sizes.len()], DType::F64, device)?,
+            partial: Array::for_kernel(NAME, [blocks, 2], DType::F64, device)?,
+            report: Array::for_kernel(NAME, [3 + sizes.len()], DType::F64, device)?,
             gradients: sizes.len(),
+            elements: sizes.iter().sum(),
         })
     }
 
-    /// Queues the norms of `gradients` and the decision into `state`: no step if the scalar `loss` or a norm is not finite,
+    /// Queues the norms of `gradients` and the decision into `state`, after [`StepState::set_unscale`]: no step if the scalar `loss` or a norm is not finite,
     /// gradients scaled to norm `limit` if there is one and they exceed it.
     ///
     /// # Errors
@@ -260,18 +285,20 @@ impl Decision {
             .pointer(self.starts.address())
             .size(self.gradients)
             .double(limit.unwrap_or(0.0))
+            .pointer(state.constants.pointer())
             .array(&self.report)
             .pointer(state.control.pointer());
         state.device.launch(NAME, Kernel::new("decide", loss.dtype()), Grid::blocks(1, 256), args)
     }
 
-    /// Waits for the decision: the loss, the norm of all gradients, the norm of each.
+    /// Waits for the decision.
     ///
     /// # Errors
     /// What went wrong on the device until then.
-    pub fn report(&self) -> Result<(f64, f64, Vec<f64>)> {
+    pub fn report(&self) -> Result<Decided> {
         let mut values = self.report.to_vec::<f64>()?;
-        let each = values.split_off(2);
-        Ok((values[0], values[1], each))
+        let each = values.split_off(3);
+        let zeros = values[2] / self.elements.max(1) as f64;
+        Ok(Decided { loss: values[0], norm: values[1], each, zeros })
     }
 }

@@ -1,0 +1,241 @@
+//! Mixed precision in training: a policy for operations, and a scale that keeps small gradients of `f16` above zero.
+
+use crate::{Error, Result};
+use gradewise_autograd::{Policy, Tensor};
+use gradewise_kernels::{Array, DType, Device};
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+
+/// How the scale of the loss moves (Micikevicius et al. 2018, arXiv:1710.03740).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ScalerConfig {
+    /// The scale of the first step.
+    pub initial: f64,
+    /// What it is multiplied by after `interval` steps without overflow.
+    pub growth: f64,
+    /// What it is multiplied by after a step that overflowed.
+    pub backoff: f64,
+    /// Steps without overflow before the scale grows.
+    pub interval: u64,
+}
+
+impl Default for ScalerConfig {
+    /// 65536, doubled after 2000 steps, halved on overflow.
+    fn default() -> Self {
+        Self { initial: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000 }
+    }
+}
+
+impl ScalerConfig {
+    fn validate(&self) -> Result<()> {
+        let refuse = |argument, value: f64, expected: &str| {
+            let (actual, expected) = (value.to_string(), expected.to_owned());
+            Err(Error::Argument { operation: "gradient scaler", argument, actual, expected })
+        };
+        if !(LEAST..=MOST).contains(&self.initial) {
+            return refuse("initial", self.initial, "between 2⁻²⁴ and 2⁶⁴");
+        }
+        if !(self.growth >= 1.0 && self.growth.is_finite()) {
+            return refuse("growth", self.growth, "at least 1");
+        }
+        if !(self.backoff > 0.0 && self.backoff < 1.0) {
+            return refuse("backoff", self.backoff, "between 0 and 1");
+        }
+        if self.interval == 0 { refuse("interval", 0.0, "at least 1") } else { Ok(()) }
+    }
+}
+
+/// The range of scales.
+const LEAST: f64 = 1.0 / (1u64 << 24) as f64;
+/// See [`LEAST`].
+const MOST: f64 = (1u128 << 64) as f64;
+
+/// Training in mixed precision: parameters, their gradients and the optimiser in `f32`, operations by a policy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MixedPrecision {
+    /// Which operations run in 16 bits.
+    pub policy: Policy,
+    /// How the loss is scaled; `None` leaves it as it is.
+    pub scaler: Option<ScalerConfig>,
+}
+
+impl MixedPrecision {
+    /// The usual rules in a 16-bit dtype. `f16` has few exponents and gets a scaler; `bf16` has those of `f32` and needs none.
+    ///
+    /// # Errors
+    /// A dtype that has not 16 bits.
+    pub fn new(dtype: DType) -> Result<Self> {
+        let scaler = (dtype == DType::F16).then(ScalerConfig::default);
+        Ok(Self { policy: Policy::new(dtype)?, scaler })
+    }
+}
+
+/// What a scaler has come to, as stored in checkpoints.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct ScalerState {
+    scale: f64,
+    /// Steps without overflow since the scale last moved.
+    steady: u64,
+}
+
+/// Scales losses so that gradients neither vanish nor overflow in 16 bits.
+#[derive(Debug)]
+pub struct GradientScaler {
+    config: ScalerConfig,
+    state: ScalerState,
+    /// The scale where a device reads it, in captured steps, too.
+    resident: Mutex<Option<Array>>,
+}
+
+impl GradientScaler {
+    /// A scaler at its initial scale.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for constants outside their range.
+    pub fn new(config: ScalerConfig) -> Result<Self> {
+        config.validate()?;
+        let state = ScalerState { scale: config.initial, steady: 0 };
+        Ok(Self { config, state, resident: Mutex::default() })
+    }
+
+    /// What losses are multiplied by, and gradients divided by.
+    pub fn scale(&self) -> f64 {
+        self.state.scale
+    }
+
+    /// The gradient that a backward pass from `loss` starts with: the scale.
+    pub(crate) fn seed(&self, loss: &Tensor) -> Result<Tensor> {
+        let device = loss.device();
+        let scale = |device: &Device| Array::full([], self.scale(), loss.dtype(), device);
+        let array = match device {
+            Device::Cpu => scale(&device)?,
+            Device::Cuda(_) => {
+                let mut resident = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+                match resident
+                    .as_ref()
+                    .filter(|array| array.device() == device && array.dtype() == loss.dtype())
+                {
+                    Some(array) => array.clone(),
+                    None => resident.insert(scale(&device)?).clone(),
+                }
+            }
+        };
+        Ok(Tensor::new(array.reshape(loss.shape())?))
+    }
+
+    /// Moves the scale after a step, which overflowed or did not.
+    pub(crate) fn update(&mut self, overflowed: bool) -> Result<()> {
+        let ScalerConfig { growth, backoff, interval, .. } = self.config;
+        let scale = self.state.scale;
+        if overflowed {
+            self.state = ScalerState { scale: (scale * backoff).max(LEAST), steady: 0 };
+        } else {
+            self.state.steady += 1;
+            if self.state.steady >= interval {
+                self.state = ScalerState { scale: (scale * growth).min(MOST), steady: 0 };
+            }
+        }
+        if scale == self.state.scale { Ok(()) } else { self.publish() }
+    }
+
+    /// Puts the scale where a device reads it.
+    fn publish(&self) -> Result<()> {
+        if let Some(array) = self.resident.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            array.overwrite(&Array::full(array.shape(), self.scale(), array.dtype(), &Device::Cpu)?)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn state(&self) -> ScalerState {
+        self.state
+    }
+
+    pub(crate) fn restore(&mut self, state: ScalerState) -> Result<()> {
+        self.state = state;
+        self.publish()
+    }
+}
+
+/// Says once when too many elements of gradients are zero.
+#[derive(Debug, Default)]
+pub(crate) struct UnderflowWatch {
+    first: Option<f64>,
+    said: bool,
+}
+
+impl UnderflowWatch {
+    /// More zeros than in the first step by so much are a sign of underflow.
+    const MORE: f64 = 0.1;
+    /// So many are one by themselves.
+    const MANY: f64 = 0.5;
+
+    /// Looks at the fraction of zeros in a step's gradients; returns whether it warned.
+    pub fn see(&mut self, step: u64, zeros: f64, dtype: DType, scale: Option<f64>) -> bool {
+        let first = *self.first.get_or_insert(zeros);
+        if self.said || !(zeros > self.first.unwrap_or(zeros) + Self::MORE || zeros > Self::MANY) {
+            return false;
+        }
+        self.said = true;
+        let advice = match (scale, dtype) {
+            (Some(scale), _) => format!("the loss scale is {scale}; start with a larger one"),
+            (None, DType::F16) => "scale the loss (precision f16), or use bf16".to_owned(),
+            (None, _) => "run compare-precision to see where".to_owned(),
+        };
+        tracing::warn!(
+            "step {step}: {:.0}% of the elements of the gradients are zero, {:.0}% were in the first step: small gradients may \
+             underflow in {dtype}; {advice}",
+            100.0 * zeros,
+            100.0 * first
+        );
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_grow_after_steady_steps_and_back_off_at_once() {
+        let config = ScalerConfig { initial: 8.0, interval: 3, ..ScalerConfig::default() };
+        let mut scaler = GradientScaler::new(config).unwrap();
+        let mut scales = Vec::new();
+        for overflowed in [false, false, false, false, true, false, false, false, true, true] {
+            scaler.update(overflowed).unwrap();
+            scales.push(scaler.scale());
+        }
+        assert_eq!(scales, [8.0, 8.0, 16.0, 16.0, 8.0, 8.0, 8.0, 16.0, 8.0, 4.0]);
+        let seed = scaler.seed(&Tensor::ones([1], DType::F32, &Device::Cpu).unwrap()).unwrap();
+        assert_eq!(seed.to_vec::<f32>().unwrap(), [4.0]);
+        for (initial, growth, backoff, interval) in [
+            (0.0, 2.0, 0.5, 1),
+            (f64::NAN, 2.0, 0.5, 1),
+            (1.0, 0.5, 0.5, 1),
+            (1.0, 2.0, 1.0, 1),
+            (1.0, 2.0, 0.5, 0),
+        ] {
+            assert!(GradientScaler::new(ScalerConfig { initial, growth, backoff, interval }).is_err());
+        }
+    }
+
+    #[test]
+    fn scales_stay_in_their_range() {
+        let mut scaler =
+            GradientScaler::new(ScalerConfig { interval: 1, ..ScalerConfig::default() }).unwrap();
+        (0..100).for_each(|_| scaler.update(false).unwrap());
+        assert_eq!(scaler.scale(), MOST);
+        (0..200).for_each(|_| scaler.update(true).unwrap());
+        assert_eq!(scaler.scale(), LEAST);
+    }
+
+    #[test]
+    fn zeros_are_reported_once_and_only_when_they_become_more() {
+        let mut watch = UnderflowWatch::default();
+        let seen: Vec<bool> = [0.2, 0.21, 0.29, 0.4, 0.9]
+            .into_iter()
+            .map(|zeros| watch.see(1, zeros, DType::F16, Some(1.0)))
+            .collect();
+        assert_eq!(seen, [false, false, false, true, false]);
+        assert!(UnderflowWatch::default().see(1, 0.6, DType::F16, None), "too many from the first step on");
+    }
+}

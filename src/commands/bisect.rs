@@ -1,0 +1,104 @@
+//! `bisect`: the first operation that is past its tolerance, by itself.
+
+use crate::{
+    cli::Bisect,
+    config::{Resolver, Runtime},
+    error::{Error, Result},
+    output, run,
+    tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
+};
+use gradewise::verify::bisect::{Bisection, Deviant, replay};
+use gradewise_autograd::{autocast_with, observe::observe};
+use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
+use serde::Serialize;
+use std::path::Path;
+
+pub fn run(arguments: &Bisect) -> Result<()> {
+    if let Some(file) = &arguments.replay {
+        return again(arguments, file);
+    }
+    match arguments.task.as_deref().unwrap_or_default() {
+        NBodyTask::NAME => search::<NBodyTask>(arguments),
+        <Volumes as Task>::NAME => search::<Volumes>(arguments),
+        <Hulls as Task>::NAME => search::<Hulls>(arguments),
+        <O5 as Task>::NAME => search::<O5>(arguments),
+        Lorentz::NAME => search::<Lorentz>(arguments),
+        Forces::NAME => search::<Forces>(arguments),
+        GptTask::NAME => search::<GptTask>(arguments),
+        other => Err(Error::Usage(unknown_task(other))),
+    }
+}
+
+/// What to say of a task that there is not.
+pub fn unknown_task(name: &str) -> String {
+    format!("there is no task `{name}`; there are nbody, volumes, hulls, o5, forces, lorentz and gpt")
+}
+
+/// The settings of a file that is run again: where, and nothing else.
+#[derive(Serialize, serde::Deserialize)]
+struct Place {
+    runtime: Runtime,
+}
+
+fn again(arguments: &Bisect, file: &Path) -> Result<()> {
+    let mut resolver = Resolver::new(&Place { runtime: Runtime::default() })?;
+    let Place { runtime } = arguments.settings.apply(&mut resolver)?.finish()?;
+    let placement = run::placement(&runtime)?;
+    let replayed = replay(file, &placement.device)?;
+    output::print(&format!("{replayed}\n"))?;
+    if replayed.distance.passes() {
+        Ok(())
+    } else {
+        Err(Error::Failed(format!("`{}` is past its tolerance", replayed.operation)))
+    }
+}
+
+fn search<T: Task>(arguments: &Bisect) -> Result<()> {
+    let mut resolver = tasks::resolver::<T>(None)?;
+    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let placement = run::placement(&config.runtime)?;
+    let mixed = run::mixed_precision(&config.runtime)?;
+    let model = match &arguments.checkpoint {
+        Some(path) => tasks::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
+        None => tasks::new_model::<T>(&config.model, &placement, config.train.seed)?,
+    };
+    let data = T::load(&config.data, Split::Train)?;
+    let indices: Vec<usize> = (0..config.train.batch_size.min(data.len())).collect();
+    let batch = data.batch(&indices, &placement)?;
+    let pass = || -> gradewise_nn::Result<f64> {
+        let loss = match &mixed {
+            Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
+            None => T::loss(&model, &batch),
+        }?;
+        loss.backward()?;
+        Ok(loss.item()?)
+    };
+    let (result, bisection) = observe(Bisection::default(), pass);
+    match (&bisection.found, result) {
+        (Some(found), _) => report(found, arguments),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(loss)) => {
+            let mut text = format!(
+                "{} results of one step agree with the reference; the loss is {loss}\n",
+                bisection.agreed
+            );
+            if let Some((operation, pass, distance)) = &bisection.nearest {
+                text += &format!(
+                    "nearest to its tolerance: `{operation}` {pass}, {:.1e} of {:.1e}\n",
+                    distance.error, distance.tolerance
+                );
+            }
+            output::print(&text)
+        }
+    }
+}
+
+fn report(found: &Deviant, arguments: &Bisect) -> Result<()> {
+    found.write(&arguments.out)?;
+    let file = arguments.out.display();
+    output::print(&format!(
+        "{found}\n\nrun it again: gradewise bisect --replay {file} --device {}\n",
+        found.device
+    ))?;
+    Err(Error::Failed(format!("`{}` {} is past its tolerance", found.operation, found.pass)))
+}

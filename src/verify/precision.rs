@@ -1,0 +1,153 @@
+//! Where two precisions part: the results of one computation, operation by operation, in both.
+
+use super::relative_error;
+use gradewise_autograd::{
+    Result, TensorId,
+    observe::{Event, Observer, Pass},
+};
+use gradewise_core::DType;
+use std::collections::{BTreeMap, HashMap};
+
+/// A result of an operation.
+#[derive(Clone, Debug)]
+struct Kept {
+    operation: &'static str,
+    pass: Pass,
+    /// The parameters it read.
+    parameters: Vec<String>,
+    /// How many results of the same operation with the same parameters came before.
+    ordinal: usize,
+    position: usize,
+    dtype: DType,
+    values: Vec<f32>,
+    zeros: f64,
+}
+
+type Key = (&'static str, Pass, Vec<String>, usize, usize);
+
+/// Keeps the results of a computation, forward and backward. Conversions and views are left out: they differ between precisions and
+/// compute nothing.
+#[derive(Debug)]
+pub struct Recording {
+    names: HashMap<TensorId, String>,
+    results: Vec<Kept>,
+    counts: BTreeMap<(&'static str, Pass, Vec<String>), usize>,
+}
+
+/// Operations that compute nothing.
+const SILENT: [&str; 9] =
+    ["cast", "reshape", "permute", "transpose", "slice", "contiguous", "broadcast_to", "embed", "alias"];
+
+impl Recording {
+    /// A recording that calls parameters by these names.
+    pub fn new(names: impl IntoIterator<Item = (TensorId, String)>) -> Self {
+        Self { names: names.into_iter().collect(), results: Vec::new(), counts: BTreeMap::new() }
+    }
+
+    /// Number of results.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// Whether nothing was seen.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// The results of this recording beside those of `reference`, in the order in which they were computed. What only one of them has,
+    /// such as a kernel that serves one dtype alone, is left out.
+    pub fn compare(&self, reference: &Self) -> Vec<Divergence> {
+        let known: HashMap<Key, &Kept> =
+            reference.results.iter().map(|result| (result.key(), result)).collect();
+        let beside = |result: &Kept| {
+            let expected =
+                known.get(&result.key()).filter(|other| other.values.len() == result.values.len())?;
+            let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<_>>();
+            Some(Divergence {
+                operation: result.operation,
+                pass: result.pass,
+                position: result.position,
+                parameters: result.parameters.clone(),
+                dtype: result.dtype,
+                error: relative_error(&wide(&result.values), &wide(&expected.values)),
+                zeros: (result.zeros, expected.zeros),
+            })
+        };
+        self.results.iter().filter_map(beside).collect()
+    }
+}
+
+impl Kept {
+    fn key(&self) -> Key {
+        (self.operation, self.pass, self.parameters.clone(), self.ordinal, self.position)
+    }
+}
+
+impl Observer for Recording {
+    fn observe(&mut self, event: &Event<'_>) -> Result<()> {
+        if event.within.is_some() || SILENT.contains(&event.operation) {
+            return Ok(());
+        }
+        let parameters: Vec<String> =
+            event.leaves().into_iter().flatten().filter_map(|leaf| self.names.get(&leaf).cloned()).collect();
+        let count = self.counts.entry((event.operation, event.pass, parameters.clone())).or_default();
+        let ordinal = *count;
+        *count += 1;
+        for (&output, &position) in event.outputs.iter().zip(&event.positions) {
+            let values: Vec<f32> = output.to_f64_vec()?.into_iter().map(|value| value as f32).collect();
+            let zeros =
+                values.iter().filter(|&&value| value == 0.0).count() as f64 / values.len().max(1) as f64;
+            self.results.push(Kept {
+                operation: event.operation,
+                pass: event.pass,
+                parameters: parameters.clone(),
+                ordinal,
+                position,
+                dtype: output.dtype(),
+                values,
+                zeros,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A result in two precisions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Divergence {
+    /// The operation.
+    pub operation: &'static str,
+    /// The pass.
+    pub pass: Pass,
+    /// In a backward pass, the input whose gradient it is.
+    pub position: usize,
+    /// The parameters that the operation read.
+    pub parameters: Vec<String>,
+    /// The dtype of the result that is compared.
+    pub dtype: DType,
+    /// ‖result − reference‖ / ‖reference‖.
+    pub error: f64,
+    /// The fraction of elements that are zero: of the result, and of the reference.
+    pub zeros: (f64, f64),
+}
+
+impl Divergence {
+    /// The layer: what the names of its parameters have in common, if it has some.
+    pub fn layer(&self) -> Option<&str> {
+        let first = self.parameters.first()?;
+        let common = self.parameters.iter().fold(first.len(), |length, name| {
+            first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
+        });
+        let common = &first[..common];
+        Some(if self.parameters.len() == 1 {
+            first.rsplit_once('.').map_or(first.as_str(), |(layer, _)| layer)
+        } else {
+            common.rsplit_once('.').map_or(first.as_str(), |(layer, _)| layer)
+        })
+    }
+}
+
+/// The first result of a pass whose error is above `threshold`, or is NaN.
+pub fn first_beyond(divergences: &[Divergence], pass: Pass, threshold: f64) -> Option<&Divergence> {
+    divergences.iter().find(|d| d.pass == pass && (d.error.is_nan() || d.error > threshold))
+}
