@@ -36,7 +36,7 @@ fn devices() -> Vec<Device> {
 fn step(device: &Device) -> Bisection {
     let placement = Placement::new(device, DType::F32);
     // More features than the kernel for a whole block takes.
-    let config = NBodyConfig { hidden: 33, layers: 1, velocities: false };
+    let config = NBodyConfig { hidden: 33, layers: 1, ..NBodyConfig::default() };
     let model = NBody::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     let trajectories = Trajectories::simulate(3, 4, 12, 5, Split::Train).unwrap();
     let data = NBodyData::between(&trajectories, 1, 11).unwrap();
@@ -74,7 +74,7 @@ fn a_healthy_model_agrees_everywhere() {
     for device in devices() {
         let bisection = step(&device);
         assert!(bisection.found.is_none(), "{}", bisection.found.unwrap());
-        assert!(bisection.agreed > 150, "{}", bisection.agreed);
+        assert!(bisection.agreed > 100, "{}", bisection.agreed);
         let (.., nearest) = bisection.nearest.unwrap();
         assert!(nearest.error > 0.0, "something was rounded");
     }

@@ -262,7 +262,7 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("train nbody --precision bf8", &["runtime.precision", "f16-mixed"]),
         ("train nbody --precision bf16 --dtype f64", &["runtime.dtype", "mixed precision"]),
         ("train nbody --precision bf16 runtime.autocast.glue=f32", &["runtime.autocast", "`glue`"]),
-        ("bisect", &["--replay"]),
+        ("bisect", &["<TASK>"]),
         ("bisect mars", &["`mars`", "nbody"]),
         ("bisect --replay none.safetensors", &["none.safetensors"]),
         ("compare-precision nbody --precisions f32,f8", &["`f8`", "bf16"]),

@@ -1,5 +1,6 @@
 // Elements by their position along an axis, and what is written or added at positions. Arrays are [outer, size, inner], positions
 // [outer, count, inner].
+#include "gradewise/debug.cuh"
 #include "gradewise/types.cuh"
 
 namespace {
@@ -9,7 +10,7 @@ template <class T>
 GW_DEVICE void gather(const T* x, const u32* at, T* out, i64 outer, i64 size, i64 count, i64 inner) {
     for (i64 e = thread_index(); e < outer * count * inner; e += thread_count()) {
         const i64 row = e / inner;
-        out[e] = x[(row / count * size + at[e]) * inner + (e - row * inner)];
+        out[e] = x[(row / count * size + GW_INDEX(at[e], size)) * inner + (e - row * inner)];
     }
 }
 
@@ -18,7 +19,7 @@ template <class T>
 GW_DEVICE void scatter(const T* x, const u32* at, T* out, i64 outer, i64 size, i64 count, i64 inner) {
     for (i64 e = thread_index(); e < outer * count * inner; e += thread_count()) {
         const i64 row = e / inner;
-        out[(row / count * size + at[e]) * inner + (e - row * inner)] = x[e];
+        out[(row / count * size + GW_INDEX(at[e], size)) * inner + (e - row * inner)] = x[e];
     }
 }
 
@@ -29,7 +30,7 @@ GW_DEVICE void scatter_add(const T* x, const u32* at, T* out, i64 outer, i64 siz
         const i64 o = line / inner, i = line - o * inner;
         for (i64 p = 0; p < count; ++p) {
             const i64 e = (o * count + p) * inner + i;
-            T* target = out + (o * size + at[e]) * inner + i;
+            T* target = out + (o * size + GW_INDEX(at[e], size)) * inner + i;
             *target = narrow<T>(widen(*target) + widen(x[e]));
         }
     }

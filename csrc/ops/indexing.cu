@@ -1,4 +1,5 @@
 // Selection along an axis by index, and its transpose, summation by segment. Arrays are [outer, axis, inner].
+#include "gradewise/debug.cuh"
 #include "gradewise/strided.cuh"
 
 namespace {
@@ -13,7 +14,7 @@ GW_DEVICE void select(const Word* x, const u32* index, Word* out, i64 words, con
                       i64 bound) {
     for (i64 at = thread_index(); at < words; at += thread_count()) {
         const i64 row = at / inner, block = row / count;
-        const i64 entry = block * bound + index[row - block * count.size];
+        const i64 entry = block * bound + GW_INDEX(index[row - block * count.size], bound);
         out[at] = x[entry * inner.size + (at - row * inner.size)];
     }
 }
@@ -28,7 +29,7 @@ GW_DEVICE void sum(const T* x, const u32* starts, const u32* order, T* out, i64 
         double total = 0;
         const u32 end = starts[segment + 1];
         for (u32 member = starts[segment]; member < end; ++member) {
-            total += widen(source[static_cast<i64>(order[member]) * inner.size]);
+            total += widen(source[static_cast<i64>(GW_INDEX(order[member], count)) * inner.size]);
         }
         out[at] = narrow<T>(total);
     }
@@ -48,7 +49,7 @@ GW_DEVICE void sum_long(const T* x, const u32* starts, const u32* order, T* out,
             const T* source = x + block * count * inner + column;
             const i64 end = starts[segment + 1];
             for (i64 member = starts[segment] + threadIdx.y; member < end; member += 8) {
-                total += widen(source[static_cast<i64>(order[member]) * inner]);
+                total += widen(source[static_cast<i64>(GW_INDEX(order[member], count)) * inner]);
             }
         }
         __syncthreads();  // The previous sums may still be read.

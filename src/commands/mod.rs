@@ -13,10 +13,16 @@ mod sample;
 mod train;
 mod verify;
 
-use crate::{cli::Command, error::Result};
+use crate::{
+    cli::Command,
+    error::{Error, Result},
+};
+use gradewise_autograd::backend;
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<()> {
+    // Whatever is run, a choice that means nothing is better refused at once.
+    backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
     match command {
         Command::Train(arguments) => train::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

@@ -66,6 +66,8 @@ const SHORT: &[&str] = &[
     "gelu_fcgp_norm",
     "gelu_sgp_norm",
     "matmul",
+    // As its parts, each by its own rule: its one kernel computes in f32 alone.
+    "mv_block",
     "mv_linear",
     "mv_silu",
     "sgp",
@@ -138,7 +140,7 @@ impl Policy {
     /// An operation that there is not, with those there are.
     pub fn with(mut self, operation: &str, rule: Rule) -> Result<Self> {
         let known = backend::operations();
-        if !known.iter().any(|name| *name == operation) {
+        if !known.contains(&operation) {
             let message = format!("there is no operation `{operation}`; there are {}", known.join(", "));
             return Err(Error::Argument { operation: "autocast", message });
         }

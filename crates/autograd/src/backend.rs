@@ -51,7 +51,7 @@ impl Backends {
     /// An operation that there is not, with those there are.
     pub fn choose(&mut self, operation: &str, pass: Option<Pass>, backend: Backend) -> Result<()> {
         let known = operations();
-        if operation != "all" && !known.iter().any(|name| *name == operation) {
+        if operation != "all" && !known.contains(&operation) {
             let message = format!("there is no operation `{operation}`; there are {}", known.join(", "));
             return Err(Error::Argument { operation: "backend", message });
         }

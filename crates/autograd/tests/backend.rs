@@ -331,7 +331,8 @@ fn replacements_serve_one_pass_of_one_operation_in_their_scope() {
 #[test]
 fn rerunning_refuses_what_it_cannot() {
     let x = Tensor::from_slice(&[1.0, 2.0], [2], &Device::Cpu).unwrap();
-    let message = |name, attributes| rerun(name, &attributes, &[x.clone()]).unwrap_err().to_string();
+    let message =
+        |name, attributes| rerun(name, &attributes, std::slice::from_ref(&x)).unwrap_err().to_string();
     assert!(message("glue", Attributes::new()).contains("gelu"));
     assert!(message("softmax", Attributes::new()).contains("`axis` is missing"));
     assert!(message("softmax", Attributes::new().with("axis", "x")).contains("`x`"));

@@ -39,6 +39,10 @@ fn the_documented_example_is_the_one_that_runs() {
             "docs/custom-kernels.md differs"
         );
     }
+}
+
+#[test]
+fn the_example_runs_on_every_device() {
     example::run(&Device::Cpu).unwrap();
     if let Some(device) = gpu() {
         example::run(&device).unwrap();
@@ -166,4 +170,60 @@ fn kernels_that_are_not_there_and_parameters_that_differ_are_named_on_a_gpu() {
         "extern \"C\" __global__ void there(const float* x, float* y, long long n) {\n    y[0] = z[0];\n}";
     let message = launch(BROKEN, signature!(fn there(x: &[f32; n], y: &mut [f32; n], n: usize)));
     assert!(message.contains("mine.cu(2)") && message.contains("\"z\" is undefined"), "{message}");
+}
+
+/// Reads past the end of its input, which an assertion sees in builds with them.
+fn out_of_bounds() -> CudaKernel {
+    const SOURCE: &str = r#"#include "gradewise/debug.cuh"
+extern "C" __global__ void shift(const float* x, float* y, long long n) {
+    const i64 i = threadIdx.x;
+    if (i < n) y[i] = x[GW_INDEX(i + 1, n)];
+}
+"#;
+    let signature = signature!(fn shift(x: &[f32; n], y: &mut [f32; n], n: usize)).unwrap();
+    CudaKernel::new("shift.cu", SOURCE, signature)
+}
+
+#[test]
+fn assertions_are_compiled_in_only_on_request() {
+    let compile = |kernel: CudaKernel| kernel.compile("sm_90", None);
+    match compile(out_of_bounds()) {
+        Ok(plain) => {
+            let checked = compile(out_of_bounds().option("-DGRADEWISE_DEBUG")).unwrap();
+            let text = String::from_utf8_lossy(&checked).into_owned();
+            assert!(text.contains("expected less than"), "the message is in the code");
+            assert!(!String::from_utf8_lossy(&plain).contains("expected less than"));
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.contains("nvrtc"), "{message}");
+            eprintln!("nothing compiled: {message}");
+        }
+    }
+}
+
+/// Run by the test below in a process of its own, whose context the assertion takes down.
+#[test]
+#[ignore = "stops its device"]
+fn child_reads_out_of_bounds() {
+    let Some(device) = gpu() else { return };
+    let x = gradewise_kernels::Array::ones([5], gradewise_kernels::DType::F32, &device).unwrap();
+    let result = out_of_bounds().launch(&[&x], &[]).and_then(|y| y[0].to_vec::<f32>());
+    println!("came to: {}", result.unwrap_err());
+}
+
+#[test]
+fn an_index_out_of_bounds_is_printed_with_its_place_and_value() {
+    if gpu().is_none() {
+        return;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_reads_out_of_bounds", "--ignored", "--nocapture"])
+        .env("GRADEWISE_DEBUG_CUDA", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in ["shift.cu:4", "thread (4, 0, 0)", "index `i + 1` is 5, expected less than 5", "came to:"] {
+        assert!(text.contains(part), "{part}: {text} {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

@@ -38,10 +38,16 @@ pub fn run() -> Result<()> {
     }
     let kernels = if env::var_os("CARGO_FEATURE_CUDA").is_some() {
         let toolkit = toolkit::Toolkit::find(&toolkit::Search::from_environment())?;
+        // Assertions in kernels: the line of what fails, and registers as they come.
+        let debug = text("GRADEWISE_DEBUG_CUDA")?.is_some_and(|value| value == "1");
+        let mut flags = text("GRADEWISE_NVCC_FLAGS")?.unwrap_or_default();
+        if debug {
+            flags += " -DGRADEWISE_DEBUG -lineinfo";
+        }
         let options = compile::Options {
             targets: targets::choose(text("GRADEWISE_CUDA_ARCHS")?.as_deref(), &toolkit)?,
-            flags: text("GRADEWISE_NVCC_FLAGS")?.unwrap_or_default(),
-            allow_spills: text("GRADEWISE_ALLOW_SPILLS")?.is_some_and(|value| value == "1"),
+            flags,
+            allow_spills: debug || text("GRADEWISE_ALLOW_SPILLS")?.is_some_and(|value| value == "1"),
             jobs: env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1),
             cache: cache::directory("kernels").unwrap_or_else(|| out.join("kernels")),
         };

@@ -64,7 +64,7 @@ impl<'a> MvBlock<'a> {
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     let all = operands.all();
-    // In mixed precision the block is its parts, each by its own rule: the one kernel computes in f32 alone.
+    // In mixed precision the block is its parts, each by its own rule, unless it is to stay in f32: the one kernel knows nothing else.
     if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
         return separately(algebra, operands);
     }

@@ -117,13 +117,24 @@ pub(crate) fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(
     if most > FREELY_SHARED { function.allow_shared(most as u32) } else { Ok(()) }
 }
 
-/// Refuses a kernel whose parameters are not what its launcher passes.
+/// Refuses a kernel whose parameters are not what its launcher passes; fewer than it has are noticed in builds with debug assertions.
 pub(crate) fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
-    let found = if cfg!(debug_assertions) {
-        function.parameter_sizes()
-    } else {
-        function.first_parameter_sizes(sizes.len())
-    };
+    if cfg!(debug_assertions) {
+        return require_all_parameters(function, sizes);
+    }
+    compare_parameters(function, function.first_parameter_sizes(sizes.len()), sizes)
+}
+
+/// Refuses a kernel whose parameters are not all of these sizes.
+pub(crate) fn require_all_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
+    compare_parameters(function, function.parameter_sizes(), sizes)
+}
+
+fn compare_parameters(
+    function: &Function,
+    found: Result<Vec<usize>, gradewise_ffi::Error>,
+    sizes: &[u16],
+) -> Result<(), gradewise_ffi::Error> {
     match found {
         Ok(actual) if actual.iter().copied().eq(sizes.iter().map(|&size| usize::from(size))) => Ok(()),
         Ok(actual) => Err(gradewise_ffi::Error::Launch {

@@ -12,7 +12,7 @@ use crate::{
     Array, CudaDevice, DType, Device, Result,
     cuda::{
         Args, Grid,
-        kernels::{allow_shared, require_parameters},
+        kernels::{allow_shared, require_all_parameters},
         rtc,
     },
 };
@@ -169,6 +169,7 @@ impl CudaKernel {
         };
         let compiler = rtc::compiler().map_err(|error| self.signature.refuse(error.to_string()))?;
         let mut options = self.options.clone();
+        let mut text = Cow::Borrowed(text.as_ref());
         if let Some(dtype) = element {
             let name = match dtype {
                 DType::F64 => "double",
@@ -176,13 +177,16 @@ impl CudaKernel {
                 DType::BF16 => "bf16",
                 DType::F16 => "f16",
             };
-            options.push(format!("-DT={name}"));
+            // Not a macro, which would be seen by the compiler's own headers. Lines count from the user's first.
+            let called = file.replace('\\', "/");
+            let head = format!("#include \"gradewise/types.cuh\"\nusing T = {name};\n#line 1 \"{called}\"\n");
+            text = Cow::Owned(head + &text);
         }
         if is_debug() {
             options.extend(["-DGRADEWISE_DEBUG".to_owned(), "--generate-line-info".to_owned()]);
         }
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        rtc::compile_source(compiler, architecture, (file, text), &options)
+        rtc::compile_source(compiler, architecture, (file, &text), &options)
             .map_err(|problem| self.signature.refuse(problem))
     }
 
@@ -213,6 +217,7 @@ impl CudaKernel {
             };
             self.signature.refuse(problem)
         };
+        let started = std::time::Instant::now();
         let module = match &self.code {
             Code::Image { name, bytes } => Module::load(device.context(), name, bytes),
             Code::Source { file, .. } => {
@@ -223,8 +228,10 @@ impl CudaKernel {
         }
         .map_err(refuse)?;
         let function = module.function(&self.signature.name).map_err(refuse)?;
-        require_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
+        require_all_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
         allow_shared(device, &function).map_err(refuse)?;
+        let seconds = started.elapsed().as_secs_f64();
+        tracing::info!("kernel `{}` compiled or read, and loaded in {seconds:.2} s", self.signature.name);
         functions.insert(key, function.clone());
         Ok(function)
     }

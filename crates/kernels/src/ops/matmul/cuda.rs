@@ -123,6 +123,30 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     }
 }
 
+/// Which kernels products may use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    All,
+    /// Not those of compute capability 9.0: neither its copy engine nor its instructions of warpgroups.
+    Portable,
+    /// Ordinary multiply-adds, one tile after the other: no tensor cores, no copies in flight, no swizzled shared memory.
+    Plain,
+}
+
+/// What `GRADEWISE_MATMUL` says: `portable`, `plain`, or else all. For finding out whose fault a wrong product is.
+fn kernels() -> Kernels {
+    static CHOSEN: std::sync::OnceLock<Kernels> = std::sync::OnceLock::new();
+    *CHOSEN.get_or_init(|| match std::env::var("GRADEWISE_MATMUL").unwrap_or_default().as_str() {
+        "" | "all" => Kernels::All,
+        "portable" => Kernels::Portable,
+        "plain" => Kernels::Plain,
+        other => {
+            tracing::warn!("GRADEWISE_MATMUL is `{other}`, expected all, portable or plain; all are used");
+            Kernels::All
+        }
+    })
+}
+
 /// Threads of a block, of every kernel.
 const THREADS: u32 = 128;
 
@@ -163,12 +187,15 @@ impl Product<'_> {
         // Sums of so few terms are computed in double precision.
         const SHORT: usize = 16;
         let worth_it = m.min(n).min(k) >= LEAST;
+        let kernels = kernels();
         let tensor = worth_it
+            && kernels != Kernels::Plain
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?;
         // Exact products of f32, too, are fastest by tensor cores, in three parts.
         let exact = worth_it && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
-        if (tensor || exact) && hopper::run(device, self, out, accumulate, exact)? {
+        if (tensor || exact) && kernels == Kernels::All && hopper::run(device, self, out, accumulate, exact)?
+        {
             return Ok(());
         }
         let sizes = if tensor { tiles.warp } else { tiles.simt };
