@@ -14,6 +14,7 @@
 mod action;
 #[path = "../common/mod.rs"]
 mod common;
+mod geometric;
 mod models;
 
 use action::{Action, Group, tensor};

@@ -4,6 +4,7 @@
 pub mod checkpoint;
 pub mod data;
 mod error;
+pub mod geometric;
 pub mod init;
 pub mod layers;
 pub mod loss;

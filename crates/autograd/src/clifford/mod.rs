@@ -21,7 +21,7 @@ pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions}
 pub use layer::{CliffordLayer, LayerOptions, clifford_layer};
 pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
-pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, sgp};
+pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, regressive_product, sgp};
 pub use silu::mv_silu;
 pub use steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product};
 pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};

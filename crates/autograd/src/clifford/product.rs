@@ -23,6 +23,15 @@ pub fn geometric_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Te
     table_product(&Table::geometric(algebra), x, y)
 }
 
+/// The regressive product of `x` and `y` `[blades, …]`, position by position: dual(x ∨ y) = dual(x) ∧ dual(y), in projective algebras the
+/// join of points.
+///
+/// # Errors
+/// As [`geometric_product`].
+pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    table_product(&Table::regressive(algebra), x, y)
+}
+
 /// The weighted product `out_j = Σ sign·w[:, path]·x_i·y_k`, with what `options` fuse around it. `x`, `y` and the
 /// result are `[blades, batch, features]`, `w` `[features, paths]`.
 ///

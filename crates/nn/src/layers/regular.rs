@@ -106,6 +106,11 @@ impl Dropout {
         self.training.store(training, Ordering::Relaxed);
     }
 
+    /// Whether a forward pass drops anything.
+    pub fn drops(&self) -> bool {
+        self.p > 0.0 && self.training.load(Ordering::Relaxed)
+    }
+
     /// Number of masks drawn so far.
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
@@ -123,7 +128,7 @@ impl Module for Dropout {
 
 impl Layer for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if self.p == 0.0 || !self.training.load(Ordering::Relaxed) {
+        if !self.drops() {
             return Ok(x.clone());
         }
         let stream = self.position.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ mod cuda;
 
 use super::contract::{alike, exact, with_real};
 use crate::{Array, Device, Result};
-use gradewise_core::Algebra;
+use gradewise_core::{Algebra, Multivector};
 use std::sync::Arc;
 
 const NAME: &str = "table_product";
@@ -60,6 +60,28 @@ impl Table {
             out: term.out,
             sign: term.sign,
         });
+        Arc::new(Self::new(blades, blades, blades, terms))
+    }
+
+    /// The regressive product of `algebra`, dual(a ∨ b) = dual(a) ∧ dual(b): in projective algebras the join of points.
+    pub fn regressive(algebra: &Algebra) -> Arc<Self> {
+        let blades = algebra.blade_count();
+        let blade = |index| Multivector::<_, f64>::blade_in(algebra, index, 1.0).ok();
+        let mut terms = Vec::new();
+        for (a, b) in (0..blades).flat_map(|a| (0..blades).map(move |b| (a, b))) {
+            // Grades below n together have nothing in common.
+            if usize::from(algebra.grades()[a] + algebra.grades()[b]) < algebra.dimension() {
+                continue;
+            }
+            let product = blade(a).zip(blade(b)).and_then(|(a, b)| a.regressive_product(&b).ok());
+            let values = product.iter().flat_map(|product| product.coefficients().iter().enumerate());
+            terms.extend(values.filter(|(_, value)| **value != 0.0).map(|(out, &value)| TableTerm {
+                a: a as u16,
+                b: b as u16,
+                out: out as u16,
+                sign: if value > 0.0 { 1 } else { -1 },
+            }));
+        }
         Arc::new(Self::new(blades, blades, blades, terms))
     }
 

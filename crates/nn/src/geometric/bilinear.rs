@@ -1,0 +1,74 @@
+//! Products of multivectors with each other.
+
+use super::{Channels, EquiLinear, Space, Streams};
+use crate::{Error, Module, Placement, Result, Visitor};
+use gradewise_autograd::{Tensor, clifford, concat};
+
+/// Geometric products and, where there are points, joins of linear maps of the input, side by side, through one more linear map.
+///
+/// The join x ∨ y of two multivectors turns its sign over under reflections; times a number that does so too it commutes with them. That
+/// number is of the `reference`, such as the weight of the points that came in.
+///
+/// Parameters: those of `operands` and of `out`.
+#[derive(Debug)]
+pub struct GeometricBilinear {
+    space: Space,
+    operands: EquiLinear,
+    out: EquiLinear,
+    hidden: usize,
+}
+
+impl GeometricBilinear {
+    /// With `hidden` channels of each product.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        (inputs, hidden, outputs): (Channels, Channels, Channels),
+        space: &Space,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let products = if space.has_points() { 2 } else { 1 };
+        let operands = Channels::new(2 * products * hidden.multivectors, hidden.scalars);
+        let results = Channels::new(products * hidden.multivectors, hidden.scalars);
+        Ok(Self {
+            space: space.clone(),
+            operands: EquiLinear::init((inputs, operands), space, placement, rng)?,
+            out: EquiLinear::init((results, outputs), space, placement, rng)?,
+            hidden: hidden.multivectors,
+        })
+    }
+
+    /// The products of `x`; `reference` is `[1, tokens, 1]`, one number for each token, and only used where there are points.
+    ///
+    /// # Errors
+    /// Other channels than the layer's; no reference where one is needed.
+    pub fn forward(&self, x: &Streams, reference: Option<&Tensor>) -> Result<Streams> {
+        let Streams { multivectors, scalars } = self.operands.forward(x)?;
+        let operand = |index: usize| multivectors.slice(2, index * self.hidden..(index + 1) * self.hidden);
+        let algebra = self.space.algebra();
+        let mut products = clifford::geometric_product(algebra, &operand(0)?, &operand(1)?)?;
+        if self.space.has_points() {
+            let Some(reference) = reference else {
+                return Err(Error::Argument {
+                    operation: "GeometricBilinear",
+                    argument: "reference",
+                    actual: "none".to_owned(),
+                    expected: "[1, tokens, 1], such as TokenBatch::reference of the network's input"
+                        .to_owned(),
+                });
+            };
+            let join = clifford::regressive_product(algebra, &operand(2)?, &operand(3)?)?;
+            products = concat(&[&products, &join.mul(reference)?], 2)?;
+        }
+        self.out.forward(&Streams { multivectors: products, scalars })
+    }
+}
+
+impl Module for GeometricBilinear {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("operands", &self.operands);
+        visitor.module("out", &self.out);
+    }
+}

@@ -1,0 +1,84 @@
+//! The block that a geometric transformer repeats.
+
+use super::{
+    AttentionSize, Channels, EquiLinear, GeometricAttention, GeometricBilinear, GradeDropout, Space, Streams,
+    TokenBatch, invariant_layer_norm, scalar_gate,
+};
+use crate::{Module, Placement, Result, Visitor};
+use gradewise_autograd::Tensor;
+
+/// Sizes of a [`GeometricBlock`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockConfig {
+    /// Of the streams.
+    pub channels: Channels,
+    /// Of the attention.
+    pub attention: AttentionSize,
+    /// Between the maps of the perceptron.
+    pub hidden: Channels,
+    /// Probability to drop a grade of what the block adds, while training.
+    pub dropout: f64,
+}
+
+/// x + attention(norm(x)), then x + perceptron(norm(x)), where the perceptron is products, gate and a linear map.
+///
+/// Parameters: those of `attention`, `bilinear` and `out`.
+#[derive(Debug)]
+pub struct GeometricBlock {
+    space: Space,
+    attention: GeometricAttention,
+    bilinear: GeometricBilinear,
+    out: EquiLinear,
+    dropouts: [GradeDropout; 2],
+}
+
+impl GeometricBlock {
+    /// Draws the parameters; `seed` is that of the dropout's masks.
+    ///
+    /// # Errors
+    /// No heads, a probability outside 0 ≤ p < 1, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &BlockConfig,
+        space: &Space,
+        seed: u64,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let BlockConfig { channels, attention, hidden, dropout } = *config;
+        let dropout = |index: u64| {
+            GradeDropout::new(space, dropout, seed.wrapping_mul(2).wrapping_add(index), &placement.device)
+        };
+        Ok(Self {
+            attention: GeometricAttention::init(channels, attention, space, placement, rng)?,
+            bilinear: GeometricBilinear::init((channels, hidden, hidden), space, placement, rng)?,
+            out: EquiLinear::init((hidden, channels), space, placement, rng)?,
+            dropouts: [dropout(0)?, dropout(1)?],
+            space: space.clone(),
+        })
+    }
+
+    /// New streams; `reference` as in [`GeometricBilinear::forward`].
+    ///
+    /// # Errors
+    /// Other channels or tokens than said.
+    pub fn forward(&self, x: &Streams, tokens: &TokenBatch, reference: Option<&Tensor>) -> Result<Streams> {
+        let gathered = self.attention.forward(&invariant_layer_norm(&self.space, x)?, tokens)?;
+        let x = x.add(&self.dropouts[0].forward(&gathered)?)?;
+        let products = self.bilinear.forward(&invariant_layer_norm(&self.space, &x)?, reference)?;
+        let changed = self.out.forward(&scalar_gate(&products)?)?;
+        x.add(&self.dropouts[1].forward(&changed)?)
+    }
+
+    /// Whether to drop, as in training.
+    pub fn set_training(&self, training: bool) {
+        self.dropouts.iter().for_each(|dropout| dropout.set_training(training));
+    }
+}
+
+impl Module for GeometricBlock {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("attention", &self.attention);
+        visitor.module("bilinear", &self.bilinear);
+        visitor.module("out", &self.out);
+    }
+}

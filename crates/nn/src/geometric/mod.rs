@@ -1,0 +1,99 @@
+//! Layers of geometric-algebra transformers: tokens of multivectors beside tokens of plain numbers, and attention between them
+//! (Brehmer et al. 2023, arXiv:2305.18415; Spinner et al. 2024, arXiv:2405.14806).
+//!
+//! All work on [`Streams`]: multivectors `[blades, tokens, channels]` that turn with the world, and scalars `[tokens, channels]` that do
+//! not. Equivariant they are under the group of their [`Space`]: f(u·x) = u·f(x).
+
+mod attention;
+mod bilinear;
+mod block;
+mod linear;
+mod norm;
+mod space;
+mod transformer;
+
+pub use attention::{AttentionSize, GeometricAttention, TokenBatch};
+pub use bilinear::GeometricBilinear;
+pub use block::{BlockConfig, GeometricBlock};
+pub use linear::EquiLinear;
+pub use norm::{GradeDropout, invariant_layer_norm, scalar_gate};
+pub use space::Space;
+pub use transformer::{GeometricTransformer, TransformerConfig};
+
+use crate::{Error, Result};
+use gradewise_autograd::{Tensor, concat};
+
+/// What flows through a geometric network: tokens of multivectors and, beside them, of scalars.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// `[blades, tokens, channels]`
+    pub multivectors: Tensor,
+    /// `[tokens, channels]`, at least one channel.
+    pub scalars: Tensor,
+}
+
+/// Channels of the two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// Of multivectors.
+    pub multivectors: usize,
+    /// Of scalars.
+    pub scalars: usize,
+}
+
+impl Channels {
+    /// So many channels of each.
+    pub const fn new(multivectors: usize, scalars: usize) -> Self {
+        Self { multivectors, scalars }
+    }
+}
+
+impl Streams {
+    /// Streams of as many tokens each.
+    ///
+    /// # Errors
+    /// Multivectors that are not `[blades, tokens, channels]`, scalars that are not `[tokens, channels]`.
+    pub fn new(multivectors: Tensor, scalars: Tensor) -> Result<Self> {
+        let tokens = multivectors.shape().get(1).copied().unwrap_or(0);
+        if multivectors.shape().rank() != 3 || scalars.shape().rank() != 2 || scalars.shape()[0] != tokens {
+            return Err(Error::Argument {
+                operation: "Streams",
+                argument: "scalars",
+                actual: format!("{} beside multivectors {}", scalars.shape(), multivectors.shape()),
+                expected: "[tokens, channels] beside [blades, tokens, channels]".to_owned(),
+            });
+        }
+        Ok(Self { multivectors, scalars })
+    }
+
+    /// Number of tokens.
+    pub fn tokens(&self) -> usize {
+        self.multivectors.shape()[1]
+    }
+
+    /// The sum of both streams.
+    ///
+    /// # Errors
+    /// Channels that differ.
+    pub fn add(&self, other: &Self) -> Result<Self> {
+        Ok(Self {
+            multivectors: self.multivectors.add(&other.multivectors)?,
+            scalars: self.scalars.add(&other.scalars)?,
+        })
+    }
+
+    /// Multivectors with `more` `[tokens, channels]` added to their scalar parts.
+    fn raise(multivectors: &Tensor, more: &Tensor) -> Result<Tensor> {
+        let (blades, shape) = (multivectors.shape()[0], more.shape());
+        let raised = multivectors.slice(0, 0..1)?.add(&more.reshape([1, shape[0], shape[1]])?)?;
+        Ok(concat(&[&raised, &multivectors.slice(0, 1..blades)?], 0)?)
+    }
+
+    /// The scalar parts of the multivectors, `[tokens, channels]`.
+    fn lowered(&self) -> Result<Tensor> {
+        let &[_, tokens, channels] = self.multivectors.shape().dims() else {
+            return Ok(self.scalars.clone());
+        };
+        Ok(self.multivectors.slice(0, 0..1)?.reshape([tokens, channels])?)
+    }
+}

@@ -1,0 +1,107 @@
+//! The whole transformer.
+
+use super::{BlockConfig, Channels, EquiLinear, GeometricBlock, Space, Streams, TokenBatch};
+use crate::{Module, Placement, Result, Visitor};
+
+/// Sizes of a [`GeometricTransformer`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransformerConfig {
+    /// What comes in.
+    pub inputs: Channels,
+    /// What comes out.
+    pub outputs: Channels,
+    /// Of each block.
+    pub block: BlockConfig,
+    /// Number of blocks.
+    pub blocks: usize,
+}
+
+/// A linear map, blocks, and a linear map (Brehmer et al. 2023, arXiv:2305.18415, in Cl(3,0,1); Spinner et al. 2024, arXiv:2405.14806, in
+/// Cl(1,3)). Tokens have no order: permuting them permutes the result.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::{Array, Device};
+/// use gradewise_nn::{
+///     Placement,
+///     geometric::{AttentionSize, BlockConfig, Channels, GeometricTransformer, Space, Streams, TokenBatch, TransformerConfig},
+/// };
+/// use rand::SeedableRng;
+///
+/// let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
+/// let space = Space::projective();
+/// let block = BlockConfig {
+///     channels: Channels::new(8, 16),
+///     attention: AttentionSize { heads: 4, channels: Channels::new(2, 4) },
+///     hidden: Channels::new(8, 16),
+///     dropout: 0.0,
+/// };
+/// let config = TransformerConfig { inputs: Channels::new(1, 1), outputs: Channels::new(1, 1), block, blocks: 2 };
+/// let placement = Placement::from(&Device::Cpu);
+/// let model = GeometricTransformer::init(&config, &space, &placement, &mut rng)?;
+/// // Two sets of five tokens.
+/// let random = |shape: &[usize], rng: &mut _| Array::randn(shape, placement.dtype, &placement.device, rng).map(Tensor::new);
+/// let x = Streams::new(random(&[16, 10, 1], &mut rng)?, random(&[10, 1], &mut rng)?)?;
+/// let y = model.forward(&x, &TokenBatch::new(2, 5))?;
+/// assert_eq!(y.multivectors.shape().dims(), [16, 10, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GeometricTransformer {
+    space: Space,
+    input: EquiLinear,
+    blocks: Vec<GeometricBlock>,
+    output: EquiLinear,
+}
+
+impl GeometricTransformer {
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// As [`GeometricBlock::init`].
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &TransformerConfig,
+        space: &Space,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let placement = placement.into();
+        let TransformerConfig { inputs, outputs, block, blocks } = config;
+        let block_at =
+            |index: usize, rng: &mut R| GeometricBlock::init(block, space, index as u64, &placement, rng);
+        Ok(Self {
+            space: space.clone(),
+            input: EquiLinear::init((*inputs, block.channels), space, &placement, rng)?,
+            blocks: (0..*blocks).map(|index| block_at(index, rng)).collect::<Result<_>>()?,
+            output: EquiLinear::init((block.channels, *outputs), space, &placement, rng)?,
+        })
+    }
+
+    /// Streams of the outputs' channels for `x` of the inputs'.
+    ///
+    /// # Errors
+    /// Other channels or tokens than said.
+    pub fn forward(&self, x: &Streams, tokens: &TokenBatch) -> Result<Streams> {
+        let reference = tokens.reference(&self.space, x)?;
+        let mut hidden = self.input.forward(x)?;
+        for block in &self.blocks {
+            hidden = block.forward(&hidden, tokens, reference.as_ref())?;
+        }
+        self.output.forward(&hidden)
+    }
+
+    /// Whether to drop while computing, as in training.
+    pub fn set_training(&self, training: bool) {
+        self.blocks.iter().for_each(|block| block.set_training(training));
+    }
+}
+
+impl Module for GeometricTransformer {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("input", &self.input);
+        for (index, block) in self.blocks.iter().enumerate() {
+            visitor.module(format_args!("blocks.{index}"), block);
+        }
+        visitor.module("output", &self.output);
+    }
+}
