@@ -66,6 +66,17 @@ fn nbody() {
     );
 }
 
+/// The particles moved in steps, by a preset of its own.
+#[test]
+fn nbody_in_substeps() {
+    check(
+        "nbody",
+        "--preset substeps data.train=64 data.valid=8 data.test=16 model.hidden=8 model.layers=1 model.substeps=2 \
+         train.batch_size=16 train.steps=100 train.warmup_steps=5",
+        0.7,
+    );
+}
+
 #[test]
 fn signed_volumes() {
     let settings = "data.train=512 data.valid=16 data.test=256 model.hidden=12 train.batch_size=32 train.steps=300 \

@@ -107,6 +107,22 @@ impl Task for NBodyTask {
                 "train.checkpoint_every=4096",
             ],
         },
+        Preset {
+            name: "substeps",
+            about: "a model of our own: the paper's layers as an integrator of four steps",
+            settings: &[
+                "model.substeps=4",
+                "model.layers=2",
+                "model.conjugation=true",
+                "train.steps=32768",
+                "train.warmup_steps=1024",
+                "train.ema=0.999",
+                "train.select=best",
+                "train.log_every=128",
+                "train.eval_every=1024",
+                "train.checkpoint_every=4096",
+            ],
+        },
     ];
     type DataConfig = NBodySource;
     type ModelConfig = NBodyConfig;

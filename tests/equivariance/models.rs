@@ -117,9 +117,18 @@ const IDENTITY: [f64; 9] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
 #[test]
 fn the_n_body_model_commutes_with_euclidean_motions() {
     let algebra = Algebra::new(Signature::CL3).unwrap();
-    let beyond = NBodyConfig { hidden: 6, layers: 2, velocities: false, conjugation: true, geometry: true };
-    for (dtype, config) in
-        DTYPES.into_iter().flat_map(|dtype| [(dtype, NBodyConfig::default()), (dtype, beyond)])
+    let beyond = NBodyConfig {
+        hidden: 6,
+        layers: 2,
+        velocities: false,
+        conjugation: true,
+        geometry: true,
+        substeps: 0,
+    };
+    let steps = NBodyConfig { layers: 1, substeps: 3, ..beyond };
+    for (dtype, config) in DTYPES
+        .into_iter()
+        .flat_map(|dtype| [NBodyConfig::default(), beyond, steps].map(|config| (dtype, config)))
     {
         let mut rng = rng(70);
         let model = model(&config, dtype, &mut rng);
@@ -169,7 +178,7 @@ fn charges_are_seen_through_their_products() {
     let mut other = scene.clone();
     other.charges[0] = -other.charges[0];
     for (conjugation, geometry) in [(false, false), (true, false), (true, true)] {
-        let config = NBodyConfig { hidden: 7, layers: 2, velocities: false, conjugation, geometry };
+        let config = NBodyConfig { hidden: 7, layers: 2, conjugation, geometry, ..NBodyConfig::default() };
         let model = model(&config, DType::F64, &mut rng);
         let plain = scene.predict(&model);
         let change = |scene: &Scene| distance(&scene.predict(&model), &plain, &plain);

@@ -26,7 +26,7 @@ fn gpu() -> Option<CudaDevice> {
 }
 
 const SMALL: NBodyConfig =
-    NBodyConfig { hidden: 9, layers: 2, velocities: false, conjugation: false, geometry: false };
+    NBodyConfig { hidden: 9, layers: 2, velocities: false, conjugation: false, geometry: false, substeps: 0 };
 
 fn config(method: Method) -> TrainerConfig {
     let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };

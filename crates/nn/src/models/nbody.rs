@@ -27,11 +27,15 @@ pub struct NBodyConfig {
     /// Whether every message sees how its two particles lie to each other: relative position and velocity, squared distance
     /// and inverse distance; not so in the paper, where the first round alone could form some of these.
     pub geometry: bool,
+    /// In how many equal steps the particles are moved: each step is the same layers at work on where the particles then are, as
+    /// in an integrator, and adds what they predict to positions and velocities. 0 for the paper's model, which predicts one
+    /// displacement.
+    pub substeps: usize,
 }
 
 impl Default for NBodyConfig {
     fn default() -> Self {
-        Self { hidden: 28, layers: 3, velocities: false, conjugation: false, geometry: false }
+        Self { hidden: 28, layers: 3, velocities: false, conjugation: false, geometry: false, substeps: 0 }
     }
 }
 
@@ -58,6 +62,10 @@ const CHANNELS: usize = 3;
 const GEOMETRY: usize = 4;
 /// ε² of the inverse distance 1 / √(r² + ε²), in the simulation's unit of length: the force is capped at about this distance.
 const SOFTENING: f64 = 0.01;
+/// What is predicted lies one unit of time ahead.
+const DURATION: f64 = 1.0;
+/// Standard deviation of a first prediction of [`NBodyConfig::substeps`], for features of size 1: small beside the motion itself.
+const FIRST_STEP: f64 = 0.1;
 
 impl NBodyBatch {
     /// A batch from positions and velocities `[systems][3][particles]` and charges `[systems][particles]`, all row-major
@@ -165,10 +173,10 @@ impl NBodyBatch {
         Ok(true)
     }
 
-    /// The attributes of the edges and, after them, what [`NBodyConfig::geometry`] adds: `[8, edges, 1 + 4]`, relative position and
-    /// velocity as vectors, squared distance and softened inverse distance as scalars.
-    fn geometry(&self) -> Result<Tensor> {
-        let motion = self.features.slice(2, 1..CHANNELS)?;
+    /// The attributes of the edges and, after them, what [`NBodyConfig::geometry`] adds for positions and velocities `motion`
+    /// `[8, systems × particles, 2]`: `[8, edges, 1 + 4]`, relative position and velocity as vectors, squared distance and softened
+    /// inverse distance as scalars.
+    fn geometry(&self, motion: &Tensor) -> Result<Tensor> {
         let Edges { receivers, senders } = &self.edges;
         let relative = motion.index_select(1, receivers)?.sub(&motion.index_select(1, senders)?)?;
         let squared = relative.slice(2, 0..1)?.square()?.sum(&[0], true)?;
@@ -234,14 +242,18 @@ impl NBody {
     ) -> Result<Self> {
         let (placement, signature) = (placement.into(), Signature::CL3);
         let inputs = CHANNELS - usize::from(config.conjugation);
-        let attributes = 1 + if config.geometry { GEOMETRY } else { 0 };
+        let attributes = 1 + if config.geometry || config.substeps > 0 { GEOMETRY } else { 0 };
         let embedding =
             MvLinear::new(inputs, config.hidden, signature).per_grade(false).init(&placement, rng)?;
         let layers = (0..config.layers)
             .map(|_| MessagePassing::init(config.hidden, attributes, signature, &placement, rng))
             .collect::<Result<_>>()?;
-        let outputs = 1 + usize::from(config.velocities);
-        let projection = MvLinear::new(config.hidden, outputs, signature).init(&placement, rng)?;
+        let outputs = 1 + usize::from(config.velocities || config.substeps > 0);
+        let mut projection = MvLinear::new(config.hidden, outputs, signature);
+        if config.substeps > 0 {
+            projection = projection.variance(FIRST_STEP.powi(2) / config.hidden.max(1) as f64);
+        }
+        let projection = projection.init(&placement, rng)?;
         Ok(Self { embedding, layers, projection, config: *config })
     }
 
@@ -275,24 +287,49 @@ impl NBody {
     }
 
     fn outputs(&self, batch: &NBodyBatch) -> Result<(Tensor, Option<Tensor>)> {
-        let mut h = if self.config.conjugation {
-            self.embedding.forward(&batch.features.slice(2, 1..CHANNELS)?)?
-        } else {
-            self.embedding.forward(&batch.features)?
-        };
-        let attributes = if self.config.geometry { &batch.geometry()? } else { &batch.attributes };
-        for layer in &self.layers {
-            h = layer.forward(&h, attributes, &batch.edges)?;
-        }
-        let vectors = self.projection.forward(&h)?.slice(0, 1..4)?;
         let shape = batch.positions.shape();
-        if !self.config.velocities {
-            return Ok((batch.positions.add(&vectors.reshape(shape)?)?, None));
-        }
         let channel = |tensor: &Tensor, index: usize| tensor.slice(2, index..index + 1)?.reshape(shape);
-        let velocities = channel(&batch.features.slice(0, 1..4)?, CHANNELS - 1)?;
+        let seen = if self.config.conjugation { 1..CHANNELS } else { 0..CHANNELS };
+        let h = self.embedding.forward(&batch.features.slice(2, seen)?)?;
+        let start = batch.features.slice(2, 1..CHANNELS)?;
+        if self.config.substeps > 0 {
+            let end = self.integrate(batch, h, &start)?;
+            let displacement = end.sub(&start)?.slice(0, 1..4)?;
+            let velocities =
+                if self.config.velocities { Some(channel(&end.slice(0, 1..4)?, 1)?) } else { None };
+            return Ok((batch.positions.add(&channel(&displacement, 0)?)?, velocities));
+        }
+        let geometry = if self.config.geometry { Some(batch.geometry(&start)?) } else { None };
+        let h = self.rounds(h, geometry.as_ref().unwrap_or(&batch.attributes), &batch.edges)?;
+        let vectors = self.projection.forward(&h)?.slice(0, 1..4)?;
         let positions = batch.positions.add(&channel(&vectors, 0)?)?;
+        if !self.config.velocities {
+            return Ok((positions, None));
+        }
+        let velocities = channel(&start.slice(0, 1..4)?, 1)?;
         Ok((positions, Some(velocities.add(&channel(&vectors, 1)?)?)))
+    }
+
+    /// All rounds of messages.
+    fn rounds(&self, h: Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
+        self.layers.iter().try_fold(h, |h, layer| layer.forward(&h, attributes, edges))
+    }
+
+    /// Positions and velocities `[8, systems × particles, 2]` at the end of the time, as vectors.
+    fn integrate(&self, batch: &NBodyBatch, mut h: Tensor, start: &Tensor) -> Result<Tensor> {
+        let (nodes, duration) = (start.shape()[1], DURATION / self.config.substeps as f64);
+        let zeros = |blades: usize, channels: usize| {
+            Tensor::zeros([blades, nodes, channels], start.dtype(), &start.device())
+        };
+        let (scalar, rest, still) = (zeros(1, 2)?, zeros(4, 2)?, zeros(8, 1)?);
+        let mut motion = start.clone();
+        for _ in 0..self.config.substeps {
+            h = self.rounds(h, &batch.geometry(&motion)?, &batch.edges)?;
+            let change = self.projection.forward(&h)?.slice(0, 1..4)?;
+            let drift = concat(&[&motion.slice(2, 1..2)?.mul_scalar(duration)?, &still], 2)?;
+            motion = motion.add(&drift)?.add(&concat(&[&scalar, &change, &rest], 0)?)?;
+        }
+        Ok(motion)
     }
 
     /// Mean squared error of the predictions over coordinates, particles and systems; `targets` are true positions
