@@ -170,20 +170,19 @@ impl UnderflowWatch {
     const MANY: f64 = 0.5;
 
     /// Looks at the fraction of zeros in a step's gradients; returns whether it warned.
-    pub fn see(&mut self, step: u64, zeros: f64, dtype: DType, scale: Option<f64>) -> bool {
+    pub fn see(&mut self, step: u64, zeros: f64, scale: Option<f64>) -> bool {
         let first = *self.first.get_or_insert(zeros);
-        if self.said || !(zeros > self.first.unwrap_or(zeros) + Self::MORE || zeros > Self::MANY) {
+        if self.said || !(zeros > first + Self::MORE || zeros > Self::MANY) {
             return false;
         }
         self.said = true;
-        let advice = match (scale, dtype) {
-            (Some(scale), _) => format!("the loss scale is {scale}; start with a larger one"),
-            (None, DType::F16) => "scale the loss (precision f16), or use bf16".to_owned(),
-            (None, _) => "run compare-precision to see where".to_owned(),
+        let advice = match scale {
+            Some(scale) => format!("the loss scale is {scale}; start with a larger one, or use bf16"),
+            None => "scale the loss, or use bf16".to_owned(),
         };
         tracing::warn!(
             "step {step}: {:.0}% of the elements of the gradients are zero, {:.0}% were in the first step: small gradients may \
-             underflow in {dtype}; {advice}",
+             underflow in f16; {advice}",
             100.0 * zeros,
             100.0 * first
         );
@@ -231,11 +230,9 @@ mod tests {
     #[test]
     fn zeros_are_reported_once_and_only_when_they_become_more() {
         let mut watch = UnderflowWatch::default();
-        let seen: Vec<bool> = [0.2, 0.21, 0.29, 0.4, 0.9]
-            .into_iter()
-            .map(|zeros| watch.see(1, zeros, DType::F16, Some(1.0)))
-            .collect();
+        let seen: Vec<bool> =
+            [0.2, 0.21, 0.29, 0.4, 0.9].into_iter().map(|zeros| watch.see(1, zeros, Some(1.0))).collect();
         assert_eq!(seen, [false, false, false, true, false]);
-        assert!(UnderflowWatch::default().see(1, 0.6, DType::F16, None), "too many from the first step on");
+        assert!(UnderflowWatch::default().see(1, 0.6, None), "too many from the first step on");
     }
 }

@@ -246,8 +246,9 @@ impl<M: Module> Trainer<M> {
     /// Moves the loss scale after a step, and looks for gradients that underflow.
     fn scaled(&mut self, skipped: bool, zeros: f64) -> Result<()> {
         let scale = self.loss_scale();
-        if let Some(policy) = self.mixed.as_ref().filter(|_| !skipped) {
-            self.underflow.see(self.step, zeros, policy.dtype(), scale);
+        // The exponents of bf16 are those of f32: what is zero in it was zero before.
+        if !skipped && self.mixed.as_ref().is_some_and(|policy| policy.dtype() == DType::F16) {
+            self.underflow.see(self.step, zeros, scale);
         }
         let Some(scaler) = &mut self.scaler else { return Ok(()) };
         scaler.update(skipped)?;
