@@ -40,6 +40,7 @@ pub enum Command {
     Sample(Sample),
     Bisect(Bisect),
     ComparePrecision(ComparePrecision),
+    Bench(Bench),
 }
 
 /// Where and how to compute.
@@ -131,7 +132,9 @@ Examples:
   gradewise train nbody --resume runs/nbody-1            go on where a run stopped
   gradewise train nbody --config runs/nbody-1/config.toml --seed 1
   gradewise train nbody --device cuda --seeds 4          four runs, mean and deviation of the test error
-  gradewise train nbody --curve 300,1000,3000            test error over the number of training samples")]
+  gradewise train nbody --curve 300,1000,3000            test error over the number of training samples
+  gradewise train nbody --device cuda --devices 2        two GPUs of this host (docs/scaling.md)
+  torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda")]
     Nbody(TrainRun),
     /// The signed volume of three vectors in space: a pseudoscalar of O(3).
     ///
@@ -236,6 +239,16 @@ pub struct TrainRun {
     /// curve.json, curve.svg and a table have the test errors.
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]
     pub curve: Option<String>,
+    /// Several processes on this host, one for each device: a number, or auto for all GPUs. Batches are divided among them, so
+    /// results are those of one device to rounding. What ranks other than 0 say is in logs/ of the run folder.
+    #[arg(long, value_name = "N|auto", conflicts_with_all = ["seeds", "curve"])]
+    pub devices: Option<String>,
+    /// How few GPUs will do if there are not as many as --devices.
+    #[arg(long, value_name = "N", requires = "devices")]
+    pub min_devices: Option<usize>,
+    /// What will do if there are fewer GPUs still: cpu, in one process.
+    #[arg(long, value_name = "cpu", requires = "devices")]
+    pub fallback: Option<String>,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -505,4 +518,58 @@ pub struct ComparePrecision {
     pub json: bool,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// Measure whole programs.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub task: BenchTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchTask {
+    Scaling(Scaling),
+}
+
+/// Training steps on more and more devices of this host, and the bandwidth of sums over them.
+///
+/// Weak scaling keeps the samples of each device, strong scaling those of all. Models: a stack of Clifford layers, and a large n-body
+/// model. scaling.json has every number, scaling.svg the efficiency.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench scaling --device cuda --dtype f32 --compute tf32
+  gradewise bench scaling --counts 1,2,4 --quick")]
+pub struct Scaling {
+    /// cpu or cuda.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of numbers: f64, f32, bf16 or f16.
+    #[arg(long, default_value = "f32")]
+    pub dtype: String,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long, default_value = "exact")]
+    pub compute: String,
+    /// Numbers of processes [default: powers of two, up to the number of devices]
+    #[arg(long, value_name = "LIST")]
+    pub counts: Option<String>,
+    /// Timed steps of each model.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Small models: to see whether it works.
+    #[arg(long)]
+    pub quick: bool,
+    /// Mebibytes of a bucket of gradients [default: 25]
+    #[arg(long, value_name = "MIB")]
+    pub bucket_mib: Option<usize>,
+    /// Let NCCL add in one way only, as training does.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub deterministic: bool,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "scaling")]
+    pub out: PathBuf,
+    /// Set in the processes that measure: where rank 0 writes.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub worker: Option<PathBuf>,
 }

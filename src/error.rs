@@ -21,6 +21,9 @@ pub enum Error {
     /// Arrays and devices.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
+    /// Several processes, one for each device.
+    #[error(transparent)]
+    Distributed(#[from] gradewise_distributed::Error),
     /// Output that could not be written.
     #[error("write {}: {reason}", path.display())]
     Output { path: PathBuf, reason: String },
@@ -39,6 +42,7 @@ impl Error {
             Self::Config(_) | Self::Usage(_) => true,
             Self::Nn(error) => error.is_input(),
             Self::Kernels(error) => is_kernels_input(error),
+            Self::Distributed(error) => error.is_input(),
             Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
         };
         ExitCode::from(if input { 2 } else { 1 })

@@ -72,7 +72,7 @@ fn without_a_driver_it_says_what_was_tried_and_what_to_do() {
         (&found["cuda"]["available"], &found["cuda"]["count"]),
         (&Value::from(false), &Value::from(0))
     );
-    for name in ["build", "NVML", "nvcc", "NVRTC"] {
+    for name in ["build", "NVML", "nvcc", "NVRTC", "NCCL"] {
         check(&found, name);
     }
     let output = doctor(&[], None);

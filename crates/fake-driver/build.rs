@@ -5,10 +5,11 @@ use std::{env, path::Path};
 const SOURCES: [&str; 7] = ["control.c", "device.c", "graph.c", "memory.c", "module.c", "op.c", "stream.c"];
 
 /// Stand-ins for other libraries, each a file of its own: its name, and the name under which it is looked for.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 4] = [
     ("others/nvml.c", "libnvidia-ml.so.1"),
     ("others/nvtx.c", "libfake-nvtx.so"),
     ("others/cublaslt.c", "libcublasLt.so.13"),
+    ("others/nccl.c", "libnccl.so.2"),
 ];
 
 fn main() {

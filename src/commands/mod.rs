@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod bench;
 mod bisect;
 mod cases;
 mod compare_precision;
@@ -35,5 +36,6 @@ pub fn run(command: Command) -> Result<()> {
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Bisect(arguments) => bisect::run(&arguments),
         Command::ComparePrecision(arguments) => compare_precision::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     }
 }

@@ -89,6 +89,9 @@ pub struct Runtime {
     pub compute: String,
     /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
     pub threads: usize,
+    /// Several GPUs: NCCL adds in one way only, so that runs repeat bit for bit whatever its version would choose. On the CPU sums
+    /// always do.
+    pub deterministic: bool,
     /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
     /// are not captured then.
     pub detect_anomaly: bool,
@@ -149,6 +152,7 @@ impl Default for Runtime {
             dtype: "f32".to_owned(),
             compute: "exact".to_owned(),
             threads: 0,
+            deterministic: true,
             detect_anomaly: false,
             precision: "full".to_owned(),
             loss_scale: 0.0,

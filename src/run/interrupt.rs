@@ -27,6 +27,11 @@ impl Interrupt {
         interrupt
     }
 
+    /// Requests a stop, as Ctrl-C does.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
     /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use gradewise_kernels::{Device, memory};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Watches the arrays of a device.
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Memory(Device);
 
 /// What the arrays of this process take, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Usage {
     /// Of arrays that are alive.
     pub allocated: usize,

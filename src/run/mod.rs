@@ -5,27 +5,62 @@ mod folder;
 mod interrupt;
 mod memory;
 mod progress;
+mod team;
 
 pub use energy::Energy;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;
 pub use progress::Progress;
+pub use team::{GRACE, Team, is_supervised, obey_supervisor};
 
 use crate::{
     config::Runtime,
     error::{Error, Result},
 };
 use gradewise_autograd::backend::{self, Backends};
+use gradewise_distributed::Launch;
 use gradewise_kernels::{Compute, DType, Device};
 use gradewise_nn::{Placement, optim::MixedPrecision};
 use std::collections::BTreeMap;
+
+/// The device of one of several processes.
+fn device_of(device: &str, launch: &Launch) -> Result<String> {
+    match device.to_ascii_lowercase().as_str() {
+        // A launcher may let each process see no device but its own.
+        "cuda" if gradewise_ffi::Driver::load().and_then(|driver| driver.device_count()) == Ok(1) => {
+            Ok("cuda:0".to_owned())
+        }
+        "cuda" => Ok(format!("cuda:{}", launch.local_rank)),
+        other if other.starts_with("cuda:") => Err(Error::Usage(format!(
+            "--device {other} is one device for {} processes; write --device cuda, and each takes its own",
+            launch.world
+        ))),
+        other => Ok(other.to_owned()),
+    }
+}
 
 /// Sets up the threads and finds the device and dtype to compute with.
 ///
 /// # Errors
 /// A device, dtype or arithmetic that this program does not have here.
 pub fn placement(runtime: &Runtime) -> Result<Placement> {
+    placement_of(runtime, None)
+}
+
+/// As [`placement`], for one of several processes: each takes a device of its own, or its part of the cores.
+///
+/// # Errors
+/// As [`placement`]; one device for several processes.
+pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placement> {
+    let mut runtime = runtime.clone();
+    if let Some(launch) = launch {
+        runtime.device = device_of(&runtime.device, launch)?;
+        if runtime.threads == 0 {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            runtime.threads = (cores / launch.local_world.unwrap_or(1)).max(1);
+        }
+    }
     let device: Device = runtime.device.parse()?;
     let dtype: DType = runtime.dtype.parse()?;
     device.require(dtype, "runtime.dtype")?;

@@ -47,11 +47,47 @@ fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
     }
 }
 
-pub(crate) fn backward(output: &Tensor, options: &BackwardOptions) -> Result<Gradients> {
+pub(crate) fn backward(
+    output: &Tensor,
+    options: &BackwardOptions,
+    watch: Option<Watch<'_>>,
+) -> Result<Gradients> {
     let seed = seed(output, options)?;
-    let mut pass = Pass::default();
+    let watcher = watch.map(|watch| Watcher { uses: uses(output), watch });
+    let mut pass = Pass { watcher, ..Pass::default() };
     mode::with_mode(options.create_graph, || pass.run(output, seed))?;
     Ok(Gradients::new(pass.gradients, pass.visited))
+}
+
+/// Sees a leaf and its gradient as soon as nothing more is added to it.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Tensor, &Tensor);
+
+/// Tells when the gradient of a leaf is complete. The order of ids cannot: parameters are older than everything computed from
+/// them, so a pass comes to all of them last.
+struct Watcher<'a> {
+    /// How often operations that have not run backward yet use each leaf.
+    uses: HashMap<TensorId, usize>,
+    watch: Watch<'a>,
+}
+
+/// How often each leaf is an input of an operation that `output` was computed by.
+fn uses(output: &Tensor) -> HashMap<TensorId, usize> {
+    let mut uses = HashMap::new();
+    let mut seen = HashSet::from([output.id()]);
+    let mut pending = vec![output];
+    while let Some(tensor) = pending.pop() {
+        for input in tensor.node().iter().flat_map(|node| &node.inputs) {
+            if !input.is_grad_required() {
+                continue;
+            }
+            if input.is_leaf() {
+                *uses.entry(input.id()).or_default() += 1;
+            } else if seen.insert(input.id()) {
+                pending.push(input);
+            }
+        }
+    }
+    uses
 }
 
 /// Gradients of `output` with respect to `inputs`, leaves or intermediate results; `None` for an input that `output`
@@ -116,7 +152,7 @@ fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<
 }
 
 #[derive(Default)]
-struct Pass {
+struct Pass<'a> {
     /// Tensors to differentiate with respect to; every leaf if `None`.
     wanted: Option<HashSet<TensorId>>,
     /// Whether gradients end at the wanted tensors rather than flow on through them.
@@ -125,6 +161,7 @@ struct Pass {
     relevant: Option<HashSet<TensorId>>,
     gradients: BTreeMap<TensorId, Tensor>,
     visited: HashSet<TensorId>,
+    watcher: Option<Watcher<'a>>,
 }
 
 /// A tensor in the heap, ordered by id.
@@ -150,23 +187,15 @@ impl Ord for Pending {
     }
 }
 
-impl Pass {
+impl Pass<'_> {
     fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
         let mut arriving: HashMap<TensorId, Tensor> = HashMap::from([(output.id(), seed)]);
         let mut heap = BinaryHeap::from([Pending(output.clone())]);
         while let Some(Pending(tensor)) = heap.pop() {
             let Some(gradient) = arriving.remove(&tensor.id()) else { continue };
-            let gradient = tensor.run_hooks(gradient)?;
-            self.visited.insert(tensor.id());
-            let wanted = match &self.wanted {
-                Some(wanted) => wanted.contains(&tensor.id()),
-                None => tensor.is_leaf(),
-            };
-            if wanted {
-                self.gradients.insert(tensor.id(), gradient.clone());
-                if self.stop {
-                    continue;
-                }
+            let gradient = self.arrived(&tensor, gradient)?;
+            if self.stop && self.gradients.contains_key(&tensor.id()) {
+                continue;
             }
             let Some(node) = tensor.node() else { continue };
             let context = RuleContext { inputs: &node.inputs, output: &tensor };
@@ -204,7 +233,40 @@ impl Pass {
                 };
                 arriving.insert(input.id(), sum);
             }
+            for input in &node.inputs {
+                if self.used(input)
+                    && let Some(gradient) = arriving.remove(&input.id())
+                {
+                    self.arrived(input, gradient)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Takes note of a gradient to which nothing more is added, and returns it as its tensor's hooks leave it.
+    fn arrived(&mut self, tensor: &Tensor, gradient: Tensor) -> Result<Tensor> {
+        let gradient = tensor.run_hooks(gradient)?;
+        self.visited.insert(tensor.id());
+        let wanted = match &self.wanted {
+            Some(wanted) => wanted.contains(&tensor.id()),
+            None => tensor.is_leaf(),
+        };
+        if wanted {
+            self.gradients.insert(tensor.id(), gradient.clone());
+            if let Some(watcher) = &mut self.watcher {
+                (watcher.watch)(tensor, &gradient);
+            }
+        }
+        Ok(gradient)
+    }
+
+    /// Counts a use of a watched leaf; whether it was the last one.
+    fn used(&mut self, input: &Tensor) -> bool {
+        let Some(uses) = self.watcher.as_mut().and_then(|watcher| watcher.uses.get_mut(&input.id())) else {
+            return false;
+        };
+        *uses -= 1;
+        *uses == 0
     }
 }

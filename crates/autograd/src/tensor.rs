@@ -323,7 +323,22 @@ impl Tensor {
     /// # Errors
     /// As [`backward`](Self::backward); a seed of another shape.
     pub fn backward_with(&self, options: &BackwardOptions) -> Result<Gradients> {
-        engine::backward(self, options)
+        engine::backward(self, options, None)
+    }
+
+    /// As [`backward_with`](Self::backward_with); `watch` sees each leaf with its gradient as soon as nothing more is added to it, while the
+    /// pass goes on towards the others: what is done with a gradient can begin before the pass is over. Every leaf that gets a
+    /// gradient is seen once, in an order that depends on the graph alone, and the gradients have the bits of
+    /// [`backward_with`](Self::backward_with).
+    ///
+    /// # Errors
+    /// As [`backward_with`](Self::backward_with).
+    pub fn backward_watched(
+        &self,
+        options: &BackwardOptions,
+        mut watch: impl FnMut(&Tensor, &Tensor),
+    ) -> Result<Gradients> {
+        engine::backward(self, options, Some(&mut watch))
     }
 }
 

@@ -122,6 +122,40 @@ fn hooks_see_the_complete_gradient_and_can_replace_it() -> Result<()> {
 }
 
 #[test]
+fn watched_leaves_are_seen_once_complete_and_before_the_pass_is_over() -> Result<()> {
+    let weights: Vec<Tensor> = (0..4).map(|seed| random(&[3, 3], seed)).collect();
+    let (unused, x) = (random(&[3, 3], 9), random(&[2, 3], 5));
+    let rules = Arc::new(AtomicUsize::new(0));
+    let mut hidden = x.clone();
+    for weight in &weights {
+        hidden = hidden.matmul(weight)?.sigmoid()?;
+        let rules = Arc::clone(&rules);
+        hidden.register_hook(move |_| {
+            rules.fetch_add(1, Ordering::SeqCst);
+            Ok(None)
+        });
+    }
+    // The second weight is used again by the last operation.
+    let loss = hidden.matmul(&weights[1])?.sum_all()?;
+    let mut seen = Vec::new();
+    let watched = loss.backward_watched(&BackwardOptions::default(), |leaf, gradient| {
+        seen.push((leaf.id(), values(gradient), rules.load(Ordering::SeqCst)));
+    })?;
+    let plain = loss.backward()?;
+    let order: Vec<_> = seen.iter().map(|(id, ..)| *id).collect();
+    assert_eq!(order, [&weights[3], &weights[2], &weights[1], &x, &weights[0]].map(Tensor::id));
+    let passed: Vec<usize> = seen.iter().map(|(.., passed)| *passed).collect();
+    assert_eq!(passed, [1, 2, 3, 4, 4], "each as soon as its last use has been differentiated");
+    for (id, gradient, _) in seen {
+        let leaf = weights.iter().chain([&x]).find(|leaf| leaf.id() == id).unwrap();
+        assert_eq!(values(watched.get(leaf)?), gradient);
+        assert_eq!(values(plain.get(leaf)?), gradient);
+    }
+    assert!(!watched.contains(&unused));
+    Ok(())
+}
+
+#[test]
 fn grad_differentiates_towards_intermediates_and_no_further() -> Result<()> {
     let x = leaf(&[0.5, 1.5]);
     let middle = x.exp()?;

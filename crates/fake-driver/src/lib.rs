@@ -34,6 +34,13 @@ pub fn cublaslt() -> &'static str {
     &PATH
 }
 
+/// A stand-in for NCCL among the threads of a program. Its version is 2.28.3, or what the variable `FAKE_NCCL_VERSION` says (as in
+/// 21000).
+pub fn nccl() -> &'static str {
+    static PATH: LazyLock<String> = LazyLock::new(|| file("libnccl.so.2"));
+    &PATH
+}
+
 /// A stand-in for a profiler's NVTX library; what it hears goes to the file that the variable `FAKE_NVTX_LOG` names.
 pub fn nvtx() -> &'static str {
     static PATH: LazyLock<String> = LazyLock::new(|| file("libfake-nvtx.so"));

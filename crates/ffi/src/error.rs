@@ -56,7 +56,7 @@ pub enum Error {
         /// The driver's description of the code, with its log where there is one.
         text: String,
     },
-    /// A call of another library (NVRTC, NVML, cuBLASLt) failed.
+    /// A call of another library (NVRTC, NVML, cuBLASLt, NCCL) failed.
     #[error("{library}: {call}: {text} ({code})")]
     Status {
         /// The library.
@@ -67,6 +67,28 @@ pub enum Error {
         code: i32,
         /// The library's description of the code.
         text: String,
+    },
+    /// A library older than what this crate works with.
+    #[error("{library} ({provider}) is of version {found}, at least {needed} is needed; update it")]
+    LibraryTooOld {
+        /// The library.
+        library: &'static str,
+        /// Where it is.
+        provider: String,
+        /// Its version.
+        found: String,
+        /// The oldest that is accepted.
+        needed: String,
+    },
+    /// A call that others take part in was not done in time.
+    #[error("{library}: {call} was not done within {seconds} s; another process may be gone")]
+    Timeout {
+        /// The library.
+        library: &'static str,
+        /// The function called.
+        call: &'static str,
+        /// How long it was waited for.
+        seconds: String,
     },
     /// Source that does not compile.
     #[error("`{name}` does not compile:\n{log}")]

@@ -8,7 +8,7 @@
 //! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
 //!   [`Graph`] and [`GraphExec`] own what they name, bind their context where the driver needs one (also when dropped),
 //!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
-//! - [`nvrtc`], [`nvml`], [`nvtx`] and [`cublaslt`] are other libraries, opened in the same way.
+//! - [`nvrtc`], [`nvml`], [`nvtx`], [`cublaslt`] and [`nccl`] are other libraries, opened in the same way.
 //!
 //! ```
 //! use gradewise_ffi::{Driver, Error};
@@ -38,6 +38,7 @@ mod host;
 mod image;
 mod memory;
 mod module;
+pub mod nccl;
 pub mod nvml;
 pub mod nvrtc;
 pub mod nvtx;
@@ -62,6 +63,7 @@ pub use host::HostMemory;
 pub use image::Image;
 pub use memory::{DeviceMemory, MemoryInfo};
 pub use module::Module;
+pub use nccl::Nccl;
 pub use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 pub use peer::PeerAccess;

@@ -34,7 +34,10 @@ pub mod tuning;
 
 pub use array::{Array, Summary, Validation};
 pub use compute::Compute;
-pub use cuda::{BuildInfo, CapturedGraph, Code, CudaDevice, Holder, MemoryReport, Resources, build_info};
+pub use cuda::{
+    BuildInfo, CapturedGraph, Code, Collectives, CudaDevice, Holder, InFlight, MemoryReport, Resources,
+    build_info,
+};
 pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Result};

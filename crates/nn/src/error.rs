@@ -120,6 +120,12 @@ pub enum Error {
         /// What was wrong with the last one.
         reason: String,
     },
+    /// The processes of a run could not go on together.
+    #[error(transparent)]
+    Exchange {
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A background thread ended before its work was done.
     #[error("{operation}: the background thread stopped early: {reason}")]
     Worker {
@@ -152,6 +158,7 @@ impl Error {
             | Self::Autograd(_)
             | Self::Write { .. }
             | Self::Diverged { .. }
+            | Self::Exchange { .. }
             | Self::Worker { .. } => false,
         }
     }

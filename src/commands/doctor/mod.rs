@@ -80,7 +80,9 @@ fn examine(quick: bool) -> Report {
     let (nvrtc, nvrtc_version) = tools::nvrtc();
     cuda.versions.nvcc = nvcc_version;
     cuda.versions.nvrtc = nvrtc_version;
-    checks.extend([nvml_check, nvcc, nvrtc]);
+    let (nccl, nccl_version) = tools::nccl();
+    cuda.versions.nccl = nccl_version;
+    checks.extend([nvml_check, nvcc, nvrtc, nccl]);
     checks.extend(tools::wsl());
     Report::new(cuda, checks)
 }

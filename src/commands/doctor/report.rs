@@ -81,6 +81,7 @@ pub struct Versions {
     pub nvcc: Option<String>,
     pub nvrtc: Option<String>,
     pub nvml: Option<String>,
+    pub nccl: Option<String>,
 }
 
 /// The whole page.
@@ -121,6 +122,7 @@ impl fmt::Display for Report {
             ("nvcc", or_none(&versions.nvcc)),
             ("NVRTC", or_none(&versions.nvrtc)),
             ("NVML", or_none(&versions.nvml)),
+            ("NCCL", or_none(&versions.nccl)),
             ("gradewise", versions.gradewise.clone()),
         ] {
             writeln!(f, "{name:20} {value}")?;

@@ -2,7 +2,7 @@
 
 use super::report::{Check, gib};
 use gradewise_ffi::{
-    DeviceInfo,
+    DeviceInfo, Nccl,
     nvml::{Clock, Device, Nvml, Process},
     nvrtc::Nvrtc,
 };
@@ -86,6 +86,21 @@ pub fn nvrtc() -> (Check, Option<String>) {
             ),
             None,
         ),
+    }
+}
+
+/// What several GPUs need, and its version.
+pub fn nccl() -> (Check, Option<String>) {
+    const NAME: &str = "NCCL";
+    let found = Nccl::load().and_then(|nccl| Ok((nccl.version()?, nccl.provider())));
+    match found {
+        Ok(((major, minor, patch), path)) => {
+            let version = format!("{major}.{minor}.{patch}");
+            (Check::info(NAME, format!("{version}, {path}")), Some(version))
+        }
+        Err(error) => {
+            (Check::info(NAME, format!("not usable; only training on several GPUs needs it: {error}")), None)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `train`: the whole of a run, from data to figures.
 
 mod curve;
+mod devices;
 mod seeds;
 mod session;
 
@@ -9,16 +10,17 @@ use crate::{
     config::Train as TrainConfig,
     error::{Error, Result},
     output,
-    run::{self, Interrupt, Memory, RunFolder},
+    run::{self, Interrupt, Memory, RunFolder, Team},
     tasks::{self, Forces, GptTask, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
+pub use devices::{describe, nccl_variables};
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
     data::{Split, loader::BatchOrder},
     optim::{Method, Schedule},
-    train::{Samples, Trainer, TrainerConfig, batches},
+    train::{Samples, Trainer, TrainerConfig},
 };
 use session::{End, Session};
 use std::{
@@ -49,10 +51,43 @@ fn train<T: Task>(arguments: &TrainRun) -> Result<()> {
     let config = TaskConfig::<T>::resolve(&resolver)?;
     let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
     let curve = arguments.curve.as_ref().map(|text| curve::configs::<T>(text, &resolver)).transpose()?;
-    let placement = run::placement(&config.runtime)?;
-    let largest = curve.as_ref().and_then(|configs| configs.last()).unwrap_or(&config);
-    let data = Splits::<T>::load(largest)?;
-    let runs = Runs { placement, data, interrupt: Interrupt::listen() };
+    let mut config = config;
+    let launch = match devices::plan(arguments, &mut config.runtime)? {
+        devices::Planned::Here(launch) => launch,
+        devices::Planned::Elsewhere(plan) => {
+            return devices::supervise::<T>(arguments, &plan, config.runtime.deterministic);
+        }
+    };
+    if launch.is_some() && (seeds.is_some() || curve.is_some()) {
+        return Err(Error::Usage(
+            "--seeds and --curve are runs one after another, each on one device; leave the launcher out"
+                .to_owned(),
+        ));
+    }
+    let placement = run::placement_of(&config.runtime, launch.as_ref())?;
+    let team = Team::join(launch.as_ref(), &placement.device)?;
+    let result = shared::<T>(arguments, &config, resumed, seeds, curve, placement, &team);
+    team.leave(result)
+}
+
+/// What the processes of a run do, each with its part of the batches.
+fn shared<T: Task>(
+    arguments: &TrainRun,
+    config: &TaskConfig<T>,
+    resumed: Option<RunFolder>,
+    seeds: Option<Vec<u64>>,
+    curve: Option<Vec<TaskConfig<T>>>,
+    placement: Placement,
+    team: &Team,
+) -> Result<()> {
+    let largest = curve.as_ref().and_then(|configs| configs.last()).unwrap_or(config);
+    let data = Splits::<T>::load(largest, team.leads())?;
+    let interrupt = Interrupt::listen();
+    if team.leads() && run::is_supervised() {
+        let interrupt = interrupt.clone();
+        run::obey_supervisor(move || interrupt.request());
+    }
+    let runs = Runs { placement, data, interrupt, team };
     let out = arguments.out.as_deref();
     match (curve, seeds) {
         (Some(configs), seeds) => {
@@ -60,14 +95,14 @@ fn train<T: Task>(arguments: &TrainRun) -> Result<()> {
         }
         (None, Some(seeds)) => {
             let parent = RunFolder::create(out, T::NAME)?;
-            seeds::train(&runs, &config, &seeds, parent.path())?.report(parent.path())
+            seeds::train(&runs, config, &seeds, parent.path())?.report(parent.path())
         }
         (None, None) => {
             let place = match resumed {
                 Some(folder) => Place::Resumed(folder),
                 None => Place::New(arguments.out.clone()),
             };
-            runs.train(&config, place).map(|_| ())
+            runs.train(config, place).map(|_| ())
         }
     }
 }
@@ -75,15 +110,20 @@ fn train<T: Task>(arguments: &TrainRun) -> Result<()> {
 /// The samples of a run.
 struct Splits<T: Task> {
     train: Arc<T::Data>,
-    valid: T::Data,
-    test: T::Data,
+    valid: Arc<T::Data>,
+    test: Arc<T::Data>,
 }
 
 impl<T: Task> Splits<T> {
-    fn load(config: &TaskConfig<T>) -> Result<Self> {
+    /// All splits for who `leads`; the others measure nothing and get along with what is fitted.
+    fn load(config: &TaskConfig<T>, leads: bool) -> Result<Self> {
         let start = Instant::now();
-        let load = |split| T::load(&config.data, split);
-        let (train, valid, test) = (Arc::new(load(Split::Train)?), load(Split::Valid)?, load(Split::Test)?);
+        let load = |split| T::load(&config.data, split).map(Arc::new);
+        let train = load(Split::Train)?;
+        if !leads {
+            return Ok(Self { valid: Arc::clone(&train), test: Arc::clone(&train), train });
+        }
+        let (valid, test) = (load(Split::Valid)?, load(Split::Test)?);
         output::note(&format!(
             "data: {} train, {} valid, {} test samples in {:.1} s",
             train.len(),
@@ -114,15 +154,16 @@ struct Outcome {
 }
 
 /// What runs that differ in their settings have in common.
-struct Runs<T: Task> {
+struct Runs<'a, T: Task> {
     placement: Placement,
     data: Splits<T>,
     interrupt: Interrupt,
+    team: &'a Team,
 }
 
-impl<T: Task> Runs<T> {
-    /// One run, from its first or next step to its figures.
-    fn train(&self, config: &TaskConfig<T>, place: Place) -> Result<Outcome> {
+impl<T: Task> Runs<'_, T> {
+    /// One run, from its first or next step to its figures; no outcome at ranks other than 0.
+    fn train(&self, config: &TaskConfig<T>, place: Place) -> Result<Option<Outcome>> {
         let (placement, data) = (&self.placement, &self.data);
         // A data set that is shared by several runs may hold more samples than this one fits.
         let samples = data.train.len().min(crate::config::DataSection::train(&config.data));
@@ -147,21 +188,29 @@ impl<T: Task> Runs<T> {
             Place::Resumed(folder) => {
                 trainer.resume(&Checkpoint::read(folder.checkpoint())?)?;
                 output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
-                folder
+                Some(folder)
             }
-            Place::New(out) => RunFolder::create(out.as_deref(), T::NAME)?,
+            Place::New(_) if !self.team.leads() => None,
+            Place::New(out) => Some(RunFolder::create(out.as_deref(), T::NAME)?),
         };
-        folder.write_config(config)?;
+        self.team.attach(&mut trainer)?;
         let first = trainer.steps() * config.train.accumulation as u64;
         // On a GPU the steps themselves put the batches where the captured work reads them.
         let loading = match &placement.device {
             Device::Cpu => placement.clone(),
             Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
         };
-        let mut batches = batches(Arc::clone(&data.train), &order, first, &loading)?;
-        let mut session = Session::<T>::open(trainer, config, placement, folder, memory)?;
-        let end: End = session.fit(&mut batches, &data.valid, &self.interrupt)?;
-        session.finish(end, &data.test)
+        let sampler = self.team.sampler(&order)?;
+        let mut batches = sampler.load(Arc::clone(&data.train), first, &loading)?;
+        match folder.filter(|_| self.team.leads()) {
+            None => session::follow::<T>(trainer, config, &memory, &mut batches, self.team).map(|()| None),
+            Some(folder) => {
+                folder.write_config(config)?;
+                let mut session = Session::<T>::open(trainer, config, placement, folder, memory, self.team)?;
+                let end: End = session.fit(&mut batches, &data.valid, &self.interrupt)?;
+                session.finish(end, &data.test).map(Some)
+            }
+        }
     }
 }
 

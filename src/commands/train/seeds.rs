@@ -74,7 +74,10 @@ pub fn train<T: Task>(
         output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
         let mut config = config.clone();
         config.train.seed = seed;
-        outcomes.push((seed, runs.train(&config, Place::New(Some(folder(parent, seed))))?));
+        // There is one process, which leads.
+        outcomes.extend(
+            runs.train(&config, Place::New(Some(folder(parent, seed))))?.map(|outcome| (seed, outcome)),
+        );
     }
     Ok(Summary::new(&runs.placement, &outcomes))
 }

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::{
     error::{Error, Result},
     output, plots,
-    run::{Energy, Interrupt, Memory, Progress, RunFolder},
+    run::{Energy, Interrupt, Memory, Progress, RunFolder, Team},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
 use gradewise_autograd::{backend::is_anything_chosen, detect_anomalies};
@@ -12,7 +12,7 @@ use gradewise_kernels::Device;
 use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
-    train::{CapturedStep, MetricsLog, Samples, StepReport, Trainer},
+    train::{CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
 };
 use serde_json::{Value, json};
 use std::{
@@ -28,16 +28,80 @@ pub enum End {
     Interrupted,
 }
 
+/// How steps are taken.
+struct Steps<T: Task> {
+    /// On a GPU.
+    device: Option<CapturedStep<Part<Batch<T>>>>,
+    detect_anomaly: bool,
+}
+
+impl<T: Task> Steps<T> {
+    fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
+        let detect_anomaly = config.runtime.detect_anomaly;
+        let device = match device {
+            Device::Cpu => None,
+            Device::Cuda(cuda) => {
+                // What waits for the host, or may, cannot be captured.
+                let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
+                Some(CapturedStep::new(cuda, config.train.capture && !detect_anomaly && !chosen))
+            }
+        };
+        Ok(Self { device, detect_anomaly })
+    }
+
+    fn take(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        let loss = |model: &T::Model, part: &Part<Batch<T>>| part.share(T::loss(model, &part.batch)?);
+        let mut take = || match &mut self.device {
+            Some(device) => device.step(trainer, batches, loss),
+            None => trainer.step(batches, loss),
+        };
+        if self.detect_anomaly { detect_anomalies(take) } else { take() }
+    }
+}
+
+/// Whether something that is done every so many steps, and at the end, is due.
+fn is_due(every: u64, step: u64, steps: u64) -> bool {
+    step == steps || (every > 0 && step.is_multiple_of(every))
+}
+
+/// The steps of a process that only helps: another one leads, measures and writes.
+///
+/// # Errors
+/// From the steps; a process that is gone.
+pub fn follow<T: Task>(
+    mut trainer: Trainer<T::Model>,
+    config: &TaskConfig<T>,
+    memory: &Memory,
+    batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    team: &Team,
+) -> Result<()> {
+    let mut steps = Steps::<T>::new(config, memory.device())?;
+    let train = &config.train;
+    while trainer.steps() < train.steps && team.proceeds(false)? {
+        let step = steps.take(&mut trainer, batches)?.step;
+        if is_due(train.checkpoint_every, step, train.steps) {
+            team.compare(&trainer)?;
+        }
+    }
+    team.memory(memory)?;
+    output::note(&format!("rank {} of {}: done after step {}", team.rank(), team.world(), trainer.steps()));
+    Ok(())
+}
+
 /// A run under way.
 pub struct Session<'a, T: Task> {
     trainer: Trainer<T::Model>,
-    /// How steps are taken on a GPU.
-    device: Option<CapturedStep<Batch<T>>>,
+    steps: Steps<T>,
     config: &'a TaskConfig<T>,
     placement: &'a Placement,
     folder: RunFolder,
     metrics: MetricsLog,
     memory: Memory,
+    team: &'a Team,
     energy: Energy,
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
@@ -53,6 +117,7 @@ impl<'a, T: Task> Session<'a, T> {
         placement: &'a Placement,
         folder: RunFolder,
         memory: Memory,
+        team: &'a Team,
     ) -> Result<Self> {
         let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
         let records = MetricsLog::read(folder.metrics())?;
@@ -62,17 +127,22 @@ impl<'a, T: Task> Session<'a, T> {
         } else {
             f64::INFINITY
         };
-        let device = match memory.device() {
-            Device::Cpu => None,
-            Device::Cuda(cuda) => {
-                // What waits for the host, or may, cannot be captured.
-                let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
-                let capture = config.train.capture && !config.runtime.detect_anomaly && !chosen;
-                Some(CapturedStep::new(cuda, capture))
-            }
-        };
+        let steps = Steps::new(config, memory.device())?;
         let (energy, start) = (Energy::start(memory.device()), Instant::now());
-        Ok(Self { trainer, device, config, placement, folder, metrics, memory, energy, best, earlier, start })
+        Ok(Self {
+            trainer,
+            steps,
+            config,
+            placement,
+            folder,
+            metrics,
+            memory,
+            team,
+            energy,
+            best,
+            earlier,
+            start,
+        })
     }
 
     fn seconds(&self) -> f64 {
@@ -82,28 +152,33 @@ impl<'a, T: Task> Session<'a, T> {
     /// Takes the remaining steps.
     pub fn fit(
         &mut self,
-        batches: &mut impl Iterator<Item = gradewise_nn::Result<Batch<T>>>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
         valid: &T::Data,
         interrupt: &Interrupt,
     ) -> Result<End> {
         let train = &self.config.train;
         let progress = Progress::new(train.steps, self.trainer.steps());
-        let due = |every: u64, step: u64| step == train.steps || (every > 0 && step.is_multiple_of(every));
+        let due = |every: u64, step: u64| is_due(every, step, train.steps);
         let budget = (train.time_budget > 0.0)
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let mut losses = Vec::new();
+        let mut begun = false;
         while self.trainer.steps() < train.steps {
-            let (device, trainer) = (&mut self.device, &mut self.trainer);
-            let mut take_step = || match device {
-                Some(device) => device.step(trainer, batches, T::loss),
-                None => trainer.step(batches, T::loss),
+            let end = match () {
+                () if !begun => None,
+                () if interrupt.requested() => Some(End::Interrupted),
+                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
+                () => None,
             };
-            let report = match self.config.runtime.detect_anomaly {
-                true => detect_anomalies(take_step),
-                false => take_step(),
-            };
-            let report = match report {
+            if !self.team.proceeds(end.is_some()).map_err(|error| self.lost(&error))? {
+                self.checkpoint()?;
+                return Ok(end.unwrap_or(End::Interrupted));
+            }
+            begun = true;
+            let report = match self.steps.take(&mut self.trainer, batches) {
                 Ok(report) => report,
+                // What a step that broke off between processes left on a device is not to be trusted.
+                Err(error @ gradewise_nn::Error::Exchange { .. }) => return Err(self.lost(&error)),
                 Err(error) => {
                     // What was reached is worth keeping whatever went wrong, but the first error is the one to report.
                     let _ = self.checkpoint();
@@ -132,19 +207,24 @@ impl<'a, T: Task> Session<'a, T> {
                 losses.clear();
             }
             if due(train.checkpoint_every, step) {
+                self.team.compare(&self.trainer).map_err(|error| self.lost(&error))?;
                 self.checkpoint()?;
-            }
-            let end = match () {
-                () if interrupt.requested() => Some(End::Interrupted),
-                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
-                () => None,
-            };
-            if let Some(end) = end.filter(|_| step < train.steps) {
-                self.checkpoint()?;
-                return Ok(end);
             }
         }
         Ok(End::Done)
+    }
+
+    /// What to do about a process that is gone.
+    fn lost(&self, error: &dyn std::fmt::Display) -> Error {
+        let (folder, name) = (self.folder.path().display(), T::NAME);
+        let next = match Checkpoint::read(self.folder.checkpoint()) {
+            Ok(Checkpoint { metadata, .. }) => format!(
+                "go on after step {} with: gradewise train {name} --resume {folder}, on any number of devices",
+                metadata.step
+            ),
+            Err(_) => "there is no checkpoint yet to go on from".to_owned(),
+        };
+        Error::Failed(format!("after step {}: {error}; {next}", self.trainer.steps()))
     }
 
     /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
@@ -199,6 +279,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub fn finish(mut self, end: End, test: &T::Data) -> Result<Outcome> {
         let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
         let (seconds, joules) = (self.seconds(), self.energy.joules());
+        let memory = self.team.memory(&self.memory)?;
         let records = MetricsLog::read(self.folder.metrics())?;
         let title = format!("{}: loss and learning rate", T::TITLE);
         plots::loss(&self.folder.loss(), &history::<T>(&records), &title, T::LOSS)?;
@@ -225,14 +306,15 @@ impl<'a, T: Task> Session<'a, T> {
         // The kept weights are those of the average already, if one is taken.
         let (measures, asymmetry, figures) =
             if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
-        let (figures, memory) = (figures?, self.memory.usage()?);
+        let figures = figures?;
         let mut record = measures.json("test_");
         for (key, value) in [
             ("step", json!(steps)),
             ("asymmetry", json!(asymmetry)),
             ("seconds", json!(seconds)),
             ("joules", json!(joules)),
-            ("memory", json!(memory)),
+            ("memory", json!(memory[0].usage)),
+            ("devices", json!(memory)),
         ] {
             record.insert(key.to_owned(), value);
         }
@@ -254,7 +336,9 @@ impl<'a, T: Task> Session<'a, T> {
             text += &format!("{comparison}\n");
         }
         text += &format!("symmetry    {asymmetry:.1e} relative change under {}\n", T::GROUP);
-        text += &format!("memory      {memory} on {}\n", self.memory.device());
+        for member in &memory {
+            text += &format!("memory      {} on {}\n", member.usage, member.device);
+        }
         if let Some(joules) = joules {
             text += &format!("energy      {:.1} kJ of the device\n", joules / 1e3);
         }

@@ -4,6 +4,7 @@
 //! embedded is decided by the feature `cuda`, see [`image`].
 
 mod capture;
+mod collectives;
 mod device;
 pub(crate) mod image;
 pub(crate) mod kernels;
@@ -15,6 +16,7 @@ pub(crate) mod strided;
 mod words;
 
 pub use capture::CapturedGraph;
+pub use collectives::{Collectives, InFlight};
 pub use device::CudaDevice;
 pub use image::{BuildInfo, Code, Resources, build_info};
 pub(crate) use launch::{Args, Grid, Kernel};

@@ -169,7 +169,12 @@ impl<B: Batch> CapturedStep<B> {
     /// Waits for the step that was queued, and counts it.
     fn report<M: Module>(&self, trainer: &mut Trainer<M>) -> Result<StepReport> {
         let Some(steps) = &self.steps else { unreachable!("a step was queued") };
-        let Decided { loss, norm: total, each: found, zeros } = steps.decision.report()?;
+        let report = steps.decision.report();
+        // What broke off says more than what came of it.
+        if let Some(exchange) = &trainer.exchange {
+            exchange.check()?;
+        }
+        let Decided { loss, norm: total, each: found, zeros } = report?;
         let mut each = vec![0.0; trainer.parameters.len()];
         for (&position, norm) in steps.trained.iter().zip(found) {
             each[position] = norm;
@@ -252,17 +257,18 @@ impl<M: Module> Trainer<M> {
     ) -> Result<(Array, Vec<Option<Array>>)> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean: Option<Array> = None;
-        for batch in batches {
+        for (number, batch) in batches.iter().enumerate() {
             let loss = self.loss(loss, batch)?;
-            let share = self.backward(&mut gradients, &loss)?;
+            let share = self.backward(&mut gradients, &loss, number + 1 == batches.len())?;
             mean = Some(match mean {
                 Some(mean) => ops::add(&mean, &share)?,
                 None => share,
             });
         }
-        match mean {
-            Some(mean) => Ok((mean, gradients)),
-            None => unreachable!("a step has at least one batch"),
+        let Some(mut mean) = mean else { unreachable!("a step has at least one batch") };
+        if let Some(exchange) = &self.exchange {
+            mean = exchange.finish(&mean, &mut gradients)?;
         }
+        Ok((mean, gradients))
     }
 }

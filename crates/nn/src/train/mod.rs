@@ -2,6 +2,7 @@
 
 mod batch;
 mod device;
+mod exchange;
 mod metrics;
 pub mod nbody;
 mod samples;
@@ -9,6 +10,7 @@ mod trainer;
 
 pub use batch::{Batch, overwrite, to_device};
 pub use device::CapturedStep;
+pub use exchange::{Exchange, Part};
 pub use metrics::MetricsLog;
 pub use samples::{Samples, batches, for_each_batch};
 pub use trainer::{MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig};

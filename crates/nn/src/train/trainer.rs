@@ -1,14 +1,16 @@
 //! The training step and everything that must survive between two of them.
 
+use super::Exchange;
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
     GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
     UnderflowWatch, clip_by_norm,
 };
 use crate::{Error, Module, Parameter, Result};
-use gradewise_autograd::{BackwardOptions, Policy, Tensor, autocast_with};
+use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
 use gradewise_kernels::{Array, DType, ops};
 use serde::{Deserialize, Serialize};
+use std::{collections::HashMap, sync::Arc};
 
 /// After so many steps in a row without a usable gradient, training has diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
@@ -62,6 +64,7 @@ pub struct Trainer<M> {
     pub(super) mixed: Option<Policy>,
     pub(super) scaler: Option<GradientScaler>,
     underflow: UnderflowWatch,
+    pub(super) exchange: Option<Arc<dyn Exchange>>,
     step: u64,
     skips: Skips,
 }
@@ -107,6 +110,7 @@ impl<M: Module> Trainer<M> {
             average,
             mixed: None,
             scaler: None,
+            exchange: None,
             underflow: UnderflowWatch::default(),
             step: 0,
             skips: Skips::default(),
@@ -146,6 +150,17 @@ impl<M: Module> Trainer<M> {
         }
     }
 
+    /// Takes its steps together with other processes from now on. Their models must be equal, and stay so: each step is the same
+    /// everywhere.
+    pub fn set_exchange(&mut self, exchange: Arc<dyn Exchange>) {
+        self.exchange = Some(exchange);
+    }
+
+    /// The parameters with their names.
+    pub fn parameters(&self) -> &[(String, Parameter)] {
+        &self.parameters
+    }
+
     /// The model, with its own weights (not their average).
     pub fn model(&self) -> &M {
         &self.model
@@ -178,9 +193,18 @@ impl<M: Module> Trainer<M> {
     ) -> Result<StepReport> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean_loss = 0.0;
-        for _ in 0..self.config.accumulation {
+        let mut mean: Option<Array> = None;
+        for remaining in (0..self.config.accumulation).rev() {
             let batch = next_batch(batches)?;
-            mean_loss += self.backward(&mut gradients, &self.loss(&loss, &batch)?)?.item()?;
+            let share = self.backward(&mut gradients, &self.loss(&loss, &batch)?, remaining == 0)?;
+            match self.exchange {
+                None => mean_loss += share.item()?,
+                Some(_) => add_to(&mut mean, share)?,
+            }
+        }
+        if let (Some(exchange), Some(mean)) = (&self.exchange, mean) {
+            mean_loss = exchange.finish(&mean, &mut gradients)?.item()?;
+            exchange.check()?;
         }
         let scale = self.loss_scale();
         if let Some(scale) = scale {
@@ -259,27 +283,58 @@ impl<M: Module> Trainer<M> {
     }
 
     /// Adds the gradients of `loss`, divided by the number of batches of a step and multiplied by the loss scale; returns the loss
-    /// divided likewise.
-    pub(super) fn backward(&self, gradients: &mut [Option<Array>], loss: &Tensor) -> Result<Array> {
+    /// divided likewise. In the `last` pass of a step the exchange hears of each sum once it is complete.
+    pub(super) fn backward(
+        &self,
+        gradients: &mut [Option<Array>],
+        loss: &Tensor,
+        last: bool,
+    ) -> Result<Array> {
         let share = 1.0 / self.config.accumulation as f64;
         let loss = loss.mul_scalar(share)?;
-        let mut found = match &self.scaler {
-            Some(scaler) => loss.backward_with(&BackwardOptions::seed(scaler.seed(&loss)?))?,
-            None => loss.backward()?,
+        let options = match &self.scaler {
+            Some(scaler) => BackwardOptions::seed(scaler.seed(&loss)?),
+            None => BackwardOptions::default(),
         };
-        for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
-            let leaf = parameter.tensor();
-            // A parameter that took no part in this batch has no gradient from it.
-            if !found.contains(&leaf) {
-                continue;
-            }
-            let gradient = found.take(&leaf)?.array().clone();
-            match sum {
-                Some(sum) => ops::add_assign(sum, &gradient)?,
-                None => *sum = Some(gradient),
+        match self.exchange.as_deref().filter(|_| last) {
+            Some(exchange) => self.backward_exchanged(gradients, &loss, &options, exchange)?,
+            None => {
+                let mut found = loss.backward_with(&options)?;
+                for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
+                    let leaf = parameter.tensor();
+                    // A parameter that took no part in this batch has no gradient from it.
+                    if found.contains(&leaf) {
+                        add_to(sum, found.take(&leaf)?.array().clone())?;
+                    }
+                }
             }
         }
         Ok(loss.array().clone())
+    }
+
+    fn backward_exchanged(
+        &self,
+        gradients: &mut [Option<Array>],
+        loss: &Tensor,
+        options: &BackwardOptions,
+        exchange: &dyn Exchange,
+    ) -> Result<()> {
+        let leaves = self.parameters.iter().enumerate();
+        let positions: HashMap<TensorId, usize> =
+            leaves.map(|(position, (_, parameter))| (parameter.tensor().id(), position)).collect();
+        let mut take = |leaf: &Tensor, gradient: &Tensor| -> Result<()> {
+            let Some(&position) = positions.get(&leaf.id()) else { return Ok(()) };
+            let sum = &mut gradients[position];
+            add_to(sum, gradient.array().clone())?;
+            sum.as_ref().map_or(Ok(()), |sum| exchange.ready(position, sum))
+        };
+        let mut result = Ok(());
+        loss.backward_watched(options, |leaf, gradient| {
+            if result.is_ok() {
+                result = take(leaf, gradient);
+            }
+        })?;
+        result
     }
 
     fn skip(&mut self, loss: f64, norms: &GradientNorms) -> Result<()> {
@@ -390,6 +445,15 @@ fn zero_fraction(gradients: &[Option<Array>]) -> Result<f64> {
         elements += gradient.elements();
     }
     Ok(zeros / elements.max(1) as f64)
+}
+
+/// Adds to a sum that may have no term yet.
+fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
+    match sum {
+        Some(sum) => ops::add_assign(sum, &term)?,
+        None => *sum = Some(term),
+    }
+    Ok(())
 }
 
 fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
