@@ -1,7 +1,7 @@
-// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only,
-// and only where it is asked for (GRADEWISE_ATTENTION=warpgroups).
+// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only.
 //
-// A block has 128 queries, 64 to each of two warpgroups; the first thread of a third has tiles of 128 keys and values copied into rings.
+// A block takes tiles of 128 queries one after the other, 64 to each of two warpgroups; the first thread of a third has them and tiles of
+// 128 keys and values copied into rings, and is ahead of the others, into the next tile of queries too.
 // While the values of one tile are multiplied, the products of the next are there and their softmax is computed; so each warpgroup keeps
 // both kinds of units busy, and the two get out of step by themselves (Shah et al. 2024, arXiv:2407.08608).
 #pragma once
@@ -19,63 +19,91 @@ struct HopperAttention {
 
 template <class T, int D>
 struct AttentionHopper {
-    static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, MULTIPLYING = 256;
+    static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, QUERIES = 2, MULTIPLYING = 256;
     /// Registers: as in mma/hopper.cuh.
     static constexpr int FEW = 40, MANY = 232;
     static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "there are no more");
     /// 64 features of all rows of a tile, in swizzled lines of 128 bytes.
     static constexpr int PIECES = D / 64, PIECE = ROWS * 128, TILE = PIECES * PIECE;
     static_assert(ROWS == KEYS, "tiles have one size");
-    static constexpr int SHARED_BYTES = (1 + 2 * STAGES) * TILE + 1024;
+    static constexpr int SHARED_BYTES = (QUERIES + 2 * STAGES) * TILE + 1024;
     static_assert(SHARED_BYTES <= 227 << 10, "fits a block");
     static constexpr int SCORES = KEYS / 2, OUT = D / 2;
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
     struct Barriers {
-        u64 queries, full_k[STAGES], empty_k[STAGES], full_v[STAGES], empty_v[STAGES];
+        u64 full_q[QUERIES], empty_q[QUERIES], full_k[STAGES], empty_k[STAGES], full_v[STAGES], empty_v[STAGES];
+    };
+
+    /// A tile of queries, and how many tiles of keys they see.
+    struct Unit {
+        Place at;
+        Visible<T> visible;
+        int first, steps;
+
+        GW_DEVICE Unit(const Attention& p, int tiles, i64 unit, i64 units)
+            : at(p, tiles, p.heads, unit, units),
+              visible(p, at.batch),
+              first(at.tile * ROWS),
+              steps((visible.end(at.tile * ROWS + ROWS) + KEYS - 1) / KEYS) {}
+    };
+
+    /// How often rings have gone around: tiles of queries and of keys so far.
+    struct Turns {
+        u32 queries = 0, keys = 0;
+
+        GW_DEVICE int place() const { return queries % QUERIES; }
+        GW_DEVICE u32 parity() const { return queries / QUERIES % 2; }
+        GW_DEVICE int stage(int step) const { return (keys + step) % STAGES; }
+        GW_DEVICE u32 parity(int step) const { return (keys + step) / STAGES % 2; }
+        GW_DEVICE void advance(const Unit& unit) { ++queries, keys += unit.steps; }
     };
 
     const HopperAttention& h;
     const Attention& p;
-    unsigned char* memory;
+    unsigned char *memory, *keys, *values;
     Barriers& barriers;
-    Place at;
-    Visible<T> visible;
-    int first, steps;
+    int tiles;
+    i64 units;
 
-    GW_DEVICE AttentionHopper(const HopperAttention& h, int tiles, unsigned char* memory)
+    GW_DEVICE AttentionHopper(const HopperAttention& h, int tiles, i64 units, unsigned char* memory)
         : h(h),
           p(h.p),
           memory(memory),
-          barriers(*reinterpret_cast<Barriers*>(memory + (1 + 2 * STAGES) * TILE)),
-          at(h.p, tiles, h.p.heads),
-          visible(h.p, at.batch),
-          first(at.tile * ROWS),
-          steps((visible.end(at.tile * ROWS + ROWS) + KEYS - 1) / KEYS) {}
+          keys(memory + QUERIES * TILE),
+          values(keys + STAGES * TILE),
+          barriers(*reinterpret_cast<Barriers*>(values + STAGES * TILE)),
+          tiles(tiles),
+          units(units) {}
 
-    GW_DEVICE void copy(unsigned char* tile, const TensorMap& map, int token, i64 head, u64* barrier) const {
+    GW_DEVICE void copy(unsigned char* tile, const TensorMap& map, int token, i64 head, i64 batch, u64* barrier) const {
         barrier_expect(barrier, TILE);
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            copy_box(tile + i * PIECE, map, i * 64, token, static_cast<i32>(head), static_cast<i32>(at.batch), barrier);
+            copy_box(tile + i * PIECE, map, i * 64, token, static_cast<i32>(head), static_cast<i32>(batch), barrier);
         }
     }
 
     /// The copying thread. It starts nothing that nobody waits for.
     GW_DEVICE void produce() const {
-        if (steps == 0) return;
         tensor_map_prefetch(h.q);
         tensor_map_prefetch(h.k);
         tensor_map_prefetch(h.v);
-        const i64 shared_head = at.head / p.group;
-        copy(memory, h.q, first, at.head, &barriers.queries);
-        for (int step = 0; step < steps; ++step) {
-            const int stage = step % STAGES;
-            const u32 parity = step / STAGES % 2 ^ 1;
-            barrier_wait(&barriers.empty_k[stage], parity);
-            copy(memory + (1 + stage) * TILE, h.k, step * KEYS, shared_head, &barriers.full_k[stage]);
-            barrier_wait(&barriers.empty_v[stage], parity);
-            copy(memory + (1 + STAGES + stage) * TILE, h.v, step * KEYS, shared_head, &barriers.full_v[stage]);
+        Turns turns;
+        for (i64 index = blockIdx.x; index < units; index += gridDim.x) {
+            const Unit unit(p, tiles, index, units);
+            const i64 batch = unit.at.batch, shared_head = unit.at.head / p.group;
+            barrier_wait(&barriers.empty_q[turns.place()], turns.parity() ^ 1);
+            copy(memory + turns.place() * TILE, h.q, unit.first, unit.at.head, batch, &barriers.full_q[turns.place()]);
+            for (int step = 0; step < unit.steps; ++step) {
+                const int stage = turns.stage(step);
+                const u32 parity = turns.parity(step) ^ 1;
+                barrier_wait(&barriers.empty_k[stage], parity);
+                copy(keys + stage * TILE, h.k, step * KEYS, shared_head, batch, &barriers.full_k[stage]);
+                barrier_wait(&barriers.empty_v[stage], parity);
+                copy(values + stage * TILE, h.v, step * KEYS, shared_head, batch, &barriers.full_v[stage]);
+            }
+            turns.advance(unit);
         }
     }
 
@@ -92,6 +120,17 @@ struct AttentionHopper {
 
     /// A warpgroup that multiplies.
     GW_DEVICE void consume(int half) const {
+        Turns turns;
+        for (i64 index = blockIdx.x; index < units; index += gridDim.x) {
+            const Unit unit(p, tiles, index, units);
+            consume(half, unit, turns);
+            turns.advance(unit);
+        }
+    }
+
+    GW_DEVICE void consume(int half, const Unit& unit, const Turns& turns) const {
+        const Visible<T>& visible = unit.visible;
+        const int first = unit.first, steps = unit.steps;
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         const int row = first + half * 64 + warp * 16 + lane / 4;
         const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
@@ -100,9 +139,9 @@ struct AttentionHopper {
         u32 weights[KEYS / 16][4];
         // The same in all threads of a warp, which the compiler cannot see.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
-        const u64 q_matrix = wgmma_matrix(base + half * 64 * 128, 1024, PIECE);
-        const u64 k_matrix = wgmma_matrix(base + TILE, 1024, PIECE);
-        const u64 v_matrix = wgmma_matrix(base + (1 + STAGES) * TILE, 1024, PIECE);
+        const u64 q_matrix = wgmma_matrix(base + turns.place() * TILE + half * 64 * 128, 1024, PIECE);
+        const u64 k_matrix = wgmma_matrix(base + QUERIES * TILE, 1024, PIECE);
+        const u64 v_matrix = wgmma_matrix(base + (QUERIES + STAGES) * TILE, 1024, PIECE);
         const auto multiply_keys = [&](int stage) {
             wgmma_fence();
 #pragma unroll
@@ -151,20 +190,21 @@ struct AttentionHopper {
 #pragma unroll
             for (int i = 0; i < SCORES / 2; ++i) weights[i / 4][i % 4] = pair(s[2 * i], s[2 * i + 1], T{});
         };
+        barrier_wait(&barriers.full_q[turns.place()], turns.parity());
         if (steps > 0) {
-            barrier_wait(&barriers.queries, 0);
-            barrier_wait(&barriers.full_k[0], 0);
-            multiply_keys(0);
+            const int begin = turns.stage(0);
+            barrier_wait(&barriers.full_k[begin], turns.parity(0));
+            multiply_keys(begin);
             wgmma_wait<0>();
             pin(s);
-            release(&barriers.empty_k[0]);
+            release(&barriers.empty_k[begin]);
             softmax(0);
             round_weights();
             for (int step = 1; step < steps; ++step) {
-                const int stage = step % STAGES, before = (step - 1) % STAGES;
-                barrier_wait(&barriers.full_k[stage], step / STAGES % 2);
+                const int stage = turns.stage(step), before = turns.stage(step - 1);
+                barrier_wait(&barriers.full_k[stage], turns.parity(step));
                 multiply_keys(stage);
-                barrier_wait(&barriers.full_v[before], (step - 1) / STAGES % 2);
+                barrier_wait(&barriers.full_v[before], turns.parity(step - 1));
                 multiply_values(before);
                 wgmma_wait<1>();
                 pin(s);
@@ -177,13 +217,14 @@ struct AttentionHopper {
                 for (int e = 0; e < OUT; ++e) out[e] *= keep[e / 2 % 2];
                 round_weights();
             }
-            const int last = (steps - 1) % STAGES;
-            barrier_wait(&barriers.full_v[last], (steps - 1) / STAGES % 2);
+            const int last = turns.stage(steps - 1);
+            barrier_wait(&barriers.full_v[last], turns.parity(steps - 1));
             multiply_values(last);
             wgmma_wait<0>();
             pin(out);
+            release(&barriers.empty_v[last]);
         }
-        float* const log_sums = static_cast<float*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+        float* const log_sums = static_cast<float*>(p.log_sums) + (unit.at.batch * p.heads + unit.at.head) * p.queries;
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             float sum = total[side];
@@ -200,14 +241,18 @@ struct AttentionHopper {
         }
         // Nobody of the warpgroup reads its queries any more.
         named_barrier(1 + half, 128);
-        write(half * 64 + warp * 16, out);
+        write(unit, memory + turns.place() * TILE, half * 64 + warp * 16, out);
+        // The copy engine is told that the space is free after it can see what was written there.
+        shared_fence();
+        __syncwarp();
+        release(&barriers.empty_q[turns.place()]);
     }
 
     /// Writes a warp's 16 rows from row `start` of the tile on, by way of where its queries were: nobody else reads those.
-    GW_DEVICE void write(int start, const float (&out)[OUT]) const {
+    GW_DEVICE void write(const Unit& unit, unsigned char* tile, int start, const float (&out)[OUT]) const {
         const int lane = threadIdx.x % 32;
         const auto place = [&](int line, int chunk) {
-            return memory + chunk / 8 * PIECE + (start + line) * 128 + (chunk % 8 ^ line % 8) * 16;
+            return tile + chunk / 8 * PIECE + (start + line) * 128 + (chunk % 8 ^ line % 8) * 16;
         };
 #pragma unroll
         for (int i = 0; i < OUT / 2; ++i) {
@@ -215,10 +260,10 @@ struct AttentionHopper {
             *reinterpret_cast<u32*>(place(line, i / 2) + lane % 4 * 4) = pair(out[2 * i], out[2 * i + 1], T{});
         }
         __syncwarp();
-        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
+        T* const target = part(static_cast<T*>(p.out), p.out_steps, unit.at.batch, unit.at.head);
 #pragma unroll
         for (int i = 0; i < 16 * D / 8 / 32; ++i) {
-            const int e = lane + 32 * i, line = e / (D / 8), chunk = e % (D / 8), query = first + start + line;
+            const int e = lane + 32 * i, line = e / (D / 8), chunk = e % (D / 8), query = unit.first + start + line;
             const Pack<u32, 4> values = *reinterpret_cast<const Pack<u32, 4>*>(place(line, chunk));
             if (query < p.queries && chunk * 8 < p.features) {
                 *reinterpret_cast<Pack<u32, 4>*>(target + query * p.out_steps.token + chunk * 8) = values;
@@ -226,12 +271,15 @@ struct AttentionHopper {
         }
     }
 
-    GW_DEVICE static void run(const HopperAttention& problem, int tiles) {
+    GW_DEVICE static void run(const HopperAttention& problem, int tiles, i64 units) {
         // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
         extern __shared__ __align__(1024) unsigned char dynamic[];
-        const AttentionHopper block(problem, tiles, dynamic);
+        const AttentionHopper block(problem, tiles, units, dynamic);
         if (threadIdx.x == 0) {
-            barrier_init(&block.barriers.queries, 1);
+            for (int place = 0; place < QUERIES; ++place) {
+                barrier_init(&block.barriers.full_q[place], 1);
+                barrier_init(&block.barriers.empty_q[place], 8);
+            }
             for (int stage = 0; stage < STAGES; ++stage) {
                 barrier_init(&block.barriers.full_k[stage], 1);
                 barrier_init(&block.barriers.full_v[stage], 1);

@@ -38,8 +38,11 @@ struct Place {
     i64 batch, head;
     int tile;
 
-    GW_DEVICE Place(const Attention& p, int tiles, i64 heads) {
-        const i64 unit = blockIdx.x, all = gridDim.x / tiles;
+    GW_DEVICE Place(const Attention& p, int tiles, i64 heads) : Place(p, tiles, heads, blockIdx.x, gridDim.x) {}
+
+    /// The place of one of `units` tiles.
+    GW_DEVICE Place(const Attention& p, int tiles, i64 heads, i64 unit, i64 units) {
+        const i64 all = units / tiles;
         const i64 of_head = p.causal ? unit % all : unit / tiles;
         tile = static_cast<int>(p.causal ? tiles - 1 - unit / all : unit % tiles);
         head = of_head % heads;

@@ -3,14 +3,14 @@
 
 // Compiled to a trap for other targets; the launcher asks what the device is.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define GW_RUN(...) __VA_ARGS__::run(problem, tiles)
+#define GW_RUN(...) __VA_ARGS__::run(problem, tiles, units)
 #else
 #define GW_RUN(...) __trap()
 #endif
 
 #define GW_ATTENTION(T, NAME, D)                                                                            \
     extern "C" __global__ void __launch_bounds__(384, 1) gw_attention_hopper_fwd_##D##_##NAME(              \
-        const __grid_constant__ HopperAttention problem, i32 tiles) {                                       \
+        const __grid_constant__ HopperAttention problem, i32 tiles, i64 units) {                                       \
         GW_RUN(AttentionHopper<T, D>);                                                                      \
     }
 GW_ATTENTION(bf16, bf16, 64)

@@ -1,5 +1,5 @@
 //! How fast attention, softmax and layer norm are on a GPU: `cargo run --release --features cuda -p gradewise-kernels --example
-//! attention_speed`, with `GRADEWISE_ATTENTION=warpgroups` and without. One JSON object per line; benches/compare_attention.py measures PyTorch on the same shapes.
+//! attention_speed`, with `GRADEWISE_ATTENTION=warps` and without. One JSON object per line; benches/compare_attention.py measures PyTorch on the same shapes.
 
 use gradewise_kernels::{
     Array, CudaDevice, DType, Device, Result,

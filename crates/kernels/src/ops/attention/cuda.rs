@@ -69,11 +69,10 @@ enum Pass {
 /// Features for which there are kernels.
 const FEATURES: [usize; 3] = [32, 64, 128];
 
-/// Whether warpgroups are used where there are some (`GRADEWISE_ATTENTION=warpgroups`). They agreed with the CPU on a GPU for long sequences,
-/// whole and causal; masks, the sanitizers and their speed are still to be seen, so they wait to be asked for.
+/// Whether warpgroups are used where there are some: unless `GRADEWISE_ATTENTION=warps`.
 fn warpgroups() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_ATTENTION").is_some_and(|value| value == "warpgroups"))
+    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_ATTENTION").is_none_or(|value| value != "warps"))
 }
 
 impl Engine {
@@ -151,8 +150,8 @@ impl Engine {
                 let rows = if pass == Pass::Forward { 64 + 4 * 64 } else { 2 * 64 + 4 * 32 };
                 (64, rows * (size + 8) * 2)
             }
-            // A tile of queries, two of keys and of values; barriers.
-            Self::Hopper => (128, 5 * 128 * size * 2 + 1024),
+            // Two tiles each of queries, of keys and of values; barriers.
+            Self::Hopper => (128, 6 * 128 * size * 2 + 1024),
         }
     }
 }
@@ -220,15 +219,20 @@ impl<'a> Launch<'a> {
         let (rows, shared) = engine.tile(pass, self.size, dtype);
         let (tokens, heads) = if pass == Pass::BackwardKv { (keys, heads / group) } else { (queries, heads) };
         let tiles = tokens.div_ceil(rows);
-        let grid = Grid::blocks(tiles * heads * batch, engine.threads()).shared(shared);
+        let units = tiles * heads * batch;
         let kernel = engine.kernel(pass, self.size, dtype);
         if engine == Engine::Hopper {
             let map = |array: &Array| describe(self.device, array);
             let Problem { q, k, v, .. } = self.problem;
             let described =
                 Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] };
-            return self.device.launch(NAME, kernel, grid, Args::new().large(&described).int(tiles as i32));
+            // Blocks fill a multiprocessor each and go on from tile to tile.
+            let blocks = units.min(self.device.info().multiprocessors.max(1) as usize);
+            let grid = Grid::blocks(blocks, engine.threads()).shared(shared);
+            let args = Args::new().large(&described).int(tiles as i32).size(units);
+            return self.device.launch(NAME, kernel, grid, args);
         }
+        let grid = Grid::blocks(units, engine.threads()).shared(shared);
         let args = Args::new().value(&self.parameters).int(tiles as i32);
         self.device.launch(NAME, kernel, grid, args)
     }
