@@ -35,6 +35,7 @@ pub enum Command {
     Gradcheck(Gradcheck),
     Verify(Verify),
     Inspect(Inspect),
+    Export(Export),
     Doctor(Doctor),
     Kernels(Kernels),
     Sample(Sample),
@@ -370,6 +371,27 @@ pub struct Inspect {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Write the record of a run for TensorBoard, and as one page with its figures.
+///
+/// Into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which needs nothing beside
+/// itself; both unless one is asked for. A second export replaces the first. A run that goes on can be exported at any time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise export runs/nbody-1
+  gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs")]
+pub struct Export {
+    /// The folder of the run.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Write events for TensorBoard.
+    #[arg(long)]
+    pub tensorboard: bool,
+    /// Write the page.
+    #[arg(long)]
+    pub html: bool,
 }
 
 /// Check the GPU, its driver and this build, and say what to do.

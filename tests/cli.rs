@@ -87,6 +87,23 @@ fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
     let reported = records.iter().find_map(|record| record["test_mse"].as_f64()).unwrap();
     assert_eq!(evaluated["mse"].as_f64().unwrap(), reported);
 
+    // export: all numbers for other programs, all figures for people.
+    let written = succeed(here, "export runs/nbody-1");
+    let paths: Vec<&str> = written.lines().collect();
+    let [events, page] = paths[..] else { panic!("{written}") };
+    let bytes = std::fs::read(here.join(events)).unwrap();
+    for part in ["brain.Event:2", "train_loss", "valid_mse", "memory/peak", "gradient_norms/embedding.weight"]
+    {
+        assert!(
+            bytes.windows(part.len()).any(|window| window == part.as_bytes()),
+            "{part} is not in {events}"
+        );
+    }
+    let page = std::fs::read_to_string(here.join(page)).unwrap();
+    assert!(page.matches("<svg").count() == 2 && page.contains("hidden = 4") && page.contains("test_mse"));
+    assert!(!page.contains("src=") && !page.contains("href="), "it needs nothing beside itself");
+    refuse(here, "export nowhere", 2, &["nowhere/metrics.jsonl"]);
+
     // infer gives the same predictions for both kinds of input and output.
     let (loc, vel, charges) = ([0.5, -1.0, 2.0, 0.1, 0.2, 0.3, -0.4, 0.9, 1.1], [0.25; 9], [1.0, -1.0, 1.0]);
     npy::write(here.join("in.npy"), &[1, 7, 3], &[&loc[..], &vel, &charges].concat()).unwrap();

@@ -6,6 +6,7 @@ mod cases;
 mod compare_precision;
 mod doctor;
 mod eval;
+mod export;
 mod gradcheck;
 mod infer;
 mod inspect;
@@ -31,6 +32,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Gradcheck(arguments) => gradcheck::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Sample(arguments) => sample::run(&arguments),

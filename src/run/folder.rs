@@ -47,6 +47,11 @@ impl RunFolder {
         }
     }
 
+    /// A folder to read from, whatever it holds.
+    pub fn at(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
     /// The folder of an earlier run.
     ///
     /// # Errors
