@@ -90,8 +90,7 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_the_format() {
         assert_eq!(CASTAGNOLI.checksum(b"123456789"), 0xe306_9283);
-        let turned = 0xe306_9283u32 >> 15 | 0xe306_9283u32 << 17;
-        assert_eq!(masked(b"123456789"), turned.wrapping_add(0xa282_ead8));
+        assert_eq!(masked(b"123456789"), 0xc78a_b0e5);
     }
 
     /// A reader of its own: records whose checksums fit, fields by number.
