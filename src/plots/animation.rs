@@ -1,6 +1,6 @@
 //! True and learned motion as an animated SVG, which browsers play.
 
-use super::{BLUE, FONT, GRAY, INK, VERMILION, save};
+use super::{BLUE, FONT, GRAY, INK, VERMILION, escaped, save};
 use crate::error::Result;
 use plotters::style::RGBColor;
 use std::{fmt::Write, path::Path};
@@ -133,10 +133,6 @@ impl View {
 
 fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

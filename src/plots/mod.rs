@@ -25,6 +25,11 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(232, 232, 232);
 const FONT: &str = "sans-serif";
 
+/// Text as it stands between the tags of SVG and HTML.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 fn save(path: &Path, svg: &str) -> Result<()> {
     Ok(replace_file(path, |file| file.write_all(svg.as_bytes()))?)
 }

@@ -13,8 +13,7 @@ use gradewise_nn::{
     Placement,
     geometric::{
         AttentionSize, BlockConfig, Channels, EquiLinear, GeometricAttention, GeometricBilinear,
-        GeometricTransformer, Space, Streams, TokenBatch, TransformerConfig, invariant_layer_norm,
-        scalar_gate,
+        GeometricTransformer, InvariantLayerNorm, Space, Streams, TokenBatch, TransformerConfig, scalar_gate,
     },
 };
 use rand_chacha::ChaCha8Rng;
@@ -83,10 +82,11 @@ fn layers(space: &Space, dtype: DType, rng: &mut ChaCha8Rng) -> Vec<Layer> {
     randomize(&bilinear, rng);
     randomize(&attention, rng);
     randomize(&whole, rng);
-    let (norm_space, reference_space) = (space.clone(), space.clone());
+    let norm = InvariantLayerNorm::new(space, &place).unwrap();
+    let reference_space = space.clone();
     vec![
         ("linear", Box::new(move |x: &Streams| linear.forward(x).unwrap())),
-        ("norm", Box::new(move |x: &Streams| invariant_layer_norm(&norm_space, x).unwrap())),
+        ("norm", Box::new(move |x: &Streams| norm.forward(x).unwrap())),
         ("gate", Box::new(|x: &Streams| scalar_gate(x).unwrap())),
         (
             "bilinear",

@@ -174,18 +174,8 @@ impl Recipe<'_> {
     }
 
     fn block(&self) -> Result<Tensor> {
-        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = self.inputs else {
+        let Some(operands) = MvBlock::from_all(self.inputs) else {
             return Err(self.refuse(format!("{} inputs are there, expected 11", self.inputs.len())));
-        };
-        let operands = MvBlock {
-            x,
-            linear: (w, bias),
-            silu: (a, b),
-            right,
-            normalization,
-            product,
-            left: (left, left_bias),
-            gain,
         };
         clifford::mv_block(&self.algebra()?, &operands)
     }

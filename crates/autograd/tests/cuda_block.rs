@@ -1,26 +1,16 @@
 //! The block of the equivariant networks on the GPU, in one operator, against its operators on the CPU in double precision.
 
+mod common;
+
+use common::gpu;
 use gradewise_autograd::{
     BackwardOptions, Tensor,
     clifford::{self, MvBlock},
     grad,
 };
 use gradewise_core::{Algebra, DType, Signature};
-use gradewise_kernels::{Array, CudaDevice, Device, ops::clifford::mv_block as kernel};
+use gradewise_kernels::{Array, Device, ops::clifford::mv_block as kernel};
 use rand::SeedableRng;
-
-fn gpu() -> Option<Device> {
-    match CudaDevice::new(0) {
-        Ok(device) => Some(Device::Cuda(device)),
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => {
-            eprintln!("no GPU tested: {error}");
-            None
-        }
-    }
-}
 
 /// Operands of a block and the cotangent of its output, in double precision on the CPU.
 fn operands(algebra: &Algebra, (batch, inputs, n): (usize, usize, usize)) -> (Vec<Tensor>, Tensor) {
@@ -50,19 +40,7 @@ fn to(tensor: &Tensor, dtype: DType, device: &Device) -> Tensor {
 
 /// The output and the gradients of all operands.
 fn run(algebra: &Algebra, all: &[Tensor], seed: &Tensor) -> Vec<Array> {
-    let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = all else {
-        unreachable!()
-    };
-    let operands = MvBlock {
-        x,
-        linear: (w, bias),
-        silu: (a, b),
-        right,
-        normalization,
-        product,
-        left: (left, left_bias),
-        gain,
-    };
+    let operands = MvBlock::from_all(all).unwrap();
     let output = clifford::mv_block(algebra, &operands).unwrap();
     let options = BackwardOptions::seed(seed.clone());
     let mut found = vec![output.array().clone()];

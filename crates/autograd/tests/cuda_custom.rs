@@ -1,8 +1,10 @@
 //! Kernels of the user's own: the documented example on every device, mistakes, and a wrong kernel that is found.
 
+mod common;
 #[path = "../examples/custom_kernel.rs"]
 mod example;
 
+use common::gpu;
 use gradewise_autograd::{
     Error, Tensor,
     backend::{Backends, operations, with_backends},
@@ -10,18 +12,6 @@ use gradewise_autograd::{
     recipe::rerun,
 };
 use gradewise_kernels::{Device, custom::CudaKernel, ops, signature};
-
-fn gpu() -> Option<Device> {
-    let required = std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1");
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) if required => panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}"),
-        Err(error) => {
-            eprintln!("no GPU tested: {error}");
-            None
-        }
-    }
-}
 
 fn text() -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custom-kernels.md");

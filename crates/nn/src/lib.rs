@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod models;
 pub mod optim;
 mod parameter;
+mod quadratic;
 pub mod symmetry;
 pub mod train;
 

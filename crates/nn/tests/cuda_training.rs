@@ -1,6 +1,9 @@
 //! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
 //! computes the same numbers to rounding, and takes over checkpoints.
 
+mod common;
+
+use common::gpu;
 use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
     Error, Module, Placement, Result,
@@ -11,19 +14,6 @@ use gradewise_nn::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-fn gpu() -> Option<CudaDevice> {
-    match CudaDevice::new(0) {
-        Ok(device) => Some(device),
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => {
-            eprintln!("no GPU tested: {error}");
-            None
-        }
-    }
-}
 
 const SMALL: NBodyConfig =
     NBodyConfig { hidden: 9, layers: 2, velocities: false, conjugation: false, geometry: false, substeps: 0 };

@@ -1,7 +1,10 @@
 //! The generative transformer: it is causal, it learns a text by heart, and on a GPU it takes the same steps.
 
+mod common;
+
+use common::gpu;
 use gradewise_autograd::{Tensor, no_grad};
-use gradewise_kernels::{CudaDevice, DType, Device, Index};
+use gradewise_kernels::{DType, Device, Index};
 use gradewise_nn::{
     Module, Placement, Result,
     data::{Split, loader::BatchOrder, text::TextBatch, text::TextData},
@@ -116,19 +119,6 @@ fn dropout_is_for_training_alone() {
     assert_ne!(loss(), loss());
     model.set_training(false);
     assert_eq!(loss(), loss());
-}
-
-fn gpu() -> Option<CudaDevice> {
-    match CudaDevice::new(0) {
-        Ok(device) => Some(device),
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => {
-            eprintln!("no GPU tested: {error}");
-            None
-        }
-    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{Error, Result},
+    plots::escaped,
     run::RunFolder,
 };
 use serde_json::Value;
@@ -11,21 +12,6 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;mar
 table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}\
 td.n{text-align:right;font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1em;overflow:auto}\
 figure{margin:1.5em 0}figcaption{color:#666}svg{max-width:100%;height:auto}";
-
-/// Text as it stands in a page.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            other => out.push(other),
-        }
-    }
-    out
-}
 
 /// A number with as many digits as say something.
 fn shown(value: f64) -> String {

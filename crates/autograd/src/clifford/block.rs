@@ -40,11 +40,13 @@ impl<'a> MvBlock<'a> {
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
     }
 
-    fn from_all(inputs: &'a [Tensor]) -> Self {
+    /// The operands in the order in which the operator takes them: x, the matrices and bias of the first map, `a` and `b`, the right
+    /// matrices, normalisation, product weights, the left matrices and bias, gain. `None` for another number of them.
+    pub fn from_all(inputs: &'a [Tensor]) -> Option<Self> {
         let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = inputs else {
-            unreachable!("mv_block is applied to all its operands")
+            return None;
         };
-        Self {
+        Some(Self {
             x,
             linear: (w, bias),
             silu: (a, b),
@@ -53,7 +55,7 @@ impl<'a> MvBlock<'a> {
             product,
             left: (left, left_bias),
             gain,
-        }
+        })
     }
 }
 
@@ -121,7 +123,10 @@ impl Function for Block {
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        separately(&self.algebra, &MvBlock::from_all(inputs))
+        let Some(operands) = MvBlock::from_all(inputs) else {
+            unreachable!("mv_block is applied to all its operands")
+        };
+        separately(&self.algebra, &operands)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The block that a geometric transformer repeats.
 
 use super::{
-    AttentionSize, Channels, EquiLinear, GeometricAttention, GeometricBilinear, GradeDropout, Space, Streams,
-    TokenBatch, invariant_layer_norm, scalar_gate,
+    AttentionSize, Channels, EquiLinear, GeometricAttention, GeometricBilinear, GradeDropout,
+    InvariantLayerNorm, Space, Streams, TokenBatch, scalar_gate,
 };
 use crate::{Module, Placement, Result, Visitor};
 use gradewise_autograd::Tensor;
@@ -25,7 +25,7 @@ pub struct BlockConfig {
 /// Parameters: those of `attention`, `bilinear` and `out`.
 #[derive(Debug)]
 pub struct GeometricBlock {
-    space: Space,
+    norm: InvariantLayerNorm,
     attention: GeometricAttention,
     bilinear: GeometricBilinear,
     out: EquiLinear,
@@ -53,7 +53,7 @@ impl GeometricBlock {
             bilinear: GeometricBilinear::init((channels, hidden, hidden), space, placement, rng)?,
             out: EquiLinear::init((hidden, channels), space, placement, rng)?,
             dropouts: [dropout(0)?, dropout(1)?],
-            space: space.clone(),
+            norm: InvariantLayerNorm::new(space, placement)?,
         })
     }
 
@@ -62,9 +62,9 @@ impl GeometricBlock {
     /// # Errors
     /// Other channels or tokens than said.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch, reference: Option<&Tensor>) -> Result<Streams> {
-        let gathered = self.attention.forward(&invariant_layer_norm(&self.space, x)?, tokens)?;
+        let gathered = self.attention.forward(&self.norm.forward(x)?, tokens)?;
         let x = x.add(&self.dropouts[0].forward(&gathered)?)?;
-        let products = self.bilinear.forward(&invariant_layer_norm(&self.space, &x)?, reference)?;
+        let products = self.bilinear.forward(&self.norm.forward(&x)?, reference)?;
         let changed = self.out.forward(&scalar_gate(&products)?)?;
         x.add(&self.dropouts[1].forward(&changed)?)
     }

@@ -16,7 +16,7 @@ pub use attention::{AttentionSize, GeometricAttention, TokenBatch};
 pub use bilinear::GeometricBilinear;
 pub use block::{BlockConfig, GeometricBlock};
 pub use linear::EquiLinear;
-pub use norm::{GradeDropout, invariant_layer_norm, scalar_gate};
+pub use norm::{GradeDropout, InvariantLayerNorm, scalar_gate};
 pub use space::Space;
 pub use transformer::{GeometricTransformer, TransformerConfig};
 

@@ -2,33 +2,41 @@
 
 use super::{Space, Streams};
 use crate::{
-    Error, Result,
+    Error, Placement, Result,
     layers::{Dropout, Layer},
+    quadratic::{QuadraticForm, grade_index},
 };
 use gradewise_autograd::Tensor;
-use gradewise_kernels::{Array, Device, Index};
+use gradewise_kernels::{Array, Device, Index, ops::layer_norm};
 
 /// What keeps the norm from dividing by nothing.
 const EPSILON: f64 = 0.01;
 
 /// Multivectors by √(mean over channels of Σ over grades of |⟨x̃x⟩ of the grade| + 0.01), and scalars by their layer norm. Parts along a null
 /// generator count nothing, so that translations leave the norm alone; the absolute values are for metrics that are not definite.
-///
-/// # Errors
-/// Multivectors of another algebra.
-pub fn invariant_layer_norm(space: &Space, x: &Streams) -> Result<Streams> {
-    let (algebra, multivectors) = (space.algebra(), &x.multivectors);
-    let device = multivectors.device();
-    let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
-    let grades = Index::new(&grades, algebra.grade_count(), &device)?;
-    let metric: Vec<f64> = algebra.squared_norms().iter().map(|&square| f64::from(square)).collect();
-    let metric = Array::from_f64(&metric, [metric.len(), 1, 1], multivectors.dtype(), &device)?;
-    let by_grade = multivectors.square()?.mul(&Tensor::new(metric))?.segment_sum(0, &grades)?;
-    let mean = by_grade.abs()?.sum(&[0], true)?.mean(&[2], true)?;
-    Ok(Streams {
-        multivectors: multivectors.mul(&mean.add_scalar(EPSILON)?.rsqrt()?)?,
-        scalars: x.scalars.layer_norm(None, None, 1e-5)?,
-    })
+#[derive(Debug)]
+pub struct InvariantLayerNorm(QuadraticForm);
+
+impl InvariantLayerNorm {
+    /// For multivectors of `space`; it has no parameters.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn new(space: &Space, placement: &Placement) -> Result<Self> {
+        Ok(Self(QuadraticForm::new(space.algebra(), placement)?))
+    }
+
+    /// Both streams, normalised.
+    ///
+    /// # Errors
+    /// Multivectors of another algebra, dtype or device.
+    pub fn forward(&self, x: &Streams) -> Result<Streams> {
+        let mean = self.0.by_grade(&x.multivectors)?.abs()?.sum(&[0], true)?.mean(&[2], true)?;
+        Ok(Streams {
+            multivectors: x.multivectors.mul(&mean.add_scalar(EPSILON)?.rsqrt()?)?,
+            scalars: x.scalars.layer_norm(None, None, layer_norm::EPSILON)?,
+        })
+    }
 }
 
 /// Multivectors times GELU of their scalar parts, scalars through GELU.
@@ -55,12 +63,11 @@ impl GradeDropout {
     /// # Errors
     /// A probability outside 0 ≤ p < 1.
     pub fn new(space: &Space, p: f64, seed: u64, device: &Device) -> Result<Self> {
-        let grades: Vec<usize> = space.algebra().grades().iter().map(|&grade| usize::from(grade)).collect();
         // Two streams of masks from one seed.
         Ok(Self {
             multivectors: Dropout::new(p, seed.wrapping_mul(2))?,
             scalars: Dropout::new(p, seed.wrapping_mul(2).wrapping_add(1))?,
-            grades: Index::new(&grades, space.algebra().grade_count(), device)?,
+            grades: grade_index(space.algebra(), device)?,
         })
     }
 

@@ -6,10 +6,10 @@ use crate::{
     data::jets::JetBatch,
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
     loss,
+    quadratic::QuadraticForm,
 };
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
-use gradewise_kernels::{Array, Index};
 use serde::{Deserialize, Serialize};
 
 const CHANNELS: usize = crate::data::jets::CHANNELS;
@@ -34,10 +34,7 @@ pub struct JetTagger {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     classifier: Sequential,
-    /// The grade of each blade.
-    grades: Index,
-    /// The diagonal of the quadratic form, `[blades, 1, 1]`.
-    metric: Tensor,
+    form: QuadraticForm,
 }
 
 impl JetTagger {
@@ -53,9 +50,6 @@ impl JetTagger {
         let JetTaggerConfig { hidden, layers, units } = *config;
         let signature = Signature::STA;
         let algebra = Algebra::new(signature)?;
-        let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
-        let metric: Vec<f64> = algebra.squared_norms().iter().map(|&square| f64::from(square)).collect();
-        let metric = Array::from_f64(&metric, [metric.len(), 1, 1], placement.dtype, &placement.device)?;
         Ok(Self {
             embedding: MvLinear::new(CHANNELS, hidden, signature).init(placement, rng)?,
             layers: (0..layers)
@@ -65,8 +59,7 @@ impl JetTagger {
                 .then(Linear::new(algebra.grade_count() * hidden, units).init(placement, rng)?)
                 .then(Activation::Silu)
                 .then(Linear::new(units, 2).init(placement, rng)?),
-            grades: Index::new(&grades, algebra.grade_count(), &placement.device)?,
-            metric: Tensor::new(metric),
+            form: QuadraticForm::new(&algebra, placement)?,
         })
     }
 
@@ -90,7 +83,7 @@ impl JetTagger {
 
     /// The scalar part, and for the other grades the root of the size of the quadratic form, with its sign: `[grades, nodes, features]`.
     fn invariants(&self, h: &Tensor) -> Result<Tensor> {
-        let forms = h.square()?.mul(&self.metric)?.segment_sum(0, &self.grades)?;
+        let forms = self.form.by_grade(h)?;
         // x/(x² + 1)^¼ is x near zero, and the root of its size far from it.
         let roots = forms.div(&forms.square()?.add_scalar(1.0)?.sqrt()?.sqrt()?)?;
         let grades = roots.shape()[0];

@@ -9,8 +9,11 @@ mod cuda;
 
 use super::contract::{alike, exact, with_real};
 use crate::{Array, Device, Result};
-use gradewise_core::{Algebra, Multivector};
-use std::sync::Arc;
+use gradewise_core::{Algebra, Multivector, Signature};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 const NAME: &str = "table_product";
 
@@ -64,7 +67,15 @@ impl Table {
     }
 
     /// The regressive product of `algebra`, dual(a ∨ b) = dual(a) ∧ dual(b): in projective algebras the join of points.
+    /// Computed once per process and shared: it takes a product of every two blades.
     pub fn regressive(algebra: &Algebra) -> Arc<Self> {
+        static CACHE: OnceLock<Mutex<HashMap<Signature, Arc<Table>>>> = OnceLock::new();
+        // A panic while the lock is held leaves the map as it was: entries are inserted complete.
+        let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(cache.entry(algebra.signature()).or_insert_with(|| Arc::new(Self::every_join(algebra))))
+    }
+
+    fn every_join(algebra: &Algebra) -> Self {
         let blades = algebra.blade_count();
         let blade = |index| Multivector::<_, f64>::blade_in(algebra, index, 1.0).ok();
         let mut terms = Vec::new();
@@ -82,7 +93,7 @@ impl Table {
                 sign: if value > 0.0 { 1 } else { -1 },
             }));
         }
-        Arc::new(Self::new(blades, blades, blades, terms))
+        Self::new(blades, blades, blades, terms)
     }
 
     /// The geometric product resolved by grade path: one result for each (path, result blade) that occurs, in that
