@@ -1,6 +1,14 @@
 //! The command line.
 
-use crate::{config::Resolver, error::Result};
+mod hardware;
+
+pub use hardware::HardwareList;
+
+use crate::{
+    config::{Hardware, Resolver},
+    error::Result,
+    output,
+};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -13,6 +21,7 @@ Examples:
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
   gradewise inspect runs/nbody-1/checkpoint.safetensors
   gradewise doctor                               what works on this machine's GPU
+  gradewise train nbody --hardware auto          settings for this machine
 
 Exit codes: 0 done, 1 failed, 2 bad usage or input.";
 
@@ -38,6 +47,7 @@ pub enum Command {
     Export(Export),
     Doctor(Doctor),
     Kernels(Kernels),
+    Hardware(HardwareList),
     Sample(Sample),
     Bisect(Bisect),
     ComparePrecision(ComparePrecision),
@@ -84,6 +94,9 @@ pub struct Settings {
     /// A TOML file of settings, such as the config.toml of an earlier run.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Settings for a kind of machine, under all others: a name that `gradewise hardware` lists, or auto for this machine's.
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
     #[command(flatten)]
     runtime: RuntimeOptions,
     /// Seed of the weights and of the order of batches (train.seed); data.seed chooses the simulated systems.
@@ -95,8 +108,18 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Lays the file, the options and the overrides over a configuration, in that order.
+    /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        if let Some(name) = &self.hardware {
+            let found = Hardware::find(name)?;
+            found.hardware.apply(resolver)?;
+            output::note(&format!(
+                "hardware: {} ({}): {}",
+                found.hardware.name,
+                found.reason,
+                found.hardware.summary()
+            ));
+        }
         if let Some(path) = &self.config {
             resolver.file(path)?;
         }
@@ -241,17 +264,31 @@ pub struct TrainRun {
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]
     pub curve: Option<String>,
     /// Several processes on this host, one for each device: a number, or auto for all GPUs. Batches are divided among them, so
-    /// results are those of one device to rounding. What ranks other than 0 say is in logs/ of the run folder.
+    /// results are those of one device to rounding. What ranks other than 0 say is in logs/ of the run folder. (runtime.devices)
     #[arg(long, value_name = "N|auto", conflicts_with_all = ["seeds", "curve"])]
-    pub devices: Option<String>,
+    devices: Option<String>,
     /// How few GPUs will do if there are not as many as --devices.
-    #[arg(long, value_name = "N", requires = "devices")]
-    pub min_devices: Option<usize>,
+    #[arg(long, value_name = "N")]
+    min_devices: Option<usize>,
     /// What will do if there are fewer GPUs still: cpu, in one process.
-    #[arg(long, value_name = "cpu", requires = "devices")]
-    pub fallback: Option<String>,
+    #[arg(long, value_name = "cpu")]
+    fallback: Option<String>,
     #[command(flatten)]
-    pub settings: Settings,
+    settings: Settings,
+}
+
+impl TrainRun {
+    /// Lays all that was said over a configuration; what is set by `key=value` takes precedence.
+    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        let minimum = self.min_devices.map(|count| count.to_string());
+        let options = [("devices", &self.devices), ("min_devices", &minimum), ("fallback", &self.fallback)];
+        let said =
+            options.iter().filter_map(|(key, value)| Some(format!("runtime.{key}={}", value.as_ref()?)));
+        let mut settings = self.settings.clone();
+        settings.overrides.splice(0..0, said);
+        settings.apply(resolver)?;
+        Ok(resolver)
+    }
 }
 
 /// Measure the error of a checkpoint.

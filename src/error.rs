@@ -56,6 +56,7 @@ fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
     match error {
         Kernels::NoBackend { .. }
         | Kernels::InvalidDevice { .. }
+        | Kernels::UnsupportedTarget { .. }
         | Kernels::UnsupportedDType { .. }
         | Kernels::UnsupportedDevice { .. } => true,
         Kernels::Cuda { source, .. } => is_absent(source),

@@ -314,6 +314,7 @@ fn help_teaches_by_examples() {
         "inspect",
         "doctor",
         "kernels",
+        "hardware",
         "bisect",
         "compare-precision",
     ] {

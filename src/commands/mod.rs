@@ -8,6 +8,7 @@ mod doctor;
 mod eval;
 mod export;
 mod gradcheck;
+mod hardware;
 mod infer;
 mod inspect;
 mod kernels;
@@ -35,6 +36,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Export(arguments) => export::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Hardware(arguments) => hardware::run(&arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Bisect(arguments) => bisect::run(&arguments),
         Command::ComparePrecision(arguments) => compare_precision::run(&arguments),

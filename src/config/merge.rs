@@ -15,6 +15,8 @@ pub enum Origin {
     File(PathBuf),
     /// An argument such as `train.steps=60` or `--seed 3`.
     Argument(String),
+    /// A preset for a kind of machine.
+    Hardware(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -22,6 +24,7 @@ impl fmt::Display for Origin {
         match self {
             Self::File(path) => write!(f, "configuration {}", path.display()),
             Self::Argument(text) => write!(f, "argument `{text}`"),
+            Self::Hardware(name) => write!(f, "hardware preset {name}"),
         }
     }
 }
@@ -106,6 +109,12 @@ impl Resolver {
         Ok(self)
     }
 
+    /// Lays the settings of a preset for a kind of machine over what there is.
+    pub fn table(&mut self, layer: Table, preset: &'static str) -> Result<&mut Self, ConfigError> {
+        self.merge(layer, &Origin::Hardware(preset))?;
+        Ok(self)
+    }
+
     /// Lays one `table.key=value` over what there is. Strings need no quotes.
     pub fn assignment(&mut self, text: &str) -> Result<&mut Self, ConfigError> {
         let malformed = || ConfigError::NotAnOverride { text: text.to_owned() };
@@ -154,6 +163,9 @@ impl Resolver {
         self.table.clone().try_into().map_err(|error: toml::de::Error| ConfigError::Form(error.to_string()))
     }
 }
+
+/// Text that may be a number, written without quotes.
+const NUMBER_OR_WORD: [&str; 1] = ["runtime.devices"];
 
 /// Tables whose keys are names of operations, and whose values are text.
 const OPEN: [&str; 2] = ["runtime.backends", "runtime.autocast"];
@@ -208,6 +220,9 @@ fn merge(
                 continue;
             }
             (slot @ Value::Float(_), Value::Integer(whole)) => *slot = Value::Float(whole as f64),
+            (slot @ Value::String(_), Value::Integer(whole)) if NUMBER_OR_WORD.contains(&key.as_str()) => {
+                *slot = Value::String(whole.to_string());
+            }
             (slot, value) if slot.same_type(&value) && !slot.is_table() => *slot = value,
             (slot, value) => {
                 return Err(ConfigError::WrongType {

@@ -64,6 +64,8 @@ pub struct Train {
     pub ema: f64,
     /// Which weights are reported: the `last`, or the `best` on the valid split, which are kept in best.safetensors.
     pub select: String,
+    /// Evaluations on the valid split without a better value after which the run ends early; 0 for never.
+    pub patience: u64,
     /// Steps between records of the loss in metrics.jsonl; 0 for the end only.
     pub log_every: u64,
     /// Steps between evaluations on the valid split; 0 for the end only.
@@ -89,8 +91,18 @@ pub struct Runtime {
     pub compute: String,
     /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
     pub threads: usize,
-    /// Several GPUs: NCCL adds in one way only, so that runs repeat bit for bit whatever its version would choose. On the CPU sums
-    /// always do.
+    /// Processes, one for each device: a number, or `auto` for all GPUs of this host.
+    pub devices: String,
+    /// How few GPUs will do if there are not as many as `devices`; 0 for no fewer.
+    pub min_devices: usize,
+    /// What will do if there are fewer GPUs still: `none`, or `cpu`, in one process.
+    pub fallback: String,
+    /// How devices share the work: `data-parallel`, each with its part of every batch.
+    pub strategy: String,
+    /// Batches that a thread of the host prepares ahead of their use; 0 for none. Results do not depend on it.
+    pub prefetch: usize,
+    /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
+    /// or told its choice.
     pub deterministic: bool,
     /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
     /// are not captured then.
@@ -106,6 +118,8 @@ pub struct Runtime {
     pub backends: BTreeMap<String, String>,
 }
 
+/// Batches are kept in memory until they are used.
+const MOST_PREFETCHED: usize = 1024;
 /// A few minutes of the n-body model on two cores.
 const DEFAULT_STEPS: u64 = 4000;
 
@@ -136,6 +150,7 @@ impl Default for Train {
             capture: true,
             ema: 0.0,
             select: "last".to_owned(),
+            patience: 0,
             log_every: 25,
             eval_every: 250,
             checkpoint_every: 250,
@@ -152,6 +167,11 @@ impl Default for Runtime {
             dtype: "f32".to_owned(),
             compute: "exact".to_owned(),
             threads: 0,
+            devices: "1".to_owned(),
+            min_devices: 0,
+            fallback: "none".to_owned(),
+            strategy: "data-parallel".to_owned(),
+            prefetch: 2,
             deterministic: true,
             detect_anomaly: false,
             precision: "full".to_owned(),
@@ -206,6 +226,15 @@ impl<D: DataSection, M: Section> Config<D, M> {
             return refuse("train.batch_size", batch, &format!("at most data.train = {samples}"));
         }
         let runtime = &self.runtime;
+        choice("runtime.fallback", &runtime.fallback, &["none", "cpu"])?;
+        choice("runtime.strategy", &runtime.strategy, &["data-parallel"])?;
+        if runtime.prefetch > MOST_PREFETCHED {
+            return refuse(
+                "runtime.prefetch",
+                runtime.prefetch,
+                &format!("at most {MOST_PREFETCHED} batches"),
+            );
+        }
         choice("runtime.compute", &runtime.compute, &["exact", "tf32"])?;
         choice("runtime.precision", &runtime.precision, &["full", "bf16", "f16", "bf16-mixed", "f16-mixed"])?;
         if runtime.precision != "full" && runtime.dtype != "f32" {
@@ -251,8 +280,9 @@ impl Train {
 }
 
 fn choice(key: &'static str, value: &str, accepted: &[&str]) -> Result<(), ConfigError> {
-    if accepted.contains(&value) {
-        return Ok(());
+    match accepted {
+        accepted if accepted.contains(&value) => Ok(()),
+        [only] => refuse(key, format!("`{value}`"), &format!("{only}, the only one there is")),
+        accepted => refuse(key, format!("`{value}`"), &format!("one of {}", accepted.join(", "))),
     }
-    refuse(key, format!("`{value}`"), &format!("one of {}", accepted.join(", ")))
 }

@@ -1,5 +1,6 @@
 //! What every run has: a device, a folder, a way to stop, and something to watch.
 
+mod deterministic;
 mod energy;
 mod folder;
 mod interrupt;
@@ -7,6 +8,7 @@ mod memory;
 mod progress;
 mod team;
 
+pub use deterministic::require_deterministic;
 pub use energy::Energy;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;

@@ -8,9 +8,6 @@ use gradewise_nn::{
 };
 use std::sync::Arc;
 
-/// Batches prepared ahead of their use.
-const AHEAD: usize = 2;
-
 /// The part of a batch that one process computes with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shard {
@@ -71,7 +68,7 @@ impl ShardedSampler {
         self.order.one_epoch(epoch).map(move |batch| sampler.part(&batch))
     }
 
-    /// Batches prepared by a background thread, without end, from batch number `first` on.
+    /// Batches prepared by a background thread, up to `ahead` before their use, without end, from batch number `first` on.
     ///
     /// # Errors
     /// If there is no thread to be had; later errors arrive as items.
@@ -80,11 +77,12 @@ impl ShardedSampler {
         data: Arc<D>,
         first: u64,
         placement: &Placement,
+        ahead: usize,
     ) -> Result<Prefetch<Part<D::Batch>>> {
         let placement = placement.clone();
         let load =
             move |Shard { indices, weight }| Ok(Part { batch: data.batch(&indices, &placement)?, weight });
-        Ok(Prefetch::new(AHEAD, self.batches_from(first).map(load))?)
+        Ok(Prefetch::new(ahead, self.batches_from(first).map(load))?)
     }
 }
 

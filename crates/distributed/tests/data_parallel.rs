@@ -59,7 +59,7 @@ fn steps(
     let order = BatchOrder::sequential(SAMPLES, BATCH).unwrap().shuffled(1);
     let placement = trainer.model().placement();
     let mut batches =
-        ShardedSampler::new(&order, rank, world).unwrap().load(Arc::clone(data), 0, &placement).unwrap();
+        ShardedSampler::new(&order, rank, world).unwrap().load(Arc::clone(data), 0, &placement, 2).unwrap();
     let loss =
         |model: &NBody, part: &Part<Example>| part.share(model.loss(&part.batch.batch, &part.batch.targets)?);
     let reports = (0..8 / accumulation).map(|_| trainer.step(&mut batches, loss).unwrap()).collect();

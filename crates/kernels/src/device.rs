@@ -1,6 +1,6 @@
 //! Where arrays live and operators run.
 
-use crate::{CudaDevice, DType, Error, Result};
+use crate::{CudaDevice, DType, Error, Result, Target};
 use std::{fmt, str::FromStr};
 
 /// A place for arrays and their operators. Nothing moves between devices by itself.
@@ -72,17 +72,26 @@ impl FromStr for Device {
     type Err = Error;
 
     /// Reads `cpu`, `cuda` (device 0) or `cuda:N`, in any case.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedTarget`] for a device of a kind that has no kernels here, such as `rocm:1`; [`Error::InvalidDevice`] for
+    /// text that names no device; those of [`Device::cuda`].
     fn from_str(text: &str) -> Result<Self> {
-        let lower = text.to_ascii_lowercase();
-        if lower == "cpu" {
-            return Ok(Self::Cpu);
-        }
-        let ordinal = match lower.strip_prefix("cuda") {
-            Some("") => Some(0),
-            Some(rest) => rest.strip_prefix(':').and_then(|number| number.parse().ok()),
-            None => None,
+        let invalid = || Error::InvalidDevice { text: text.to_owned() };
+        let lower = text.trim().to_ascii_lowercase();
+        let (name, number) = match lower.split_once(':') {
+            Some((name, number)) => (name, Some(number)),
+            None => (lower.as_str(), None),
         };
-        Self::cuda(ordinal.ok_or_else(|| Error::InvalidDevice { text: text.to_owned() })?)
+        let target = Target::named(name).ok_or_else(invalid)?;
+        match (target, number) {
+            (Target::Cpu, None) => Ok(Self::Cpu),
+            (Target::Cpu, Some(_)) => Err(invalid()),
+            (Target::Cuda, number) => {
+                Self::cuda(number.map_or(Some(0), |number| number.parse().ok()).ok_or_else(invalid)?)
+            }
+            (target, _) => Err(Error::UnsupportedTarget { text: text.to_owned(), target }),
+        }
     }
 }
 
@@ -102,6 +111,10 @@ mod tests {
     #[test]
     fn text_that_is_no_device_is_named() {
         assert_eq!("CPU".parse::<Device>().unwrap(), Device::Cpu);
+        for text in ["rocm:1", "HIP", "npu:0", "mps"] {
+            let error = text.parse::<Device>().unwrap_err();
+            assert!(matches!(&error, Error::UnsupportedTarget { .. }), "{error:?}");
+        }
         for text in ["", "gpu", "cuda:", "cuda:x", "cuda3", "cuda:-1", "cpu:0"] {
             assert_eq!(text.parse::<Device>().unwrap_err(), Error::InvalidDevice { text: text.to_owned() });
         }

@@ -1,6 +1,6 @@
 //! Errors of arrays, devices and operators.
 
-use crate::{Device, Holder};
+use crate::{Device, Holder, Target};
 use gradewise_core::{DType, Shape};
 
 /// The result of a fallible operation of this crate.
@@ -26,6 +26,18 @@ pub enum Error {
     InvalidDevice {
         /// The text as given.
         text: String,
+    },
+    /// A device of a kind that this project has no kernels for.
+    #[error(
+        "`{text}`: {target} are not supported: {}. What works: cpu on any machine, and cuda or cuda:N on NVIDIA GPUs of compute \
+         capability 7.5 or newer",
+        target.reason()
+    )]
+    UnsupportedTarget {
+        /// The text as given.
+        text: String,
+        /// What it names.
+        target: Target,
     },
     /// Operands live on different devices.
     #[error("{operation}: `{argument}` is on {actual}, expected {expected}; move it with to_device")]

@@ -30,6 +30,7 @@ pub mod occupancy;
 pub mod ops;
 mod positions;
 mod simd;
+mod target;
 pub mod tuning;
 
 pub use array::{Array, Summary, Validation};
@@ -44,6 +45,7 @@ pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
 pub use index::Index;
 pub use positions::Positions;
+pub use target::Target;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -20,27 +20,41 @@ pub enum Planned {
     Elsewhere(Plan),
 }
 
-/// What `--devices` and the launcher say. A plan for a single device goes into `runtime`.
+/// What the settings and the launcher say. A plan for a single device goes into `runtime`.
 ///
 /// # Errors
-/// Too few devices; both a launcher and `--devices`; an environment that contradicts itself.
-pub fn plan(arguments: &TrainRun, runtime: &mut Runtime) -> Result<Planned> {
+/// Too few devices; both a launcher and a number of devices; an environment that contradicts itself.
+pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
     let launch = Launch::from_env()?;
-    let Some(devices) = arguments.devices.as_ref().filter(|_| !is_supervised()) else {
-        return Ok(Planned::Here(launch));
-    };
+    let asked = runtime.devices != "1" || runtime.min_devices > 0 || runtime.fallback != "none";
+    if let Some(launch) = launch.as_ref().filter(|_| is_supervised()) {
+        settle(runtime, launch.world);
+    } else if asked {
+        return start(runtime, launch);
+    }
+    Ok(Planned::Here(launch))
+}
+
+/// What came of a plan is what the run's configuration keeps.
+fn settle(runtime: &mut Runtime, devices: usize) {
+    (runtime.devices, runtime.min_devices) = (devices.to_string(), 0);
+    "none".clone_into(&mut runtime.fallback);
+}
+
+/// As [`plan`], where devices are asked for.
+fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
     if let Some(launch) = launch {
         return Err(Error::Usage(format!(
-            "--devices starts processes, and this one was started by {} as one of {} already; leave one of the two out",
+            "--devices (runtime.devices) starts processes, and this one was started by {} as one of {} already; leave one of \
+             the two out, the former by runtime.devices=1",
             launch.launcher, launch.world
         )));
     }
-    let fallback = match arguments.fallback.as_deref() {
-        None => false,
-        Some("cpu") => true,
-        Some(other) => return Err(Error::Usage(format!("--fallback {other}: there is only cpu"))),
+    let request = Request {
+        wanted: runtime.devices.parse()?,
+        minimum: (runtime.min_devices > 0).then_some(runtime.min_devices),
+        fallback: runtime.fallback == "cpu",
     };
-    let request = Request { wanted: devices.parse()?, minimum: arguments.min_devices, fallback };
     let plan = match runtime.device.to_ascii_lowercase().as_str() {
         "cpu" => request.processes(),
         "cuda" => {
@@ -56,6 +70,7 @@ pub fn plan(arguments: &TrainRun, runtime: &mut Runtime) -> Result<Planned> {
     match plan.devices.as_slice() {
         [one] => {
             runtime.device.clone_from(one);
+            settle(runtime, 1);
             Ok(Planned::Here(None))
         }
         _ => Ok(Planned::Elsewhere(plan)),

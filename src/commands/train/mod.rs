@@ -14,6 +14,7 @@ use crate::{
     tasks::{self, Forces, GptTask, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
 pub use devices::{describe, nccl_variables};
+use gradewise_distributed::Launch;
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Module, Placement,
@@ -47,27 +48,33 @@ fn train<T: Task>(arguments: &TrainRun) -> Result<()> {
     if let Some(folder) = &resumed {
         resolver.file(&folder.config())?;
     }
-    arguments.settings.apply(&mut resolver)?;
+    arguments.apply(&mut resolver)?;
     let config = TaskConfig::<T>::resolve(&resolver)?;
     let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
     let curve = arguments.curve.as_ref().map(|text| curve::configs::<T>(text, &resolver)).transpose()?;
     let mut config = config;
-    let launch = match devices::plan(arguments, &mut config.runtime)? {
+    run::require_deterministic(&config.runtime, Launch::from_env()?.as_ref())?;
+    let launch = match devices::plan(&mut config.runtime)? {
         devices::Planned::Here(launch) => launch,
+        devices::Planned::Elsewhere(_) if seeds.is_some() || curve.is_some() => return Err(one_at_a_time()),
         devices::Planned::Elsewhere(plan) => {
             return devices::supervise::<T>(arguments, &plan, config.runtime.deterministic);
         }
     };
     if launch.is_some() && (seeds.is_some() || curve.is_some()) {
-        return Err(Error::Usage(
-            "--seeds and --curve are runs one after another, each on one device; leave the launcher out"
-                .to_owned(),
-        ));
+        return Err(one_at_a_time());
     }
     let placement = run::placement_of(&config.runtime, launch.as_ref())?;
     let team = Team::join(launch.as_ref(), &placement.device)?;
     let result = shared::<T>(arguments, &config, resumed, seeds, curve, placement, &team);
     team.leave(result)
+}
+
+fn one_at_a_time() -> Error {
+    Error::Usage(
+        "--seeds and --curve are runs one after another, each on one device; leave the launcher and --devices out"
+            .to_owned(),
+    )
 }
 
 /// What the processes of a run do, each with its part of the batches.
@@ -201,7 +208,7 @@ impl<T: Task> Runs<'_, T> {
             Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
         };
         let sampler = self.team.sampler(&order)?;
-        let mut batches = sampler.load(Arc::clone(&data.train), first, &loading)?;
+        let mut batches = sampler.load(Arc::clone(&data.train), first, &loading, config.runtime.prefetch)?;
         match folder.filter(|_| self.team.leads()) {
             None => session::follow::<T>(trainer, config, &memory, &mut batches, self.team).map(|()| None),
             Some(folder) => {

@@ -26,6 +26,31 @@ pub enum End {
     Done,
     OutOfTime,
     Interrupted,
+    /// The valid split has not got better for `train.patience` evaluations.
+    Stalled,
+}
+
+/// How long the valid split has not got better.
+struct Stall {
+    best: f64,
+    /// Evaluations since the best one.
+    evaluations: u64,
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        Self { best: f64::INFINITY, evaluations: 0 }
+    }
+}
+
+impl Stall {
+    fn see(&mut self, error: f64) {
+        if error < self.best {
+            *self = Self { best: error, evaluations: 0 };
+        } else {
+            self.evaluations += 1;
+        }
+    }
 }
 
 /// How steps are taken.
@@ -105,6 +130,7 @@ pub struct Session<'a, T: Task> {
     energy: Energy,
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
+    stall: Stall,
     /// Seconds of training before this session.
     earlier: f64,
     start: Instant,
@@ -127,6 +153,9 @@ impl<'a, T: Task> Session<'a, T> {
         } else {
             f64::INFINITY
         };
+        let decides = format!("valid_{}", T::DECIDES);
+        let mut stall = Stall::default();
+        records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
         let steps = Steps::new(config, memory.device())?;
         let (energy, start) = (Energy::start(memory.device()), Instant::now());
         Ok(Self {
@@ -140,6 +169,7 @@ impl<'a, T: Task> Session<'a, T> {
             team,
             energy,
             best,
+            stall,
             earlier,
             start,
         })
@@ -167,6 +197,7 @@ impl<'a, T: Task> Session<'a, T> {
             let end = match () {
                 () if !begun => None,
                 () if interrupt.requested() => Some(End::Interrupted),
+                () if train.patience > 0 && self.stall.evaluations >= train.patience => Some(End::Stalled),
                 () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
                 () => None,
             };
@@ -231,6 +262,7 @@ impl<'a, T: Task> Session<'a, T> {
     fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
         let measures = self.trainer.evaluate(|model| T::measure(model, valid, self.placement))?;
         let error = measures.first().value;
+        self.stall.see(error);
         let mut record = measures.json("valid_");
         record.insert("step".to_owned(), self.trainer.steps().into());
         record.insert("seconds".to_owned(), self.seconds().into());
@@ -347,6 +379,16 @@ impl<'a, T: Task> Session<'a, T> {
             "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors{kept} loss.svg {}\n",
             figures.join(" ")
         );
+        if end == End::Stalled {
+            text += &format!(
+                "stopped early: {} evaluations without a valid {} below {}; go on with  gradewise train {} --resume {folder} \
+                 train.patience=0\n",
+                self.stall.evaluations,
+                first.label,
+                number(self.stall.best),
+                T::NAME
+            );
+        }
         if end == End::OutOfTime {
             text += &format!("out of time; go on with  gradewise train {} --resume {folder}\n", T::NAME);
         }

@@ -1,0 +1,58 @@
+//! The runner as its users meet it: settings for machines, early stopping, the same bits again, memory, comparisons, reports.
+#![cfg(feature = "cli")]
+
+mod settings;
+
+use gradewise_nn::checkpoint::Checkpoint;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// The program: beside an archive of tests that runs on another machine, or where Cargo built it.
+fn program() -> PathBuf {
+    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
+    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
+}
+
+fn command(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(program());
+    command.current_dir(folder).args(arguments.split_whitespace());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command that must succeed says: its results, and its notes.
+fn succeed(folder: &Path, arguments: &str) -> (String, String) {
+    let Output { status, stdout, stderr } = command(folder, arguments).output().expect("the program starts");
+    assert_eq!(status.code(), Some(0), "{arguments}: {}{}", text(&stdout), text(&stderr));
+    (text(&stdout), text(&stderr))
+}
+
+/// Runs what must fail with `code`, saying each of `parts`; gives what it said.
+fn refuse(mut command: Command, code: i32, parts: &[&str]) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let said = text(&stdout) + &text(&stderr);
+    assert_eq!(status.code(), Some(code), "{command:?}: {said}");
+    assert!(!said.contains("panicked"), "{command:?}: {said}");
+    for part in parts {
+        assert!(said.contains(part), "{command:?}: `{part}` is not in: {said}");
+    }
+    said
+}
+
+/// A run of a second.
+const TINY: &str = "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
+                    train.batch_size=6 train.warmup_steps=2 train.decay_steps=4 train.log_every=2 train.eval_every=4 \
+                    train.checkpoint_every=4";
+
+fn checkpoint(folder: &Path, run: &str) -> Checkpoint {
+    Checkpoint::read(folder.join(run).join("checkpoint.safetensors")).unwrap()
+}
+
+fn bytes(folder: &Path, run: &str) -> Vec<u8> {
+    std::fs::read(folder.join(run).join("checkpoint.safetensors")).unwrap()
+}
