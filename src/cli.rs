@@ -1,8 +1,10 @@
 //! The command line.
 
 mod hardware;
+mod memory;
 
 pub use hardware::HardwareList;
+pub use memory::Memory;
 
 use crate::{
     config::{Hardware, Resolver},
@@ -48,6 +50,7 @@ pub enum Command {
     Doctor(Doctor),
     Kernels(Kernels),
     Hardware(HardwareList),
+    Memory(Memory),
     Sample(Sample),
     Bisect(Bisect),
     ComparePrecision(ComparePrecision),
@@ -273,6 +276,9 @@ pub struct TrainRun {
     /// What will do if there are fewer GPUs still: cpu, in one process.
     #[arg(long, value_name = "cpu")]
     fallback: Option<String>,
+    /// Divide batches into as many parts as the free memory needs; a step stays on the same samples. (runtime.fit_memory)
+    #[arg(long)]
+    fit_memory: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -281,7 +287,13 @@ impl TrainRun {
     /// Lays all that was said over a configuration; what is set by `key=value` takes precedence.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         let minimum = self.min_devices.map(|count| count.to_string());
-        let options = [("devices", &self.devices), ("min_devices", &minimum), ("fallback", &self.fallback)];
+        let fit = self.fit_memory.then(|| "true".to_owned());
+        let options = [
+            ("devices", &self.devices),
+            ("min_devices", &minimum),
+            ("fallback", &self.fallback),
+            ("fit_memory", &fit),
+        ];
         let said =
             options.iter().filter_map(|(key, value)| Some(format!("runtime.{key}={}", value.as_ref()?)));
         let mut settings = self.settings.clone();

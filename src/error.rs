@@ -24,6 +24,9 @@ pub enum Error {
     /// Several processes, one for each device.
     #[error(transparent)]
     Distributed(#[from] gradewise_distributed::Error),
+    /// Memory ran out.
+    #[error("{source}\n{advice}")]
+    OutOfMemory { source: Box<Error>, advice: String },
     /// Output that could not be written.
     #[error("write {}: {reason}", path.display())]
     Output { path: PathBuf, reason: String },
@@ -43,9 +46,24 @@ impl Error {
             Self::Nn(error) => error.is_input(),
             Self::Kernels(error) => is_kernels_input(error),
             Self::Distributed(error) => error.is_input(),
-            Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
+            Self::OutOfMemory { .. } | Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
         };
         ExitCode::from(if input { 2 } else { 1 })
+    }
+}
+
+impl Error {
+    /// Whether memory for arrays ran out.
+    pub fn is_out_of_memory(&self) -> bool {
+        use gradewise_autograd::Error as Autograd;
+        use gradewise_nn::Error as Nn;
+        match self {
+            Self::OutOfMemory { .. } => true,
+            Self::Kernels(error) | Self::Nn(Nn::Kernels(error) | Nn::Autograd(Autograd::Kernel(error))) => {
+                error.is_out_of_memory()
+            }
+            _ => false,
+        }
     }
 }
 

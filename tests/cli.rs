@@ -315,6 +315,7 @@ fn help_teaches_by_examples() {
         "doctor",
         "kernels",
         "hardware",
+        "memory",
         "bisect",
         "compare-precision",
     ] {

@@ -12,6 +12,7 @@ mod hardware;
 mod infer;
 mod inspect;
 mod kernels;
+mod memory;
 mod sample;
 mod train;
 mod verify;
@@ -37,6 +38,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Hardware(arguments) => hardware::run(&arguments),
+        Command::Memory(arguments) => memory::run(&arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Bisect(arguments) => bisect::run(&arguments),
         Command::ComparePrecision(arguments) => compare_precision::run(&arguments),

@@ -101,6 +101,13 @@ pub struct Runtime {
     pub strategy: String,
     /// Batches that a thread of the host prepares ahead of their use; 0 for none. Results do not depend on it.
     pub prefetch: usize,
+    /// Before training, divide the batch into as many parts (`train.accumulation`) as the free memory needs, by measuring.
+    pub fit_memory: bool,
+    /// Mebibytes that arrays may take in all, on a GPU of its memory; 0 for all there is.
+    pub memory_mib: usize,
+    /// Keep a list of the arrays that are alive, for what is said about growing memory: `off`, `operations` (what made them) or `sites`
+    /// (also the line of code; slow).
+    pub census: String,
     /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
     /// or told its choice.
     pub deterministic: bool,
@@ -172,6 +179,9 @@ impl Default for Runtime {
             fallback: "none".to_owned(),
             strategy: "data-parallel".to_owned(),
             prefetch: 2,
+            fit_memory: false,
+            memory_mib: 0,
+            census: "off".to_owned(),
             deterministic: true,
             detect_anomaly: false,
             precision: "full".to_owned(),
@@ -227,6 +237,7 @@ impl<D: DataSection, M: Section> Config<D, M> {
         }
         let runtime = &self.runtime;
         choice("runtime.fallback", &runtime.fallback, &["none", "cpu"])?;
+        choice("runtime.census", &runtime.census, &["off", "operations", "sites"])?;
         choice("runtime.strategy", &runtime.strategy, &["data-parallel"])?;
         if runtime.prefetch > MOST_PREFETCHED {
             return refuse(

@@ -22,7 +22,10 @@ use crate::{
 };
 use gradewise_autograd::backend::{self, Backends};
 use gradewise_distributed::Launch;
-use gradewise_kernels::{Compute, DType, Device};
+use gradewise_kernels::{
+    Compute, DType, Device,
+    memory::census::{self, Detail},
+};
 use gradewise_nn::{Placement, optim::MixedPrecision};
 use std::collections::BTreeMap;
 
@@ -66,6 +69,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     let device: Device = runtime.device.parse()?;
     let dtype: DType = runtime.dtype.parse()?;
     device.require(dtype, "runtime.dtype")?;
+    device.limit_memory(runtime.memory_mib.saturating_mul(1 << 20));
     choose_backends(&runtime.backends)?;
     if runtime.compute == "tf32" && device == Device::Cpu {
         return Err(Error::Usage(
@@ -81,6 +85,18 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
         }
     }
     Ok(Placement::new(&device, dtype))
+}
+
+/// Begins to list what arrays are alive, if that is wanted, or at least so much.
+pub fn census(runtime: &Runtime, least: impl Into<Option<Detail>>) {
+    let wanted = match runtime.census.as_str() {
+        "operations" => Some(Detail::Operations),
+        "sites" => Some(Detail::Sites),
+        _ => None,
+    };
+    if let Some(detail) = wanted.or(least.into()) {
+        census::start(detail);
+    }
 }
 
 /// `NAME=VALUE` for each, separated by commas.

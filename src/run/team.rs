@@ -172,6 +172,16 @@ impl Team {
         Ok(now == GO)
     }
 
+    /// The greatest of the numbers that the processes have, at every process.
+    ///
+    /// # Errors
+    /// A process that is gone.
+    pub fn most(&self, number: usize) -> Result<usize> {
+        let Some(members) = &self.0 else { return Ok(number) };
+        let numbers: Vec<usize> = members.group.all_gather_values(&number)?;
+        Ok(numbers.into_iter().max().unwrap_or(number))
+    }
+
     /// What each process takes of its device's memory, at every process.
     ///
     /// # Errors

@@ -75,6 +75,13 @@ impl Section for GptConfig {
         if !(0.0..1.0).contains(&self.dropout) {
             return refuse("model.dropout", self.dropout, "at least 0 and less than 1");
         }
+        if self.recompute && self.dropout > 0.0 {
+            return refuse(
+                "model.recompute",
+                true,
+                "false with model.dropout, whose masks would be drawn anew",
+            );
+        }
         Ok(())
     }
 }
@@ -153,6 +160,10 @@ impl Task for GptTask {
 
     fn init(config: &GptConfig, placement: &Placement, rng: &mut ChaCha8Rng) -> gradewise_nn::Result<Gpt> {
         Gpt::init(config, placement, rng)
+    }
+
+    fn recomputing(config: &GptConfig) -> Option<GptConfig> {
+        (config.dropout == 0.0 && !config.recompute).then_some(GptConfig { recompute: true, ..*config })
     }
 
     fn fits(config: &GptConfig, weights: &TensorFile) -> bool {

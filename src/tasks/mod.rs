@@ -37,6 +37,25 @@ pub const EVALUATION_BATCH: usize = 500;
 /// Samples whose predictions are compared before and after a motion.
 const SYMMETRY_SAMPLES: usize = 64;
 
+/// Evaluates an expression for the task of a name, as the type `$T`; an error of usage if there is none.
+macro_rules! with_task {
+    ($name:expr, $T:ident => $value:expr) => {
+        $crate::tasks::with_task!(@match $name, $T => $value, NBodyTask, Volumes, Hulls, O5, Lorentz, Forces, GptTask)
+    };
+    (@match $name:expr, $T:ident => $value:expr, $($task:ident),+) => {
+        match AsRef::<str>::as_ref($name) {
+            $(<$crate::tasks::$task as $crate::tasks::Task>::NAME => {
+                type $T = $crate::tasks::$task;
+                $value
+            })+
+            other => Err($crate::error::Error::Usage(format!(
+                "there is no task `{other}`; there are nbody, volumes, hulls, o5, forces, lorentz and gpt"
+            ))),
+        }
+    };
+}
+pub(crate) use with_task;
+
 /// An experiment: its data, its model, its loss, and what is measured.
 pub trait Task: Sized + 'static {
     /// Name of the command, of run folders, and of the model in checkpoints.
@@ -110,6 +129,11 @@ pub trait Task: Sized + 'static {
         placement: &Placement,
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<f64>;
+
+    /// The model that computes what it did again in the backward pass (`model.recompute=true`), if this one can and does not yet.
+    fn recomputing(_config: &Self::ModelConfig) -> Option<Self::ModelConfig> {
+        None
+    }
 
     /// What others have reached beside `measures`, as text; empty if nothing comparable is published.
     fn comparison(_measures: &Measures) -> String {

@@ -191,7 +191,7 @@ thread_local! {
     static POLICIES: RefCell<Vec<Option<Arc<Policy>>>> = const { RefCell::new(Vec::new()) };
 }
 
-fn scoped<R>(policy: Option<Arc<Policy>>, body: impl FnOnce() -> R) -> R {
+pub(crate) fn scoped<R>(policy: Option<Arc<Policy>>, body: impl FnOnce() -> R) -> R {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {

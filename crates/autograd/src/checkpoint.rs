@@ -1,13 +1,13 @@
 //! Gradient checkpointing: memory for time.
 
-use crate::{BackwardOptions, Result, Tensor, TensorId, engine, mode};
+use crate::{BackwardOptions, Result, Tensor, TensorId, autocast, engine, mode};
 use std::collections::{BTreeMap, HashSet};
 
 /// Computes `body(inputs)` without keeping its intermediate results; the backward pass computes them again.
 ///
 /// Gradients reach `inputs` and everything else that `body` uses, such as parameters it captures. `body` must compute
 /// the same function both times: random numbers in it must come from a fixed seed (Chen et al. 2016,
-/// arXiv:1604.06174).
+/// arXiv:1604.06174). It is in the same mixed precision both times.
 ///
 /// # Errors
 /// Whatever `body` returns.
@@ -37,6 +37,7 @@ pub fn checkpoint(
     drop(output);
 
     let count = inputs.len();
+    let policy = autocast::current_policy();
     let mut all: Vec<&Tensor> = inputs.to_vec();
     all.extend(&captured);
     Tensor::from_op("checkpoint", array, &all, move |context, grad| {
@@ -51,7 +52,7 @@ pub fn checkpoint(
                     (false, _) => input.clone(),
                 })
                 .collect();
-            let output = body(&local)?;
+            let output = autocast::scoped(policy.clone(), || body(&local))?;
             let wanted: Vec<&Tensor> = local.iter().chain(captured).collect();
             let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
             engine::partial(&output, &wanted, &options)

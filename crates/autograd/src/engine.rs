@@ -5,6 +5,7 @@
 //! gradient are added is fixed by the program, not by the run.
 
 use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext};
+use gradewise_kernels::memory;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 /// Options of a backward pass.
@@ -199,7 +200,7 @@ impl Pass<'_> {
             }
             let Some(node) = tensor.node() else { continue };
             let context = RuleContext { inputs: &node.inputs, output: &tensor };
-            let within = observe::within(node.operation);
+            let within = (observe::within(node.operation), memory::within(node.operation));
             let gradients = backend::backward(node, &context, &gradient)?;
             drop(within);
             observe::backward(node, &gradient, &gradients)?;

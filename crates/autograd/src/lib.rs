@@ -25,6 +25,7 @@ pub mod clifford;
 pub mod custom;
 mod engine;
 mod error;
+mod footprint;
 mod function;
 mod gradcheck;
 mod gradients;
@@ -39,6 +40,7 @@ pub use autocast::{Policy, Rule, autocast, autocast_with, current_policy, withou
 pub use checkpoint::checkpoint;
 pub use engine::{BackwardOptions, grad};
 pub use error::{Error, Result};
+pub use footprint::{Footprint, OperationMemory, footprint};
 pub use function::{BackwardContext, Function};
 pub use gradcheck::{Deviation, GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;

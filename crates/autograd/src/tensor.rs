@@ -88,8 +88,9 @@ impl Tensor {
             None => inputs.to_vec(),
         };
         let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+        let account = gradewise_kernels::memory::within(operation);
         let (array, saved) = backend::forward(operation, body.as_ref(), &arrays)?;
-        drop(arrays);
+        drop((account, arrays));
         observe::forward(operation, &inputs, &array, body.as_ref())?;
         Ok(Self::with_node(operation, array, &inputs, body, saved))
     }

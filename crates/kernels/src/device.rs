@@ -1,6 +1,9 @@
 //! Where arrays live and operators run.
 
-use crate::{CudaDevice, DType, Error, Result, Target};
+use crate::{
+    CudaDevice, DType, Error, Holder, Result, Target,
+    memory::{self, Stats},
+};
 use std::{fmt, str::FromStr};
 
 /// A place for arrays and their operators. Nothing moves between devices by itself.
@@ -31,6 +34,59 @@ impl Device {
         match self {
             Self::Cpu => Ok(()),
             Self::Cuda(cuda) => cuda.synchronize(),
+        }
+    }
+
+    /// What the arrays of this process take of its memory.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`].
+    pub fn memory(&self) -> Result<Stats> {
+        match self {
+            Self::Cpu => Ok(memory::stats()),
+            Self::Cuda(cuda) => cuda.stats(),
+        }
+    }
+
+    /// Who holds what is allocated, largest first.
+    pub fn memory_holders(&self) -> Vec<Holder> {
+        match self {
+            Self::Cpu => memory::holders(),
+            Self::Cuda(cuda) => cuda.holders(),
+        }
+    }
+
+    /// Lets [`Stats::peak`] start again from what is allocated now.
+    pub fn reset_peak(&self) {
+        match self {
+            Self::Cpu => memory::reset_peak(),
+            Self::Cuda(cuda) => cuda.reset_peak(),
+        }
+    }
+
+    pub(crate) fn raise_peak(&self, bytes: usize) {
+        match self {
+            Self::Cpu => memory::raise_peak(bytes),
+            Self::Cuda(cuda) => cuda.raise_peak(bytes),
+        }
+    }
+
+    /// Refuses memory for arrays beyond so many bytes in all, as if there were no more; 0 for no limit.
+    pub fn limit_memory(&self, bytes: usize) {
+        match self {
+            Self::Cpu => memory::set_limit(bytes),
+            Self::Cuda(cuda) => cuda.set_limit(bytes),
+        }
+    }
+
+    /// Returns to the system what is kept for reuse; gives its size.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::trim`].
+    pub fn trim_memory(&self) -> Result<usize> {
+        match self {
+            Self::Cpu => Ok(memory::trim()),
+            Self::Cuda(cuda) => cuda.trim(),
         }
     }
 

@@ -140,7 +140,8 @@ pub enum Error {
     /// The system has no memory left for a buffer.
     #[error(
         "{operation}: out of memory: {requested} bytes requested, {allocated} in use, {reserved} reserved from the \
-         system; reduce the batch, or accumulate gradients over smaller batches"
+         system; largest: {}; reduce the batch, or accumulate gradients over smaller batches",
+        holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     OutOfMemory {
         /// The operation that asked.
@@ -151,6 +152,8 @@ pub enum Error {
         allocated: usize,
         /// Bytes obtained from the system.
         reserved: usize,
+        /// The operations whose results take most.
+        holders: Vec<Holder>,
     },
     /// The CUDA driver refused or failed, in this operation or in one queued before it.
     #[error("{operation} on cuda:{device}: {source}{}", advice(source))]
@@ -252,6 +255,13 @@ pub enum Error {
         /// Number of ±∞.
         infinite: usize,
     },
+}
+
+impl Error {
+    /// Whether memory ran out, on the host or on a device.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory { .. } | Self::DeviceOutOfMemory { .. })
+    }
 }
 
 /// What to do about an error of the driver, where there is something to do.

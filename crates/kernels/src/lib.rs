@@ -36,14 +36,14 @@ pub mod tuning;
 pub use array::{Array, Summary, Validation};
 pub use compute::Compute;
 pub use cuda::{
-    BuildInfo, CapturedGraph, Code, Collectives, CudaDevice, Holder, InFlight, MemoryReport, Resources,
-    build_info,
+    BuildInfo, CapturedGraph, Code, Collectives, CudaDevice, InFlight, MemoryReport, Resources, build_info,
 };
 pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
 pub use index::Index;
+pub use memory::Holder;
 pub use positions::Positions;
 pub use target::Target;
 

@@ -3,13 +3,27 @@
 //! A training step makes and drops hundreds of buffers of the same few sizes. Returning them to the system each time
 //! costs a page fault per 4 KiB when they come back; the pool keeps them instead, sorted into size classes (four per
 //! power of two, so that at most a quarter of a block is slack). [`stats`] tells what is in use, [`trim`] gives the
-//! unused blocks back.
+//! unused blocks back, and [`set_limit`] keeps a program within less than the machine has.
+//!
+//! What the memory of any device is used for: [`Monitor`] measures a piece of work, [`LeakWatcher`] notices growth from iteration to
+//! iteration, [`census`] lists what is alive.
 //!
 //! A block that is handed out again holds whatever its last owner left. In builds with debug assertions, or with
 //! `GRADEWISE_POISON=1` in the environment, it is filled with NaN instead, so that an element which an operator forgot
 //! to write shows.
 
+pub mod census;
+mod holders;
+mod leaks;
+mod monitor;
+
+pub use holders::{Holder, Within, within};
+pub use leaks::{Leak, LeakWatcher, Suspect};
+pub use monitor::{Bytes, Delta, Monitor};
+
 use crate::{Error, Result};
+use census::Ticket;
+pub(crate) use holders::Holders;
 use std::{
     alloc::{self, Layout},
     ptr::NonNull,
@@ -25,14 +39,14 @@ pub(crate) const POISON: u8 = 0xFF;
 const CLASSES_PER_OCTAVE: usize = 4;
 const CLASSES: usize = (usize::BITS as usize) * CLASSES_PER_OCTAVE;
 
-/// Counters of the host pool, in bytes.
+/// Counters of a device's memory, or of the host pool, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// In blocks that live arrays hold.
     pub allocated: usize,
-    /// Obtained from the system: `allocated` plus what the pool keeps for reuse.
+    /// Obtained from the system: `allocated` plus what is kept for reuse, and on a GPU what captured graphs own.
     pub reserved: usize,
-    /// The largest `allocated` since the start or the last [`reset_peak`].
+    /// The largest `allocated` since the start or the last reset.
     pub peak: usize,
 }
 
@@ -45,6 +59,21 @@ pub fn stats() -> Stats {
 pub fn reset_peak() {
     let mut pool = pool();
     pool.stats.peak = pool.stats.allocated;
+}
+
+pub(crate) fn raise_peak(bytes: usize) {
+    let mut pool = pool();
+    pool.stats.peak = pool.stats.peak.max(bytes);
+}
+
+/// Who holds what is allocated, largest first.
+pub fn holders() -> Vec<Holder> {
+    holders::HOST.largest()
+}
+
+/// Refuses, as if there were no more, memory for arrays on the host beyond so many bytes in all; 0 for no limit.
+pub fn set_limit(bytes: usize) {
+    pool().limit = bytes;
 }
 
 /// Returns the blocks that no array holds to the system; gives their size in bytes.
@@ -61,11 +90,14 @@ unsafe impl Send for Free {}
 struct Pool {
     free: [Vec<Free>; CLASSES],
     stats: Stats,
+    /// What `stats.allocated` may come to; 0 for no limit.
+    limit: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     free: [const { Vec::new() }; CLASSES],
     stats: Stats { allocated: 0, reserved: 0, peak: 0 },
+    limit: 0,
 });
 
 fn pool() -> MutexGuard<'static, Pool> {
@@ -105,15 +137,21 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, ALIGNMENT).unwrap_or_else(|_| unreachable!("class sizes fit a layout"))
 }
 
+struct BeyondLimit;
+
 impl Pool {
-    fn take(&mut self, class: usize, size: usize) -> Option<Free> {
+    /// A block of the class if one is free; nothing at all beyond the limit.
+    fn take(&mut self, class: usize, size: usize) -> Result<Option<Free>, BeyondLimit> {
+        if self.limit > 0 && self.stats.allocated.saturating_add(size) > self.limit {
+            return Err(BeyondLimit);
+        }
         let block = self.free[class].pop();
         if block.is_none() {
             self.stats.reserved += size;
         }
         self.stats.allocated += size;
         self.stats.peak = self.stats.peak.max(self.stats.allocated);
-        block
+        Ok(block)
     }
 
     fn trim(&mut self) -> usize {
@@ -145,6 +183,8 @@ pub(crate) struct Block {
     bytes: usize,
     class: usize,
     size: usize,
+    operation: &'static str,
+    ticket: Ticket,
 }
 
 // SAFETY: a block owns its memory; shared access is read-only and exclusive access takes `&mut self`.
@@ -153,14 +193,18 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    pub fn new(bytes: usize, operation: &'static str) -> Result<Self> {
+    pub fn new(bytes: usize, asking: &'static str) -> Result<Self> {
+        let operation = holders::account(asking);
         let out_of_memory = || {
             let Stats { allocated, reserved, .. } = stats();
-            Error::OutOfMemory { operation, requested: bytes, allocated, reserved }
+            let holders = holders().into_iter().take(5).collect();
+            Error::OutOfMemory { operation, requested: bytes, allocated, reserved, holders }
         };
         let class = class_of(bytes);
         let size = class_size(class).ok_or_else(out_of_memory)?;
+        // The lock is let go of before the error looks at the counters.
         let recycled = pool().take(class, size);
+        let recycled = recycled.map_err(|BeyondLimit| out_of_memory())?;
         let pointer = match recycled {
             Some(Free(pointer)) => pointer,
             None => match allocate(size) {
@@ -174,11 +218,17 @@ impl Block {
                 }
             },
         };
-        let mut block = Self { pointer, bytes, class, size };
+        holders::HOST.add(operation, size);
+        let ticket = Ticket::new(operation, size, || "cpu".to_owned());
+        let mut block = Self { pointer, bytes, class, size, operation, ticket };
         if poisons() {
             block.bytes_mut().fill(POISON);
         }
         Ok(block)
+    }
+
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -194,6 +244,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        holders::HOST.remove(self.operation, self.size);
         let mut pool = pool();
         pool.stats.allocated -= self.size;
         pool.free[self.class].push(Free(self.pointer));

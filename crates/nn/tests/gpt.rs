@@ -16,7 +16,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
-const SMALL: GptConfig = GptConfig { block: 16, width: 32, heads: 2, layers: 2, dropout: 0.0 };
+const SMALL: GptConfig =
+    GptConfig { block: 16, width: 32, heads: 2, layers: 2, dropout: 0.0, recompute: false };
 const LINE: &str = "pack my box with five dozen liquor jugs. ";
 
 fn model(config: &GptConfig, placement: &Placement) -> Gpt {

@@ -2,6 +2,7 @@
 
 mod curve;
 mod devices;
+pub mod fit;
 mod seeds;
 mod session;
 
@@ -23,7 +24,7 @@ use gradewise_nn::{
     optim::{Method, Schedule},
     train::{Samples, Trainer, TrainerConfig},
 };
-use session::{End, Session};
+use session::Session;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -172,6 +173,11 @@ impl<T: Task> Runs<'_, T> {
     /// One run, from its first or next step to its figures; no outcome at ranks other than 0.
     fn train(&self, config: &TaskConfig<T>, place: Place) -> Result<Option<Outcome>> {
         let (placement, data) = (&self.placement, &self.data);
+        let fitted =
+            config.runtime.fit_memory.then(|| fit::fit::<T>(config, &data.train, placement, self.team));
+        let fitted = fitted.transpose()?;
+        let config = fitted.as_ref().unwrap_or(config);
+        run::census(&config.runtime, None);
         // A data set that is shared by several runs may hold more samples than this one fits.
         let samples = data.train.len().min(crate::config::DataSection::train(&config.data));
         let order = BatchOrder::sequential(samples, config.train.batch_size)?
@@ -214,8 +220,28 @@ impl<T: Task> Runs<'_, T> {
             Some(folder) => {
                 folder.write_config(config)?;
                 let mut session = Session::<T>::open(trainer, config, placement, folder, memory, self.team)?;
-                let end: End = session.fit(&mut batches, &data.valid, &self.interrupt)?;
-                session.finish(end, &data.test).map(Some)
+                match session.fit(&mut batches, &data.valid, &self.interrupt) {
+                    Ok(end) => session.finish(end, &data.test).map(Some),
+                    // What the run had must be free to measure what it would take.
+                    Err(error) if error.is_out_of_memory() && self.team.world() == 1 => {
+                        drop((session, batches));
+                        Err(self.explain(error, config))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+}
+
+impl<T: Task> Runs<'_, T> {
+    /// An error about memory, with what can be done about it.
+    fn explain(&self, error: Error, config: &TaskConfig<T>) -> Error {
+        match fit::advice::<T>(config, &self.data.train, &self.placement) {
+            Ok(advice) => Error::OutOfMemory { source: Box::new(error), advice },
+            Err(worse) => {
+                tracing::debug!("no advice about memory: {worse}");
+                error
             }
         }
     }

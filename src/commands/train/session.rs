@@ -8,7 +8,10 @@ use crate::{
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
 use gradewise_autograd::{backend::is_anything_chosen, detect_anomalies};
-use gradewise_kernels::Device;
+use gradewise_kernels::{
+    Device,
+    memory::{LeakWatcher, census},
+};
 use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
@@ -54,14 +57,16 @@ impl Stall {
 }
 
 /// How steps are taken.
-struct Steps<T: Task> {
+pub struct Steps<T: Task> {
     /// On a GPU.
     device: Option<CapturedStep<Part<Batch<T>>>>,
     detect_anomaly: bool,
 }
 
 impl<T: Task> Steps<T> {
-    fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
+    /// # Errors
+    /// A choice of implementations that there are not.
+    pub fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
         let detect_anomaly = config.runtime.detect_anomaly;
         let device = match device {
             Device::Cpu => None,
@@ -74,7 +79,9 @@ impl<T: Task> Steps<T> {
         Ok(Self { device, detect_anomaly })
     }
 
-    fn take(
+    /// # Errors
+    /// From the step.
+    pub fn take(
         &mut self,
         trainer: &mut Trainer<T::Model>,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
@@ -87,6 +94,9 @@ impl<T: Task> Steps<T> {
         if self.detect_anomaly { detect_anomalies(take) } else { take() }
     }
 }
+
+/// Steps after which memory should stay what it is.
+const SETTLED: u64 = 3;
 
 /// Whether something that is done every so many steps, and at the end, is due.
 fn is_due(every: u64, step: u64, steps: u64) -> bool {
@@ -131,6 +141,7 @@ pub struct Session<'a, T: Task> {
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
     stall: Stall,
+    leaks: LeakWatcher,
     /// Seconds of training before this session.
     earlier: f64,
     start: Instant,
@@ -156,7 +167,7 @@ impl<'a, T: Task> Session<'a, T> {
         let decides = format!("valid_{}", T::DECIDES);
         let mut stall = Stall::default();
         records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
-        let steps = Steps::new(config, memory.device())?;
+        let (steps, leaks) = (Steps::new(config, memory.device())?, LeakWatcher::new(memory.device()));
         let (energy, start) = (Energy::start(memory.device()), Instant::now());
         Ok(Self {
             trainer,
@@ -170,6 +181,7 @@ impl<'a, T: Task> Session<'a, T> {
             energy,
             best,
             stall,
+            leaks,
             earlier,
             start,
         })
@@ -191,6 +203,7 @@ impl<'a, T: Task> Session<'a, T> {
         let due = |every: u64, step: u64| is_due(every, step, train.steps);
         let budget = (train.time_budget > 0.0)
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
+        let first = self.trainer.steps();
         let mut losses = Vec::new();
         let mut begun = false;
         while self.trainer.steps() < train.steps {
@@ -221,6 +234,10 @@ impl<'a, T: Task> Session<'a, T> {
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
                 self.record(&report, &losses)?;
+                // The first steps make what stays: the optimiser's state, and on a GPU the captured step.
+                if step > first + SETTLED {
+                    self.watch_memory(&progress)?;
+                }
             }
             if due(train.eval_every, step) {
                 let measures = self.validate(valid)?;
@@ -243,6 +260,21 @@ impl<'a, T: Task> Session<'a, T> {
             }
         }
         Ok(End::Done)
+    }
+
+    /// Says what grows, if memory does.
+    fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
+        if census::is_on() {
+            // Updates may have put new arrays in place of the old ones.
+            self.trainer.parameters().iter().for_each(|(name, parameter)| parameter.array().name(name));
+        }
+        let step = self.trainer.steps();
+        if let Some(leak) = self.leaks.see(step)? {
+            progress.line(&format!("warning: {leak}"));
+            self.metrics
+                .write(&json!({"step": step, "seconds": self.seconds(), "memory_growth": leak.slope}))?;
+        }
+        Ok(())
     }
 
     /// What to do about a process that is gone.

@@ -105,6 +105,14 @@ impl Array {
         }
     }
 
+    /// Gives the array's memory a name in the [`census`](crate::memory::census), if it is in there.
+    pub fn name(&self, name: &str) {
+        match &self.storage {
+            Storage::Cpu(block) => block.ticket().name(name),
+            Storage::Cuda(buffer) => buffer.ticket().name(name),
+        }
+    }
+
     /// Refuses another shape, on behalf of `operation`; `reason` says where the expected shape comes from.
     ///
     /// # Errors

@@ -1,7 +1,10 @@
 //! Device memory: blocks, who holds them, and how much there is.
 
 use super::{CudaDevice, device::default_pool};
-use crate::{Error, Result, memory};
+use crate::{
+    Error, Holder, Result,
+    memory::{self, Holders, Stats, census::Ticket},
+};
 use gradewise_ffi::{DeviceMemory, sys};
 use std::{
     collections::HashMap,
@@ -31,61 +34,32 @@ pub struct MemoryReport {
     pub holders: Vec<Holder>,
 }
 
-/// An operation and the memory its results take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// The operation that made the arrays.
-    pub operation: &'static str,
-    /// Their number.
-    pub arrays: usize,
-    /// Their size in bytes.
-    pub bytes: usize,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes in {} arrays)", self.operation, self.bytes, self.arrays)
-    }
-}
-
 /// Counters of a device.
 #[derive(Default)]
 pub(crate) struct Accounts {
     allocated: AtomicUsize,
     peak: AtomicUsize,
+    /// What `allocated` may come to; 0 for no limit.
+    limit: AtomicUsize,
     arenas: Arc<AtomicUsize>,
-    holders: Mutex<HashMap<&'static str, (usize, usize)>>,
+    holders: Holders,
 }
 
 impl Accounts {
-    fn holders(&self) -> MutexGuard<'_, HashMap<&'static str, (usize, usize)>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, operation: &'static str, bytes: usize) {
         let now = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
-        let mut holders = self.holders();
-        let entry = holders.entry(operation).or_default();
-        *entry = (entry.0 + 1, entry.1 + bytes);
+        self.holders.add(operation, bytes);
     }
 
     fn remove(&self, operation: &'static str, bytes: usize) {
         self.allocated.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(entry) = self.holders().get_mut(operation) {
-            *entry = (entry.0.saturating_sub(1), entry.1.saturating_sub(bytes));
-        }
+        self.holders.remove(operation, bytes);
     }
 
-    fn largest(&self) -> Vec<Holder> {
-        let mut holders: Vec<Holder> = self
-            .holders()
-            .iter()
-            .filter(|(_, (arrays, _))| *arrays > 0)
-            .map(|(&operation, &(arrays, bytes))| Holder { operation, arrays, bytes })
-            .collect();
-        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.operation.cmp(b.operation)));
-        holders
+    fn is_beyond_limit(&self, bytes: usize) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        limit > 0 && self.allocated.load(Ordering::Relaxed).saturating_add(bytes) > limit
     }
 }
 
@@ -145,6 +119,7 @@ pub(crate) struct Buffer {
     arena: Option<Arc<Arena>>,
     operation: &'static str,
     bytes: usize,
+    ticket: Ticket,
 }
 
 impl Buffer {
@@ -161,15 +136,7 @@ impl Buffer {
         };
         let out_of_memory =
             |error: &gradewise_ffi::Error| error.code() == Some(sys::CUresult::ERROR_OUT_OF_MEMORY);
-        let memory = match allocate() {
-            // What the pool keeps may be in pieces too small; the system may join them.
-            Err(error) if out_of_memory(&error) && arena.is_none() => trim(device).and_then(|_| allocate()),
-            other => other,
-        };
-        let memory = memory.map_err(|error| {
-            if !out_of_memory(&error) {
-                return device.error(operation, error);
-            }
+        let exhausted = || {
             let info = device.context().memory().ok();
             Error::DeviceOutOfMemory {
                 operation,
@@ -177,13 +144,31 @@ impl Buffer {
                 requested: bytes,
                 free: info.map_or(0, |info| info.free),
                 total: info.map_or(0, |info| info.total),
-                allocated: device.accounts().allocated.load(Ordering::Relaxed),
-                holders: device.accounts().largest().into_iter().take(5).collect(),
+                allocated: device.allocated(),
+                holders: device.holders().into_iter().take(5).collect(),
             }
+        };
+        if device.accounts().is_beyond_limit(bytes) {
+            return Err(exhausted());
+        }
+        let memory = match allocate() {
+            // What the pool keeps may be in pieces too small; the system may join them.
+            Err(error) if out_of_memory(&error) && arena.is_none() => trim(device).and_then(|_| allocate()),
+            other => other,
+        };
+        let memory = memory.map_err(|error| {
+            if out_of_memory(&error) { exhausted() } else { device.error(operation, error) }
         })?;
         device.accounts().add(operation, bytes);
-        let buffer =
-            Self { device: device.clone(), memory: ManuallyDrop::new(memory), arena, operation, bytes };
+        let ticket = Ticket::new(operation, bytes, || format!("cuda:{}", device.ordinal()));
+        let buffer = Self {
+            device: device.clone(),
+            memory: ManuallyDrop::new(memory),
+            arena,
+            operation,
+            bytes,
+            ticket,
+        };
         if memory::poisons() {
             buffer.memory.fill(memory::POISON).map_err(|error| device.error(operation, error))?;
         }
@@ -192,6 +177,10 @@ impl Buffer {
 
     pub fn device(&self) -> &CudaDevice {
         &self.device
+    }
+
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     pub fn pointer(&self) -> u64 {
@@ -288,13 +277,37 @@ impl CudaDevice {
                 + accounts.arenas.load(Ordering::Relaxed),
             free: info.free,
             total: info.total,
-            holders: accounts.largest(),
+            holders: accounts.holders.largest(),
         })
     }
 
     /// Bytes in arrays that are alive.
     pub fn allocated(&self) -> usize {
         self.accounts().allocated.load(Ordering::Relaxed)
+    }
+
+    /// Who holds what is allocated, largest first.
+    pub fn holders(&self) -> Vec<Holder> {
+        self.accounts().holders.largest()
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats> {
+        let accounts = self.accounts();
+        Ok(Stats {
+            allocated: accounts.allocated.load(Ordering::Relaxed),
+            reserved: reserved(self).map_err(|error| self.error("memory", error))?
+                + accounts.arenas.load(Ordering::Relaxed),
+            peak: accounts.peak.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Refuses, as if there were no more, memory for arrays beyond so many bytes in all; 0 for no limit.
+    pub fn set_limit(&self, bytes: usize) {
+        self.accounts().limit.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn raise_peak(&self, bytes: usize) {
+        self.accounts().peak.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Lets [`MemoryReport::peak`] start again from what is allocated now.

@@ -21,5 +21,5 @@ pub use device::CudaDevice;
 pub use image::{BuildInfo, Code, Resources, build_info};
 pub(crate) use launch::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;
-pub use memory::{Holder, MemoryReport};
+pub use memory::MemoryReport;
 pub(crate) use words::Words;

@@ -8,7 +8,7 @@ use crate::optim::{
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
-use gradewise_kernels::{Array, DType, ops};
+use gradewise_kernels::{Array, DType, memory, ops};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
@@ -224,10 +224,12 @@ impl<M: Module> Trainer<M> {
             if let Some(limit) = self.config.clip_norm {
                 clipped = clip_by_norm(&mut gradients, &norms, limit)?;
             }
+            let account = memory::within("optimizer");
             self.optimizer.step(lr, &self.parameters, &gradients)?;
             if let Some(average) = &mut self.average {
                 average.update()?;
             }
+            drop(account);
             self.skips.consecutive = 0;
         }
         self.scaled(skipped, zeros)?;

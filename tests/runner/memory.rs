@@ -1,0 +1,90 @@
+//! Memory: what is said when it ends, how batches are made to fit, what is alive.
+
+use super::{TINY, checkpoint, command, refuse, succeed};
+use gradewise_nn::train::MetricsLog;
+
+/// Larger batches, whose activations are most of what a step takes.
+const LARGE: &str = "data.train=96 data.valid=8 data.test=8 data.particles=4 model.hidden=8 model.layers=2 \
+                     train.batch_size=48 train.warmup_steps=2 train.decay_steps=2 train.steps=4 runtime.threads=1";
+
+#[test]
+fn a_batch_that_does_not_fit_is_explained_by_its_own_numbers_and_divided_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let run = format!("train nbody {LARGE} --dtype f64");
+    succeed(here, &format!("{run} --out whole"));
+    let records = MetricsLog::read(here.join("whole/metrics.jsonl")).unwrap();
+    let peak = records.last().unwrap()["memory"]["peak"].as_u64().unwrap();
+    let limit = peak / 3 / (1 << 20);
+    assert!(limit >= 1, "{peak} bytes are too few to divide");
+
+    let limited = format!("{run} runtime.memory_mib={limit}");
+    let said = refuse(
+        command(here, &format!("{limited} --out refused")),
+        1,
+        &["out of memory", "largest: ", "a step takes", "a sample (measured with", "MiB are free: at most "],
+    );
+    assert!(said.contains("train.batch_size=") && said.contains("what --fit-memory chooses"), "{said}");
+
+    let (_, said) = succeed(here, &format!("{limited} --fit-memory --out fitted"));
+    assert!(
+        said.contains("memory: a batch of 48 would take") && said.contains("still 48 samples a step"),
+        "{said}"
+    );
+    let config = std::fs::read_to_string(here.join("fitted/config.toml")).unwrap();
+    let number = |key: &str| -> usize {
+        let line = config.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")));
+        line.unwrap_or_else(|| panic!("{key}: {config}")).parse().unwrap()
+    };
+    let (batch, accumulation) = (number("batch_size"), number("accumulation"));
+    assert!(batch < 48 && batch * accumulation == 48, "{batch} × {accumulation}");
+    assert!(config.contains("fit_memory = false"), "the choice is kept, not made anew");
+    // The same samples a step: the same run, but for rounding.
+    let (whole, fitted) = (checkpoint(here, "whole"), checkpoint(here, "fitted"));
+    let weight = "embedding.weight";
+    let values =
+        |c: &gradewise_nn::checkpoint::Checkpoint| c.tensors.get(weight).unwrap().to_f64_vec().unwrap();
+    let distance = gradewise_nn::symmetry::relative_distance(&values(&fitted), &values(&whole));
+    assert!(distance < 1e-9, "{distance}");
+
+    // What fits stays as it is, and what never will is refused.
+    let (_, said) = succeed(here, &format!("{run} --fit-memory --out roomy"));
+    assert!(said.contains("memory: a batch of 48 takes"), "{said}");
+    refuse(
+        command(here, &format!("{run} model.hidden=96 runtime.memory_mib=1 --fit-memory")),
+        1,
+        &["out of memory"],
+    );
+}
+
+#[test]
+fn a_steps_memory_is_shown_by_the_batch_by_operation_and_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");
+    let (text, _) = succeed(folder.path(), &format!("memory nbody {small} --limit 40"));
+    for part in [
+        "on cpu: a step takes",
+        "at most",
+        "a step with 6 samples, by operation:",
+        "mv_linear",
+        "backward",
+        "peak of all: ",
+        "alive after it:",
+        "embedding.weight",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+    let (text, _) =
+        succeed(folder.path(), "memory gpt train.batch_size=4 data.window=16 model.block=16 model.layers=2");
+    assert!(text.contains("model.recompute=true"), "{text}");
+    refuse(command(folder.path(), "memory mars"), 2, &["`mars`", "nbody"]);
+}
+
+#[test]
+fn a_run_that_keeps_nothing_is_not_accused_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        format!("train nbody {TINY} train.steps=60 train.log_every=1 runtime.census=operations --out run");
+    let (_, said) = succeed(folder.path(), &run);
+    assert!(!said.contains("memory grows"), "{said}");
+}
