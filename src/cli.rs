@@ -2,9 +2,13 @@
 
 mod hardware;
 mod memory;
+mod numerics;
+mod report;
 
 pub use hardware::HardwareList;
 pub use memory::Memory;
+pub use numerics::{Compare, Stability, Symmetry};
+pub use report::Report;
 
 use crate::{
     config::{Hardware, Resolver},
@@ -54,6 +58,10 @@ pub enum Command {
     Sample(Sample),
     Bisect(Bisect),
     ComparePrecision(ComparePrecision),
+    Compare(Compare),
+    Stability(Stability),
+    Symmetry(Symmetry),
+    Report(Report),
     Bench(Bench),
 }
 

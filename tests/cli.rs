@@ -316,6 +316,10 @@ fn help_teaches_by_examples() {
         "kernels",
         "hardware",
         "memory",
+        "compare",
+        "stability",
+        "symmetry",
+        "report",
         "bisect",
         "compare-precision",
     ] {

@@ -6,7 +6,7 @@ use crate::{
     config::Runtime,
     error::{Error, Result},
     output, run,
-    tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Batch, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
 use gradewise::verify::{
     precision::{Divergence, Recording, first_beyond},
@@ -18,6 +18,7 @@ use gradewise_autograd::{
 };
 use gradewise_nn::{Module, checkpoint::Checkpoint, data::Split, train::Samples};
 use serde_json::json;
+use std::path::Path;
 
 pub fn run(arguments: &ComparePrecision) -> Result<()> {
     match arguments.task.as_str() {
@@ -49,52 +50,62 @@ fn runtime(base: &Runtime, name: &str) -> Result<Runtime> {
 }
 
 /// What a model gave in one precision.
-struct Outcome {
-    loss: f64,
-    recording: Recording,
+pub struct Outcome {
+    pub loss: f64,
+    pub recording: Recording,
     /// Parameters with their gradients.
-    gradients: Vec<(String, Vec<f64>)>,
+    pub gradients: Vec<(String, Vec<f64>)>,
 }
 
-fn outcome<T: Task>(
-    arguments: &ComparePrecision,
-    config: &TaskConfig<T>,
-    data: &T::Data,
-    name: &str,
-) -> Result<Outcome> {
-    let runtime = runtime(&config.runtime, name)?;
-    let placement = run::placement(&runtime)?;
-    let mixed = run::mixed_precision(&runtime)?;
-    let model = match &arguments.checkpoint {
-        Some(path) => tasks::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
-        None => tasks::new_model::<T>(&config.model, &placement, config.train.seed)?,
-    };
-    let indices: Vec<usize> = (0..arguments.samples.clamp(1, data.len())).collect();
-    let batch = data.batch(&indices, &placement)?;
-    let parameters = model.named_parameters();
-    let names = parameters.iter().map(|(name, parameter)| (parameter.tensor().id(), name.clone()));
-    let pass = || -> gradewise_nn::Result<_> {
-        let loss = match &mixed {
-            Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
-            None => T::loss(&model, &batch),
-        }?;
-        // As in training, so that what f16 cannot hold is seen where a scaler would keep it.
-        let scale = mixed.as_ref().and_then(|mixed| mixed.scaler).map_or(1.0, |scaler| scaler.initial);
-        let seed = Tensor::full(loss.shape(), scale, loss.dtype(), &loss.device())?;
-        let gradients = loss.backward_with(&BackwardOptions::seed(seed))?;
-        let mut found = Vec::new();
-        for (name, parameter) in &parameters {
-            let leaf = parameter.tensor();
-            if gradients.contains(&leaf) {
-                let values = gradients.get(&leaf)?.array().to_f64_vec()?;
-                found.push((name.clone(), values.into_iter().map(|value| value / scale).collect()));
+/// A model and a batch, to be run in one precision or another.
+pub struct Experiment<'a, T: Task> {
+    pub checkpoint: Option<&'a Path>,
+    pub samples: usize,
+    pub config: &'a TaskConfig<T>,
+    pub data: &'a T::Data,
+}
+
+impl<T: Task> Experiment<'_, T> {
+    /// Loss, results and gradients in a precision, of the batch as `change` leaves it.
+    ///
+    /// # Errors
+    /// A precision that there is not; from the operators.
+    pub fn run(&self, name: &str, change: impl FnOnce(Batch<T>) -> Result<Batch<T>>) -> Result<Outcome> {
+        let Self { checkpoint, samples, config, data } = *self;
+        let runtime = runtime(&config.runtime, name)?;
+        let placement = run::placement(&runtime)?;
+        let mixed = run::mixed_precision(&runtime)?;
+        let model = match checkpoint {
+            Some(path) => tasks::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
+            None => tasks::new_model::<T>(&config.model, &placement, config.train.seed)?,
+        };
+        let indices: Vec<usize> = (0..samples.clamp(1, data.len())).collect();
+        let batch = change(data.batch(&indices, &placement)?)?;
+        let parameters = model.named_parameters();
+        let names = parameters.iter().map(|(name, parameter)| (parameter.tensor().id(), name.clone()));
+        let pass = || -> gradewise_nn::Result<_> {
+            let loss = match &mixed {
+                Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
+                None => T::loss(&model, &batch),
+            }?;
+            // As in training, so that what f16 cannot hold is seen where a scaler would keep it.
+            let scale = mixed.as_ref().and_then(|mixed| mixed.scaler).map_or(1.0, |scaler| scaler.initial);
+            let seed = Tensor::full(loss.shape(), scale, loss.dtype(), &loss.device())?;
+            let gradients = loss.backward_with(&BackwardOptions::seed(seed))?;
+            let mut found = Vec::new();
+            for (name, parameter) in &parameters {
+                let leaf = parameter.tensor();
+                if gradients.contains(&leaf) {
+                    let values = gradients.get(&leaf)?.array().to_f64_vec()?;
+                    found.push((name.clone(), values.into_iter().map(|value| value / scale).collect()));
+                }
             }
-        }
-        Ok((loss.item()?, found))
-    };
-    let (result, recording) = observe(Recording::new(names), pass);
-    let (loss, gradients) = result?;
-    Ok(Outcome { loss, recording, gradients })
+            Ok((loss.item()?, found))
+        };
+        let (result, recording) = observe(Recording::new(names), pass);
+        let (loss, gradients) = result?;
+        Ok(Outcome { loss, recording, gradients })
+    }
 }
 
 fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
@@ -105,8 +116,9 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
     let mut resolver = tasks::resolver::<T>(None)?;
     let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
     let data = T::load(&config.data, Split::Train)?;
-    let right = outcome::<T>(arguments, &config, &data, first)?;
-    let other = outcome::<T>(arguments, &config, &data, second)?;
+    let checkpoint = arguments.checkpoint.as_deref();
+    let experiment = Experiment::<T> { checkpoint, samples: arguments.samples, config: &config, data: &data };
+    let (right, other) = (experiment.run(first, Ok)?, experiment.run(second, Ok)?);
     let divergences = other.recording.compare(&right.recording);
     let forward: Vec<&Divergence> = divergences.iter().filter(|d| d.pass == Pass::Forward).collect();
     let diverged = first_beyond(&divergences, Pass::Forward, arguments.threshold);

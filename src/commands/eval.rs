@@ -1,7 +1,7 @@
 //! `eval`: the error of a checkpoint on a split.
 
 use crate::{
-    cli::Eval,
+    cli::{Eval, Settings},
     error::{Error, Result},
     output, run,
     tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes, number},
@@ -34,24 +34,24 @@ pub fn run(arguments: &Eval) -> Result<()> {
 }
 
 /// The settings of the run that the checkpoint came from, if they are beside it, with those of the command line.
-fn settings<T: Task>(arguments: &Eval) -> Result<TaskConfig<T>> {
+pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConfig<T>> {
     let mut resolver = tasks::resolver::<T>(None)?;
-    let beside = arguments.checkpoint.with_file_name("config.toml");
+    let beside = checkpoint.with_file_name("config.toml");
     if beside.is_file() {
         resolver.file(&beside)?;
     }
-    Ok(TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?)
+    Ok(TaskConfig::<T>::resolve(given.apply(&mut resolver)?)?)
 }
 
 fn follow(arguments: &Eval, checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
-    let config = settings::<NBodyTask>(arguments)?;
+    let config = settings::<NBodyTask>(&arguments.checkpoint, &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let model = tasks::load_model::<NBodyTask>(checkpoint, &placement)?;
     output::print(&tasks::rollout(&model, &config, arguments.rollout_steps, folder)?)
 }
 
 fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
-    let config = settings::<T>(arguments)?;
+    let config = settings::<T>(&arguments.checkpoint, &arguments.settings)?;
     let split: Split = arguments.split.parse()?;
     let placement = run::placement(&config.runtime)?;
     let model = tasks::load_model::<T>(checkpoint, &placement)?;

@@ -3,6 +3,7 @@
 mod bench;
 mod bisect;
 mod cases;
+mod compare;
 mod compare_precision;
 mod doctor;
 mod eval;
@@ -13,7 +14,10 @@ mod infer;
 mod inspect;
 mod kernels;
 mod memory;
+mod report;
 mod sample;
+mod stability;
+mod symmetry;
 mod train;
 mod verify;
 
@@ -42,6 +46,10 @@ pub fn run(command: Command) -> Result<()> {
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Bisect(arguments) => bisect::run(&arguments),
         Command::ComparePrecision(arguments) => compare_precision::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Stability(arguments) => stability::run(&arguments),
+        Command::Symmetry(arguments) => symmetry::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     }
 }

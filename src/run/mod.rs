@@ -2,6 +2,7 @@
 
 mod deterministic;
 mod energy;
+mod failure;
 mod folder;
 mod interrupt;
 mod memory;

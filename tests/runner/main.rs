@@ -2,6 +2,8 @@
 #![cfg(feature = "cli")]
 
 mod memory;
+mod numerics;
+mod report;
 mod settings;
 
 use gradewise_nn::checkpoint::Checkpoint;
@@ -56,4 +58,18 @@ fn checkpoint(folder: &Path, run: &str) -> Checkpoint {
 
 fn bytes(folder: &Path, run: &str) -> Vec<u8> {
     std::fs::read(folder.join(run).join("checkpoint.safetensors")).unwrap()
+}
+
+/// Whether there is a GPU to test on. Says why not, which is a failure with `GRADEWISE_REQUIRE_GPU=1`.
+fn has_gpu() -> bool {
+    match gradewise_kernels::Device::cuda(0) {
+        Ok(_) => true,
+        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
+            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
+        }
+        Err(error) => {
+            eprintln!("no GPU tested: {error}");
+            false
+        }
+    }
 }

@@ -88,3 +88,22 @@ fn a_run_that_keeps_nothing_is_not_accused_of_it() {
     let (_, said) = succeed(folder.path(), &run);
     assert!(!said.contains("memory grows"), "{said}");
 }
+
+#[test]
+fn on_a_gpu_batches_are_divided_too() {
+    if !super::has_gpu() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let run = "train nbody --device cuda data.train=512 data.valid=8 data.test=8 train.batch_size=512 train.steps=5";
+    succeed(here, &format!("{run} --out whole"));
+    let records = MetricsLog::read(here.join("whole/metrics.jsonl")).unwrap();
+    let reserved = records.last().unwrap()["memory"]["reserved"].as_u64().unwrap();
+    let limit = reserved / 3 / (1 << 20);
+    let limited = format!("{run} runtime.memory_mib={limit}");
+    let (_, said) = succeed(here, &format!("{limited} --fit-memory --out fitted"));
+    assert!(said.contains("still 512 samples a step"), "{said}");
+    let (text, _) = succeed(here, &format!("memory nbody {} --limit 5", &run["train nbody ".len()..]));
+    assert!(text.contains("on cuda:0: a step takes") && text.contains("peak of all: "), "{text}");
+}

@@ -30,7 +30,8 @@ pub fn run(arguments: &Doctor) -> Result<()> {
     }
 }
 
-fn examine(quick: bool) -> Report {
+/// Everything that is known of this machine's GPUs; without the self-test if `quick`.
+pub fn examine(quick: bool) -> Report {
     let build = build_info();
     let loaded = Driver::load();
     let mut cuda = CudaInfo {

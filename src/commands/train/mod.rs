@@ -219,8 +219,11 @@ impl<T: Task> Runs<'_, T> {
             None => session::follow::<T>(trainer, config, &memory, &mut batches, self.team).map(|()| None),
             Some(folder) => {
                 folder.write_config(config)?;
+                let kept = RunFolder::at(folder.path());
                 let mut session = Session::<T>::open(trainer, config, placement, folder, memory, self.team)?;
-                match session.fit(&mut batches, &data.valid, &self.interrupt) {
+                let fitted = session.fit(&mut batches, &data.valid, &self.interrupt);
+                let steps = session.steps();
+                let result = match fitted {
                     Ok(end) => session.finish(end, &data.test).map(Some),
                     // What the run had must be free to measure what it would take.
                     Err(error) if error.is_out_of_memory() && self.team.world() == 1 => {
@@ -228,7 +231,9 @@ impl<T: Task> Runs<'_, T> {
                         Err(self.explain(error, config))
                     }
                     Err(error) => Err(error),
-                }
+                };
+                kept.keep_error(steps, &result);
+                result
             }
         }
     }

@@ -187,6 +187,11 @@ impl<'a, T: Task> Session<'a, T> {
         })
     }
 
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.trainer.steps()
+    }
+
     fn seconds(&self) -> f64 {
         self.earlier + self.start.elapsed().as_secs_f64()
     }

@@ -5,6 +5,7 @@ use crate::{
     Error, Module, Placement, Result, Visitor,
     layers::{Layer, MvLinear},
     loss,
+    train::scaled,
 };
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
@@ -147,6 +148,19 @@ impl NBodyBatch {
             edges: self.edges.to_device(device)?,
             systems: self.systems,
             particles: self.particles,
+        })
+    }
+
+    /// The same systems with charges, positions and velocities multiplied by `factor`, and products of charges by its square.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn scaled(&self, factor: f64) -> Result<Self> {
+        Ok(Self {
+            features: scaled(&self.features, factor)?,
+            attributes: scaled(&self.attributes, factor * factor)?,
+            positions: scaled(&self.positions, factor)?,
+            ..self.clone()
         })
     }
 

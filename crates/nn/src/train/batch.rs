@@ -2,7 +2,7 @@
 
 use crate::Result;
 use gradewise_autograd::Tensor;
-use gradewise_kernels::Device;
+use gradewise_kernels::{Device, ops};
 
 /// The input of a step that is taken on a device, captured or not.
 pub trait Batch: Sized {
@@ -18,6 +18,23 @@ pub trait Batch: Sized {
     /// # Errors
     /// From the device.
     fn overwrite(&self, source: &Self) -> Result<bool>;
+
+    /// The same samples with their inputs multiplied by `factor`, and their targets as they are; `None` if inputs have no scale, such as
+    /// those of text.
+    ///
+    /// # Errors
+    /// From the device.
+    fn scaled(&self, _factor: f64) -> Result<Option<Self>> {
+        Ok(None)
+    }
+}
+
+/// A tensor without history, multiplied by a number: what [`Batch::scaled`] does with each input.
+///
+/// # Errors
+/// From the device.
+pub fn scaled(tensor: &Tensor, factor: f64) -> Result<Tensor> {
+    Ok(Tensor::new(ops::mul_scalar(tensor.array(), factor)?))
 }
 
 /// The same values on `device`, without history: what a [`Batch`] does with each of its tensors.

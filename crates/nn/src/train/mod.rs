@@ -8,7 +8,7 @@ pub mod nbody;
 mod samples;
 mod trainer;
 
-pub use batch::{Batch, overwrite, to_device};
+pub use batch::{Batch, overwrite, scaled, to_device};
 pub use device::CapturedStep;
 pub use exchange::{Exchange, Part};
 pub use metrics::MetricsLog;

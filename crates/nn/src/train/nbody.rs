@@ -46,6 +46,10 @@ impl Batch for Example {
         self.targets.array().overwrite(source.targets.array())?;
         Ok(true)
     }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        Ok(Some(Self { batch: self.batch.scaled(factor)?, targets: self.targets.clone() }))
+    }
 }
 
 impl Samples for NBodyData {

@@ -6,7 +6,7 @@ use crate::{
     data::{Split, check_finite, npy::NpyArray},
     models::Edges,
     symmetry::Isometry,
-    train::{Batch, Samples, overwrite, to_device},
+    train::{Batch, Samples, overwrite, scaled, to_device},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};
@@ -257,6 +257,14 @@ impl Batch for JetBatch {
         // Complete graphs of as many jets and particles are the same ones.
         let pairs: Vec<(&Tensor, &Tensor)> = self.tensors().into_iter().zip(source.tensors()).collect();
         overwrite(&pairs)
+    }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        Ok(Some(Self {
+            features: scaled(&self.features, factor)?,
+            attributes: scaled(&self.attributes, factor)?,
+            ..self.clone()
+        }))
     }
 }
 

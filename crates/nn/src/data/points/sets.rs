@@ -5,7 +5,7 @@ use crate::{
     Error, Placement, Result,
     data::{Split, check_finite, npy::NpyArray},
     symmetry::Isometry,
-    train::{Batch, Samples, overwrite, to_device},
+    train::{Batch, Samples, overwrite, scaled, to_device},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};
@@ -204,6 +204,10 @@ impl Batch for PointBatch {
 
     fn overwrite(&self, source: &Self) -> Result<bool> {
         overwrite(&[(&self.points, &source.points), (&self.target, &source.target)])
+    }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        Ok(Some(Self { points: scaled(&self.points, factor)?, target: self.target.clone() }))
     }
 }
 

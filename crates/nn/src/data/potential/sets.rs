@@ -203,6 +203,10 @@ impl Batch for ForceExample {
         }
         overwrite(&[(&self.forces, &source.forces)])
     }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        Ok(Some(Self { batch: self.batch.scaled(factor)?, forces: self.forces.clone() }))
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,174 @@
+//! Text without what is nobody's business.
+
+use std::{env, path::Path};
+
+/// Parts of a name behind which a secret is.
+const SECRET_NAMES: [&str; 9] =
+    ["token", "secret", "password", "passwd", "apikey", "api_key", "api-key", "credential", "authorization"];
+/// Beginnings of well-known kinds of tokens.
+const SECRET_BEGINNINGS: [&str; 10] =
+    ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "AKIA", "eyJ"];
+/// A word of letters and digits that is as long says nothing to a reader.
+const LONG: usize = 32;
+/// What every system has, and what errors of loaders are about.
+const SYSTEM: [&str; 6] = ["/usr/", "/lib/", "/lib64/", "/proc/", "/dev/", "/etc/"];
+
+/// Leaves out secrets, names, addresses and paths.
+pub struct Redactor {
+    /// The run folder as absolute paths begin with it.
+    run: Option<String>,
+    /// Names, and what stands in their place.
+    names: Vec<(String, &'static str)>,
+    /// How much was left out so far.
+    pub replaced: usize,
+}
+
+impl Redactor {
+    /// For a report about the run in a folder, on this machine.
+    pub fn new(run: Option<&Path>) -> Self {
+        let run = run.and_then(|run| run.canonicalize().ok()).map(|run| run.display().to_string());
+        let variable = |name: &str| env::var(name).ok();
+        let user = variable("USER").or_else(|| variable("USERNAME"));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| variable("HOSTNAME"));
+        let host = host.or_else(|| variable("COMPUTERNAME")).map(|host| host.trim().to_owned());
+        let named = [(user, "<user>"), (host, "<host>")];
+        let names = named.into_iter().filter_map(|(name, instead)| Some((name?, instead)));
+        // The administrator is nobody, and two letters are in many words.
+        let telling =
+            |(name, _): &(String, _)| name.len() > 2 && !["root", "localhost"].contains(&name.as_str());
+        Self { run, names: names.filter(telling).collect(), replaced: 0 }
+    }
+
+    /// The text with `<path>`, `<secret>` and the like in place of what is left out.
+    pub fn text(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        // Whether the word before names a secret that this one may be, with nothing but separators between.
+        let mut secret_next = false;
+        while !rest.is_empty() {
+            let end = rest
+                .char_indices()
+                .find(|&(at, c)| !is_separator(c, &rest[at..]))
+                .map_or(rest.len(), |(at, _)| at);
+            let (separators, after) = rest.split_at(end);
+            out.push_str(separators);
+            if separators.contains('\n') || separators.contains(',') {
+                secret_next = false;
+            }
+            let end = after
+                .char_indices()
+                .find(|&(at, c)| is_separator(c, &after[at..]))
+                .map_or(after.len(), |(at, _)| at);
+            let (word, after) = after.split_at(end);
+            let instead = if secret_next && !word.is_empty() {
+                Some("<secret>".to_owned())
+            } else {
+                self.instead_of(word)
+            };
+            let names_secret = {
+                let lower = word.to_ascii_lowercase();
+                SECRET_NAMES.iter().any(|name| lower.contains(name))
+            };
+            // `Authorization: Bearer …`
+            secret_next = names_secret
+                || (secret_next && ["bearer", "basic"].contains(&word.to_ascii_lowercase().as_str()));
+            match instead {
+                Some(instead) if instead != word => {
+                    self.replaced += 1;
+                    out.push_str(&instead);
+                }
+                _ => out.push_str(word),
+            }
+            rest = after;
+        }
+        out
+    }
+
+    /// What stands in the place of a word, if something does.
+    fn instead_of(&self, word: &str) -> Option<String> {
+        if let Some(run) = &self.run
+            && let Some(inside) = word
+                .strip_prefix(run.as_str())
+                .filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\']))
+        {
+            return Some(format!("<run>{inside}"));
+        }
+        let windows = word.get(1..3).is_some_and(|drive| drive == ":\\" || drive == ":/");
+        let path = word.starts_with(['/', '~', '\\']) || word.starts_with("../") || windows;
+        if path && word.len() > 1 && !SYSTEM.iter().any(|system| word.starts_with(system)) {
+            return Some("<path>".to_owned());
+        }
+        if let Some((_, instead)) = self.names.iter().find(|(name, _)| word == name) {
+            return Some((*instead).to_owned());
+        }
+        let alphabet = |c: char| c.is_ascii_alphanumeric() || "+/_-".contains(c);
+        let mixed = word.chars().any(|c| c.is_ascii_digit()) && word.chars().any(|c| c.is_ascii_alphabetic());
+        let long = word.len() >= LONG && mixed && word.chars().all(alphabet);
+        if long || (word.len() > 12 && SECRET_BEGINNINGS.iter().any(|start| word.starts_with(start))) {
+            return Some("<secret>".to_owned());
+        }
+        let numbers: Vec<&str> = word.split('.').collect();
+        let is_address = numbers.len() == 4 && numbers.iter().all(|number| number.parse::<u8>().is_ok());
+        let is_mail = word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+        (is_mail || (is_address && word != "127.0.0.1")).then(|| "<address>".to_owned())
+    }
+}
+
+/// What words end at. A colon belongs to the word in `C:\`.
+fn is_separator(c: char, from: &str) -> bool {
+    c.is_whitespace() || "\"'`()[]{},;=<>|".contains(c) || (c == ':' && !from.starts_with(":\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn redactor() -> Redactor {
+        let names = vec![("someone".to_owned(), "<user>"), ("box7".to_owned(), "<host>")];
+        Redactor { run: Some("/data/runs/nbody-1".to_owned()), names, replaced: 0 }
+    }
+
+    #[test]
+    fn what_is_nobodys_business_is_left_out_and_the_rest_stays() {
+        for (text, expected) in [
+            ("cannot open /home/someone/data/loc.npy: no such file", "cannot open <path>: no such file"),
+            ("source = \"/mnt/customer-x/set\"", "source = \"<path>\""),
+            ("/data/runs/nbody-1/metrics.jsonl and /data/runs/nbody-10", "<run>/metrics.jsonl and <path>"),
+            ("C:\\Users\\someone\\x.npy", "<path>"),
+            ("~/x ../y ./z", "<path> <path> ./z"),
+            ("tried /usr/lib/libcuda.so.1", "tried /usr/lib/libcuda.so.1"),
+            ("GRADEWISE_TOKEN=of-the-run", "GRADEWISE_TOKEN=<secret>"),
+            ("{\"api_key\": \"abc\", \"lr\": 0.1}", "{\"api_key\": \"<secret>\", \"lr\": 0.1}"),
+            ("Authorization: Bearer abc", "Authorization: <secret> <secret>"),
+            ("--password hunter2 --lr 1", "--password <secret> --lr 1"),
+            ("with ghp_0123456789abcdef", "with <secret>"),
+            ("d41d8cd98f00b204e9800998ecf8427e", "<secret>"),
+            ("rank 1 (box7, process 12) by someone", "rank 1 (<host>, process 12) by <user>"),
+            ("10.0.0.7:29500 and 127.0.0.1:29500", "<address>:29500 and 127.0.0.1:29500"),
+            ("a@example.org", "<address>"),
+            (
+                "layers.0.edge.0.weight 1.2345678901234567e-12",
+                "layers.0.edge.0.weight 1.2345678901234567e-12",
+            ),
+            ("loss 1/2, n/a, 3.5 / 2", "loss 1/2, n/a, 3.5 / 2"),
+            ("driver 580.65.06, CUDA 13.0", "driver 580.65.06, CUDA 13.0"),
+            ("", ""),
+        ] {
+            assert_eq!(redactor().text(text), expected);
+        }
+        let mut counting = redactor();
+        counting.text("/a /b someone plain");
+        assert_eq!(counting.replaced, 3);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn no_text_keeps_a_private_path_and_none_panics(before in "\\PC{0,30}", after in "[ -~]{0,30}") {
+            let text = format!("{before} /home/private/place {after}");
+            prop_assert!(!redactor().text(&text).contains("/home/private/place"));
+        }
+    }
+}
