@@ -47,6 +47,13 @@ fn a_batch_that_does_not_fit_is_explained_by_its_own_numbers_and_divided_on_requ
     let distance = gradewise_nn::symmetry::relative_distance(&values(&fitted), &values(&whole));
     assert!(distance < 1e-9, "{distance}");
 
+    // Several processes agree on the parts.
+    let (_, said) = succeed(
+        here,
+        &format!("{run} runtime.memory_mib={} --fit-memory --devices 2 --out two", limit.div_ceil(2)),
+    );
+    assert!(said.contains("2 processes started") && said.contains("still 48 samples a step"), "{said}");
+
     // What fits stays as it is, and what never will is refused.
     let (_, said) = succeed(here, &format!("{run} --fit-memory --out roomy"));
     assert!(said.contains("memory: a batch of 48 takes"), "{said}");

@@ -45,7 +45,7 @@ fn a_report_has_what_an_issue_needs_and_nothing_that_is_private() {
         2,
         &["environment.txt", "doctor.json", "error.json", "config.toml", "metrics.jsonl", "--yes"],
     );
-    assert!(said.contains("left out in ") && said.contains("is not written"), "{said}");
+    assert!(said.contains("left out, ") && said.contains("is not written"), "{said}");
     assert!(!here.join("gradewise-report-run.tar.gz").exists());
     let (shown, _) = succeed(here, "report run --show config.toml");
     assert!(shown.contains("hidden = 4") && shown.contains("suffix = \"<path>\""), "{shown}");

@@ -128,7 +128,7 @@ fn listing(entries: &[Entry], redactor: &Redactor, run: Option<&Path>) -> String
     }
     let run = run.map_or_else(String::new, |run| format!(" {}", run.display()));
     text += &format!(
-        "\nleft out in {} places: secrets, names of user and machine, addresses, paths outside the run folder\n\
+        "\nleft out, {} times: secrets, names of user and machine, addresses, paths outside the run folder\n\
          to read one of them first: gradewise report{run} --show {}\n",
         redactor.replaced,
         entries.first().map_or("NAME", |entry| &entry.name)

@@ -169,65 +169,79 @@ pub fn fit<T: Task>(
     placement: &Placement,
     team: &Team,
 ) -> Result<TaskConfig<T>> {
+    let found = match available(&placement.device, config.runtime.memory_mib)? {
+        Some(free) => divide::<T>(config, data, placement, team.world(), free)?,
+        None => Division {
+            parts: 1,
+            words: format!("{} does not tell how much is free; the batch stays as it is", placement.device),
+        },
+    };
+    // The process with the least memory decides for all.
+    let parts = team.most(found.parts)?;
+    output::note(&format!("memory: {}", found.words));
+    let (batch, accumulation) = (config.train.batch_size / parts, config.train.accumulation * parts);
+    if parts > 1 {
+        let samples = batch * accumulation;
+        output::note(&format!(
+            "memory: train.batch_size={batch} train.accumulation={accumulation}, still {samples} samples a step"
+        ));
+    }
     let mut fitted = config.clone();
     // What was chosen is what the run's configuration keeps.
     fitted.runtime.fit_memory = false;
+    (fitted.train.batch_size, fitted.train.accumulation) = (batch, accumulation);
+    Ok(fitted)
+}
+
+/// Into how many parts a batch is divided, and why.
+struct Division {
+    parts: usize,
+    words: String,
+}
+
+/// The fewest parts that fit, measured; `free` is shared with nobody, and each of `world` processes has its part of a batch.
+fn divide<T: Task>(
+    config: &TaskConfig<T>,
+    data: &T::Data,
+    placement: &Placement,
+    world: usize,
+    free: usize,
+) -> Result<Division> {
     let wanted = config.train.batch_size;
-    let Some(free) = available(&placement.device, config.runtime.memory_mib)? else {
-        output::note(&format!(
-            "memory: {} does not tell how much is free; the batch stays as it is",
-            placement.device
-        ));
-        return Ok(fitted);
-    };
     let usable = (free as f64 * USED) as usize;
-    let part = |parts: usize| (wanted / parts).div_ceil(team.world());
+    let part = |parts: usize| (wanted / parts).div_ceil(world);
     let mut probe = config.clone();
     // Gradients are kept while the next part's are computed.
     probe.train.accumulation = config.train.accumulation.max(2);
     let needs = needs::<T>(&probe, data, placement, part(1))?;
-    let mut found = None;
     for parts in (1..=wanted).filter(|parts| wanted.is_multiple_of(*parts)) {
         if needs.of(part(parts)) as f64 > usable as f64 * HOPELESS {
             continue;
         }
-        match measured::<T>(if parts == 1 { config } else { &probe }, data, placement, part(parts)) {
-            Ok(bytes) if bytes <= usable => {
-                found = Some((parts, bytes));
-                break;
-            }
-            Ok(_) => {}
-            Err(error) if error.is_out_of_memory() => {}
-            Err(error) => return Err(error),
-        }
+        let bytes =
+            match measured::<T>(if parts == 1 { config } else { &probe }, data, placement, part(parts)) {
+                Ok(bytes) if bytes <= usable => Bytes(bytes),
+                Ok(_) => continue,
+                Err(error) if error.is_out_of_memory() => continue,
+                Err(error) => return Err(error),
+            };
+        let free = Bytes(free);
+        let words = if parts == 1 {
+            format!("a batch of {wanted} takes {bytes} of {free} that are free")
+        } else {
+            let whole = Bytes(needs.of(part(1)));
+            format!(
+                "a batch of {wanted} would take {whole} of {free} that are free; in {parts} parts it takes {bytes}"
+            )
+        };
+        return Ok(Division { parts, words });
     }
-    let Some((parts, bytes)) = found else {
-        return Err(Error::Failed(format!(
-            "memory: {} are usable of {}, and a step takes {}; a smaller model is needed, or more memory",
-            Bytes(usable),
-            Bytes(free),
-            needs.describe()
-        )));
-    };
-    // The process with the least memory decides for all.
-    let parts = team.most(parts)?;
-    fitted.train.batch_size = wanted / parts;
-    fitted.train.accumulation = config.train.accumulation * parts;
-    let kept = format!("{} samples a step", wanted * config.train.accumulation);
-    output::note(&if parts == 1 {
-        format!("memory: a batch of {wanted} takes {} of {} that are free", Bytes(bytes), Bytes(free))
-    } else {
-        format!(
-            "memory: a batch of {wanted} would take {}, and {} are free: train.batch_size={} train.accumulation={}, {} at a \
-             time, still {kept}",
-            Bytes(needs.of(part(1))),
-            Bytes(free),
-            fitted.train.batch_size,
-            fitted.train.accumulation,
-            Bytes(bytes)
-        )
-    });
-    Ok(fitted)
+    Err(Error::Failed(format!(
+        "memory: {} are usable of {}, and a step takes {}; a smaller model is needed, or more memory",
+        Bytes(usable),
+        Bytes(free),
+        needs.describe()
+    )))
 }
 
 /// What could be done about a batch that does not fit, with what each would take.
