@@ -11,12 +11,13 @@ pub use numerics::{Compare, Stability, Symmetry};
 pub use report::Report;
 
 use crate::{
+    commands::Drill,
     config::{Hardware, Resolver},
     error::Result,
     output,
 };
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +29,7 @@ Examples:
   gradewise inspect runs/nbody-1/checkpoint.safetensors
   gradewise doctor                               what works on this machine's GPU
   gradewise train nbody --hardware auto          settings for this machine
+  gradewise debug -- train nbody --device cuda   what goes wrong there, and where
 
 Exit codes: 0 done, 1 failed, 2 bad usage or input.";
 
@@ -63,6 +65,8 @@ pub enum Command {
     Symmetry(Symmetry),
     Report(Report),
     Bench(Bench),
+    Debug(Debug),
+    Profile(Profile),
 }
 
 /// Where and how to compute.
@@ -80,9 +84,17 @@ pub struct RuntimeOptions {
     /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
     #[arg(long)]
     precision: Option<String>,
+    /// Debug mode: launches are waited for and named, memory is poisoned, results are checked (runtime.debug_cuda).
+    #[arg(long)]
+    debug_cuda: bool,
 }
 
 impl RuntimeOptions {
+    /// Whether debug mode is asked for.
+    pub fn debugs(&self) -> bool {
+        self.debug_cuda
+    }
+
     /// Lays the options given over a configuration.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         for (key, value) in [
@@ -94,6 +106,9 @@ impl RuntimeOptions {
             if let Some(value) = value {
                 resolver.assignment(&format!("runtime.{key}={value}"))?;
             }
+        }
+        if self.debug_cuda {
+            resolver.assignment("runtime.debug_cuda=true")?;
         }
         Ok(resolver)
     }
@@ -119,6 +134,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether debug mode is asked for by an option or an override.
+    pub fn debugs(&self) -> bool {
+        self.runtime.debugs() || self.overrides.iter().any(|setting| setting == "runtime.debug_cuda=true")
+    }
+
     /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         if let Some(name) = &self.hardware {
@@ -592,6 +612,80 @@ pub struct ComparePrecision {
     /// All operations instead of those with parameters and those that diverge.
     #[arg(long)]
     pub all: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Run another command in debug mode, after the information block and the initialisation test.
+///
+/// Launches on a GPU are waited for and named, and the last of every thread are listed with an error; new memory is poisoned; the first
+/// operation, forward or backward, that makes a NaN or an infinity, or leaves elements unwritten, ends the command and is named with
+/// its inputs. Steps are not captured. On the CPU, memory and results are checked the same way.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise debug -- train nbody --device cuda
+  gradewise debug -- eval --checkpoint runs/nbody-1/checkpoint.safetensors --device cuda
+  gradewise debug -- verify golden/clifford --device cuda
+  gradewise debug --drill illegal-address                     what such an error looks like")]
+pub struct Debug {
+    /// Make this error on a GPU instead, to see how it is reported. The device is of no use to this process afterwards, and of as much
+    /// as ever to others.
+    #[arg(long, value_name = "ERROR", conflicts_with = "command")]
+    pub drill: Option<Drill>,
+    /// Where a drill takes place: cuda or cuda:N.
+    #[arg(long, value_name = "DEVICE", default_value = "cuda", requires = "drill")]
+    pub device: String,
+    /// The command, as it would follow `gradewise`.
+    #[arg(
+        required_unless_present = "drill",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// See where the time of a training step goes: operation by operation, beside what the device can do.
+///
+/// Takes steps as `train` would and prints for each operation and pass: calls, time, share of the step, bytes that it cannot avoid, the rates
+/// reached, and how much of the roofline that is (measured copies and matrix products of the same device). Times are by CUDA events,
+/// with the device kept busy so that it never waits for the host; on the CPU by its clock. Then the parts of a step with their memory,
+/// what launches cost, and whether capture or larger batches would help.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise profile nbody
+  gradewise profile nbody --preset paper --device cuda --trace trace.json
+  gradewise profile gpt --device cuda --precision bf16 --by-operation --limit 10
+  gradewise profile hulls --checkpoint runs/hulls-1/checkpoint.safetensors --json")]
+pub struct Profile {
+    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    pub task: String,
+    /// Settings under a name.
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Weights other than fresh ones.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Steps that are measured.
+    #[arg(long, default_value_t = 5)]
+    pub steps: u32,
+    /// Steps before them.
+    #[arg(long, default_value_t = 2)]
+    pub warm_up: u32,
+    /// Rows of the table; the others are added up in one.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// One row for each operation, whatever its shapes.
+    #[arg(long)]
+    pub by_operation: bool,
+    /// Write the recorded steps for https://ui.perfetto.dev or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -30,6 +30,14 @@ pub enum Error {
     /// Output that could not be written.
     #[error("write {}: {reason}", path.display())]
     Output { path: PathBuf, reason: String },
+    /// A run that broke off, and what to do next.
+    #[error("{source}\n{next}")]
+    Stopped {
+        /// Why.
+        source: Box<Error>,
+        /// What is kept, and how to go on.
+        next: String,
+    },
     /// The user stopped the work.
     #[error("{0}")]
     Interrupted(String),
@@ -41,14 +49,18 @@ pub enum Error {
 impl Error {
     /// 2 for bad usage or input, which the user can mend; 1 for anything that failed on the way.
     pub fn exit_code(&self) -> ExitCode {
-        let input = match self {
+        ExitCode::from(if self.is_input() { 2 } else { 1 })
+    }
+
+    fn is_input(&self) -> bool {
+        match self {
             Self::Config(_) | Self::Usage(_) => true,
             Self::Nn(error) => error.is_input(),
             Self::Kernels(error) => is_kernels_input(error),
             Self::Distributed(error) => error.is_input(),
+            Self::Stopped { source, .. } => source.is_input(),
             Self::OutOfMemory { .. } | Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
-        };
-        ExitCode::from(if input { 2 } else { 1 })
+        }
     }
 }
 
@@ -59,6 +71,7 @@ impl Error {
         use gradewise_nn::Error as Nn;
         match self {
             Self::OutOfMemory { .. } => true,
+            Self::Stopped { source, .. } => source.is_out_of_memory(),
             Self::Kernels(error) | Self::Nn(Nn::Kernels(error) | Nn::Autograd(Autograd::Kernel(error))) => {
                 error.is_out_of_memory()
             }

@@ -297,6 +297,36 @@ fn bad_usage_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn profile_accounts_for_the_time_of_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");
+    let text = succeed(here, &format!("profile nbody {small} --steps 2 --json --trace trace.json"));
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let profile = &found["profile"];
+    let rows = profile["rows"].as_array().unwrap();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let seconds: Vec<f64> = rows.iter().map(|row| number(&row["seconds"])).collect();
+    assert!(seconds.windows(2).all(|pair| pair[0] >= pair[1]), "{text}");
+    let sum = seconds.iter().sum::<f64>() + number(&profile["other_seconds"]);
+    assert!((sum / number(&profile["step_seconds"]) - 1.0).abs() < 1e-6, "{text}");
+    for (operation, pass) in [("mv_linear", "forward"), ("steerable_layer", "backward")] {
+        let row = rows.iter().find(|row| row["operation"] == operation && row["pass"] == pass).unwrap();
+        assert!(number(&row["flops"]) > 0.0 && number(&row["bytes"]) > 0.0 && number(&row["roofline"]) > 0.0);
+    }
+    assert!(number(&profile["ceilings"]["copy_bytes_per_s"]) > 1e6);
+    assert!(found["parts"].as_array().unwrap().iter().any(|part| part["name"] == "forward"));
+    let trace = std::fs::read(here.join("trace.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&trace).unwrap();
+    let called =
+        |name: &str| trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == name).count();
+    assert!(called("mv_linear") > 4 && called("steerable_layer") > 4);
+    // A profile trains nothing.
+    assert!(!here.join("runs").exists());
+    refuse(here, "profile mars", 2, &["`mars`", "nbody"]);
+}
+
+#[test]
 fn help_teaches_by_examples() {
     let folder = tempfile::tempdir().unwrap();
     for command in [
@@ -322,6 +352,8 @@ fn help_teaches_by_examples() {
         "report",
         "bisect",
         "compare-precision",
+        "debug",
+        "profile",
     ] {
         let text = succeed(folder.path(), &format!("{command} --help"));
         assert!(

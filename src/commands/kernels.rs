@@ -126,8 +126,14 @@ gw_gate_fwd_f32 90a 40 1024 0 0
 gw_matmul_hopper_kk_256_2_f32 80 4 0 0 0
 gw_matmul_hopper_kk_256_2_f32 90a 168 0 0 0
 ";
-    const BUILD: BuildInfo =
-        BuildInfo { targets: &["80", "90a"], ptx: "75", toolkit: "13.0.88", kernels: 2, report: REPORT };
+    const BUILD: BuildInfo = BuildInfo {
+        targets: &["80", "90a"],
+        ptx: "75",
+        toolkit: "13.0.88",
+        kernels: 2,
+        assertions: false,
+        report: REPORT,
+    };
 
     fn arguments(name: Option<&str>, target: Option<&str>) -> Kernels {
         let [name, target] = [name, target].map(|text| text.map(str::to_owned));
@@ -160,7 +166,7 @@ gw_matmul_hopper_kk_256_2_f32 90a 168 0 0 0
             let error = lines(&arguments, &BUILD).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
-        let none = BuildInfo { targets: &[], kernels: 0, report: "", ..BUILD };
+        let none = BuildInfo { targets: &[], kernels: 0, assertions: false, report: "", ..BUILD };
         assert!(lines(&arguments(None, None), &none).unwrap_err().to_string().contains("--features cuda"));
     }
 }

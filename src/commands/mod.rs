@@ -5,6 +5,7 @@ mod bisect;
 mod cases;
 mod compare;
 mod compare_precision;
+mod debug;
 mod doctor;
 mod eval;
 mod export;
@@ -14,12 +15,15 @@ mod infer;
 mod inspect;
 mod kernels;
 mod memory;
+mod profile;
 mod report;
 mod sample;
 mod stability;
 mod symmetry;
 mod train;
 mod verify;
+
+pub use debug::Drill;
 
 use crate::{
     cli::Command,
@@ -31,6 +35,20 @@ use gradewise_autograd::backend;
 pub fn run(command: Command) -> Result<()> {
     // Whatever is run, a choice that means nothing is better refused at once.
     backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
+    // What runs a model once stops where training would; what compares results looks at them itself.
+    let watched = match &command {
+        Command::Eval(arguments) => Some(arguments.settings.debugs()),
+        Command::Infer(arguments) => Some(arguments.settings.debugs()),
+        Command::Sample(arguments) => Some(arguments.runtime.debugs()),
+        _ => None,
+    };
+    if watched.is_some_and(|asked| asked || gradewise_kernels::debug::is_on()) {
+        return gradewise_autograd::detect_anomalies(|| dispatch(command));
+    }
+    dispatch(command)
+}
+
+fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Train(arguments) => train::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
@@ -51,5 +69,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Symmetry(arguments) => symmetry::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Debug(arguments) => debug::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
     }
 }

@@ -114,6 +114,8 @@ pub struct Runtime {
     /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
     /// are not captured then.
     pub detect_anomaly: bool,
+    /// Debug mode: launches on a GPU are waited for and named, new memory is poisoned, and anomalies are detected.
+    pub debug_cuda: bool,
     /// `full`: everything in `dtype`. `bf16` or `f16` (also `bf16-mixed`, `f16-mixed`): products in 16 bits, weights in f32; with f16
     /// the loss is scaled.
     pub precision: String,
@@ -184,6 +186,7 @@ impl Default for Runtime {
             census: "off".to_owned(),
             deterministic: true,
             detect_anomaly: false,
+            debug_cuda: false,
             precision: "full".to_owned(),
             loss_scale: 0.0,
             autocast: BTreeMap::new(),

@@ -100,6 +100,11 @@ impl RunFolder {
         self.0.join("best.safetensors")
     }
 
+    /// The weights of a step that gave no finite numbers.
+    pub fn failed(&self) -> PathBuf {
+        self.0.join("failed.safetensors")
+    }
+
     /// A file of the task's own.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)

@@ -7,6 +7,7 @@ mod folder;
 mod interrupt;
 mod memory;
 mod progress;
+mod sampler;
 mod team;
 
 pub use deterministic::require_deterministic;
@@ -15,6 +16,7 @@ pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;
 pub use progress::Progress;
+pub use sampler::Sampler;
 pub use team::{GRACE, Team, is_supervised, obey_supervisor};
 
 use crate::{
@@ -24,7 +26,7 @@ use crate::{
 use gradewise_autograd::backend::{self, Backends};
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
-    Compute, DType, Device,
+    BuildInfo, Compute, DType, Device, build_info, debug,
     memory::census::{self, Detail},
 };
 use gradewise_nn::{Placement, optim::MixedPrecision};
@@ -67,7 +69,13 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
             runtime.threads = (cores / launch.local_world.unwrap_or(1)).max(1);
         }
     }
+    if runtime.debug_cuda {
+        debug::set(true);
+    }
     let device: Device = runtime.device.parse()?;
+    if debug::is_on() {
+        crate::output::note(&debugged(&device, &build_info()));
+    }
     let dtype: DType = runtime.dtype.parse()?;
     device.require(dtype, "runtime.dtype")?;
     device.limit_memory(runtime.memory_mib.saturating_mul(1 << 20));
@@ -98,6 +106,23 @@ pub fn census(runtime: &Runtime, least: impl Into<Option<Detail>>) {
     if let Some(detail) = wanted.or(least.into()) {
         census::start(detail);
     }
+}
+
+/// What debug mode does on a device.
+fn debugged(device: &Device, build: &BuildInfo) -> String {
+    let mut text =
+        "debug mode: new memory is poisoned, every result is checked for NaN, infinities and unwritten \
+                    elements"
+            .to_owned();
+    if matches!(device, Device::Cuda(_)) {
+        text += ", every launch is waited for and kept";
+        text += if build.assertions {
+            "; kernels have their assertions"
+        } else {
+            "; the kernels of this build have no assertions, for which it must be built with GRADEWISE_DEBUG_CUDA=1"
+        };
+    }
+    text
 }
 
 /// `NAME=VALUE` for each, separated by commas.

@@ -2,7 +2,7 @@
 
 use super::{TINY, command, refuse, succeed};
 use gradewise_core::DType;
-use gradewise_nn::checkpoint::{StoredTensor, TensorFile};
+use gradewise_nn::checkpoint::{Checkpoint, StoredTensor, TensorFile};
 use serde_json::Value;
 
 #[test]
@@ -114,10 +114,10 @@ fn a_checkpoint_has_its_symmetry_or_the_command_fails() {
     let sizes = "data.train=16 data.valid=8 data.test=8 train.batch_size=8 model.hidden=4 model.layers=1 train.steps=2";
     succeed(here, &format!("train volumes {sizes} --out volumes"));
     let path = here.join("volumes/checkpoint.safetensors");
-    let mut file = TensorFile::read(&path).unwrap();
-    let shape = file.get("0.weight").unwrap().shape().to_vec();
+    let mut file = Checkpoint::read(&path).unwrap();
+    let shape = file.tensors.get("0.weight").unwrap().shape().to_vec();
     let values = vec![f64::NAN; shape.iter().product()];
-    file.insert("0.weight", StoredTensor::from_f64(&shape, &values, DType::F32).unwrap());
+    file.tensors.insert("0.weight", StoredTensor::from_f64(&shape, &values, DType::F32).unwrap());
     file.write(&path).unwrap();
     refuse(
         command(here, "symmetry --checkpoint volumes/checkpoint.safetensors"),

@@ -200,6 +200,7 @@ impl Pass<'_> {
             }
             let Some(node) = tensor.node() else { continue };
             let context = RuleContext { inputs: &node.inputs, output: &tensor };
+            observe::begin(node.operation, observe::Pass::Backward)?;
             let within = (observe::within(node.operation), memory::within(node.operation));
             let gradients = backend::backward(node, &context, &gradient)?;
             drop(within);

@@ -118,6 +118,14 @@ impl Event<'_> {
 
 /// Sees every operation of a thread.
 pub trait Observer {
+    /// Called before each operation, except those that are only a name for several.
+    ///
+    /// # Errors
+    /// As [`observe`](Self::observe).
+    fn begin(&mut self, _operation: &'static str, _pass: Pass) -> Result<()> {
+        Ok(())
+    }
+
     /// Called after each operation, before its result is used.
     ///
     /// # Errors
@@ -152,13 +160,18 @@ pub fn observe<O: Observer + 'static, R>(observer: O, body: impl FnOnce() -> R) 
     (result, observer.into_inner())
 }
 
-fn notify(event: &Event<'_>) -> Result<()> {
+fn notify(tell: impl Fn(&mut dyn Observer) -> Result<()>) -> Result<()> {
     // What observers compute themselves is not watched.
     WATCHED.set(false);
     let observers = OBSERVERS.with_borrow(Clone::clone);
-    let result = observers.iter().try_for_each(|observer| observer.borrow_mut().observe(event));
+    let result = observers.iter().try_for_each(|observer| tell(&mut *observer.borrow_mut()));
     WATCHED.set(!observers.is_empty());
     result
+}
+
+/// Called before an operation.
+pub(crate) fn begin(operation: &'static str, pass: Pass) -> Result<()> {
+    if WATCHED.get() { notify(|observer| observer.begin(operation, pass)) } else { Ok(()) }
 }
 
 /// Called with the result of every operation.
@@ -171,7 +184,7 @@ pub(crate) fn forward(
     if !WATCHED.get() {
         return Ok(());
     }
-    notify(&Event {
+    let event = Event {
         operation,
         pass: Pass::Forward,
         within: WITHIN.get(),
@@ -180,7 +193,8 @@ pub(crate) fn forward(
         outputs: vec![output],
         positions: vec![0],
         body,
-    })
+    };
+    notify(|observer| observer.observe(&event))
 }
 
 /// While this lives, operations belong to the backward rule of `operation`.
@@ -206,7 +220,7 @@ pub(crate) fn backward(node: &Node, arriving: &Tensor, gradients: &[Option<Tenso
         .enumerate()
         .filter_map(|(position, gradient)| Some((position, gradient.as_ref()?.array())))
         .unzip();
-    notify(&Event {
+    let event = Event {
         operation: node.operation,
         pass: Pass::Backward,
         within: WITHIN.get(),
@@ -215,7 +229,8 @@ pub(crate) fn backward(node: &Node, arriving: &Tensor, gradients: &[Option<Tenso
         outputs,
         positions,
         body: node.body.as_ref(),
-    })
+    };
+    notify(|observer| observer.observe(&event))
 }
 
 /// Runs `body`, in which the first operation that makes a NaN, or an infinity out of finite numbers, forward or backward, fails
@@ -256,14 +271,30 @@ pub struct Anomaly {
     pub nan: usize,
     /// See [`nan`](Self::nan).
     pub infinite: usize,
+    /// Elements of the result that nobody wrote, as far as memory was poisoned ([debug mode](gradewise_kernels::debug)).
+    pub unwritten: usize,
     /// The result's summary.
     pub result: String,
     /// What it was computed from: a name, and its summary.
     pub sources: Vec<(String, String)>,
+    /// The parameter that each of the operation's inputs shows, if it shows one; sources begin with the inputs.
+    pub leaves: Vec<Option<TensorId>>,
     /// Whether a source had NaN before.
     pub inherited: bool,
     /// The operations that led to the operation's first inputs, the latest first.
     pub trail: Vec<&'static str>,
+}
+
+impl Anomaly {
+    /// Calls parameters among the sources by the names that `name` gives them.
+    pub fn name_parameters(&mut self, name: impl Fn(TensorId) -> Option<String>) {
+        for ((described, _), leaf) in self.sources.iter_mut().zip(&self.leaves) {
+            if let Some(name) = leaf.and_then(&name) {
+                let input = described.split(',').next().unwrap_or_default();
+                *described = format!("{input}, parameter `{name}`");
+            }
+        }
+    }
 }
 
 impl fmt::Display for Anomaly {
@@ -280,6 +311,14 @@ impl fmt::Display for Anomaly {
         )?;
         if let Some(within) = self.within {
             write!(f, ", within the backward pass of `{within}`")?;
+        }
+        if self.unwritten > 0 {
+            let command = gradewise_kernels::sanitizer("initcheck");
+            write!(
+                f,
+                "\n  {} elements were never written: their memory is as it was poisoned; {command}",
+                self.unwritten
+            )?;
         }
         write!(f, "\n  result: {}", self.result)?;
         for (name, summary) in &self.sources {
@@ -338,6 +377,8 @@ impl Observer for Anomalies {
             if found.nan == 0 && (infinite || inherited) {
                 continue;
             }
+            // Copies keep the bits of what was not written before.
+            let unwritten = if found.nan > 0 && !inherited { result.unwritten()? } else { 0 };
             let summarised =
                 |(name, source): (String, &Tensor)| Ok((name, source.array().summary()?.to_string()));
             return Err(Error::Anomaly(Box::new(Anomaly {
@@ -346,8 +387,10 @@ impl Observer for Anomalies {
                 within: event.within,
                 nan: found.nan,
                 infinite: found.infinite,
+                unwritten,
                 result: result.summary()?.to_string(),
                 sources: sources.into_iter().map(summarised).collect::<Result<_>>()?,
+                leaves: event.leaves(),
                 inherited,
                 trail: event.trail(),
             })));

@@ -88,6 +88,7 @@ impl Tensor {
             None => inputs.to_vec(),
         };
         let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+        observe::begin(operation, observe::Pass::Forward)?;
         let account = gradewise_kernels::memory::within(operation);
         let (array, saved) = backend::forward(operation, body.as_ref(), &arrays)?;
         drop((account, arrays));

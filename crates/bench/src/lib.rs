@@ -3,6 +3,7 @@
 //! - [`Case`] is one operator at one size, [`Pass`] what of it is timed, [`Work`] the bytes and operations it cannot avoid.
 //! - [`gpu`] runs cases on a CUDA device and measures the device's ceilings in the same run.
 //! - [`Report`] is the result file, JSON with a version, which `benches/compare_gpu.py` writes for PyTorch too.
+//! - [`profile`] says where the time of a computation goes, operation by operation, on any device.
 //! - [`plots`] draws one report, or two against each other, as SVG: heat maps over batch × features, and a roofline.
 //!
 //! ```
@@ -22,6 +23,7 @@ mod case;
 mod error;
 pub mod gpu;
 pub mod plots;
+pub mod profile;
 mod program;
 mod report;
 mod table;

@@ -73,11 +73,16 @@ impl Work {
     /// The time in milliseconds below which the ceilings do not let the case go: its bytes over the copy rate, or its matrix
     /// products over the product rate of its arithmetic, whichever takes longer. `None` if a ceiling it needs is unknown.
     pub fn floor_ms(&self, case: &Case, ceilings: &Ceilings) -> Option<f64> {
+        self.floor_ms_in(arithmetic(case), ceilings)
+    }
+
+    /// As [`floor_ms`](Self::floor_ms), by the name that [`Ceilings::products`] has for the arithmetic.
+    pub fn floor_ms_in(&self, arithmetic: &str, ceilings: &Ceilings) -> Option<f64> {
         let bytes = self.bytes as f64 / ceilings.copy_bytes_per_s?;
         if self.matrix_flops == 0 {
             return Some(bytes * 1e3);
         }
-        let rate = ceilings.products.get(arithmetic(case))?.best();
+        let rate = ceilings.products.get(arithmetic)?.best();
         Some(bytes.max(self.matrix_flops as f64 / rate) * 1e3)
     }
 }

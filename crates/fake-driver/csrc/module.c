@@ -59,6 +59,16 @@ static CUresult trap(void *const *arguments, const uint32_t *grid, const uint32_
     return ILLEGAL_ADDRESS;
 }
 
+/* Kernels that do nothing but end with an error, or with nothing done. */
+#define ENDS_WITH(name, code) \
+    static CUresult name(void *const *arguments, const uint32_t *grid, const uint32_t *block, uint32_t shared) { \
+        (void)arguments, (void)grid, (void)block, (void)shared; \
+        return code; \
+    }
+ENDS_WITH(illegal_instruction, 715)
+ENDS_WITH(misaligned_address, 716)
+ENDS_WITH(unwritten, SUCCESS)
+
 /* Makes launches of kernels of this name run `run`, from the next lookup on. */
 API void fake_kernel(const char *name, Kernel run) {
     fake_enter("fake_kernel", FREE);
@@ -87,6 +97,10 @@ void fake_module_reset(void) {
     registry_count = 0;
     add("scale_f32", scale_f32);
     add("trap", trap);
+    add("illegal_address", trap);
+    add("illegal_instruction", illegal_instruction);
+    add("misaligned_address", misaligned_address);
+    add("unwritten", unwritten);
 }
 
 /* ---- images ---- */

@@ -2,8 +2,8 @@
 //!
 //! It checks what a device would not tell: memory used after it was freed, handles used after they were released, what is
 //! left when a context ends. Work is queued and done when somebody waits for it, so that order matters. Any call can be
-//! told to fail. Kernels are functions of the host, registered under the names that PTX text declares; `scale_f32` and
-//! `trap` (an illegal address) are always there.
+//! told to fail. Kernels are functions of the host, registered under the names that PTX text declares; `scale_f32`,
+//! `trap` (an illegal address), and those of the drills of `gradewise debug` are always there.
 //!
 //! Without [`Fake`], in a program of its own, it is controlled by the variable
 //! `FAKE_CUDA=version=11040;memory=1048576;fail=cuMemAlloc_v2:3:2` (the third such call answers 2).

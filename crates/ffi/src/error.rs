@@ -69,7 +69,7 @@ pub enum Error {
         text: String,
     },
     /// A library older than what this crate works with.
-    #[error("{library} ({provider}) is of version {found}, at least {needed} is needed; update it")]
+    #[error("{library} ({provider}) is of version {found}, at least {}.{} is needed; update it", needed.0, needed.1)]
     LibraryTooOld {
         /// The library.
         library: &'static str,
@@ -77,8 +77,8 @@ pub enum Error {
         provider: String,
         /// Its version.
         found: String,
-        /// The oldest that is accepted.
-        needed: String,
+        /// The oldest that is accepted: major, minor.
+        needed: (u32, u32),
     },
     /// A call that others take part in was not done in time.
     #[error("{library}: {call} was not done within {seconds} s; another process may be gone")]

@@ -4,7 +4,12 @@ use super::{Result, compile::Kernels, sources::Sources, targets::BASELINE};
 use std::{fs, path::Path};
 
 /// Copies the fat binaries to `out` and gives the text of `images.rs`.
-pub fn generate(kernels: Option<&Kernels>, sources: &Sources, out: &Path) -> Result<String> {
+pub fn generate(
+    kernels: Option<&Kernels>,
+    sources: &Sources,
+    out: &Path,
+    assertions: bool,
+) -> Result<String> {
     let mut images = String::new();
     for binary in kernels.iter().flat_map(|kernels| &kernels.binaries) {
         let file = out.join(format!("{}.fatbin", binary.name));
@@ -32,6 +37,8 @@ pub fn generate(kernels: Option<&Kernels>, sources: &Sources, out: &Path) -> Res
          pub(crate) static PTX: &str = {baseline:?};\n\n\
          /// Version of the compiler; empty without kernels.\n\
          pub(crate) static TOOLKIT: &str = {toolkit:?};\n\n\
+         /// Whether they have their assertions.\n\
+         pub(crate) static ASSERTIONS: bool = {assertions};\n\n\
          /// A table of the registers, shared memory, stack and spills of each kernel on each architecture.\n\
          pub(crate) static REPORT: &str = include_str!({:?});\n\n\
          /// The headers that kernels are made from, by path relative to `csrc`.\n\

@@ -36,10 +36,11 @@ pub fn run() -> Result<()> {
     for path in sources.watched() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
+    let mut debug = false;
     let kernels = if env::var_os("CARGO_FEATURE_CUDA").is_some() {
         let toolkit = toolkit::Toolkit::find(&toolkit::Search::from_environment())?;
         // Assertions in kernels: the line of what fails, and registers as they come.
-        let debug = text("GRADEWISE_DEBUG_CUDA")?.is_some_and(|value| value == "1");
+        debug = text("GRADEWISE_DEBUG_CUDA")?.is_some_and(|value| value == "1");
         let mut flags = text("GRADEWISE_NVCC_FLAGS")?.unwrap_or_default();
         if debug {
             flags += " -DGRADEWISE_DEBUG -lineinfo";
@@ -57,7 +58,7 @@ pub fn run() -> Result<()> {
     };
     let report = kernels.as_ref().map(compile::Kernels::report).unwrap_or_default();
     write(&out.join("kernels.txt"), &report)?;
-    write(&out.join("images.rs"), &images::generate(kernels.as_ref(), &sources, &out)?)
+    write(&out.join("images.rs"), &images::generate(kernels.as_ref(), &sources, &out, debug)?)
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Errors of arrays, devices and operators.
 
-use crate::{Device, Holder, Target};
+use crate::{Device, Holder, Target, debug, fault};
 use gradewise_core::{DType, Shape};
 
 /// The result of a fallible operation of this crate.
@@ -156,7 +156,7 @@ pub enum Error {
         holders: Vec<Holder>,
     },
     /// The CUDA driver refused or failed, in this operation or in one queued before it.
-    #[error("{operation} on cuda:{device}: {source}{}", advice(source))]
+    #[error("{operation} on cuda:{device}: {source}{}", fault::advice(source, launches))]
     Cuda {
         /// The operation that saw the error.
         operation: &'static str,
@@ -164,6 +164,8 @@ pub enum Error {
         device: usize,
         /// The driver's answer.
         source: gradewise_ffi::Error,
+        /// In debug mode, the last launches of every thread.
+        launches: debug::Launches,
     },
     /// A CUDA device has no memory left for an array.
     #[error(
@@ -261,16 +263,5 @@ impl Error {
     /// Whether memory ran out, on the host or on a device.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. } | Self::DeviceOutOfMemory { .. })
-    }
-}
-
-/// What to do about an error of the driver, where there is something to do.
-fn advice(source: &gradewise_ffi::Error) -> &'static str {
-    match source.code() {
-        Some(code) if code.is_sticky() => {
-            "; the context is lost, start a new process. The cause is this operation or one queued before it: run again with \
-             GRADEWISE_LAUNCH_BLOCKING=1 to see which, and under compute-sanitizer to see why"
-        }
-        _ => "",
     }
 }

@@ -9,7 +9,7 @@
 //! iteration, [`census`] lists what is alive.
 //!
 //! A block that is handed out again holds whatever its last owner left. In builds with debug assertions, or with
-//! `GRADEWISE_POISON=1` in the environment, it is filled with NaN instead, so that an element which an operator forgot
+//! `GRADEWISE_POISON=1` in the environment or in [debug mode](crate::debug), it is filled with NaN instead, so that an element which an operator forgot
 //! to write shows.
 
 pub mod census;
@@ -21,13 +21,13 @@ pub use holders::{Holder, Within, within};
 pub use leaks::{Leak, LeakWatcher, Suspect};
 pub use monitor::{Bytes, Delta, Monitor};
 
-use crate::{Error, Result};
+use crate::{Error, Result, debug};
 use census::Ticket;
 pub(crate) use holders::Holders;
 use std::{
     alloc::{self, Layout},
     ptr::NonNull,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Alignment of every block in bytes: a cache line, and the widest vector register.
@@ -103,12 +103,6 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 fn pool() -> MutexGuard<'static, Pool> {
     // The pool's methods cannot panic half-way; a poisoned lock still guards a consistent pool.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn poisons() -> bool {
-    static POISONS: OnceLock<bool> = OnceLock::new();
-    cfg!(debug_assertions)
-        || *POISONS.get_or_init(|| std::env::var_os("GRADEWISE_POISON").is_some_and(|value| value == "1"))
 }
 
 /// The smallest class whose blocks hold `bytes`: the octave, and how many quarters of it are needed on top.
@@ -221,7 +215,7 @@ impl Block {
         holders::HOST.add(operation, size);
         let ticket = Ticket::new(operation, size, || "cpu".to_owned());
         let mut block = Self { pointer, bytes, class, size, operation, ticket };
-        if poisons() {
+        if debug::poisons() {
             block.bytes_mut().fill(POISON);
         }
         Ok(block)
@@ -285,7 +279,7 @@ mod tests {
             block.bytes_mut().fill(7);
             drop(block);
             let again = Block::new(bytes, "test").unwrap();
-            if poisons() {
+            if debug::poisons() {
                 assert!(again.bytes().iter().all(|&byte| byte == POISON));
             }
         }

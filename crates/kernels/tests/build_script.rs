@@ -253,7 +253,7 @@ fn the_least_recently_used_files_go_first() {
 fn the_generated_source_names_what_it_embeds() {
     let (root, sources) = sources(&[("gradewise/types.cuh", "// types\n")]);
     let sources = sources.unwrap();
-    let without = images::generate(None, &sources, root.path()).unwrap();
+    let without = images::generate(None, &sources, root.path(), false).unwrap();
     assert!(
         without.contains("IMAGES: &[Image] = &[\n]") && without.contains("TARGETS: &[&str] = &[]"),
         "{without}"
@@ -266,12 +266,13 @@ fn the_generated_source_names_what_it_embeds() {
         targets: vec!["75".to_owned(), "90a".to_owned()],
         version: "13.0.88".to_owned(),
     };
-    let with = images::generate(Some(&kernels), &sources, root.path()).unwrap();
+    let with = images::generate(Some(&kernels), &sources, root.path(), true).unwrap();
     for text in [
         "name: \"fill\"",
         "kernels: &[\"gw_a_f32\"]",
         "&[\"75\", \"90a\"]",
         "PTX: &str = \"75\"",
+        "ASSERTIONS: bool = true",
         "\"13.0.88\"",
     ] {
         assert!(with.contains(text), "{text} in {with}");

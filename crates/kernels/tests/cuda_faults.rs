@@ -3,7 +3,7 @@
 
 use gradewise_fake_driver::Fake;
 use gradewise_ffi::{Driver, Dynamic, LaunchConfig, Module, Provider};
-use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Result};
+use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Result, debug::Launches};
 use std::{
     ffi::{CStr, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -156,7 +156,7 @@ fn an_error_that_stays_says_that_the_context_is_lost() {
     unsafe { trap.launch(&LaunchConfig::linear(1, 1), device.stream(), &mut []) }.unwrap();
     for _ in 0..2 {
         let error = x.to_vec::<f32>().unwrap_err();
-        let Error::Cuda { operation: "to_vec", device: 0, source } = &error else { panic!("{error:?}") };
+        let Error::Cuda { operation: "to_vec", device: 0, source, .. } = &error else { panic!("{error:?}") };
         assert_eq!(source.code().map(|code| code.0), Some(ILLEGAL_ADDRESS));
         let text = error.to_string();
         for part in
@@ -447,6 +447,7 @@ fn any_single_failure_is_an_error_and_leaks_nothing() {
             operation: "open",
             device: 0,
             source,
+            launches: Launches::default(),
         })?;
         let device = CudaDevice::with_driver(&driver, 0)?;
         let (x, y) = (upload(&device, 50)?, upload(&device, 50)?);

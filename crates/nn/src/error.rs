@@ -35,7 +35,7 @@ pub enum Error {
         expected: gradewise_core::Shape,
     },
     /// The operating system refused to write.
-    #[error("write {}: {source}", path.display())]
+    #[error("write {}: {source}{}", path.display(), room(source))]
     Write {
         /// The file. If there was one before, it is unchanged.
         path: PathBuf,
@@ -134,6 +134,17 @@ pub enum Error {
         /// How it ended.
         reason: String,
     },
+}
+
+/// What to do about an error of writing, where there is something to do.
+fn room(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; the disk is full: free some of it, or write to another"
+        }
+        io::ErrorKind::FileTooLarge => "; files of this size are not allowed here: ulimit -f shows the limit",
+        _ => "",
+    }
 }
 
 impl Error {

@@ -102,7 +102,12 @@ fn device(arguments: &Scaling) -> Result<(String, usize, Option<f64>)> {
         return Ok((format!("CPU with {cores} cores"), cores, None));
     }
     let fail = |source| {
-        Error::Kernels(gradewise_kernels::Error::Cuda { operation: "find devices", device: 0, source })
+        Error::Kernels(gradewise_kernels::Error::Cuda {
+            operation: "find devices",
+            device: 0,
+            source,
+            launches: Default::default(),
+        })
     };
     let driver = Driver::load().map_err(fail)?;
     let available = driver.device_count().map_err(fail)?;

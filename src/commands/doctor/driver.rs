@@ -152,8 +152,14 @@ mod tests {
     use super::*;
     use crate::commands::doctor::report::Verdict;
 
-    const BUILD: BuildInfo =
-        BuildInfo { targets: &["75", "90a"], ptx: "75", toolkit: "13.1.2", kernels: 9, report: "" };
+    const BUILD: BuildInfo = BuildInfo {
+        targets: &["75", "90a"],
+        ptx: "75",
+        toolkit: "13.1.2",
+        kernels: 9,
+        assertions: false,
+        report: "",
+    };
 
     #[test]
     fn a_driver_serves_kernels_of_its_major_version_and_older() {
@@ -183,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_build_without_kernels_fails_with_how_to_get_them() {
-        let empty = BuildInfo { targets: &[], ptx: "", toolkit: "", kernels: 0, report: "" };
+        let empty =
+            BuildInfo { targets: &[], ptx: "", toolkit: "", kernels: 0, assertions: false, report: "" };
         let check = build(&empty);
         assert!(check.verdict == Verdict::Fail && check.advice.unwrap().contains("--features cuda"));
         assert_eq!(compatible((12, 0), &empty).verdict, Verdict::Ok);

@@ -52,6 +52,29 @@ impl Check {
     }
 }
 
+impl Check {
+    pub fn is_failed(&self) -> bool {
+        self.verdict == Verdict::Fail
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok  ",
+            Verdict::Info => "info",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
+        };
+        let width = f.width().unwrap_or(0);
+        write!(f, "{verdict} {:width$}  {}", self.check, self.detail)?;
+        match &self.advice {
+            Some(advice) => write!(f, " → {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What bug reports want to know.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CudaInfo {
@@ -98,6 +121,16 @@ impl Report {
         Self { ok: checks.iter().all(|check| check.verdict != Verdict::Fail), cuda, checks }
     }
 
+    /// The tests of devices.
+    pub fn self_tests(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.check.ends_with(" self-test"))
+    }
+
+    /// The information block.
+    pub fn information(&self) -> String {
+        self.to_string().split("\n\n").next().unwrap_or_default().to_owned()
+    }
+
     pub fn failed(&self) -> usize {
         self.checks.iter().filter(|check| check.verdict == Verdict::Fail).count()
     }
@@ -129,18 +162,8 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\n[Checks]")?;
         let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
-        for Check { check, verdict, detail, advice } in checks {
-            let verdict = match verdict {
-                Verdict::Ok => "ok  ",
-                Verdict::Info => "info",
-                Verdict::Warn => "warn",
-                Verdict::Fail => "FAIL",
-            };
-            write!(f, "{verdict} {check:width$}  {detail}")?;
-            match advice {
-                Some(advice) => writeln!(f, " → {advice}")?,
-                None => writeln!(f)?,
-            }
+        for check in checks {
+            writeln!(f, "{check:width$}")?;
         }
         let warned = checks.iter().filter(|check| check.verdict == Verdict::Warn).count();
         writeln!(f, "\n{} checks, {} failed, {warned} with a warning", checks.len(), self.failed())

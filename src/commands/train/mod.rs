@@ -269,7 +269,8 @@ fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
-fn trainer_config(train: &TrainConfig) -> TrainerConfig {
+/// How a trainer trains by the settings.
+pub fn trainer_config(train: &TrainConfig) -> TrainerConfig {
     let TrainConfig { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } = *train;
     let schedule = match train.schedule.as_str() {
         "linear" => Schedule::Linear { lr, final_lr, warmup, decay, total },

@@ -4,12 +4,12 @@ use super::Outcome;
 use crate::{
     error::{Error, Result},
     output, plots,
-    run::{Energy, Interrupt, Memory, Progress, RunFolder, Team},
+    run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
 use gradewise_autograd::{backend::is_anything_chosen, detect_anomalies};
 use gradewise_kernels::{
-    Device,
+    Device, debug,
     memory::{LeakWatcher, census},
 };
 use gradewise_nn::{
@@ -67,7 +67,7 @@ impl<T: Task> Steps<T> {
     /// # Errors
     /// A choice of implementations that there are not.
     pub fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
-        let detect_anomaly = config.runtime.detect_anomaly;
+        let detect_anomaly = config.runtime.detect_anomaly || debug::is_on();
         let device = match device {
             Device::Cpu => None,
             Device::Cuda(cuda) => {
@@ -91,7 +91,8 @@ impl<T: Task> Steps<T> {
             Some(device) => device.step(trainer, batches, loss),
             None => trainer.step(batches, loss),
         };
-        if self.detect_anomaly { detect_anomalies(take) } else { take() }
+        let report = if self.detect_anomaly { detect_anomalies(take) } else { take() };
+        report.map_err(|error| trainer.explained(error))
     }
 }
 
@@ -138,6 +139,7 @@ pub struct Session<'a, T: Task> {
     memory: Memory,
     team: &'a Team,
     energy: Energy,
+    sampler: Sampler,
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
     stall: Stall,
@@ -179,6 +181,7 @@ impl<'a, T: Task> Session<'a, T> {
             memory,
             team,
             energy,
+            sampler: Sampler::start(&placement.device),
             best,
             stall,
             leaks,
@@ -197,7 +200,19 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     /// Takes the remaining steps.
+    ///
+    /// # Errors
+    /// From the steps and from writing, with what is kept and how to go on.
     pub fn fit(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+        valid: &T::Data,
+        interrupt: &Interrupt,
+    ) -> Result<End> {
+        self.take_all(batches, valid, interrupt).map_err(|error| self.stopped(error))
+    }
+
+    fn take_all(
         &mut self,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
         valid: &T::Data,
@@ -228,11 +243,7 @@ impl<'a, T: Task> Session<'a, T> {
                 Ok(report) => report,
                 // What a step that broke off between processes left on a device is not to be trusted.
                 Err(error @ gradewise_nn::Error::Exchange { .. }) => return Err(self.lost(&error)),
-                Err(error) => {
-                    // What was reached is worth keeping whatever went wrong, but the first error is the one to report.
-                    let _ = self.checkpoint();
-                    return Err(error.into());
-                }
+                Err(error) => return Err(error.into()),
             };
             let step = report.step;
             losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
@@ -280,6 +291,38 @@ impl<'a, T: Task> Session<'a, T> {
                 .write(&json!({"step": step, "seconds": self.seconds(), "memory_growth": leak.slope}))?;
         }
         Ok(())
+    }
+
+    /// Keeps what a run that breaks off has reached, and says how to go on. The first error is the one to report, so that those on
+    /// the way out are not.
+    fn stopped(&self, error: Error) -> Error {
+        use gradewise_autograd::Error as Autograd;
+        let Error::Nn(source) = error else { return error };
+        let step = self.trainer.steps();
+        let mut next = String::new();
+        // Weights that give no finite numbers are to be looked at, not to go on from.
+        if matches!(
+            &source,
+            gradewise_nn::Error::Diverged { .. } | gradewise_nn::Error::Autograd(Autograd::Anomaly(_))
+        ) {
+            if self.weights().and_then(|weights| Ok(weights.write(self.folder.failed())?)).is_ok() {
+                next += &format!("the weights after step {step} are in {}\n", self.folder.failed().display());
+            }
+        } else {
+            let _ = self.checkpoint();
+        }
+        let folder = self.folder.path().display();
+        next += &match Checkpoint::read(self.folder.checkpoint()) {
+            Ok(Checkpoint { metadata, .. }) => {
+                format!(
+                    "go on after step {} with: gradewise train {} --resume {folder}",
+                    metadata.step,
+                    T::NAME
+                )
+            }
+            Err(_) => "there is no checkpoint yet to go on from".to_owned(),
+        };
+        Error::Stopped { source: Box::new(source.into()), next }
     }
 
     /// What to do about a process that is gone.
@@ -331,6 +374,7 @@ impl<'a, T: Task> Session<'a, T> {
             "loss_scale": report.scale,
             "seconds": self.seconds(),
             "gradient_norms": gradients,
+            "utilization": self.sampler.take(),
         });
         Ok(self.metrics.write(&record)?)
     }
@@ -348,6 +392,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub fn finish(mut self, end: End, test: &T::Data) -> Result<Outcome> {
         let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
         let (seconds, joules) = (self.seconds(), self.energy.joules());
+        let utilization = self.sampler.total();
         let memory = self.team.memory(&self.memory)?;
         let records = MetricsLog::read(self.folder.metrics())?;
         let title = format!("{}: loss and learning rate", T::TITLE);
@@ -382,6 +427,7 @@ impl<'a, T: Task> Session<'a, T> {
             ("asymmetry", json!(asymmetry)),
             ("seconds", json!(seconds)),
             ("joules", json!(joules)),
+            ("utilization", json!(utilization)),
             ("memory", json!(memory[0].usage)),
             ("devices", json!(memory)),
         ] {
@@ -410,6 +456,12 @@ impl<'a, T: Task> Session<'a, T> {
         }
         if let Some(joules) = joules {
             text += &format!("energy      {:.1} kJ of the device\n", joules / 1e3);
+        }
+        if let Some(busy) = utilization {
+            text += &format!(
+                "utilisation {:.0}% of the time a kernel ran, {:.0}% memory was busy\n",
+                busy.gpu, busy.memory
+            );
         }
         let kept = if self.keeps_best() { " best.safetensors" } else { "" };
         text += &format!(

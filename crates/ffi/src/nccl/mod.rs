@@ -56,7 +56,7 @@ impl Nccl {
                 library: "NCCL",
                 provider,
                 found: format!("{major}.{minor}.{patch}"),
-                needed: format!("{}.{}", oldest.0, oldest.1),
+                needed: oldest,
             });
         }
         Ok(library)

@@ -2,7 +2,7 @@
 
 use super::Array;
 use crate::{
-    CudaDevice, Device, Error, Result,
+    CudaDevice, Device, Element, Error, Result, memory,
     ops::statistics::{self, Statistics},
 };
 use gradewise_core::{DType, Shape};
@@ -132,13 +132,46 @@ impl Array {
                 statistics::statistics(&device, "validate", self, LARGE)?;
             return Ok(Validation { nan, infinite, large });
         }
+        // Mostly there is nothing to count.
+        let clean = match self.dtype {
+            DType::F32 => self
+                .as_slice::<f32>()
+                .is_ok_and(|values| values.iter().all(|value| value.abs() <= LARGE as f32)),
+            DType::F64 => {
+                self.as_slice::<f64>().is_ok_and(|values| values.iter().all(|value| value.abs() <= LARGE))
+            }
+            _ => false,
+        };
         let mut counts = Validation::default();
+        if clean {
+            return Ok(counts);
+        }
         for value in self.to_f64_vec()? {
             counts.nan += usize::from(value.is_nan());
             counts.infinite += usize::from(value.is_infinite());
             counts.large += usize::from(value.is_finite() && value.abs() > LARGE);
         }
         Ok(counts)
+    }
+
+    /// Counts elements that still have the bits of poisoned memory ([`debug`](crate::debug)): those that whoever made the array
+    /// did not write. Arithmetic makes other NaN, but copies keep these.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn unwritten(&self) -> Result<usize> {
+        fn count<T: Element>(array: &Array) -> Result<usize> {
+            let values = array.to_vec::<T>()?;
+            let size = size_of::<T>();
+            let poisoned = |element: &&[u8]| element.iter().all(|&byte| byte == memory::POISON);
+            Ok(bytemuck::cast_slice::<T, u8>(&values).chunks(size).filter(poisoned).count())
+        }
+        match self.dtype {
+            DType::F64 => count::<f64>(self),
+            DType::F32 => count::<f32>(self),
+            DType::BF16 => count::<half::bf16>(self),
+            DType::F16 => count::<half::f16>(self),
+        }
     }
 
     /// Refuses NaN and infinite values, and logs a warning about large ones, on behalf of `operation`.
@@ -176,17 +209,34 @@ impl Array {
     }
 }
 
+/// A number in a few characters.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size.is_finite() && size != 0.0 && !(1e-3..1e6).contains(&size) {
+            write!(f, "{:.3e}", self.0)
+        } else {
+            write!(f, "{:.4}", self.0)
+        }
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} on {}: [", self.dtype, self.shape, self.device)?;
         for (position, value) in self.first.iter().enumerate() {
-            write!(f, "{}{value:.4}", if position == 0 { "" } else { ", " })?;
+            write!(f, "{}{}", if position == 0 { "" } else { ", " }, Short(*value))?;
         }
         let more = if self.first.len() < self.shape.elements() { ", …" } else { "" };
         write!(
             f,
-            "{more}] min {:.4} max {:.4} mean {:.4} std {:.4}",
-            self.min, self.max, self.mean, self.std
+            "{more}] min {} max {} mean {} std {}",
+            Short(self.min),
+            Short(self.max),
+            Short(self.mean),
+            Short(self.std)
         )?;
         if self.nan + self.infinite > 0 {
             write!(f, " ({} NaN, {} infinite)", self.nan, self.infinite)?;

@@ -148,10 +148,12 @@ impl CapturedGraph {
     pub fn replay(&self) -> Result<()> {
         self.device.refuse_in_capture("replay")?;
         let _gate = self.device.gate().enter();
-        // SAFETY: the arena holds everything allocated during the capture, `_retired` everything let go, and what was
-        // alive before and after belongs to the caller's arrays, whose writers go through the same stream.
-        unsafe { self.exec.launch(self.device.stream()) }
-            .map_err(|source| self.device.error("replay", source))
+        let describe = || "a captured graph".to_owned();
+        self.device.queue("replay", describe, || {
+            // SAFETY: the arena holds everything allocated during the capture, `_retired` everything let go, and what was
+            // alive before and after belongs to the caller's arrays, whose writers go through the same stream.
+            unsafe { self.exec.launch(self.device.stream()) }
+        })
     }
 
     /// Number of kernels, copies and fills in the graph.

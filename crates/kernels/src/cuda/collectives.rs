@@ -1,7 +1,7 @@
 //! Sums and copies over several devices, beside the device's own stream.
 
 use super::CudaDevice;
-use crate::{Array, DType, Device, Error, Result};
+use crate::{Array, DType, Device, Error, Result, debug};
 use gradewise_ffi::{
     Event, Nccl, Stream,
     nccl::{Communicator, Options, ncclDataType_t, ncclUniqueId},
@@ -125,6 +125,9 @@ impl Collectives {
             DType::BF16 => ncclDataType_t::BFLOAT16,
         };
         let _gate = device.gate().enter();
+        if debug::is_on() {
+            debug::keep(operation, format!("{} elements with the other processes", array.elements()));
+        }
         let fail = |source| device.error(operation, source);
         let (ready, done) = (inner.event().map_err(fail)?, inner.event().map_err(fail)?);
         ready.record(device.stream()).map_err(fail)?;

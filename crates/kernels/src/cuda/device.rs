@@ -1,7 +1,7 @@
 //! A CUDA device and what belongs to it.
 
 use super::{capture::Gate, image, kernels::Kernels, memory::Accounts};
-use crate::{Error, Result};
+use crate::{Error, Fault, Result, debug};
 use gradewise_ffi::{Context, DeviceInfo, Driver, Stream, sys};
 use std::{
     any::{Any, TypeId},
@@ -135,6 +135,44 @@ impl CudaDevice {
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
     }
 
+    /// Runs `queue`, which queues work for `operation`. In debug mode the work, as `describe` calls it, is kept among the last
+    /// launches and waited for; with `GRADEWISE_LAUNCH_BLOCKING=1` it is waited for.
+    #[inline]
+    pub(crate) fn queue(
+        &self,
+        operation: &'static str,
+        describe: impl FnOnce() -> String,
+        queue: impl FnOnce() -> Result<(), gradewise_ffi::Error>,
+    ) -> Result<()> {
+        if debug::waits() {
+            return self.queue_and_wait(operation, describe, queue);
+        }
+        queue().map_err(|source| self.error(operation, source))
+    }
+
+    #[cold]
+    fn queue_and_wait(
+        &self,
+        operation: &'static str,
+        describe: impl FnOnce() -> String,
+        queue: impl FnOnce() -> Result<(), gradewise_ffi::Error>,
+    ) -> Result<()> {
+        let kept = debug::is_on();
+        if kept {
+            debug::keep(operation, describe());
+        }
+        let captured = self.gate().is_mine();
+        let result = queue().and_then(|()| if captured { Ok(()) } else { self.stream().synchronize() });
+        if kept {
+            debug::settle(match (&result, captured) {
+                (Err(_), _) => debug::Outcome::Failed,
+                (Ok(()), true) => debug::Outcome::Queued,
+                (Ok(()), false) => debug::Outcome::Done,
+            });
+        }
+        result.map_err(|source| self.error(operation, source))
+    }
+
     pub(crate) fn error(&self, operation: &'static str, source: gradewise_ffi::Error) -> Error {
         cuda(operation, self.0.ordinal)(source)
     }
@@ -147,7 +185,11 @@ pub(crate) fn driver() -> Result<&'static Driver, gradewise_ffi::Error> {
 }
 
 fn cuda(operation: &'static str, ordinal: usize) -> impl Fn(gradewise_ffi::Error) -> Error {
-    move |source| Error::Cuda { operation, device: ordinal, source }
+    move |source| {
+        let told = debug::is_on() && Fault::of(&source).is_some();
+        let launches = if told { debug::Launches::now() } else { debug::Launches::default() };
+        Error::Cuda { operation, device: ordinal, source, launches }
+    }
 }
 
 /// Lets the driver's pool keep freed memory for the next allocation instead of returning it at each synchronisation.

@@ -23,6 +23,8 @@ pub struct BuildInfo {
     pub toolkit: &'static str,
     /// Number of kernels, 0 without the feature `cuda`.
     pub kernels: usize,
+    /// Whether the kernels have their assertions: built with `GRADEWISE_DEBUG_CUDA=1`.
+    pub assertions: bool,
     /// A table of the registers, shared memory, stack and spills of each kernel on each architecture.
     pub report: &'static str,
 }
@@ -39,7 +41,14 @@ pub enum Code {
 /// What this build has for CUDA devices.
 pub fn build_info() -> BuildInfo {
     let kernels = IMAGES.iter().map(|image| image.kernels.len()).sum();
-    BuildInfo { targets: TARGETS, ptx: PTX, toolkit: TOOLKIT, kernels, report: REPORT }
+    BuildInfo {
+        targets: TARGETS,
+        ptx: PTX,
+        toolkit: TOOLKIT,
+        kernels,
+        assertions: ASSERTIONS,
+        report: REPORT,
+    }
 }
 
 /// What a kernel needs on one architecture, as its compiler says.
@@ -125,7 +134,8 @@ mod tests {
     fn the_report_is_read_without_its_head() {
         let report =
             "kernel   target registers   shared  stack  spills\ngw_gate_f32   90a   42   16   0   8\n";
-        let info = BuildInfo { targets: &["90a"], ptx: "", toolkit: "", kernels: 1, report };
+        let info =
+            BuildInfo { targets: &["90a"], ptx: "", toolkit: "", kernels: 1, assertions: false, report };
         let expected = Resources {
             kernel: "gw_gate_f32",
             target: "90a",

@@ -4,7 +4,7 @@ use super::CudaDevice;
 use crate::{Array, DType, Result};
 use gradewise_core::Signature;
 use gradewise_ffi::{Function, LaunchConfig};
-use std::{ffi::c_void, fmt, sync::OnceLock};
+use std::{ffi::c_void, fmt};
 
 /// A kernel by what it does: `gw_<operation>[_<p>_<q>_<r>]_<dtype>`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -175,12 +175,6 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether every launch is waited for, so that an error shows where it was made (`GRADEWISE_LAUNCH_BLOCKING=1`).
-fn blocking() -> bool {
-    static BLOCKING: OnceLock<bool> = OnceLock::new();
-    *BLOCKING.get_or_init(|| std::env::var_os("GRADEWISE_LAUNCH_BLOCKING").is_some_and(|value| value == "1"))
-}
-
 impl CudaDevice {
     /// Queues `kernel` for `operation`.
     pub(crate) fn launch(
@@ -212,13 +206,21 @@ impl CudaDevice {
             pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
         }
         let pointers = &mut pointers[..args.count];
-        // SAFETY: number and sizes of the arguments are those of the compiled kernel, as checked when it was resolved; the
-        // arrays they point to are borrowed by the caller, and their memory is returned in the order of this same stream;
-        // each launcher states next to its kernel what sizes the kernel needs.
-        let result = unsafe { function.launch(&grid.0, self.stream(), pointers) };
-        let result = result.and_then(|()| {
-            if blocking() && !self.gate().is_mine() { self.stream().synchronize() } else { Ok(()) }
-        });
-        result.map_err(|source| self.error(operation, source))
+        let describe = || {
+            let LaunchConfig { grid, block, shared, .. } = grid.0;
+            let of = |sizes: [u32; 3]| match sizes {
+                [x, 1, 1] => x.to_string(),
+                [x, y, z] => format!("({x}, {y}, {z})"),
+            };
+            let shared =
+                if shared > 0 { format!(", {shared} bytes of shared memory") } else { String::new() };
+            format!("{} <<<{}, {}>>>{shared}", function.name(), of(grid), of(block))
+        };
+        self.queue(operation, describe, || {
+            // SAFETY: number and sizes of the arguments are those of the compiled kernel, as checked when it was resolved; the
+            // arrays they point to are borrowed by the caller, and their memory is returned in the order of this same stream;
+            // each launcher states next to its kernel what sizes the kernel needs.
+            unsafe { function.launch(&grid.0, self.stream(), pointers) }
+        })
     }
 }

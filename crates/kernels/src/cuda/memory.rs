@@ -2,7 +2,7 @@
 
 use super::{CudaDevice, device::default_pool};
 use crate::{
-    Error, Holder, Result,
+    Error, Holder, Result, debug,
     memory::{self, Holders, Stats, census::Ticket},
 };
 use gradewise_ffi::{DeviceMemory, sys};
@@ -169,7 +169,7 @@ impl Buffer {
             bytes,
             ticket,
         };
-        if memory::poisons() {
+        if debug::poisons() {
             buffer.memory.fill(memory::POISON).map_err(|error| device.error(operation, error))?;
         }
         Ok(buffer)
@@ -191,14 +191,18 @@ impl Buffer {
     pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
-        self.memory.write(offset, source).map_err(|error| self.device.error(operation, error))
+        let describe = || format!("copy of {} bytes from the host", source.len());
+        self.device.queue(operation, describe, || self.memory.write(offset, source))
     }
 
     /// Copies to the host, after all work queued before.
     pub fn read(&self, offset: usize, target: &mut [u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
-        self.memory.read(offset, target).map_err(|error| self.device.error(operation, error))
+        let describe = || format!("copy of {} bytes to the host", target.len());
+        // What waits anyway is described before it is lent.
+        let described = debug::is_on().then(describe).unwrap_or_default();
+        self.device.queue(operation, || described, || self.memory.read(offset, target))
     }
 
     /// Queues a copy from another buffer of the device.
@@ -211,9 +215,9 @@ impl Buffer {
         operation: &'static str,
     ) -> Result<()> {
         let _gate = self.device.gate().enter();
-        self.memory
-            .copy_from(offset, &source.memory, source_offset, bytes)
-            .map_err(|error| self.device.error(operation, error))
+        let describe = || format!("copy of {bytes} bytes");
+        let copy = || self.memory.copy_from(offset, &source.memory, source_offset, bytes);
+        self.device.queue(operation, describe, copy)
     }
 }
 
@@ -339,7 +343,7 @@ mod tests {
         let buffer = Buffer::new(&device, 64, "test").unwrap();
         let mut bytes = [0; 64];
         buffer.read(0, &mut bytes, "test").unwrap();
-        assert_eq!(bytes == [memory::POISON; 64], memory::poisons());
-        assert!(!cfg!(debug_assertions) || memory::poisons());
+        assert_eq!(bytes == [memory::POISON; 64], debug::poisons());
+        assert!(!cfg!(debug_assertions) || debug::poisons());
     }
 }

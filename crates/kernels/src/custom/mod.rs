@@ -389,9 +389,9 @@ struct Checked {
     outputs: Vec<(DType, Vec<usize>)>,
 }
 
-/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh` (`GRADEWISE_DEBUG_CUDA=1`).
+/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh`: in [debug mode](crate::debug).
 pub fn is_debug() -> bool {
-    std::env::var_os("GRADEWISE_DEBUG_CUDA").is_some_and(|value| value == "1")
+    crate::debug::is_on()
 }
 
 #[cfg(test)]

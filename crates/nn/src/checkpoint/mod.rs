@@ -17,6 +17,9 @@ pub const FORMAT_VERSION: u32 = 1;
 /// safetensors header has no defined order and equal checkpoints should be equal bytes.
 const METADATA_KEY: &str = "gradewise";
 
+/// Key of the tensors' digest in that JSON. Checkpoints of earlier versions have none.
+const DIGEST_KEY: &str = "sha256";
+
 /// What a checkpoint says about itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointMetadata {
@@ -83,8 +86,16 @@ impl Checkpoint {
             );
             return Err(refused(&tensors, reason));
         }
-        let metadata = serde_json::from_str(&json)
+        let mut value: serde_json::Value = serde_json::from_str(&json)
             .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
+        let digest = value.as_object_mut().and_then(|object| object.remove(DIGEST_KEY));
+        let metadata = serde_json::from_value(value)
+            .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
+        if digest.is_some_and(|digest| digest.as_str() != Some(tensors.digest().as_str())) {
+            let reason = "its tensors are not those that were written: the file was damaged since; take a copy, or another \
+                          checkpoint of the run (best.safetensors is one, too)";
+            return Err(refused(&tensors, reason.to_owned()));
+        }
         Ok(Self { metadata, tensors })
     }
 
@@ -99,11 +110,15 @@ impl Checkpoint {
     }
 
     fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
-        let json = serde_json::to_string(&self.metadata).map_err(|error| Error::Format {
+        let mut json = serde_json::to_value(&self.metadata).map_err(|error| Error::Format {
             path: path.to_owned(),
             format: "checkpoint",
             reason: format!("its metadata cannot be written as JSON: {error}"),
         })?;
+        if let Some(object) = json.as_object_mut() {
+            object.insert(DIGEST_KEY.to_owned(), self.tensors.digest().into());
+        }
+        let json = json.to_string();
         let mut tensors = self.tensors.clone();
         tensors.metadata.insert(METADATA_KEY.to_owned(), json);
         tensors.to_bytes(path)
@@ -202,6 +217,16 @@ mod tests {
             let bytes = encoded();
             let keep = keep % bytes.len();
             let refused = matches!(parse(&bytes[..keep]), Err(Error::Format { .. }));
+            prop_assert!(refused);
+        }
+
+        #[test]
+        fn a_damaged_tensor_is_noticed(position in 0usize..10_000, bit in 0u8..8) {
+            let mut bytes = encoded();
+            // The tensors are at the end.
+            let position = bytes.len() - 1 - position % 96;
+            bytes[position] ^= 1 << bit;
+            let refused = matches!(parse(&bytes), Err(Error::Format { reason, .. }) if reason.contains("damaged"));
             prop_assert!(refused);
         }
 

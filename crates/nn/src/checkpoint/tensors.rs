@@ -5,6 +5,7 @@ use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
+use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
@@ -107,6 +108,20 @@ impl StoredTensor {
             Dtype::U8 | Dtype::BOOL => decode(bytes, |[b]: [u8; 1]| b.into()),
             _ => None,
         }
+    }
+}
+
+impl TensorFile {
+    /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits.
+    pub(super) fn digest(&self) -> String {
+        let mut hasher = Sha256::new();
+        for (name, tensor) in &self.tensors {
+            let head =
+                format!("{name}\0{}\0{:?}\0{}\0", tensor.dtype_name(), tensor.shape, tensor.bytes.len());
+            hasher.update(head.as_bytes());
+            hasher.update(&tensor.bytes);
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -161,6 +161,17 @@ impl<M: Module> Trainer<M> {
         &self.parameters
     }
 
+    /// An error of a step, with parameters called by their names.
+    #[must_use]
+    pub fn explained(&self, error: Error) -> Error {
+        let Error::Autograd(gradewise_autograd::Error::Anomaly(mut anomaly)) = error else { return error };
+        anomaly.name_parameters(|leaf| {
+            let (name, _) = self.parameters.iter().find(|(_, parameter)| parameter.tensor().id() == leaf)?;
+            Some(name.clone())
+        });
+        Error::Autograd(gradewise_autograd::Error::Anomaly(anomaly))
+    }
+
     /// The model, with its own weights (not their average).
     pub fn model(&self) -> &M {
         &self.model

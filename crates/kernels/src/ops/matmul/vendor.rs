@@ -105,20 +105,18 @@ pub(super) fn product(
     };
     let Some(choice) = choice else { return Ok(false) };
     let (plan, algorithm) = choice.as_ref();
-    run(device, plan, *algorithm, addresses).map_err(|error| device.error(super::NAME, error))?;
+    run(device, plan, *algorithm, addresses)?;
     Ok(true)
 }
 
-fn run(
-    device: &CudaDevice,
-    plan: &Plan,
-    algorithm: usize,
-    [a, b, out]: [u64; 3],
-) -> Result<(), gradewise_ffi::Error> {
+fn run(device: &CudaDevice, plan: &Plan, algorithm: usize, [a, b, out]: [u64; 3]) -> Result<()> {
     let _gate = device.gate().enter();
-    // SAFETY: the arrays have the plan's shapes, dtype and alignment, of which it was made; the caller's borrows keep them, and
-    // their memory is returned in the order of this same stream; `out` is new or the caller's own to write.
-    unsafe { plan.run(algorithm, device.stream(), 1.0, [a, b], 0.0, out, None) }
+    let describe = || "a product by cuBLASLt".to_owned();
+    device.queue(super::NAME, describe, || {
+        // SAFETY: the arrays have the plan's shapes, dtype and alignment, of which it was made; the caller's borrows keep them,
+        // and their memory is returned in the order of this same stream; `out` is new or the caller's own to write.
+        unsafe { plan.run(algorithm, device.stream(), 1.0, [a, b], 0.0, out, None) }
+    })
 }
 
 /// The library's fastest candidate if it is faster than `ours`.
@@ -149,7 +147,7 @@ fn fastest(
     let mut found = (own, None);
     for algorithm in 0..plan.algorithms() {
         // One that fails is not chosen.
-        if let Ok(theirs) = time(&|| run(device, &plan, algorithm, addresses).map_err(fail))
+        if let Ok(theirs) = time(&|| run(device, &plan, algorithm, addresses))
             && theirs < found.0
         {
             found = (theirs, Some(algorithm));

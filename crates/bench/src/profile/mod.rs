@@ -1,0 +1,19 @@
+//! Where the time of a computation goes, operation by operation, on any device.
+//!
+//! A [`Recorder`] observes a thread ([`observe`](gradewise_autograd::observe::observe)); a [`Profile`] adds up what it saw and compares it
+//! with [`Ceilings`](crate::Ceilings); [`trace`] writes it for trace viewers. [`Timers`] take parts of a program by name.
+
+mod clock;
+mod host;
+mod observed;
+mod recorder;
+mod table;
+mod timers;
+mod trace;
+
+pub use clock::{Clock, Mark};
+pub use host::ceilings as host_ceilings;
+pub use recorder::{Call, Recorder, Recording};
+pub use table::{Grouping, OperationRow, Profile, Table};
+pub use timers::{NamedTime, Timers};
+pub use trace::trace;
