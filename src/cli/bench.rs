@@ -1,0 +1,58 @@
+//! The arguments of `bench`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Measure whole programs.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub task: BenchTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchTask {
+    Scaling(Scaling),
+}
+
+/// Training steps on more and more devices of this host, and the bandwidth of sums over them.
+///
+/// Weak scaling keeps the samples of each device, strong scaling those of all. Models: a stack of Clifford layers, and a large n-body
+/// model. scaling.json has every number, scaling.svg the efficiency.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench scaling --device cuda --dtype f32 --compute tf32
+  gradewise bench scaling --counts 1,2,4 --quick")]
+pub struct Scaling {
+    /// cpu or cuda.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of numbers: f64, f32, bf16 or f16.
+    #[arg(long, default_value = "f32")]
+    pub dtype: String,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long, default_value = "exact")]
+    pub compute: String,
+    /// Numbers of processes [default: powers of two, up to the number of devices]
+    #[arg(long, value_name = "LIST")]
+    pub counts: Option<String>,
+    /// Timed steps of each model.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Small models: to see whether it works.
+    #[arg(long)]
+    pub quick: bool,
+    /// Mebibytes of a bucket of gradients [default: 25]
+    #[arg(long, value_name = "MIB")]
+    pub bucket_mib: Option<usize>,
+    /// Let NCCL add in one way only, as training does.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub deterministic: bool,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "scaling")]
+    pub out: PathBuf,
+    /// Set in the processes that measure: where rank 0 writes.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub worker: Option<PathBuf>,
+}
