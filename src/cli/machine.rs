@@ -114,7 +114,7 @@ pub struct Profile {
     #[arg(long, default_value_t = 5)]
     pub steps: u32,
     /// Steps before them.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 5)]
     pub warm_up: u32,
     /// Rows of the table; the others are added up in one.
     #[arg(long, default_value_t = 20)]

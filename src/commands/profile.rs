@@ -259,8 +259,8 @@ impl Filler {
         let times =
             Timer::new(cuda, 1, 3).times(|| Ok(blocks[1].copy_from(0, &blocks[0], 0, Self::BYTES)?));
         let one = times.map_err(failed)?.median() * 1e-3;
-        // Half as long again as a step without marks takes the host.
-        let count = (1.5 * host_seconds / one).ceil().clamp(1.0, 400.0) as usize;
+        // Marks, and what is copied from the host in between, make a step of the host several times as long.
+        let count = (5.0 * host_seconds / one).ceil().clamp(1.0, 400.0) as usize;
         Ok(Self(Some((cuda.clone(), blocks, count))))
     }
 
@@ -330,6 +330,8 @@ impl Speed {
         let ms = |seconds: f64| 1e3 * seconds;
         let mut lines = Vec::new();
         if let Some(device) = self.device {
+            // Marks take time, too: the device needs at most what a graph takes.
+            let device = self.captured.map_or(device, |captured| device.min(captured)).min(self.eager);
             let waits = (self.eager - device).max(0.0);
             let mut line = format!(
                 "launches: a step takes {:.3} ms operator by operator, of which the device computes {:.3} ms",

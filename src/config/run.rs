@@ -111,8 +111,8 @@ pub struct Runtime {
     /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
     /// or told its choice.
     pub deterministic: bool,
-    /// Stop at the first operation, forward or backward, that makes a NaN, or an infinity out of finite numbers, and name it. Steps
-    /// are not captured then.
+    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that made a NaN, or an
+    /// infinity out of finite numbers: the step's work is done once more for that.
     pub detect_anomaly: bool,
     /// Debug mode: launches on a GPU are waited for and named, new memory is poisoned, and anomalies are detected.
     pub debug_cuda: bool,

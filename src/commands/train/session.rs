@@ -7,7 +7,7 @@ use crate::{
     run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
-use gradewise_autograd::{backend::is_anything_chosen, detect_anomalies};
+use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies};
 use gradewise_kernels::{
     Device, debug,
     memory::{LeakWatcher, census},
@@ -15,7 +15,7 @@ use gradewise_kernels::{
 use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
-    train::{CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
+    train::{Batch as _, CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
 };
 use serde_json::{Value, json};
 use std::{
@@ -60,23 +60,31 @@ impl Stall {
 pub struct Steps<T: Task> {
     /// On a GPU.
     device: Option<CapturedStep<Part<Batch<T>>>>,
-    detect_anomaly: bool,
+    place: Device,
+    /// Every result is looked at.
+    watched: bool,
+    /// A step that gave no finite numbers is looked at once more.
+    again: bool,
+    /// Batches of a step.
+    accumulation: usize,
 }
 
 impl<T: Task> Steps<T> {
     /// # Errors
     /// A choice of implementations that there are not.
     pub fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
-        let detect_anomaly = config.runtime.detect_anomaly || debug::is_on();
+        let watched = debug::is_on();
+        let place = device.clone();
         let device = match device {
             Device::Cpu => None,
             Device::Cuda(cuda) => {
                 // What waits for the host, or may, cannot be captured.
                 let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
-                Some(CapturedStep::new(cuda, config.train.capture && !detect_anomaly && !chosen))
+                Some(CapturedStep::new(cuda, config.train.capture && !watched && !chosen))
             }
         };
-        Ok(Self { device, detect_anomaly })
+        let again = config.runtime.detect_anomaly && !watched;
+        Ok(Self { device, place, watched, again, accumulation: config.train.accumulation })
     }
 
     /// # Errors
@@ -86,13 +94,46 @@ impl<T: Task> Steps<T> {
         trainer: &mut Trainer<T::Model>,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
     ) -> gradewise_nn::Result<StepReport> {
-        let loss = |model: &T::Model, part: &Part<Batch<T>>| part.share(T::loss(model, &part.batch)?);
-        let mut take = || match &mut self.device {
-            Some(device) => device.step(trainer, batches, loss),
-            None => trainer.step(batches, loss),
+        let report = match (self.watched, self.again) {
+            (true, _) => detect_anomalies(|| self.step(trainer, batches)),
+            (false, true) => self.step_and_look(trainer, batches),
+            (false, false) => self.step(trainer, batches),
         };
-        let report = if self.detect_anomaly { detect_anomalies(take) } else { take() };
         report.map_err(|error| trainer.explained(error))
+    }
+
+    fn loss(model: &T::Model, part: &Part<Batch<T>>) -> gradewise_nn::Result<Tensor> {
+        part.share(T::loss(model, &part.batch)?)
+    }
+
+    fn step(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        match &mut self.device {
+            Some(device) => device.step(trainer, batches, Self::loss),
+            None => trainer.step(batches, Self::loss),
+        }
+    }
+
+    /// A step, and, if it was left out because it gave no finite numbers, the same work again with every result looked at: the weights
+    /// are those it began with. Looking at every result of every step would take several times as long.
+    fn step_and_look(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        let given = batches.by_ref().take(self.accumulation).collect::<gradewise_nn::Result<Vec<_>>>()?;
+        // Where they are already: cheap.
+        let report = self.step(trainer, &mut given.iter().map(|part| part.to_device(&Device::Cpu)))?;
+        if report.skipped {
+            detect_anomalies(|| {
+                let look = |part: &Part<Batch<T>>| trainer.look(&part.to_device(&self.place)?, Self::loss);
+                given.iter().try_for_each(look)
+            })?;
+        }
+        Ok(report)
     }
 }
 

@@ -247,6 +247,15 @@ impl<M: Module> Trainer<M> {
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
+    /// The loss of a batch and its gradients as a step computes them, for whoever observes this thread; nothing is kept or changed.
+    ///
+    /// # Errors
+    /// From the operators, or whatever an observer has to say.
+    pub fn look<B>(&self, batch: &B, loss: impl Fn(&M, &B) -> Result<Tensor>) -> Result<()> {
+        let mut gradients = vec![None; self.parameters.len()];
+        self.backward(&mut gradients, &self.loss(&loss, batch)?, false).map(drop)
+    }
+
     /// The batches of the next step.
     pub(super) fn next_batches<B>(&self, batches: &mut impl Iterator<Item = Result<B>>) -> Result<Vec<B>> {
         (0..self.config.accumulation).map(|_| next_batch(batches)).collect()
