@@ -82,11 +82,16 @@ fn what_is_alive_has_a_name_an_operation_and_a_place() {
         assert_eq!((first.name.as_deref(), first.bytes), (Some("layer.weight"), 8 * KIB));
         assert_eq!((&*second.scope, second.operation, second.bytes), ("epoch 1", "build", 2 * KIB));
         assert_eq!(second.device, device.to_string());
-        let site = second.site.as_ref().unwrap();
-        assert!(site.contains("memory::array") || site.contains("array"), "{site}");
+        // A program whose symbols were taken out, as for a GPU elsewhere, cannot tell.
+        let by = if let Some(site) = &second.site {
+            assert!(site.contains("array") || site.contains("memory"), "{site}");
+            ", by "
+        } else {
+            ""
+        };
         let groups = census::grouped(&live);
         assert_eq!((&*groups[0].label, groups[0].arrays), ("layer.weight", 1));
-        assert!(groups[1].label.starts_with("`build` in epoch 1, by "), "{}", groups[1].label);
+        assert!(groups[1].label.starts_with(&format!("`build` in epoch 1{by}")), "{}", groups[1].label);
         drop((unseen, weights, other, later));
         assert!(census::live().iter().all(|entry| entry.number < mark), "what was dropped is out of it");
     });

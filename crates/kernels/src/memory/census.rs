@@ -151,7 +151,8 @@ fn site(trace: &str) -> Option<String> {
     let mut lines = trace.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((number, function)) = line.trim_start().split_once(": ") else { continue };
-        if number.parse::<usize>().is_err() {
+        // A program without symbols has no names for its functions.
+        if number.parse::<usize>().is_err() || function == "<unknown>" {
             continue;
         }
         let bare = function.trim_start_matches(['<', '&', '(']);
@@ -227,5 +228,6 @@ mod tests {
         assert_eq!(site("   0: std::x\n"), None);
         assert_eq!(site("   0: std::x\n   1: user::f\n").unwrap(), "user::f");
         assert_eq!(site("disabled backtrace"), None);
+        assert_eq!(site("   0: <unknown>\n   1: <unknown>\n"), None);
     }
 }
