@@ -31,11 +31,11 @@ def main():
     shapes = [(4, 16, 2048, 64), (4, 16, 2048, 128), (2, 16, 8192, 64), (2, 16, 8192, 128), (16, 4, 64, 32)]
     for shape in shapes:
         for causal in [False, True]:
-            q, k, v = (torch.full(shape, 0.25, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+            q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
             with torch.no_grad():
                 forward = seconds(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
             out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            grad = torch.full_like(out, 0.25)
+            grad = torch.randn_like(out)
             backward = seconds(lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True))
             batch, heads, tokens, features = shape
             work = 4 * batch * heads * tokens * tokens * features / (2 if causal else 1)

@@ -222,3 +222,20 @@ fn what_cannot_be_started_is_refused() {
     assert!(text.contains("devices: cpu (977 GPUs needed"), "{text}");
     assert!(!here.join("fallback/logs").exists());
 }
+
+#[test]
+fn scaling_is_measured_without_a_gpu_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = succeed(folder.path(), "bench scaling --quick --counts 1,2 --steps 2 --dtype f64 --out s");
+    for part in ["layer stack", "n-body", "weak", "strong", "sums over 2 processes by TCP", "results in s"] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+    let report = std::fs::read_to_string(folder.path().join("s/scaling.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["measured"].as_array().unwrap().len(), 2);
+    let efficiencies = report["efficiency"].as_array().unwrap();
+    assert_eq!(efficiencies.iter().filter(|one| one["world"] == 2).count(), 4, "{efficiencies:?}");
+    assert!(efficiencies.iter().all(|one| one["efficiency"].as_f64().is_some_and(|e| e > 0.0 && e < 100.0)));
+    assert!(std::fs::read_to_string(folder.path().join("s/scaling.svg")).unwrap().starts_with("<svg"));
+    refuse(&mut command(folder.path(), "bench scaling --counts 0"), 2, &["--counts"]);
+}

@@ -76,6 +76,12 @@ struct AttentionHopper {
           tiles(tiles),
           units(units) {}
 
+    /// Units come the longest first: every other round is dealt out backwards, so that nobody has the longest of each.
+    GW_DEVICE i64 unit_of(int round) const {
+        const int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+        return round * static_cast<i64>(gridDim.x) + place;
+    }
+
     GW_DEVICE void copy(unsigned char* tile, const TensorMap& map, int token, i64 head, i64 batch, u64* barrier) const {
         barrier_expect(barrier, TILE);
 #pragma unroll
@@ -90,7 +96,9 @@ struct AttentionHopper {
         tensor_map_prefetch(h.k);
         tensor_map_prefetch(h.v);
         Turns turns;
-        for (i64 index = blockIdx.x; index < units; index += gridDim.x) {
+        for (int round = 0; round * static_cast<i64>(gridDim.x) < units; ++round) {
+            const i64 index = unit_of(round);
+            if (index >= units) continue;
             const Unit unit(p, tiles, index, units);
             const i64 batch = unit.at.batch, shared_head = unit.at.head / p.group;
             barrier_wait(&barriers.empty_q[turns.place()], turns.parity() ^ 1);
@@ -121,7 +129,9 @@ struct AttentionHopper {
     /// A warpgroup that multiplies.
     GW_DEVICE void consume(int half) const {
         Turns turns;
-        for (i64 index = blockIdx.x; index < units; index += gridDim.x) {
+        for (int round = 0; round * static_cast<i64>(gridDim.x) < units; ++round) {
+            const i64 index = unit_of(round);
+            if (index >= units) continue;
             const Unit unit(p, tiles, index, units);
             consume(half, unit, turns);
             turns.advance(unit);

@@ -19,9 +19,14 @@ GW_DEVICE C row_sum(C value, C* scratch) {
     __syncthreads();  // The scratch may still be in use by the previous call.
     if (threadIdx.x % 32 == 0) scratch[threadIdx.y * warps + threadIdx.x / 32] = value;
     __syncthreads();
-    C total = scratch[threadIdx.y * warps];
-    for (int warp = 1; warp < warps; ++warp) total += scratch[threadIdx.y * warps + warp];
-    return total;
+    if (warps <= 4) {
+        C total = scratch[threadIdx.y * warps];
+        for (int warp = 1; warp < warps; ++warp) total += scratch[threadIdx.y * warps + warp];
+        return total;
+    }
+    value = static_cast<int>(threadIdx.x % 32) < warps ? scratch[threadIdx.y * warps + threadIdx.x % 32] : C(0);
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
 }
 
 /// The greater of two numbers; NaN if either is.
@@ -42,44 +47,84 @@ GW_DEVICE C row_max(C value, C* scratch) {
     __syncthreads();  // The scratch may still be in use by the previous call.
     if (threadIdx.x % 32 == 0) scratch[threadIdx.y * warps + threadIdx.x / 32] = value;
     __syncthreads();
-    for (int warp = 0; warp < warps; ++warp) value = greater(value, scratch[threadIdx.y * warps + warp]);
+    value = scratch[threadIdx.y * warps + threadIdx.x % warps];
+    for (int offset = warps / 2; offset > 0; offset /= 2) {
+        value = greater(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    }
     return value;
 }
 
-/// A long row in the registers of a block of kRowThreads threads: K packs of 16 bytes to each thread. Its length is a multiple of a pack
-/// and at most K packs for every thread, and it is aligned to 16 bytes.
-constexpr int kRowThreads = 256;
+/// A row in the registers of the blockDim.x threads that share it, as it is stored: K packs of 16 bytes to each thread. Its length is a
+/// multiple of a pack and at most K packs for every thread, and it is aligned to 16 bytes.
 template <class T, int K>
 struct RowRegisters {
-    static constexpr int WIDE = 16 / sizeof(T);
-    Compute<T> at[K][WIDE];
+    static constexpr int WIDE = 16 / sizeof(T), SIZE = K * WIDE;
+    Pack<T, WIDE> packs[K];
 
-    GW_DEVICE static i64 column(int k) { return (static_cast<i64>(k) * kRowThreads + threadIdx.x) * WIDE; }
+    GW_DEVICE static int column(int k) { return (k * blockDim.x + threadIdx.x) * WIDE; }
 
-    /// Elements past the end become `rest`.
-    GW_DEVICE void read(const T* row, i64 columns, Compute<T> rest) {
+    GW_DEVICE Compute<T> operator[](int i) const { return widen(packs[i / WIDE].at[i % WIDE]); }
+
+    /// What was computed of the elements is computed again after this: a compiler that kept it would need more registers than the row.
+    GW_DEVICE void anew() {
+        if constexpr (sizeof(T) <= 4) {
 #pragma unroll
-        for (int k = 0; k < K; ++k) {
-            if (column(k) < columns) {
-                load<WIDE>(row + column(k), at[k]);
-            } else {
+            for (int k = 0; k < K; ++k) {
+                u32(&words)[4] = reinterpret_cast<u32(&)[4]>(packs[k]);
 #pragma unroll
-                for (int i = 0; i < WIDE; ++i) at[k][i] = rest;
+                for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(words[i]));
             }
         }
     }
 
-    GW_DEVICE void write(T* row, i64 columns) const {
+    /// Elements past the end become `rest`.
+    GW_DEVICE void read(const T* row, int columns, Compute<T> rest) {
 #pragma unroll
         for (int k = 0; k < K; ++k) {
-            if (column(k) < columns) store<WIDE>(row + column(k), at[k]);
+            if (column(k) < columns) {
+                packs[k] = *reinterpret_cast<const Pack<T, WIDE>*>(row + column(k));
+            } else {
+#pragma unroll
+                for (int i = 0; i < WIDE; ++i) packs[k].at[i] = narrow<T>(rest);
+            }
+        }
+    }
+
+    /// Writes f of every element, a pack at a time.
+    template <class F>
+    GW_DEVICE void write(T* row, int columns, const F& f) const {
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            Compute<T> results[WIDE];
+#pragma unroll
+            for (int i = 0; i < WIDE; ++i) results[i] = f((*this)[k * WIDE + i]);
+            if (column(k) < columns) store<WIDE>(row + column(k), results);
         }
     }
 };
 
-/// Calls M(type, name, K) for the numbers of packs for which there are kernels (cuda/rows.rs knows them).
-#define GW_FOR_PACKS(M, T, NAME) \
-    M(T, NAME, 1)                \
-    M(T, NAME, 2)                \
-    M(T, NAME, 4)                \
-    M(T, NAME, 8)
+/// The most packs of a thread.
+template <class T>
+constexpr int kMostPacks = sizeof(T) == 2 ? 4 : 8;
+
+/// Blocks that hold rows have up to 256 threads with the most packs, and a multiprocessor several of them at once; or up to 1024 with fewer.
+template <class T, int K>
+constexpr int kHeldThreads = K < kMostPacks<T> ? 1024 : 256;
+/// Whether the next row is under way while the threads are at work on one, for which more packs leave no registers.
+template <class T, int K>
+constexpr bool kAhead = K < 4;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <class T, int K>
+constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 3;
+#else
+template <class T, int K>
+constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 2;
+#endif
+
+/// Calls M_K(type, name) for the numbers of packs K for which there are kernels (cuda/rows.rs knows them).
+#define GW_FOR_PACKS(M)   \
+    GW_FOR_DTYPES(M##_1)  \
+    GW_FOR_DTYPES(M##_2)  \
+    GW_FOR_DTYPES(M##_4)  \
+    M##_8(float, f32)     \
+    M##_8(double, f64)

@@ -1,8 +1,23 @@
 // Layer normalisation along adjacent elements. Statistics are kept in the computing precision, sums run in double
 // precision. Blocks as in gradewise/group.cuh, but for the gradients of the parameters.
 #include "gradewise/group.cuh"
+#include "gradewise/math.cuh"
 
 namespace {
+
+/// What a thread adds its few dozen elements in: those of 16 bits have not the digits that double precision would keep.
+template <class T>
+struct PartOf {
+    using type = double;
+};
+template <>
+struct PartOf<f16> {
+    using type = float;
+};
+template <>
+struct PartOf<bf16> {
+    using type = float;
+};
 
 /// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and
 /// `bias` may be null. So may `means`: then rows are not centred, which makes it the RMS norm, here and below.
@@ -41,55 +56,77 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
     }
 }
 
-/// The same for long rows, which are read once.
+/// The same with rows in registers, which are read once.
 template <class T, int K>
-GW_DEVICE void forward_of_long_rows(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means,
-                                    Compute<T>* inverse_stds, i64 count, i64 features, double epsilon) {
+GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds, i64 count,
+                            i64 features, double epsilon) {
     using C = Compute<T>;
-    constexpr int W = RowRegisters<T, K>::WIDE;
-    __shared__ double sums[32];
-    for (i64 row = blockIdx.x; row < count; row += gridDim.x) {
-        RowRegisters<T, K> values;
-        values.read(x + row * features, features, C(0));
-        double exact_mean = 0;
-        if (means) {
-            double sum = 0;
-#pragma unroll
-            for (int i = 0; i < K * W; ++i) sum += values.at[i / W][i % W];
-            exact_mean = row_sum(sum, sums) / features;
+    using Row = RowRegisters<T, K>;
+    using Part = typename PartOf<T>::type;
+    constexpr int W = Row::WIDE;
+    __shared__ Part sums[32];
+    const i64 step = gridDim.x * static_cast<i64>(blockDim.y);
+    const auto read = [=](Row& values, i64 row) {
+        values.read(x + row * features, row < count ? static_cast<int>(features) : 0, C(0));
+    };
+    i64 row = blockIdx.x * static_cast<i64>(blockDim.y) + threadIdx.y;
+    Row next;
+    if constexpr (kAhead<T, K>) read(next, row);
+    for (; row - threadIdx.y < count; row += step) {
+        const int length = row < count ? static_cast<int>(features) : 0;
+        Row values;
+        if constexpr (kAhead<T, K>) {
+            values = next;
+            read(next, row + step);
+        } else {
+            read(values, row);
         }
-        double squares = 0;
+        Part exact_mean = 0;
+        if (means) {
+            Part sum = 0;
+#pragma unroll
+            for (int i = 0; i < Row::SIZE; ++i) sum += values[i];
+            exact_mean = row_sum(sum, sums) / static_cast<Part>(features);
+        }
+        values.anew();
+        Part squares = 0;
 #pragma unroll
         for (int k = 0; k < K; ++k) {
-            if (values.column(k) >= features) continue;
+            if (Row::column(k) >= length) continue;
 #pragma unroll
             for (int i = 0; i < W; ++i) {
-                const double centred = values.at[k][i] - exact_mean;
+                const Part centred = values[k * W + i] - exact_mean;
                 squares += centred * centred;
             }
         }
-        const double variance = row_sum(squares, sums) / features;
-        const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(1 / sqrt(variance + epsilon));
-        if (threadIdx.x == 0) {
+        const Part variance = row_sum(squares, sums) / static_cast<Part>(features);
+        values.anew();
+        const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(inverse_root(variance + static_cast<Part>(epsilon)));
+        if (row < count && threadIdx.x == 0) {
             if (means) means[row] = mean;
             inverse_stds[row] = inverse_std;
         }
 #pragma unroll
         for (int k = 0; k < K; ++k) {
-            const i64 column = values.column(k);
-            if (column >= features) continue;
-            C scales[W], offsets[W];
-            if (weight) load<W>(weight + column, scales);
-            if (bias) load<W>(bias + column, offsets);
+            const int column = Row::column(k);
+            if (column >= length) continue;
+            C normalized[W];
 #pragma unroll
-            for (int i = 0; i < W; ++i) {
-                C& value = values.at[k][i];
-                value = (value - mean) * inverse_std;
-                if (weight) value *= scales[i];
-                if (bias) value += offsets[i];
+            for (int i = 0; i < W; ++i) normalized[i] = (values[k * W + i] - mean) * inverse_std;
+            // One after the other: both at once take more registers than there are.
+            C affine[W];
+            if (weight) {
+                load<W>(weight + column, affine);
+#pragma unroll
+                for (int i = 0; i < W; ++i) normalized[i] *= affine[i];
             }
+            if (bias) {
+                load<W>(bias + column, affine);
+#pragma unroll
+                for (int i = 0; i < W; ++i) normalized[i] += affine[i];
+            }
+            store<W>(out + row * features + column, normalized);
         }
-        values.write(out + row * features, features);
     }
 }
 
@@ -166,12 +203,15 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
     }
 GW_FOR_DTYPES(GW_KERNELS)
 
-#define GW_LONG(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(kRowThreads, K == 8 ? 1 : 2)                                    \
-        gw_layer_norm_fwd_long_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
+#define GW_HELD(T, NAME, K)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kHeldThreads<T, K>, kHeldBlocks<T, K>)                        \
+        gw_layer_norm_fwd_held_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
                                             Compute<T>* mean, Compute<T>* inverse_std, i64 rows,              \
                                             i64 features, double epsilon) {                                   \
-        forward_of_long_rows<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);         \
+        forward_held<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);         \
     }
-#define GW_LONGS(T, NAME) GW_FOR_PACKS(GW_LONG, T, NAME)
-GW_FOR_DTYPES(GW_LONGS)
+#define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)
+#define GW_HELD_2(T, NAME) GW_HELD(T, NAME, 2)
+#define GW_HELD_4(T, NAME) GW_HELD(T, NAME, 4)
+#define GW_HELD_8(T, NAME) GW_HELD(T, NAME, 8)
+GW_FOR_PACKS(GW_HELD)

@@ -39,50 +39,77 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
     }
 }
 
-/// The same for long rows, which are read once.
+/// The same with rows in registers, which are read once. Their powers are computed twice, but for those of double precision.
 template <class T, int K>
-GW_DEVICE void softmax_of_long_rows(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {
+GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {
     using C = Compute<T>;
-    constexpr int W = RowRegisters<T, K>::WIDE;
+    using Row = RowRegisters<T, K>;
+    constexpr bool KEPT = sizeof(T) == 8;
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 row = blockIdx.x; row < count; row += gridDim.x) {
-        RowRegisters<T, K> values;
-        values.read(x + row * columns, columns, -infinity);
+    const i64 step = gridDim.x * static_cast<i64>(blockDim.y);
+    const auto read = [=](Row& values, i64 row) {
+        values.read(x + row * columns, row < count ? static_cast<int>(columns) : 0, -infinity);
+    };
+    i64 row = blockIdx.x * static_cast<i64>(blockDim.y) + threadIdx.y;
+    Row next;
+    if constexpr (kAhead<T, K>) read(next, row);
+    for (; row - threadIdx.y < count; row += step) {
+        const int length = row < count ? static_cast<int>(columns) : 0;
+        T* const target = out + row * columns;
+        Row values;
+        if constexpr (kAhead<T, K>) {
+            values = next;
+            read(next, row + step);
+        } else {
+            read(values, row);
+        }
         C max = -infinity;
 #pragma unroll
-        for (int i = 0; i < K * W; ++i) max = greater(max, values.at[i / W][i % W]);
+        for (int i = 0; i < Row::SIZE; ++i) max = values[i] > max ? values[i] : max;
+        // A NaN is not the greatest here; the sum has it, and so all of the row.
         max = row_max(max, greatest);
+        values.anew();
         const C shift = max == -infinity ? C(0) : max;
+        const Exponential<C> power(shift);
         C part = 0;
 #pragma unroll
-        for (int i = 0; i < K * W; ++i) {
-            C& value = values.at[i / W][i % W];
-            const C power = exponential(value - shift);
-            part += power;
-            value = logarithm ? value - shift : power;
+        for (int i = 0; i < Row::SIZE; ++i) {
+            const C value = power(values[i]);
+            part += value;
+            if constexpr (KEPT) {
+                if (!logarithm) values.packs[i / Row::WIDE].at[i % Row::WIDE] = value;
+            }
         }
         const double total = row_sum(static_cast<double>(part), sums);
-        const C offset = static_cast<C>(log(total)), scale = total == 0 ? C(0) : static_cast<C>(1 / total);
-#pragma unroll
-        for (int i = 0; i < K * W; ++i) {
-            C& value = values.at[i / W][i % W];
-            value = !logarithm ? value * scale : total == 0 ? -infinity : value - offset;
+        values.anew();
+        // The branch is the same for the whole grid; each side is a loop of its own, with no more than it needs.
+        if (logarithm) {
+            const C offset = total == 0 ? infinity : static_cast<C>(log(total));
+            values.write(target, length, [=](C value) { return value - shift - offset; });
+        } else {
+            const C scale = total == 0 ? C(0) : C(1) / static_cast<C>(total);
+            values.write(target, length, [=](C value) {
+                if constexpr (KEPT) return value * scale;
+                else return power(value) * scale;
+            });
         }
-        values.write(out + row * columns, columns);
     }
 }
 
 }  // namespace
 
-#define GW_LONG(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(kRowThreads, K == 8 ? 1 : 2)                                    \
-        gw_softmax_long_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {              \
-        softmax_of_long_rows<T, K>(x, out, rows, columns, logarithm);                                         \
+#define GW_HELD(T, NAME, K)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kHeldThreads<T, K>, kHeldBlocks<T, K>)                        \
+        gw_softmax_held_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {              \
+        softmax_held<T, K>(x, out, rows, columns, logarithm);                                                 \
     }
-#define GW_LONGS(T, NAME) GW_FOR_PACKS(GW_LONG, T, NAME)
-GW_FOR_DTYPES(GW_LONGS)
+#define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)
+#define GW_HELD_2(T, NAME) GW_HELD(T, NAME, 2)
+#define GW_HELD_4(T, NAME) GW_HELD(T, NAME, 4)
+#define GW_HELD_8(T, NAME) GW_HELD(T, NAME, 8)
+GW_FOR_PACKS(GW_HELD)
 
 #define GW_KERNELS(T, NAME)                                                                                   \
     extern "C" __global__ void __launch_bounds__(256)                                                         \

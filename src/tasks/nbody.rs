@@ -55,6 +55,8 @@ pub struct NBodySource {
     /// Moments of each simulated system that are fitted: from frame 30 to 40, from 40 to 50, and so on. One is the published task; a
     /// model that is to go on from its own predictions needs more. Valid and test splits have the first alone.
     pub moments: usize,
+    /// Whether each sample that is fitted is fitted backwards, too: from its end, with velocities turned round, to its start.
+    pub reversal: bool,
 }
 
 impl Section for NBodySource {
@@ -83,7 +85,15 @@ impl DataSection for NBodySource {
 
 impl Section for NBodyConfig {
     fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])
+        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])?;
+        if self.pushes && self.substeps == 0 {
+            return Err(ConfigError::Value {
+                key: "model.pushes",
+                actual: "true".to_owned(),
+                expected: "false where model.substeps is 0: pushes are part of a substep".to_owned(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -139,26 +149,24 @@ impl Task for NBodyTask {
             test: 2000,
             particles: PARTICLES,
             moments: 1,
+            reversal: false,
         };
         let (model, train, runtime) = (NBodyConfig::default(), Train::default(), Runtime::default());
         Config { data, model, train, runtime }
     }
 
     fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
-        if config.moments == 1 || split != Split::Train {
+        if split != Split::Train {
             return Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?);
         }
-        const APART: usize = TARGET_FRAME - INPUT_FRAME;
-        let (moments, systems) = (config.moments, config.train.div_ceil(config.moments));
-        let frames = TARGET_FRAME + 1 + APART * (moments - 1);
-        let motion = Trajectories::simulate(config.particles, systems, frames, config.seed, split)?;
-        let at = |moment: usize| {
-            NBodyData::between(&motion, INPUT_FRAME + APART * moment, TARGET_FRAME + APART * moment)
+        let forward = match config.moments {
+            1 => NBodyData::from_trajectories(&trajectories(config, split)?)?,
+            _ => moments(config)?,
         };
-        let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
-        // System by system, so that fewer samples are fewer systems.
-        let order: Vec<usize> = (0..config.train).map(|k| k % moments * systems + k / moments).collect();
-        Ok(all.select(&order)?)
+        if !config.reversal {
+            return Ok(forward);
+        }
+        Ok(NBodyData::concat(&[forward.clone(), forward.reversed()?])?)
     }
 
     fn init(
@@ -242,6 +250,21 @@ impl Task for NBodyTask {
         plots::trajectories(&folder.file(FILE), &panels, title)?;
         Ok(vec![FILE])
     }
+}
+
+/// Samples from several moments of simulated systems.
+fn moments(config: &NBodySource) -> Result<NBodyData> {
+    const APART: usize = TARGET_FRAME - INPUT_FRAME;
+    let (moments, systems) = (config.moments, config.train.div_ceil(config.moments));
+    let frames = TARGET_FRAME + 1 + APART * (moments - 1);
+    let motion = Trajectories::simulate(config.particles, systems, frames, config.seed, Split::Train)?;
+    let at = |moment: usize| {
+        NBodyData::between(&motion, INPUT_FRAME + APART * moment, TARGET_FRAME + APART * moment)
+    };
+    let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
+    // System by system, so that fewer samples are fewer systems.
+    let order: Vec<usize> = (0..config.train).map(|k| k % moments * systems + k / moments).collect();
+    Ok(all.select(&order)?)
 }
 
 /// Mean squared error on the test split, as published.

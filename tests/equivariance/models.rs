@@ -124,11 +124,13 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
         conjugation: true,
         geometry: true,
         substeps: 0,
+        pushes: false,
     };
     let steps = NBodyConfig { layers: 1, substeps: 3, ..beyond };
+    let pushes = NBodyConfig { pushes: true, ..steps };
     for (dtype, config) in DTYPES
         .into_iter()
-        .flat_map(|dtype| [NBodyConfig::default(), beyond, steps].map(|config| (dtype, config)))
+        .flat_map(|dtype| [NBodyConfig::default(), beyond, steps, pushes].map(|config| (dtype, config)))
     {
         let mut rng = rng(70);
         let model = model(&config, dtype, &mut rng);

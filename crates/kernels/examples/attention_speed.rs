@@ -5,7 +5,24 @@ use gradewise_kernels::{
     Array, CudaDevice, DType, Device, Result,
     ops::{self, AttentionOptions},
 };
+use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
 use std::time::Instant;
+
+/// Normally distributed numbers, for constant ones take less power and so run at a higher clock. They repeat after 2^20.
+fn random(rng: &mut impl Rng, shape: &[usize], dtype: DType, device: &Device) -> Result<Array> {
+    let elements: usize = shape.iter().product();
+    let distinct = elements.min(1 << 20);
+    let values: Vec<f64> = StandardNormal.sample_iter(rng).take(distinct).collect();
+    let rows = elements.div_ceil(distinct);
+    Array::from_f64(&values, [1, distinct], dtype, device)?
+        .broadcast_to([rows, distinct])?
+        .contiguous()?
+        .reshape([rows * distinct])?
+        .slice(0, 0..elements)?
+        .contiguous()?
+        .reshape(shape.to_vec())
+}
 
 /// Seconds per call, the best of some rounds that take a few milliseconds each.
 fn seconds(device: &CudaDevice, mut call: impl FnMut() -> Result<Array>) -> Result<f64> {
@@ -26,15 +43,20 @@ fn seconds(device: &CudaDevice, mut call: impl FnMut() -> Result<Array>) -> Resu
 fn main() -> Result<()> {
     let device = Device::cuda(0)?;
     let Device::Cuda(cuda) = &device else { unreachable!("a GPU was asked for") };
-    let zeros = |shape: &[usize], dtype| Array::full(shape, 0.25, dtype, &device);
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let mut random = |shape: &[usize], dtype| random(&mut rng, shape, dtype, &device);
     for (batch, heads, tokens, features) in
         [(4, 16, 2048, 64), (4, 16, 2048, 128), (2, 16, 8192, 64), (2, 16, 8192, 128), (16, 4, 64, 32)]
     {
         for causal in [false, true] {
             let dtype = DType::BF16;
             let shape = [batch, heads, tokens, features];
-            let [q, k, v, grad] =
-                [zeros(&shape, dtype)?, zeros(&shape, dtype)?, zeros(&shape, dtype)?, zeros(&shape, dtype)?];
+            let [q, k, v, grad] = [
+                random(&shape, dtype)?,
+                random(&shape, dtype)?,
+                random(&shape, dtype)?,
+                random(&shape, dtype)?,
+            ];
             let options = AttentionOptions { causal, ..AttentionOptions::default() };
             let forward = seconds(cuda, || Ok(ops::attention(&q, &k, &v, &options)?.output))?;
             let saved = ops::attention(&q, &k, &v, &options)?;
@@ -54,11 +76,13 @@ fn main() -> Result<()> {
     }
     for dtype in [DType::F32, DType::BF16] {
         for columns in [1024, 4096, 16384] {
-            let x = zeros(&[(1 << 27) / columns, columns], dtype)?;
+            let x = random(&[(1 << 27) / columns, columns], dtype)?;
             let bytes = 2.0 * (x.elements() * dtype.size()) as f64;
-            let weight = zeros(&[columns], dtype)?;
+            let (weight, copied) = (random(&[columns], dtype)?, Array::full(x.dims(), 0.5, dtype, &device)?);
+            let copy = || copied.overwrite(&x).map(|()| copied.clone());
             let times = [
-                ("copy", seconds(cuda, || ops::mul_scalar(&x, 1.5))?),
+                ("copy", seconds(cuda, copy)?),
+                ("mul_scalar", seconds(cuda, || ops::mul_scalar(&x, 1.5))?),
                 ("softmax", seconds(cuda, || ops::softmax(&x, 1))?),
                 (
                     "layer_norm",

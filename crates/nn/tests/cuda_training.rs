@@ -15,8 +15,9 @@ use gradewise_nn::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-const SMALL: NBodyConfig =
-    NBodyConfig { hidden: 9, layers: 2, velocities: false, conjugation: false, geometry: false, substeps: 0 };
+fn small() -> NBodyConfig {
+    NBodyConfig { hidden: 9, layers: 2, ..NBodyConfig::default() }
+}
 
 fn config(method: Method) -> TrainerConfig {
     let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };
@@ -24,7 +25,7 @@ fn config(method: Method) -> TrainerConfig {
 }
 
 fn trainer(config: TrainerConfig, placement: &Placement) -> Trainer<NBody> {
-    let model = NBody::init(&SMALL, placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    let model = NBody::init(&small(), placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     Trainer::new(model, config).unwrap()
 }
 

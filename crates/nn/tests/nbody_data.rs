@@ -85,6 +85,33 @@ fn samples_are_frames_30_and_40() {
     assert!(count > 10);
 }
 
+/// The simulator takes samples that are run backwards to their starts, to the accuracy of its time step.
+#[test]
+fn reversed_samples_lead_back() {
+    let published = Trajectories::load(sample(), Split::Valid, None).unwrap();
+    let data = NBodyData::from_trajectories(&published).unwrap();
+    let reversed = data.reversed().unwrap();
+    let mut simulation = Simulation::new(5, reversed.loc(), reversed.vel(), reversed.charges()).unwrap();
+    simulation.advance(10);
+    let (closest, loc) = (simulation.closest_approach(), simulation.loc());
+    let mut errors: Vec<f64> = (0..20)
+        .filter(|&s| closest[s] > 2.0 * NEAR_COLLISION)
+        .map(|s| relative(&loc[s * 15..(s + 1) * 15], &data.loc()[s * 15..(s + 1) * 15]))
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    assert!(errors.len() > 10 && errors[errors.len() / 2] < 2e-3, "{errors:?}");
+    assert_eq!(reversed.reversed().unwrap().loc(), data.loc());
+    assert_eq!(reversed.reversed().unwrap().vel(), data.vel());
+    let positions_alone = NBodyData::new(
+        5,
+        data.loc().to_vec(),
+        data.vel().to_vec(),
+        data.charges().to_vec(),
+        data.target().to_vec(),
+    );
+    assert!(positions_alone.unwrap().reversed().unwrap_err().to_string().contains("run it backwards"));
+}
+
 #[test]
 fn what_is_saved_is_loaded_and_can_be_shortened() {
     let folder = tempfile::tempdir().unwrap();

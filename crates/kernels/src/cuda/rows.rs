@@ -32,23 +32,37 @@ pub(crate) fn wide_row_grid(rows: usize, features: usize, dtype: DType) -> Grid 
     row_grid(rows, if features.is_multiple_of(wide) { features / wide } else { features })
 }
 
-/// A kernel that keeps long rows in registers (gradewise/group.cuh), of those with 1, 2, 4 and 8 packs of 16 bytes to a
-/// thread, and its grid: `None` for short rows, longer ones than that, and arrays that are not aligned.
-pub(crate) fn long_rows(
+/// A kernel that holds rows in registers (gradewise/group.cuh), of those with 1, 2, 4 and 8 packs of 16 bytes to a thread, and its
+/// grid: `None` for very short and very long rows, and for arrays that are not aligned.
+pub(crate) fn held_rows(
+    device: &CudaDevice,
     names: [&'static str; 4],
     rows: usize,
     columns: usize,
     arrays: &[&Array],
 ) -> Option<(Kernel, Grid)> {
-    const THREADS: usize = 256;
     let dtype = arrays.first()?.dtype();
     let wide = 16 / dtype.size();
-    let packs = columns.div_ceil(THREADS * wide).next_power_of_two();
     let aligned =
         columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16));
-    let served = aligned && columns >= 2 * THREADS && packs <= 8;
-    let name = names[(packs.ilog2() as usize).min(3)];
-    served.then(|| (Kernel::new(name, dtype), Grid::blocks(rows.clamp(1, 1 << 16), THREADS as u32)))
+    let (along, packs) = held(columns / wide, dtype.size()).filter(|_| aligned)?;
+    let together = (Grid::THREADS / along).max(1);
+    // Blocks of that many threads are alone on a multiprocessor, and those with few packs read the next row while they work on one.
+    let most =
+        if along == 1024 && packs < 4 { device.info().multiprocessors.max(1) as usize } else { 1 << 16 };
+    let blocks = rows.div_ceil(together as usize).clamp(1, most);
+    let kernel = Kernel::new(names[packs.ilog2() as usize], dtype);
+    Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
+}
+
+/// Threads that share a row of so many packs, and packs of each: few threads with up to 32 elements each, so that a multiprocessor has
+/// many rows at work, and a warp where that does, which needs no barrier to sum; 1024 threads with half of that for the longest rows.
+fn held(row: usize, size: usize) -> Option<(u32, usize)> {
+    let most = if size == 2 { 4 } else { 8 };
+    let packs = |along: u32| row.div_ceil(along as usize).next_power_of_two();
+    let few = [32, 64, 128, 256].into_iter().find(|&along| packs(along) <= most);
+    let along = few.or_else(|| Some(1024).filter(|&along| packs(along) <= most / 2))?;
+    (row >= 16).then(|| (along, packs(along)))
 }
 
 /// How rows are cut into chunks whose sums are added in a second stage.
@@ -121,7 +135,33 @@ pub(crate) fn sum_partials_into(
 
 #[cfg(test)]
 mod tests {
-    use super::Chunks;
+    use super::{Chunks, held};
+
+    #[test]
+    fn rows_are_held_by_as_few_threads_as_can() {
+        for (row, expected) in [
+            (1, None),
+            (15, None),
+            (16, Some((32, 1))),
+            (33, Some((32, 2))),
+            (256, Some((32, 8))),
+            (257, Some((64, 8))),
+            (1024, Some((128, 8))),
+            (2048, Some((256, 8))),
+            (2049, Some((1024, 4))),
+            (4096, Some((1024, 4))),
+            (4097, None),
+        ] {
+            assert_eq!(held(row, 4), expected, "{row}");
+            if let Some((along, packs)) = expected {
+                assert!(along as usize * packs >= row);
+            }
+        }
+        assert_eq!(
+            (held(1024, 2), held(1025, 2), held(2048, 2), held(2049, 2)),
+            (Some((256, 4)), Some((1024, 2)), Some((1024, 2)), None)
+        );
+    }
 
     #[test]
     fn chunks_cover_every_row_once() {

@@ -117,8 +117,22 @@ impl MessagePassing {
     /// # Errors
     /// Shapes, dtypes or devices that do not fit together, named.
     pub fn forward(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
-        let mean = self.messages(h, attributes, edges)?.segment_mean(1, &edges.receivers)?;
-        self.update(h, &mean)
+        Ok(self.forward_with_messages(h, attributes, edges)?.0)
+    }
+
+    /// As [`forward`](Self::forward), and the messages `[blades, edges, features]`.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_messages(
+        &self,
+        h: &Tensor,
+        attributes: &Tensor,
+        edges: &Edges,
+    ) -> Result<(Tensor, Tensor)> {
+        let messages = self.messages(h, attributes, edges)?;
+        let mean = messages.segment_mean(1, &edges.receivers)?;
+        Ok((self.update(h, &mean)?, messages))
     }
 
     /// As [`forward`](Self::forward), with the sum of the messages times `weights` `[1, edges, 1]` instead of their mean: zero for

@@ -5,7 +5,7 @@ use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
         Args, Grid, Kernel,
-        rows::{accumulator, long_rows, row_grid},
+        rows::{accumulator, held_rows, row_grid},
     },
     ops::{fill, reduce},
 };
@@ -45,14 +45,14 @@ pub(super) fn forward(
             .size(rows)
             .size(features)
             .double(epsilon);
-        let long = [
-            "layer_norm_fwd_long_1",
-            "layer_norm_fwd_long_2",
-            "layer_norm_fwd_long_4",
-            "layer_norm_fwd_long_8",
+        let held = [
+            "layer_norm_fwd_held_1",
+            "layer_norm_fwd_held_2",
+            "layer_norm_fwd_held_4",
+            "layer_norm_fwd_held_8",
         ];
         let arrays: Vec<&Array> = [x, &output].into_iter().chain(weight).chain(bias).collect();
-        let (kernel, grid) = long_rows(long, rows, features, &arrays)
+        let (kernel, grid) = held_rows(device, held, rows, features, &arrays)
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
         device.launch(NAME, kernel, grid, args)?;
     }

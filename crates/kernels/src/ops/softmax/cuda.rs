@@ -4,7 +4,7 @@ use crate::{
     Array, CudaDevice, Result,
     cuda::{
         Args, Kernel,
-        rows::{long_rows, row_grid},
+        rows::{held_rows, row_grid},
     },
 };
 
@@ -17,8 +17,8 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, logar
     let columns = x.dims().last().copied().unwrap_or(1);
     let rows = x.elements() / columns;
     let args = Args::new().array(x).array(&out).size(rows).size(columns).int(i32::from(logarithm));
-    let long = ["softmax_long_1", "softmax_long_2", "softmax_long_4", "softmax_long_8"];
-    let (kernel, grid) = long_rows(long, rows, columns, &[x, &out])
+    let held = ["softmax_held_1", "softmax_held_2", "softmax_held_4", "softmax_held_8"];
+    let (kernel, grid) = held_rows(device, held, rows, columns, &[x, &out])
         .unwrap_or_else(|| (Kernel::new("softmax", x.dtype()), row_grid(rows, columns)));
     device.launch(operation, kernel, grid, args)?;
     Ok(out)

@@ -97,6 +97,25 @@ impl NBodyData {
         .with_target_velocities(trajectories.vel_at(target)?)
     }
 
+    /// The samples run backwards: from what was to be predicted, with velocities turned round, to where they started. The motion, being
+    /// without friction, is the same either way, but for the length of the simulator's time step.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for samples without velocities to predict.
+    pub fn reversed(&self) -> Result<Self> {
+        let Some(end) = &self.target_vel else {
+            return Err(Error::Argument {
+                operation: "n-body samples",
+                argument: "target velocities",
+                actual: "none".to_owned(),
+                expected: "those at the end of the motion, to run it backwards".to_owned(),
+            });
+        };
+        let back = |vel: &[f64]| vel.iter().map(|v| -v).collect::<Vec<_>>();
+        Self::new(self.particles, self.target.clone(), back(end), self.charges.clone(), self.loc.clone())?
+            .with_target_velocities(back(&self.vel))
+    }
+
     /// The samples of several sets, one after the other.
     ///
     /// # Errors

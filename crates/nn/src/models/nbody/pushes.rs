@@ -1,0 +1,49 @@
+//! What particles do to each other's velocities along the lines between them.
+
+use super::batch::GEOMETRY;
+use crate::{
+    Module, Placement, Result, Visitor,
+    layers::{Layer, MvLinear},
+    models::Edges,
+};
+use gradewise_autograd::Tensor;
+use gradewise_core::Signature;
+
+/// Powers of the inverse distance: none, its own and its square, each times the direction.
+const POWERS: usize = 3;
+/// Standard deviation of a first coefficient, for features of size 1.
+const FIRST_PUSH: f64 = 0.01;
+
+/// Pushes along the lines between particles: `Σⱼ (c₀ + c₁/ρ + c₂/ρ²) (xᵢ − xⱼ)/ρ` with coefficients that are linear in the scalars of
+/// the messages and ρ the softened distance.
+pub(super) struct Pushes(MvLinear);
+
+impl Pushes {
+    pub(super) fn init<R: rand::Rng + ?Sized>(
+        features: usize,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let variance = FIRST_PUSH.powi(2) / features.max(1) as f64;
+        Ok(Self(MvLinear::new(features, POWERS, Signature::CL3).variance(variance).init(placement, rng)?))
+    }
+
+    /// Changes of velocity `[3, nodes, 1]` from messages `[8, edges, features]` and the attributes of their edges, geometry included.
+    pub(super) fn forward(&self, messages: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
+        let coefficients = self.0.forward(messages)?.slice(0, 0..1)?;
+        let relative = attributes.slice(0, 1..4)?.slice(2, 1..2)?;
+        let inverse = attributes.slice(0, 0..1)?.slice(2, GEOMETRY..GEOMETRY + 1)?;
+        let mut strength = coefficients.slice(2, POWERS - 1..POWERS)?;
+        for power in (0..POWERS - 1).rev() {
+            strength = strength.mul(&inverse)?.add(&coefficients.slice(2, power..power + 1)?)?;
+        }
+        let push = strength.mul(&inverse)?.mul(&relative)?;
+        Ok(push.segment_sum(1, &edges.receivers)?)
+    }
+}
+
+impl Module for Pushes {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module("coefficients", &self.0);
+    }
+}
