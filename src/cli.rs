@@ -8,7 +8,7 @@ mod numerics;
 mod report;
 mod train;
 
-pub use bench::{Bench, BenchTask, Scaling};
+pub use bench::{Bench, BenchTask, Scaling, StepTimes};
 pub use checkpoints::{Eval, Export, Infer, Inspect, Sample};
 pub use checks::{Bisect, ComparePrecision, Gradcheck, Verify};
 pub use machine::{Debug, Doctor, HardwareList, Kernels, Memory, Profile};

@@ -224,18 +224,36 @@ fn what_cannot_be_started_is_refused() {
 }
 
 #[test]
-fn scaling_is_measured_without_a_gpu_too() {
+fn steps_and_scaling_are_measured_without_a_gpu_too() {
     let folder = tempfile::tempdir().unwrap();
-    let text = succeed(folder.path(), "bench scaling --quick --counts 1,2 --steps 2 --dtype f64 --out s");
+    let here = folder.path();
+    let json = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(here.join(path)).unwrap()).unwrap()
+    };
+    let figure = |path: &str| std::fs::read_to_string(here.join(path)).unwrap();
+    let text = succeed(here, "bench scaling --quick --counts 1,2 --steps 2 --dtype f64 --out s");
     for part in ["layer stack", "n-body", "weak", "strong", "sums over 2 processes by TCP", "results in s"] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
-    let report = std::fs::read_to_string(folder.path().join("s/scaling.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let report = json("s/scaling.json");
     assert_eq!(report["measured"].as_array().unwrap().len(), 2);
     let efficiencies = report["efficiency"].as_array().unwrap();
     assert_eq!(efficiencies.iter().filter(|one| one["world"] == 2).count(), 4, "{efficiencies:?}");
-    assert!(efficiencies.iter().all(|one| one["efficiency"].as_f64().is_some_and(|e| e > 0.0 && e < 100.0)));
-    assert!(std::fs::read_to_string(folder.path().join("s/scaling.svg")).unwrap().starts_with("<svg"));
-    refuse(&mut command(folder.path(), "bench scaling --counts 0"), 2, &["--counts"]);
+    assert!(efficiencies.iter().all(|one| one["efficiency"].as_f64().is_some_and(|e| e > 0.0)));
+    assert!(figure("s/scaling.svg").starts_with("<svg"));
+    refuse(&mut command(here, "bench scaling --counts 0"), 2, &["--counts"]);
+
+    let step = "bench step --batches 1,3 --widths 4,5 --layers 1 --steps 2";
+    let text = succeed(here, &format!("{step} --out one"));
+    assert!(text.contains("width  systems") && text.contains("results in one"), "{text}");
+    let times = json("one/step.json")["times"].as_array().unwrap().clone();
+    assert_eq!(times.len(), 4);
+    assert!(times.iter().all(|time| time["milliseconds"].as_f64().is_some_and(|ms| ms > 0.0)));
+    assert!(times.iter().all(|time| time["peak_bytes"].as_u64().is_some_and(|bytes| bytes > 0)));
+    succeed(here, &format!("{step} --dtype f64 --with one/step.json --out two"));
+    for part in ["f32, width 4", "f64, width 5", "systems of a batch"] {
+        assert!(figure("two/step.svg").contains(part), "{part}");
+    }
+    refuse(&mut command(here, "bench step --with s/scaling.json"), 2, &["not written by bench step"]);
+    refuse(&mut command(here, "bench step --batches 0"), 2, &["--batches"]);
 }

@@ -107,12 +107,13 @@ struct RowRegisters {
 template <class T>
 constexpr int kMostPacks = sizeof(T) == 2 ? 4 : 8;
 
-/// Blocks that hold rows have up to 256 threads with the most packs, and a multiprocessor several of them at once; or up to 1024 with fewer.
+/// Blocks that hold rows have up to 256 threads with the most packs, and a multiprocessor several of them at once; or up to 1024 with fewer
+/// packs, but for double precision, which takes more registers than those have.
 template <class T, int K>
-constexpr int kHeldThreads = K < kMostPacks<T> ? 1024 : 256;
+constexpr int kHeldThreads = K < kMostPacks<T> && sizeof(T) < 8 ? 1024 : 256;
 /// Whether the next row is under way while the threads are at work on one, for which more packs leave no registers.
 template <class T, int K>
-constexpr bool kAhead = K < 4;
+constexpr bool kAhead = K < 4 && sizeof(T) < 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <class T, int K>
 constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 3;

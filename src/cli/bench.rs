@@ -13,6 +13,7 @@ pub struct Bench {
 #[derive(Debug, Subcommand)]
 pub enum BenchTask {
     Scaling(Scaling),
+    Step(StepTimes),
 }
 
 /// Training steps on more and more devices of this host, and the bandwidth of sums over them.
@@ -55,4 +56,45 @@ pub struct Scaling {
     /// Set in the processes that measure: where rank 0 writes.
     #[arg(long, value_name = "FILE", hide = true)]
     pub worker: Option<PathBuf>,
+}
+
+/// The time of a training step over batch and width, of the n-body model.
+///
+/// Random systems of five particles; forward, backward and Adam. On a GPU, steps as they are launched and as they are replayed
+/// (captured). step.json has every number, step.svg the times on logarithmic axes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench step --device cuda
+  gradewise bench step --batches 1,10,100 --widths 28 --with cuda/step.json    on the CPU, in one figure with another device")]
+pub struct StepTimes {
+    /// cpu, cuda or cuda:N.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of numbers: f64, f32, bf16 or f16.
+    #[arg(long, default_value = "f32")]
+    pub dtype: String,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long, default_value = "exact")]
+    pub compute: String,
+    /// Systems of a batch.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub batches: Vec<u32>,
+    /// Multivector features of a particle.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "28,64",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub widths: Vec<u32>,
+    /// Rounds of messages.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub layers: u32,
+    /// Timed steps, whose median counts.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// A step.json whose lines are in the figure, too; several are separated by commas.
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    pub with: Vec<PathBuf>,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "step")]
+    pub out: PathBuf,
 }

@@ -3,12 +3,14 @@
 mod animation;
 mod curve;
 mod lines;
+mod log_lines;
 mod loss;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
 pub use curve::{CurvePoint, curve};
 pub use lines::{Line, lines};
+pub use log_lines::{LogLine, log_lines};
 pub use loss::{LossHistory, loss};
 pub use trajectories::{Panel, Particle, trajectories};
 

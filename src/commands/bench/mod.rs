@@ -2,6 +2,7 @@
 
 mod link;
 mod scaling;
+mod step;
 mod worker;
 
 use crate::{
@@ -15,5 +16,6 @@ pub fn run(arguments: &Bench) -> Result<()> {
             Some(path) => worker::run(arguments, path),
             None => scaling::run(arguments),
         },
+        BenchTask::Step(arguments) => step::run(arguments),
     }
 }

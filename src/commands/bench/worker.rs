@@ -156,33 +156,48 @@ fn time<M: Module, B: Batch + Clone>(
     let weight = 1.0 / team.world() as f64;
     let mut batches = std::iter::repeat_with(|| Ok(Part { batch: batch.clone(), weight }));
     let loss = |model: &M, part: &Part<B>| part.share(loss(model, &part.batch)?);
-    let mut device = match &placement.device {
-        Device::Cpu => None,
-        Device::Cuda(cuda) => Some(CapturedStep::new(cuda, true)),
-    };
-    let mut step = || match &mut device {
-        None => trainer.step(&mut batches, loss),
-        Some(device) => device.step(&mut trainer, &mut batches, loss),
-    };
-    for _ in 0..WARM_UP {
-        step()?;
-    }
-    team.barrier()?;
-    let mut times = Vec::new();
-    for _ in 0..arguments.steps {
-        let start = Instant::now();
-        step()?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-    }
-    times.sort_by(f64::total_cmp);
+    let way = (&placement.device, true);
+    let milliseconds = median(&mut trainer, &mut batches, loss, way, arguments.steps, || team.barrier())?;
     Ok(Step {
         model: name.to_owned(),
         parameters: trainer.model().parameter_count(),
         mode: mode.to_owned(),
         local_batch,
-        milliseconds: times[times.len() / 2],
+        milliseconds,
         peak_bytes: memory.usage()?.peak,
     })
+}
+
+/// Milliseconds of the median of some training steps, after others that warm up and then `ready`; on a GPU, as `captured` says, replayed or
+/// launched one operation after the other.
+pub fn median<M: Module, B: Batch>(
+    trainer: &mut Trainer<M>,
+    batches: &mut impl Iterator<Item = gradewise_nn::Result<B>>,
+    loss: impl Fn(&M, &B) -> gradewise_nn::Result<gradewise_autograd::Tensor>,
+    (device, captured): (&Device, bool),
+    steps: u32,
+    ready: impl FnOnce() -> Result<()>,
+) -> Result<f64> {
+    let mut device = match device {
+        Device::Cpu => None,
+        Device::Cuda(cuda) => Some(CapturedStep::new(cuda, captured)),
+    };
+    let mut step = || match &mut device {
+        None => trainer.step(batches, &loss),
+        Some(device) => device.step(trainer, batches, &loss),
+    };
+    for _ in 0..WARM_UP {
+        step()?;
+    }
+    ready()?;
+    let mut times = Vec::new();
+    for _ in 0..steps {
+        let start = Instant::now();
+        step()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
 }
 
 /// Sums of arrays of growing size.
@@ -253,7 +268,8 @@ impl Batch for Input {
     }
 }
 
-fn systems_of(systems: usize, placement: &Placement) -> gradewise_nn::Result<Example> {
+/// Random systems of five particles.
+pub fn systems_of(systems: usize, placement: &Placement) -> gradewise_nn::Result<Example> {
     const PARTICLES: usize = 5;
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut random =

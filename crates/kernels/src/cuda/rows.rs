@@ -56,12 +56,13 @@ pub(crate) fn held_rows(
 }
 
 /// Threads that share a row of so many packs, and packs of each: few threads with up to 32 elements each, so that a multiprocessor has
-/// many rows at work, and a warp where that does, which needs no barrier to sum; 1024 threads with half of that for the longest rows.
+/// many rows at work, and a warp where that does, which needs no barrier to sum; 1024 threads with half of that for the longest rows
+/// of single precision and 16 bits.
 fn held(row: usize, size: usize) -> Option<(u32, usize)> {
     let most = if size == 2 { 4 } else { 8 };
     let packs = |along: u32| row.div_ceil(along as usize).next_power_of_two();
     let few = [32, 64, 128, 256].into_iter().find(|&along| packs(along) <= most);
-    let along = few.or_else(|| Some(1024).filter(|&along| packs(along) <= most / 2))?;
+    let along = few.or_else(|| Some(1024).filter(|&along| size < 8 && packs(along) <= most / 2))?;
     (row >= 16).then(|| (along, packs(along)))
 }
 
@@ -161,6 +162,7 @@ mod tests {
             (held(1024, 2), held(1025, 2), held(2048, 2), held(2049, 2)),
             (Some((256, 4)), Some((1024, 2)), Some((1024, 2)), None)
         );
+        assert_eq!((held(2048, 8), held(2049, 8)), (Some((256, 8)), None));
     }
 
     #[test]

@@ -1,0 +1,152 @@
+//! `bench step`: the time of a training step over batch and width.
+
+use super::{
+    scaling::write,
+    worker::{median, systems_of},
+};
+use crate::{
+    cli::StepTimes,
+    config::Runtime,
+    error::{Error, Result},
+    output, plots, run,
+};
+use gradewise_kernels::Device;
+use gradewise_nn::{
+    Module,
+    models::{NBody, NBodyConfig},
+    optim::{Method, Schedule},
+    train::{Trainer, TrainerConfig, nbody::Example},
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::{fmt::Write, path::Path};
+
+/// What step.json holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    device: String,
+    dtype: String,
+    compute: String,
+    layers: u32,
+    times: Vec<Time>,
+}
+
+/// The step of one model with one batch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Time {
+    width: u32,
+    batch: u32,
+    parameters: usize,
+    /// Whether the step was replayed as a CUDA graph.
+    captured: bool,
+    /// Of the median step.
+    milliseconds: f64,
+    /// What the device's arrays held at most.
+    peak_bytes: usize,
+}
+
+pub fn run(arguments: &StepTimes) -> Result<()> {
+    let others = arguments.with.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
+    let mut runtime = Runtime::default();
+    runtime.device.clone_from(&arguments.device);
+    runtime.dtype.clone_from(&arguments.dtype);
+    runtime.compute.clone_from(&arguments.compute);
+    let placement = run::placement_of(&runtime, None)?;
+    std::fs::create_dir_all(&arguments.out)
+        .map_err(|error| Error::Output { path: arguments.out.clone(), reason: error.to_string() })?;
+    let (name, modes): (String, &[bool]) = match &placement.device {
+        Device::Cpu => (format!("CPU, {} threads", rayon::current_num_threads()), &[false]),
+        Device::Cuda(cuda) => (cuda.info().name.clone(), &[false, true]),
+    };
+    let mut times = Vec::new();
+    for &width in &arguments.widths {
+        let config = NBodyConfig {
+            hidden: width as usize,
+            layers: arguments.layers as usize,
+            ..NBodyConfig::default()
+        };
+        for &batch in &arguments.batches {
+            for &captured in modes {
+                let example = systems_of(batch as usize, &placement)?;
+                let memory = run::Memory::start(&placement.device);
+                let model = NBody::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(1))?;
+                let parameters = model.parameter_count();
+                let mut trainer = Trainer::new(
+                    model,
+                    TrainerConfig {
+                        method: Method::adam(0.0),
+                        schedule: Schedule::Constant { lr: 1e-4, warmup: 0 },
+                        accumulation: 1,
+                        clip_norm: None,
+                        ema: None,
+                    },
+                )?;
+                let mut batches = std::iter::repeat_with(|| Ok(example.clone()));
+                let loss = |model: &NBody, e: &Example| model.loss(&e.batch, &e.targets);
+                let way = (&placement.device, captured);
+                let milliseconds = median(&mut trainer, &mut batches, loss, way, arguments.steps, || Ok(()))?;
+                let peak_bytes = memory.usage()?.peak;
+                times.push(Time { width, batch, parameters, captured, milliseconds, peak_bytes });
+            }
+        }
+    }
+    let (dtype, compute) = (arguments.dtype.clone(), arguments.compute.clone());
+    let report = Report { device: name, dtype, compute, layers: arguments.layers, times };
+    write(&arguments.out.join("step.json"), &report)?;
+    let all: Vec<&Report> = std::iter::once(&report).chain(&others).collect();
+    let figure = arguments.out.join("step.svg");
+    let title = "A training step of the n-body model";
+    plots::log_lines(&figure, &lines(&all), title, ("systems of a batch", "milliseconds"))?;
+    output::print(&format!(
+        "{}\nresults in {}: step.json step.svg\n",
+        report.table(),
+        arguments.out.display()
+    ))
+}
+
+fn read(path: &Path) -> Result<Report> {
+    let refuse = |reason: String| Error::Usage(format!("--with {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| refuse(format!("not written by bench step: {error}")))
+}
+
+/// A line for each device, width and way of launching.
+fn lines(reports: &[&Report]) -> Vec<plots::LogLine> {
+    let mut lines: Vec<plots::LogLine> = Vec::new();
+    for report in reports {
+        for time in &report.times {
+            let way = match (time.captured, report.device.starts_with("CPU")) {
+                (true, _) => ", captured",
+                (false, true) => "",
+                (false, false) => ", launched",
+            };
+            let label = format!("{}, {}, width {}{way}", report.device, report.dtype, time.width);
+            let point = (f64::from(time.batch), time.milliseconds);
+            match lines.iter_mut().find(|line| line.label == label) {
+                Some(line) => line.points.push(point),
+                None => lines.push(plots::LogLine { label, points: vec![point] }),
+            }
+        }
+    }
+    lines
+}
+
+impl Report {
+    fn table(&self) -> String {
+        let Self { device, dtype, compute, layers, times } = self;
+        let mut text = format!("\n{device}, {dtype}, {compute}; {layers} rounds of messages\n\n");
+        text += "width  systems  captured  ms per step  systems per s  peak MiB\n";
+        for Time { width, batch, captured, milliseconds, peak_bytes, .. } in times {
+            let (rate, peak) =
+                (f64::from(*batch) / milliseconds * 1e3, *peak_bytes as f64 / f64::from(1 << 20));
+            let captured = if *captured { "yes" } else { "no" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{width:>5}  {batch:>7}  {captured:>8}  {milliseconds:>11.3}  {rate:>13.0}  {peak:>8.1}"
+            );
+        }
+        text
+    }
+}
