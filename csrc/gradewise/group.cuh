@@ -103,23 +103,16 @@ struct RowRegisters {
     }
 };
 
-/// The most packs of a thread.
-template <class T>
-constexpr int kMostPacks = sizeof(T) == 2 ? 4 : 8;
-
-/// Blocks that hold rows have up to 256 threads with the most packs, and a multiprocessor several of them at once; or up to 1024 with fewer
-/// packs, but for double precision, which takes more registers than those have.
+/// Threads of a block, at most, that holds rows: of single precision, few packs of each of many threads hold the longest.
 template <class T, int K>
-constexpr int kHeldThreads = K < kMostPacks<T> && sizeof(T) < 8 ? 1024 : 256;
-/// Whether the next row is under way while the threads are at work on one, for which more packs leave no registers.
+constexpr int kHeldThreads = sizeof(T) == 4 && K < 8 ? 1024 : 256;
+/// How many such blocks a multiprocessor is to have room for, so that one computes while the others wait.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 template <class T, int K>
-constexpr bool kAhead = K < 4 && sizeof(T) < 8;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-template <class T, int K>
-constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 3;
+constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : RowRegisters<T, K>::SIZE <= 32 ? 3 : 2;
 #else
 template <class T, int K>
-constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 2;
+constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : 2;
 #endif
 
 /// Calls M_K(type, name) for the numbers of packs K for which there are kernels (cuda/rows.rs knows them).
@@ -127,5 +120,4 @@ constexpr int kHeldBlocks = K < kMostPacks<T> || sizeof(T) == 8 ? 1 : 2;
     GW_FOR_DTYPES(M##_1)  \
     GW_FOR_DTYPES(M##_2)  \
     GW_FOR_DTYPES(M##_4)  \
-    M##_8(float, f32)     \
-    M##_8(double, f64)
+    GW_FOR_DTYPES(M##_8)

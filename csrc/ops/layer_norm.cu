@@ -65,22 +65,11 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
     using Part = typename PartOf<T>::type;
     constexpr int W = Row::WIDE;
     __shared__ Part sums[32];
-    const i64 step = gridDim.x * static_cast<i64>(blockDim.y);
-    const auto read = [=](Row& values, i64 row) {
-        values.read(x + row * features, row < count ? static_cast<int>(features) : 0, C(0));
-    };
-    i64 row = blockIdx.x * static_cast<i64>(blockDim.y) + threadIdx.y;
-    Row next;
-    if constexpr (kAhead<T, K>) read(next, row);
-    for (; row - threadIdx.y < count; row += step) {
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
         const int length = row < count ? static_cast<int>(features) : 0;
         Row values;
-        if constexpr (kAhead<T, K>) {
-            values = next;
-            read(next, row + step);
-        } else {
-            read(values, row);
-        }
+        values.read(x + row * features, length, C(0));
         Part exact_mean = 0;
         if (means) {
             Part sum = 0;
@@ -204,7 +193,7 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
 GW_FOR_DTYPES(GW_KERNELS)
 
 #define GW_HELD(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(kHeldThreads<T, K>, kHeldBlocks<T, K>)                        \
+    extern "C" __global__ void __launch_bounds__((kHeldThreads<T, K>), (kHeldBlocks<T, K>))                    \
         gw_layer_norm_fwd_held_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
                                             Compute<T>* mean, Compute<T>* inverse_std, i64 rows,              \
                                             i64 features, double epsilon) {                                   \

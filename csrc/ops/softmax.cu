@@ -48,23 +48,12 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    const i64 step = gridDim.x * static_cast<i64>(blockDim.y);
-    const auto read = [=](Row& values, i64 row) {
-        values.read(x + row * columns, row < count ? static_cast<int>(columns) : 0, -infinity);
-    };
-    i64 row = blockIdx.x * static_cast<i64>(blockDim.y) + threadIdx.y;
-    Row next;
-    if constexpr (kAhead<T, K>) read(next, row);
-    for (; row - threadIdx.y < count; row += step) {
+    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
+        const i64 row = start + threadIdx.y;
         const int length = row < count ? static_cast<int>(columns) : 0;
         T* const target = out + row * columns;
         Row values;
-        if constexpr (kAhead<T, K>) {
-            values = next;
-            read(next, row + step);
-        } else {
-            read(values, row);
-        }
+        values.read(x + row * columns, length, -infinity);
         C max = -infinity;
 #pragma unroll
         for (int i = 0; i < Row::SIZE; ++i) max = values[i] > max ? values[i] : max;
@@ -101,7 +90,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
 }  // namespace
 
 #define GW_HELD(T, NAME, K)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(kHeldThreads<T, K>, kHeldBlocks<T, K>)                        \
+    extern "C" __global__ void __launch_bounds__((kHeldThreads<T, K>), (kHeldBlocks<T, K>))                    \
         gw_softmax_held_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {              \
         softmax_held<T, K>(x, out, rows, columns, logarithm);                                                 \
     }

@@ -17,6 +17,11 @@ pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned {
 pub trait DataSection: Section {
     /// Number of samples to fit: `data.train`.
     fn train(&self) -> usize;
+
+    /// How many samples these become, which are the first ones of a larger set.
+    fn fitted(&self) -> usize {
+        self.train()
+    }
 }
 
 /// Everything a run can be told.

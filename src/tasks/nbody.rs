@@ -81,6 +81,10 @@ impl DataSection for NBodySource {
     fn train(&self) -> usize {
         self.train
     }
+
+    fn fitted(&self) -> usize {
+        self.train * if self.reversal { 2 } else { 1 }
+    }
 }
 
 impl Section for NBodyConfig {
@@ -169,7 +173,10 @@ impl Task for NBodyTask {
         if !config.reversal {
             return Ok(forward);
         }
-        Ok(NBodyData::concat(&[forward.clone(), forward.reversed()?])?)
+        // Each beside its reverse, so that fewer samples are the first ones here, too.
+        let samples = forward.len();
+        let both = NBodyData::concat(&[forward.clone(), forward.reversed()?])?;
+        Ok(both.select(&(0..2 * samples).map(|k| k % 2 * samples + k / 2).collect::<Vec<_>>())?)
     }
 
     fn init(
@@ -390,6 +397,20 @@ mod tests {
         assert_eq!(resolve(&["train.steps=1"]).unwrap(), (0, 1));
         assert_eq!(resolve(&["train.warmup_steps=7", "train.steps=60"]).unwrap(), (7, 39));
         assert!(resolve(&["train.warmup_steps=61", "train.steps=60"]).is_err());
+    }
+
+    #[test]
+    fn samples_are_fitted_backwards_too_on_request() {
+        let source = |reversal, train| NBodySource { train, reversal, ..NBodyTask::defaults().data };
+        let load = |reversal, train| NBodyTask::load(&source(reversal, train), Split::Train).unwrap();
+        let (forward, both, fewer) = (load(false, 3), load(true, 3), load(true, 2));
+        assert_eq!((forward.len(), both.len(), source(true, 3).fitted()), (3, 6, 6));
+        let picked = |data: &NBodyData, k: &[usize]| data.select(k).unwrap();
+        assert_eq!(picked(&both, &[0, 2, 4]).loc(), forward.loc());
+        assert_eq!(picked(&both, &[1, 3, 5]).loc(), forward.target());
+        assert_eq!(picked(&both, &[1, 3, 5]).target(), forward.loc());
+        assert_eq!(picked(&both, &[0, 1, 2, 3]).vel(), fewer.vel());
+        assert_eq!(NBodyTask::load(&source(true, 3), Split::Valid).unwrap().len(), 2000);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl<T: Task> Runs<'_, T> {
         let config = fitted.as_ref().unwrap_or(config);
         run::census(&config.runtime, None);
         // A data set that is shared by several runs may hold more samples than this one fits.
-        let samples = data.train.len().min(crate::config::DataSection::train(&config.data));
+        let samples = data.train.len().min(crate::config::DataSection::fitted(&config.data));
         let order = BatchOrder::sequential(samples, config.train.batch_size)?
             .shuffled(config.train.seed)
             .drop_last()?;

@@ -35,7 +35,6 @@ pub(crate) fn wide_row_grid(rows: usize, features: usize, dtype: DType) -> Grid 
 /// A kernel that holds rows in registers (gradewise/group.cuh), of those with 1, 2, 4 and 8 packs of 16 bytes to a thread, and its
 /// grid: `None` for very short and very long rows, and for arrays that are not aligned.
 pub(crate) fn held_rows(
-    device: &CudaDevice,
     names: [&'static str; 4],
     rows: usize,
     columns: usize,
@@ -47,22 +46,23 @@ pub(crate) fn held_rows(
         columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16));
     let (along, packs) = held(columns / wide, dtype.size()).filter(|_| aligned)?;
     let together = (Grid::THREADS / along).max(1);
-    // Blocks of that many threads are alone on a multiprocessor, and those with few packs read the next row while they work on one.
-    let most =
-        if along == 1024 && packs < 4 { device.info().multiprocessors.max(1) as usize } else { 1 << 16 };
-    let blocks = rows.div_ceil(together as usize).clamp(1, most);
+    let blocks = rows.div_ceil(together as usize).clamp(1, 1 << 16);
     let kernel = Kernel::new(names[packs.ilog2() as usize], dtype);
     Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
 }
 
 /// Threads that share a row of so many packs, and packs of each: few threads with up to 32 elements each, so that a multiprocessor has
-/// many rows at work, and a warp where that does, which needs no barrier to sum; 1024 threads with half of that for the longest rows
-/// of single precision and 16 bits.
+/// many rows at work, and a warp where that does, which needs no barrier to sum. The longest rows have twice the elements to a thread in
+/// 16 bits, and more threads in single precision.
 fn held(row: usize, size: usize) -> Option<(u32, usize)> {
     let most = if size == 2 { 4 } else { 8 };
     let packs = |along: u32| row.div_ceil(along as usize).next_power_of_two();
     let few = [32, 64, 128, 256].into_iter().find(|&along| packs(along) <= most);
-    let along = few.or_else(|| Some(1024).filter(|&along| size < 8 && packs(along) <= most / 2))?;
+    let along = few.or_else(|| match size {
+        2 => Some(256).filter(|&along| packs(along) <= 8),
+        4 => Some(1024).filter(|&along| packs(along) <= 4),
+        _ => None,
+    })?;
     (row >= 16).then(|| (along, packs(along)))
 }
 
@@ -160,7 +160,7 @@ mod tests {
         }
         assert_eq!(
             (held(1024, 2), held(1025, 2), held(2048, 2), held(2049, 2)),
-            (Some((256, 4)), Some((1024, 2)), Some((1024, 2)), None)
+            (Some((256, 4)), Some((256, 8)), Some((256, 8)), None)
         );
         assert_eq!((held(2048, 8), held(2049, 8)), (Some((256, 8)), None));
     }

@@ -52,7 +52,7 @@ pub(super) fn forward(
             "layer_norm_fwd_held_8",
         ];
         let arrays: Vec<&Array> = [x, &output].into_iter().chain(weight).chain(bias).collect();
-        let (kernel, grid) = held_rows(device, held, rows, features, &arrays)
+        let (kernel, grid) = held_rows(held, rows, features, &arrays)
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
         device.launch(NAME, kernel, grid, args)?;
     }

@@ -18,7 +18,7 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, logar
     let rows = x.elements() / columns;
     let args = Args::new().array(x).array(&out).size(rows).size(columns).int(i32::from(logarithm));
     let held = ["softmax_held_1", "softmax_held_2", "softmax_held_4", "softmax_held_8"];
-    let (kernel, grid) = held_rows(device, held, rows, columns, &[x, &out])
+    let (kernel, grid) = held_rows(held, rows, columns, &[x, &out])
         .unwrap_or_else(|| (Kernel::new("softmax", x.dtype()), row_grid(rows, columns)));
     device.launch(operation, kernel, grid, args)?;
     Ok(out)
