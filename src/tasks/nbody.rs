@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn samples_are_fitted_backwards_too_on_request() {
-        let source = |reversal, train| NBodySource { train, valid: 4, reversal, ..NBodyTask::defaults().data };
+        let source =
+            |reversal, train| NBodySource { train, valid: 4, reversal, ..NBodyTask::defaults().data };
         let load = |reversal, train| NBodyTask::load(&source(reversal, train), Split::Train).unwrap();
         let (forward, both, fewer) = (load(false, 3), load(true, 3), load(true, 2));
         assert_eq!((forward.len(), both.len(), source(true, 3).fitted()), (3, 6, 6));
