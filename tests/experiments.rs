@@ -250,6 +250,40 @@ fn jets_are_read_from_files() {
 }
 
 #[test]
+fn published_jets_are_read_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/nn/tests/data/jets/published.h5");
+    for (split, file) in [(Split::Train, "train.h5"), (Split::Valid, "val.h5"), (Split::Test, "test.h5")] {
+        std::fs::copy(&published, here.join(file)).unwrap();
+        let jets = JetSets::load(here, split, 12, 24).unwrap();
+        let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
+        let arrays = here.join("arrays");
+        std::fs::create_dir_all(&arrays).unwrap();
+        npy::write(arrays.join(format!("jets_{split}_momenta.npy")), &[24, 12, 4], jets.momenta()).unwrap();
+        npy::write(arrays.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
+    }
+    let settings = "data.train=24 data.valid=8 data.test=20 data.particles=6 model.hidden=4 model.layers=1 train.batch_size=8 \
+                    train.steps=4";
+    gradewise(here, &format!("train lorentz {settings} data.source=. --out tables"));
+    gradewise(here, &format!("train lorentz {settings} data.source=arrays --out arrays/run"));
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_eq!(bytes("tables"), bytes("arrays/run"));
+    // A file of the wrong kind is the user's error, and says so.
+    std::fs::write(here.join("val.h5"), "E,px,py,pz").unwrap();
+    let output = Command::new(program())
+        .current_dir(here)
+        .args(format!("train lorentz {settings} data.source=. --out broken").split_whitespace())
+        .output()
+        .expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(2) && message.contains("val.h5 is not a usable HDF5 file"),
+        "{message}"
+    );
+}
+
+#[test]
 fn published_files_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -68,7 +68,7 @@ Examples:
 Examples:
   gradewise train lorentz
   gradewise train lorentz --preset full --device cuda
-  gradewise train lorentz data.source=path/to/npy        jets_train_momenta.npy and so on")]
+  gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.particles=32    train.h5, val.h5, test.h5")]
     Lorentz(TrainRun),
     /// A force field: an energy learned from forces alone, whose dynamics conserves it.
     ///

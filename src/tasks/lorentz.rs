@@ -27,7 +27,7 @@ pub struct Lorentz;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JetSource {
-    /// `simulate`, or a folder of NumPy files.
+    /// `simulate`, or a folder of HDF5 or NumPy files.
     pub source: String,
     /// Seed of the simulated jets.
     pub seed: u64,
@@ -128,7 +128,7 @@ impl Task for Lorentz {
         if config.source == "simulate" {
             return Ok(JetSets::simulate(jets, config.particles, config.seed, split)?);
         }
-        Ok(JetSets::load(Path::new(&config.source), split, config.particles)?.take(jets))
+        Ok(JetSets::load(Path::new(&config.source), split, config.particles, jets)?)
     }
 
     fn init(

@@ -1,5 +1,7 @@
 //! Data sets: simulated, read from files, checked, and served in batches.
 
+mod element;
+mod hdf5;
 pub mod jets;
 pub mod loader;
 pub mod nbody;

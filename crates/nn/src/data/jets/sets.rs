@@ -3,7 +3,7 @@
 use super::shower::{FourMomentum, one_prong, smeared, three_prong};
 use crate::{
     Error, Placement, Result,
-    data::{Split, check_finite, npy::NpyArray},
+    data::{Split, check_finite},
     models::Edges,
     symmetry::Isometry,
     train::{Batch, Samples, overwrite, scaled, to_device},
@@ -13,9 +13,8 @@ use gradewise_kernels::{Array, Device};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use std::path::Path;
 
-const OPERATION: &str = "jets";
+pub(super) const OPERATION: &str = "jets";
 /// Added to products of momenta of neighbours, in units of the squared mass of the jet, before their logarithm is taken.
 const SMALLEST_PRODUCT: f64 = 1e-6;
 /// Blades of the space-time algebra.
@@ -89,27 +88,6 @@ impl JetSets {
         };
         let labels = momenta.par_chunks_exact_mut(particles * 4).enumerate().map(draw).collect();
         Self::new(particles, momenta, labels)
-    }
-
-    /// Reads `jets_{split}_momenta.npy` `[jets, any, 4]` and `jets_{split}_labels.npy` `[jets]` of `folder`: the first `particles`
-    /// of each jet.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::Format`] for files that are missing, damaged, or of another shape; as [`JetSets::new`].
-    pub fn load(folder: &Path, split: Split, particles: usize) -> Result<Self> {
-        let path = |kind: &str| folder.join(format!("jets_{split}_{kind}.npy"));
-        let momenta = NpyArray::read(path("momenta"))?;
-        momenta.expect_shape(&path("momenta"), &[None, None, Some(4)], "jets, particles, E px py pz")?;
-        let labels = NpyArray::read(path("labels"))?;
-        labels.expect_shape(&path("labels"), &[Some(momenta.shape[0])], "jets, as in the momenta file")?;
-        let (stored, jets) = (momenta.shape[1], momenta.shape[0]);
-        let mut kept = vec![0.0; jets * particles * 4];
-        let width = stored.min(particles) * 4;
-        for jet in 0..jets {
-            kept[jet * particles * 4..][..width]
-                .copy_from_slice(&momenta.values[jet * stored * 4..][..width]);
-        }
-        Self::new(particles, kept, labels.values.iter().map(|&label| label != 0.0).collect())
     }
 
     /// The first `jets` jets, or all if there are fewer.

@@ -5,6 +5,7 @@
 
 mod header;
 
+use super::element::{Element, Kind};
 use crate::checkpoint::replace_file;
 use crate::{Error, Result};
 use header::{Header, parse_header};
@@ -168,7 +169,7 @@ fn parse(bytes: &[u8]) -> Result<NpyArray, String> {
     let (header, data) = rest.split_at_checked(length).ok_or("it ends inside the header")?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;
     let Header { descr, fortran_order, shape } = parse_header(header)?;
-    let element = Element::parse(&descr)?;
+    let element = element(&descr)?;
     let elements =
         checked_elements(&shape).ok_or_else(|| format!("its shape {shape:?} is impossibly large"))?;
     let expected = elements
@@ -209,52 +210,31 @@ fn row_major(shape: &[usize], values: &[f64]) -> Vec<f64> {
     out
 }
 
-#[derive(Clone, Copy)]
-struct Element {
-    kind: u8,
-    size: usize,
-    big_endian: bool,
-}
-
-impl Element {
-    fn parse(descr: &str) -> Result<Self, String> {
-        let unsupported = || {
-            format!(
-                "its element type is {descr}; real numbers are needed: save it with array.astype('<f8') or '<f4'"
-            )
-        };
-        let (&[order, kind], size) = descr.as_bytes().split_first_chunk::<2>().ok_or_else(unsupported)?;
-        let size = match (kind, size) {
-            (b'f' | b'i' | b'u', b"8") => 8,
-            (b'f' | b'i' | b'u', b"4") => 4,
-            (b'i' | b'u', b"2") => 2,
-            (b'i' | b'u' | b'b', b"1") => 1,
-            _ => return Err(unsupported()),
-        };
-        if !matches!(order, b'<' | b'>' | b'|' | b'=') {
-            return Err(unsupported());
-        }
-        Ok(Self { kind, size, big_endian: order == b'>' })
+/// The element type that NumPy calls `descr`.
+fn element(descr: &str) -> Result<Element, String> {
+    let unsupported = || {
+        format!(
+            "its element type is {descr}; real numbers are needed: save it with array.astype('<f8') or '<f4'"
+        )
+    };
+    let (&[order, kind], size) = descr.as_bytes().split_first_chunk::<2>().ok_or_else(unsupported)?;
+    let (kind, size) = match (kind, size) {
+        (b'f', b"8") => (Kind::Float, 8),
+        (b'f', b"4") => (Kind::Float, 4),
+        (b'i', b"8") => (Kind::Signed, 8),
+        (b'i', b"4") => (Kind::Signed, 4),
+        (b'i', b"2") => (Kind::Signed, 2),
+        (b'i', b"1") => (Kind::Signed, 1),
+        (b'u', b"8") => (Kind::Unsigned, 8),
+        (b'u', b"4") => (Kind::Unsigned, 4),
+        (b'u', b"2") => (Kind::Unsigned, 2),
+        (b'u' | b'b', b"1") => (Kind::Unsigned, 1),
+        _ => return Err(unsupported()),
+    };
+    if !matches!(order, b'<' | b'>' | b'|' | b'=') {
+        return Err(unsupported());
     }
-
-    /// The value of exactly `size` bytes.
-    fn decode(self, bytes: &[u8]) -> f64 {
-        let mut little = [0u8; 8];
-        for (slot, byte) in little.iter_mut().zip(bytes) {
-            *slot = *byte;
-        }
-        if self.big_endian {
-            little[..self.size].reverse();
-        }
-        let unsigned = u64::from_le_bytes(little);
-        let shift = 64 - 8 * self.size as u32;
-        match (self.kind, self.size) {
-            (b'f', 8) => f64::from_bits(unsigned),
-            (b'f', _) => f64::from(f32::from_bits(unsigned as u32)),
-            (b'i', _) => (((unsigned << shift) as i64) >> shift) as f64,
-            _ => unsigned as f64,
-        }
-    }
+    Ok(Element { kind, size, big_endian: order == b'>' })
 }
 
 #[cfg(test)]

@@ -1,0 +1,42 @@
+//! Numbers as files hold them.
+
+/// What the bits of an element say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// IEEE 754, of 4 or 8 bytes.
+    Float,
+    /// Two's complement.
+    Signed,
+    /// A natural number, or a truth value.
+    Unsigned,
+}
+
+/// The type of the elements of an array of numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Element {
+    pub(super) kind: Kind,
+    /// Bytes: 1, 2, 4 or 8.
+    pub(super) size: usize,
+    pub(super) big_endian: bool,
+}
+
+impl Element {
+    /// The value of exactly `size` bytes. Integers beyond 2⁵³ are rounded.
+    pub(super) fn decode(self, bytes: &[u8]) -> f64 {
+        let mut little = [0u8; 8];
+        for (slot, byte) in little.iter_mut().zip(bytes) {
+            *slot = *byte;
+        }
+        if self.big_endian {
+            little[..self.size].reverse();
+        }
+        let unsigned = u64::from_le_bytes(little);
+        let shift = 64 - 8 * self.size as u32;
+        match (self.kind, self.size) {
+            (Kind::Float, 8) => f64::from_bits(unsigned),
+            (Kind::Float, _) => f64::from(f32::from_bits(unsigned as u32)),
+            (Kind::Signed, _) => (((unsigned << shift) as i64) >> shift) as f64,
+            (Kind::Unsigned, _) => unsigned as f64,
+        }
+    }
+}

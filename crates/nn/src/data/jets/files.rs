@@ -1,0 +1,234 @@
+//! Jets of files: the published tables of top tagging, arrays prepared from them, and NumPy arrays.
+
+use super::{FourMomentum, JetSets, sets::OPERATION};
+use crate::{
+    Error, Result,
+    data::{
+        Split,
+        hdf5::{Column, Source, Table},
+        npy::NpyArray,
+    },
+};
+use std::path::{Path, PathBuf};
+
+/// Where pandas puts the table of the published files.
+const TABLE: &str = "table/table";
+/// Four-momenta and classes in files prepared for LorentzNet and the Lorentz Group Network.
+const MOMENTA: &str = "Pmu";
+const CLASSES: [&str; 2] = ["is_signal", "label"];
+/// As many jets of one class do not come in a row by chance.
+const ONE_CLASS: usize = 64;
+
+impl JetSets {
+    /// Reads up to `jets` jets of `folder`, the first of the file, and of each the `particles` of largest transverse momentum. The
+    /// file of a split is one of
+    ///
+    /// - `train.h5`, `val.h5` or `valid.h5`, `test.h5`: the top-tagging reference data as published (Zenodo 2603256), a table that
+    ///   pandas wrote, with the columns `E_0`, `PX_0`, `PY_0`, `PZ_0`, `E_1`, … and `is_signal_new`; or datasets `Pmu` `[jets, any, 4]`
+    ///   and `is_signal` `[jets]`;
+    /// - `jets_{split}_momenta.npy` `[jets, any, 4]` with `jets_{split}_labels.npy` `[jets]`.
+    ///
+    /// Rows are E, px, py, pz in GeV; those without transverse momentum stand for no particle. Jets without a mass are left out, with
+    /// a warning. A block of rows is held at a time, besides the momenta that are kept.
+    ///
+    /// # Errors
+    /// [`Error::DataSet`] for files that are missing, ambiguous, or hold one class alone; [`Error::Io`] or [`Error::Format`] for
+    /// files that are damaged or hold something else; [`Error::NotFinite`].
+    pub fn load(folder: &Path, split: Split, particles: usize, jets: usize) -> Result<Self> {
+        let path = find(folder, split)?;
+        let mut kept = Kept::new(&path, particles, jets);
+        if path.extension().is_some_and(|extension| extension == "npy") {
+            read_npy(&path, &folder.join(format!("jets_{split}_labels.npy")), &mut kept)?;
+        } else {
+            let source = Source::open(&path)?;
+            if let Some(rows) = source.rows(TABLE)? {
+                read_table(&Table::new(rows)?, &mut kept)?;
+            } else {
+                read_arrays(&source, &mut kept)?;
+            }
+        }
+        kept.finish(split)
+    }
+}
+
+/// The file with the momenta of a split.
+fn find(folder: &Path, split: Split) -> Result<PathBuf> {
+    let refused = |reason| Error::DataSet { path: folder.to_owned(), reason };
+    if !folder.is_dir() {
+        return Err(refused("it is not a folder; give the folder that holds the files".to_owned()));
+    }
+    let mut names = vec![format!("{split}.h5"), format!("jets_{split}_momenta.npy")];
+    if split == Split::Valid {
+        names.insert(0, "val.h5".to_owned());
+    }
+    let there: Vec<&String> = names.iter().filter(|name| folder.join(name).is_file()).collect();
+    match there[..] {
+        [name] => Ok(folder.join(name)),
+        [] => Err(refused(format!("it holds none of {} for {split}", names.join(", ")))),
+        _ => Err(refused(format!("it holds several files for {split}, of which one must go: {there:?}"))),
+    }
+}
+
+fn read_npy(path: &Path, labels_path: &Path, kept: &mut Kept) -> Result<()> {
+    let momenta = NpyArray::read(path)?;
+    momenta.expect_shape(path, &[None, None, Some(4)], "jets, particles, E px py pz")?;
+    let labels = NpyArray::read(labels_path)?;
+    labels.expect_shape(labels_path, &[Some(momenta.shape[0])], "jets, as in the momenta file")?;
+    kept.extend(momenta.shape[1], &momenta.values, &labels.values)
+}
+
+fn read_table(table: &Table, kept: &mut Kept) -> Result<()> {
+    let column = |name: &str| {
+        let missing = || table.unusable(format!("it has no column `{name}` of numbers; {EXPECTED}"));
+        table.column(name).ok_or_else(missing)
+    };
+    let mut slots: Vec<[Column; 4]> = Vec::new();
+    while let Some(energy) = table.column(&format!("E_{}", slots.len())) {
+        let momentum = |axis: &str| column(&format!("P{axis}_{}", slots.len()));
+        slots.push([energy, momentum("X")?, momentum("Y")?, momentum("Z")?]);
+    }
+    if slots.is_empty() {
+        column("E_0")?;
+    }
+    let class = column("is_signal_new")?;
+    for range in table.blocks(kept.limit)? {
+        for record in table.records(range)? {
+            kept.jet.clear();
+            kept.jet.extend(slots.iter().map(|slot| FourMomentum(slot.map(|column| column.of(&record)))));
+            kept.push(class.of(&record))?;
+        }
+    }
+    Ok(())
+}
+
+const EXPECTED: &str = "expected are E_0, PX_0, PY_0, PZ_0, E_1, … and is_signal_new";
+
+fn read_arrays(source: &Source, kept: &mut Kept) -> Result<()> {
+    let Some(momenta) = source.rows(MOMENTA)? else {
+        let (names, inside) = (source.names("/")?, source.names("/table")?);
+        return Err(source.unusable(if inside.iter().any(|name| name == "axis0") {
+            "pandas wrote its table in the fixed format; write it with to_hdf(..., key=\"table\", format=\"table\")".to_owned()
+        } else {
+            format!("it holds neither the table `{TABLE}` nor the dataset `{MOMENTA}`, but {names:?}")
+        }));
+    };
+    let &[jets, stored, 4] = momenta.shape() else {
+        let shape = momenta.shape();
+        return Err(momenta.unusable(format!("its shape is {shape:?}, expected [jets, particles, 4]")));
+    };
+    let mut classes = None;
+    for name in CLASSES {
+        // A `label` of two axes tells beams from particles.
+        classes = classes.or(source.rows(name)?.filter(|rows| rows.shape() == [jets]));
+    }
+    let Some(classes) = classes else {
+        return Err(
+            source.unusable(format!("it holds no dataset {} of shape [{jets}]", CLASSES.join(" or ")))
+        );
+    };
+    let stored = usize::try_from(stored).map_err(|_| momenta.unusable("it is too large".to_owned()))?;
+    for range in momenta.blocks(kept.limit)? {
+        kept.extend(stored, &momenta.numbers(range.clone())?, &classes.numbers(range)?)?;
+    }
+    Ok(())
+}
+
+/// What is kept of the jets of a file.
+struct Kept {
+    path: PathBuf,
+    particles: usize,
+    limit: usize,
+    /// The particles of the jet at hand.
+    jet: Vec<FourMomentum>,
+    /// Jets seen, and those of them without a mass.
+    seen: usize,
+    massless: usize,
+    momenta: Vec<f64>,
+    labels: Vec<bool>,
+}
+
+impl Kept {
+    fn new(path: &Path, particles: usize, limit: usize) -> Self {
+        let (path, jet, momenta, labels) = (path.to_owned(), Vec::new(), Vec::new(), Vec::new());
+        Self { path, particles, limit, jet, seen: 0, massless: 0, momenta, labels }
+    }
+
+    /// Adds jets of `momenta` `[jets, stored, 4]`, up to the limit.
+    fn extend(&mut self, stored: usize, momenta: &[f64], labels: &[f64]) -> Result<()> {
+        let room = self.limit - self.seen;
+        for (position, &label) in labels.iter().enumerate().take(room) {
+            let numbers = momenta.iter().skip(position * stored * 4).take(stored * 4).copied();
+            let numbers: Vec<f64> = numbers.collect();
+            self.jet.clear();
+            self.jet
+                .extend(numbers.chunks_exact(4).map(|row| FourMomentum([row[0], row[1], row[2], row[3]])));
+            self.push(label)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the jet at hand.
+    fn push(&mut self, label: f64) -> Result<()> {
+        let number = self.seen;
+        self.seen += 1;
+        for (particle, momentum) in self.jet.iter().enumerate() {
+            if let Some(axis) = momentum.0.iter().position(|value| !value.is_finite()) {
+                return Err(Error::NotFinite {
+                    operation: OPERATION,
+                    argument: self.path.display().to_string(),
+                    index: vec![number, particle, axis],
+                    value: momentum.0[axis],
+                });
+            }
+        }
+        if label != 0.0 && label != 1.0 {
+            let reason =
+                format!("jet {number} is of class {label}; expected are 1 for signal and 0 for background");
+            return Err(Error::DataSet { path: self.path.clone(), reason });
+        }
+        // Neither padding nor beams.
+        self.jet.retain(|particle| particle.transverse() > 0.0);
+        if !self.jet.is_sorted_by(|a, b| a.transverse() >= b.transverse()) {
+            self.jet.sort_by(|a, b| b.transverse().total_cmp(&a.transverse()));
+        }
+        self.jet.truncate(self.particles);
+        let total = self.jet.iter().fold(FourMomentum([0.0; 4]), |sum, particle| sum.plus(particle));
+        if total.dot(&total) <= 0.0 {
+            self.massless += 1;
+            return Ok(());
+        }
+        self.momenta.extend(self.jet.iter().flat_map(|particle| particle.0));
+        self.labels.push(label == 1.0);
+        self.momenta.resize(self.labels.len() * self.particles * 4, 0.0);
+        Ok(())
+    }
+
+    fn finish(mut self, split: Split) -> Result<JetSets> {
+        if self.massless > 0 {
+            tracing::warn!(
+                "{}: {} of {} jets are left out: their first {} particles have no mass together",
+                self.path.display(),
+                self.massless,
+                self.seen,
+                self.particles
+            );
+        }
+        let signal = self.labels.iter().filter(|&&label| label).count();
+        if self.labels.is_empty() || (self.labels.len() >= ONE_CLASS && signal % self.labels.len() == 0) {
+            let reason = if self.labels.is_empty() {
+                format!("none of the {} jets read can be used", self.seen)
+            } else {
+                format!(
+                    "the first {} jets are of one class; shuffle the file, or raise data.{split} to read more",
+                    self.seen
+                )
+            };
+            return Err(Error::DataSet { path: self.path, reason });
+        }
+        self.momenta.shrink_to_fit();
+        JetSets::new(self.particles, self.momenta, self.labels)
+    }
+}
+
+#[cfg(test)]
+mod tests;
