@@ -95,11 +95,6 @@ pub struct RuntimeOptions {
 }
 
 impl RuntimeOptions {
-    /// Whether debug mode is asked for.
-    pub fn debugs(&self) -> bool {
-        self.debug_cuda
-    }
-
     /// Lays the options given over a configuration.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         for (key, value) in [
@@ -139,11 +134,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether debug mode is asked for by an option or an override.
-    pub fn debugs(&self) -> bool {
-        self.runtime.debugs() || self.overrides.iter().any(|setting| setting == "runtime.debug_cuda=true")
-    }
-
     /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         if let Some(name) = &self.hardware {

@@ -134,6 +134,14 @@ fn a_run_leaves_its_folder_and_is_used_by_the_other_commands() {
     refuse(here, &format!("{infer} cut.npy --output no.npy"), 2, &["cut.npy", "truncated"]);
     npy::write(here.join("nan.npy"), &[1, 7, 3], &[f64::NAN; 21]).unwrap();
     refuse(here, &format!("{infer} nan.npy --output no.npy"), 2, &["NaN", "index"]);
+    // A configuration file can ask for debug mode, too, which names the operation at fault.
+    let far = (0..9).map(|i| 1e308 * (1.0 + f64::from(i) / 20.0));
+    let huge: Vec<f64> = far.chain(vel).chain(charges).collect();
+    npy::write(here.join("huge.npy"), &[1, 7, 3], &huge).unwrap();
+    refuse(here, &format!("{infer} huge.npy --output no.npy"), 1, &["prediction 0 is NaN"]);
+    std::fs::write(here.join("debug.toml"), "[runtime]\ndebug_cuda = true\n").unwrap();
+    let origin = ["debug mode", "` gave ", " infinite values from finite values"];
+    refuse(here, &format!("{infer} huge.npy --output no.npy --config debug.toml"), 1, &origin);
     refuse(here, &format!("{infer} in.npy --output no.txt"), 2, &[".safetensors or .npy"]);
     refuse(
         here,

@@ -45,25 +45,27 @@ pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConf
 
 fn follow(arguments: &Eval, checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
     let config = settings::<NBodyTask>(&arguments.checkpoint, &arguments.settings)?;
-    let placement = run::placement(&config.runtime)?;
-    let model = tasks::load_model::<NBodyTask>(checkpoint, &placement)?;
-    output::print(&tasks::rollout(&model, &config, arguments.rollout_steps, folder)?)
+    run::once(&config.runtime, |placement| {
+        let model = tasks::load_model::<NBodyTask>(checkpoint, placement)?;
+        output::print(&tasks::rollout(&model, &config, arguments.rollout_steps, folder)?)
+    })
 }
 
 fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
     let config = settings::<T>(&arguments.checkpoint, &arguments.settings)?;
     let split: Split = arguments.split.parse()?;
-    let placement = run::placement(&config.runtime)?;
-    let model = tasks::load_model::<T>(checkpoint, &placement)?;
-    let data = T::load(&config.data, split)?;
-    let measures = T::measure(&model, &data, &placement)?;
-    let asymmetry = tasks::asymmetry::<T>(&model, &data, &placement)?;
+    let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
+        let model = tasks::load_model::<T>(checkpoint, placement)?;
+        let data = T::load(&config.data, split)?;
+        let measures = T::measure(&model, &data, placement)?;
+        Ok((data.len(), measures, tasks::asymmetry::<T>(&model, &data, placement)?))
+    })?;
     let (first, step) = (measures.first(), checkpoint.metadata.step);
     if arguments.json {
         let mut record = measures.json("");
         for (key, value) in [
             ("split", json!(split.name())),
-            ("samples", json!(data.len())),
+            ("samples", json!(samples)),
             ("step", json!(step)),
             ("asymmetry", json!(asymmetry)),
         ] {
@@ -72,10 +74,9 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
         output::print(&format!("{}\n", serde_json::Value::Object(record)))?;
     } else {
         let mut text = format!(
-            "{split} {} {} on {} samples, weights of step {step}\n",
+            "{split} {} {} on {samples} samples, weights of step {step}\n",
             first.label,
-            number(first.value),
-            data.len()
+            number(first.value)
         );
         for other in measures.others() {
             text += &format!("{split} {} {}\n", other.label, number(other.value));

@@ -21,7 +21,6 @@ const CHANNELS: usize = 7;
 pub fn run(arguments: &Infer) -> Result<()> {
     let mut resolver = tasks::resolver::<NBodyTask>(None)?;
     let config = TaskConfig::<NBodyTask>::resolve(arguments.settings.apply(&mut resolver)?)?;
-    let placement = run::placement(&config.runtime)?;
     // Refused now rather than after the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
         Some("npy") => true,
@@ -31,9 +30,12 @@ pub fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
-    let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(&arguments.checkpoint)?, &placement)?;
-    let data = read(&arguments.input)?;
-    let predictions = predict(&model, &data, EVALUATION_BATCH)?;
+    let (data, predictions, dtype) = run::once(&config.runtime, |placement| {
+        let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(&arguments.checkpoint)?, placement)?;
+        let data = read(&arguments.input)?;
+        let predictions = predict(&model, &data, EVALUATION_BATCH)?;
+        Ok((data, predictions, placement.dtype))
+    })?;
     if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
         return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
     }
@@ -42,7 +44,7 @@ pub fn run(arguments: &Infer) -> Result<()> {
         npy::write(&arguments.output, &shape, &predictions)?;
     } else {
         let mut file = TensorFile::new();
-        file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, placement.dtype)?);
+        file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, dtype)?);
         file.write(&arguments.output)?;
     }
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))

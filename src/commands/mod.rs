@@ -35,20 +35,6 @@ use gradewise_autograd::backend;
 pub fn run(command: Command) -> Result<()> {
     // Whatever is run, a choice that means nothing is better refused at once.
     backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
-    // What runs a model once stops where training would; what compares results looks at them itself.
-    let watched = match &command {
-        Command::Eval(arguments) => Some(arguments.settings.debugs()),
-        Command::Infer(arguments) => Some(arguments.settings.debugs()),
-        Command::Sample(arguments) => Some(arguments.runtime.debugs()),
-        _ => None,
-    };
-    if watched.is_some_and(|asked| asked || gradewise_kernels::debug::is_on()) {
-        return gradewise_autograd::detect_anomalies(|| dispatch(command));
-    }
-    dispatch(command)
-}
-
-fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Train(arguments) => train::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

@@ -6,7 +6,10 @@ use crate::{
     output, run,
     tasks::{self, GptTask, TaskConfig},
 };
-use gradewise_nn::{checkpoint::Checkpoint, models::Sampling};
+use gradewise_nn::{
+    checkpoint::Checkpoint,
+    models::{Gpt, Sampling},
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -17,8 +20,14 @@ pub fn run(arguments: &Sample) -> Result<()> {
         resolver.file(&beside)?;
     }
     let config = TaskConfig::<GptTask>::resolve(arguments.runtime.apply(&mut resolver)?)?;
-    let placement = run::placement(&config.runtime)?;
-    let model = tasks::load_model::<GptTask>(&Checkpoint::read(&arguments.checkpoint)?, &placement)?;
+    run::once(&config.runtime, |placement| {
+        let model = tasks::load_model::<GptTask>(&Checkpoint::read(&arguments.checkpoint)?, placement)?;
+        write(&model, arguments)
+    })
+}
+
+/// Writes the text as it comes.
+fn write(model: &Gpt, arguments: &Sample) -> Result<()> {
     let sampling = Sampling { temperature: arguments.temperature, top_k: arguments.top_k };
     let mut rng = ChaCha8Rng::seed_from_u64(arguments.seed);
     let prompt = arguments.prompt.as_bytes();

@@ -23,7 +23,10 @@ use crate::{
     config::Runtime,
     error::{Error, Result},
 };
-use gradewise_autograd::backend::{self, Backends};
+use gradewise_autograd::{
+    backend::{self, Backends},
+    detect_anomalies,
+};
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
     BuildInfo, Compute, DType, Device, build_info, debug,
@@ -54,6 +57,16 @@ fn device_of(device: &str, launch: &Launch) -> Result<String> {
 /// A device, dtype or arithmetic that this program does not have here.
 pub fn placement(runtime: &Runtime) -> Result<Placement> {
     placement_of(runtime, None)
+}
+
+/// Runs a model once, where [`placement`] says. In debug mode, which a configuration file or the environment may ask for as well
+/// as an option, it stops at the first operation that makes a NaN or an infinity.
+///
+/// # Errors
+/// As [`placement`]; whatever `work` returns.
+pub fn once<R>(runtime: &Runtime, work: impl FnOnce(&Placement) -> Result<R>) -> Result<R> {
+    let placement = placement(runtime)?;
+    if debug::is_on() { detect_anomalies(|| work(&placement)) } else { work(&placement) }
 }
 
 /// As [`placement`], for one of several processes: each takes a device of its own, or its part of the cores.

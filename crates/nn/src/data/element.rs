@@ -23,14 +23,12 @@ pub(super) struct Element {
 impl Element {
     /// The value of exactly `size` bytes. Integers beyond 2⁵³ are rounded.
     pub(super) fn decode(self, bytes: &[u8]) -> f64 {
-        let mut little = [0u8; 8];
-        for (slot, byte) in little.iter_mut().zip(bytes) {
-            *slot = *byte;
-        }
-        if self.big_endian {
-            little[..self.size].reverse();
-        }
-        let unsigned = u64::from_le_bytes(little);
+        let unsigned = match <[u8; 4]>::try_from(bytes) {
+            // What most files are made of.
+            Ok(word) if self.big_endian => u32::from_be_bytes(word).into(),
+            Ok(word) => u32::from_le_bytes(word).into(),
+            Err(_) => self.word(bytes),
+        };
         let shift = 64 - 8 * self.size as u32;
         match (self.kind, self.size) {
             (Kind::Float, 8) => f64::from_bits(unsigned),
@@ -38,5 +36,16 @@ impl Element {
             (Kind::Signed, _) => (((unsigned << shift) as i64) >> shift) as f64,
             (Kind::Unsigned, _) => unsigned as f64,
         }
+    }
+
+    fn word(self, bytes: &[u8]) -> u64 {
+        let mut little = [0u8; 8];
+        for (slot, byte) in little.iter_mut().zip(bytes) {
+            *slot = *byte;
+        }
+        if self.big_endian {
+            little[..self.size].reverse();
+        }
+        u64::from_le_bytes(little)
     }
 }
