@@ -74,26 +74,37 @@ fn main() -> Result<()> {
             );
         }
     }
-    for dtype in [DType::F32, DType::BF16] {
-        for columns in [1024, 4096, 16384] {
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        for columns in [1024, 2048, 4096, 8192, 16384] {
             let x = random(&[(1 << 27) / columns, columns], dtype)?;
-            let bytes = 2.0 * (x.elements() * dtype.size()) as f64;
+            let bytes = (x.elements() * dtype.size()) as f64;
             let (weight, copied) = (random(&[columns], dtype)?, Array::full(x.dims(), 0.5, dtype, &device)?);
             let copy = || copied.overwrite(&x).map(|()| copied.clone());
+            let normalized = ops::layer_norm(&x, Some(&weight), Some(&weight), 1e-5)?;
+            let statistics = (&normalized.mean, &normalized.inverse_std);
+            let backward = |weight, bias| {
+                Ok(ops::layer_norm_backward(&x, weight, bias, statistics, &normalized.output)?.x)
+            };
+            // Arrays read and written, and seconds.
             let times = [
-                ("copy", seconds(cuda, copy)?),
-                ("mul_scalar", seconds(cuda, || ops::mul_scalar(&x, 1.5))?),
-                ("softmax", seconds(cuda, || ops::softmax(&x, 1))?),
+                ("copy", 2.0, seconds(cuda, copy)?),
+                ("mul_scalar", 2.0, seconds(cuda, || ops::mul_scalar(&x, 1.5))?),
+                ("softmax", 2.0, seconds(cuda, || ops::softmax(&x, 1))?),
+                ("log_softmax", 2.0, seconds(cuda, || ops::log_softmax(&x, 1))?),
                 (
                     "layer_norm",
+                    2.0,
                     seconds(cuda, || Ok(ops::layer_norm(&x, Some(&weight), Some(&weight), 1e-5)?.output))?,
                 ),
+                ("rms_norm", 2.0, seconds(cuda, || Ok(ops::rms_norm(&x, Some(&weight), 1e-5)?.output))?),
+                ("layer_norm_backward", 3.0, seconds(cuda, || backward(Some(&weight), true))?),
+                ("layer_norm_backward_of_x", 3.0, seconds(cuda, || backward(None, false))?),
             ];
-            for (name, time) in times {
+            for (name, arrays, time) in times {
                 println!(
                     "{{\"op\": \"{name}\", \"dtype\": \"{dtype}\", \"columns\": {columns}, \"us\": {:.1}, \"gbs\": {:.0}}}",
                     time * 1e6,
-                    bytes / time / 1e9
+                    arrays * bytes / time / 1e9
                 );
             }
         }

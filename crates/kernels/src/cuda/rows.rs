@@ -1,4 +1,5 @@
-//! How work on `[…, rows, features]` is divided: by sizes only, so that every sum has the same order on every device.
+//! How work on `[…, rows, features]` is divided: by sizes, and rows by their length only, so that every sum has the same order on every
+//! device of one architecture, and a row's result is the same among few rows and many.
 
 use super::{Args, CudaDevice, Grid, Kernel};
 use crate::{Array, DType, Result};
@@ -42,13 +43,59 @@ pub(crate) fn held_rows(
 ) -> Option<(Kernel, Grid)> {
     let dtype = arrays.first()?.dtype();
     let wide = 16 / dtype.size();
-    let aligned =
-        columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16));
-    let (along, packs) = held(columns / wide, dtype.size()).filter(|_| aligned)?;
+    let (along, packs) = held(columns / wide, dtype.size()).filter(|_| aligned(columns, wide, arrays))?;
     let together = (Grid::THREADS / along).max(1);
     let blocks = rows.div_ceil(together as usize).clamp(1, 1 << 16);
     let kernel = Kernel::new(names[packs.ilog2() as usize], dtype);
     Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
+}
+
+/// A kernel that streams rows through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to a thread, and its
+/// grid, for kernels that keep `kept` bytes more there: `None` for short and for very long rows, for arrays that are not aligned, and
+/// for devices without asynchronous copies or with too little shared memory.
+pub(crate) fn streamed_rows(
+    device: &CudaDevice,
+    names: [&'static str; 2],
+    rows: usize,
+    columns: usize,
+    kept: usize,
+    arrays: &[&Array],
+) -> Option<(Kernel, Grid)> {
+    /// Static shared memory of these kernels, at most, and what the device takes for each block.
+    const FIXED: usize = 2 << 10;
+    /// The kernels count rows in 32 bits.
+    const MOST: usize = 1 << 30;
+    let (info, dtype) = (device.info(), arrays.first()?.dtype());
+    let wide = 16 / dtype.size();
+    if dtype == DType::F64 || info.compute_capability.0 < 8 || rows > MOST {
+        return None;
+    }
+    let (along, packs) = streamed(columns / wide).filter(|_| aligned(columns, wide, arrays))?;
+    let threads = if packs == 4 { 128 } else { 512 };
+    let shared = threads as usize * packs * 16 + kept;
+    let available = info.max_shared_memory + FIXED / 2;
+    // As many threads as have room for the rows in registers.
+    let resident = (512 / threads as usize).min(available / (shared + FIXED));
+    let together = threads / along;
+    let most = info.multiprocessors as usize * resident;
+    let blocks = rows.div_ceil(together as usize).clamp(1, most.max(1));
+    let kernel = Kernel::new(names[usize::from(packs == 8)], dtype);
+    (resident > 0).then(|| (kernel, Grid::new([blocks, 1, 1], [along, together, 1]).shared(shared)))
+}
+
+/// Threads that share a row of so many packs as it streams, and packs of each: as few threads as can.
+fn streamed(row: usize) -> Option<(u32, usize)> {
+    if row <= 64 {
+        return None;
+    }
+    [(32, 4), (64, 4), (128, 4), (128, 8), (256, 8), (512, 8)]
+        .into_iter()
+        .find(|&(along, packs)| row <= along as usize * packs)
+}
+
+/// Whether rows of all these arrays can be accessed in packs.
+fn aligned(columns: usize, wide: usize, arrays: &[&Array]) -> bool {
+    columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16))
 }
 
 /// Threads that share a row of so many packs, and packs of each: few threads with up to 32 elements each, so that a multiprocessor has
@@ -136,7 +183,7 @@ pub(crate) fn sum_partials_into(
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunks, held};
+    use super::{Chunks, held, streamed};
 
     #[test]
     fn rows_are_held_by_as_few_threads_as_can() {
@@ -163,6 +210,23 @@ mod tests {
             (Some((256, 4)), Some((256, 8)), Some((256, 8)), None)
         );
         assert_eq!((held(2048, 8), held(2049, 8)), (Some((256, 8)), None));
+    }
+
+    #[test]
+    fn rows_stream_through_as_few_threads_as_can() {
+        for (row, expected) in [
+            (64, None),
+            (65, Some((32, 4))),
+            (128, Some((32, 4))),
+            (129, Some((64, 4))),
+            (512, Some((128, 4))),
+            (513, Some((128, 8))),
+            (1025, Some((256, 8))),
+            (4096, Some((512, 8))),
+            (4097, None),
+        ] {
+            assert_eq!(streamed(row), expected, "{row}");
+        }
     }
 
     #[test]

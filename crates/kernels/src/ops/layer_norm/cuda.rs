@@ -5,13 +5,16 @@ use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
         Args, Grid, Kernel,
-        rows::{accumulator, held_rows, row_grid},
+        rows::{accumulator, held_rows, row_grid, streamed_rows},
     },
     ops::{fill, reduce},
 };
 
 /// Fewest rows of a part of the sums over rows.
 const PART: usize = 256;
+
+/// Longest rows of f32 that are better held in registers than streamed.
+const LONG: usize = 8192;
 
 fn rows(x: &Array) -> (usize, usize) {
     let features = x.dims().last().copied().unwrap_or(1);
@@ -52,7 +55,12 @@ pub(super) fn forward(
             "layer_norm_fwd_held_8",
         ];
         let arrays: Vec<&Array> = [x, &output].into_iter().chain(weight).chain(bias).collect();
-        let (kernel, grid) = held_rows(held, rows, features, &arrays)
+        let streamed = ["layer_norm_fwd_streamed_4", "layer_norm_fwd_streamed_8"];
+        let affine = if weight.or(bias).is_some() { 2 * features * x.dtype().size() } else { 0 };
+        let (kernel, grid) = (x.dtype() != DType::F32 || features > LONG)
+            .then(|| streamed_rows(device, streamed, rows, features, affine, &arrays))
+            .flatten()
+            .or_else(|| held_rows(held, rows, features, &arrays))
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
         device.launch(NAME, kernel, grid, args)?;
     }

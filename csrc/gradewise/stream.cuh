@@ -1,0 +1,216 @@
+// Rows that stream through shared memory into the registers of the threads that share them: while a row is worked on, the next one is on
+// its way.
+//
+// A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most kStreamRows; blocks stay and
+// take rows in turn, so that rows on their way at a time are neighbours in memory. Each thread copies the very packs of 16 bytes that it
+// works on, and so waits for nobody. Dynamic shared memory has K packs for every thread, and after them what the kernel keeps.
+#pragma once
+
+#include "gradewise/types.cuh"
+#include "ptx/async.cuh"
+
+/// Rows of a block, at most, and the warps that share one.
+constexpr int kStreamRows = 4, kStreamWarps = 16;
+
+/// Threads of a block that takes K packs to a thread, and how many such blocks a multiprocessor has room for: 512 threads either way, of
+/// 128 registers.
+template <int K>
+constexpr int kStreamThreads = K <= 4 ? 128 : 512;
+template <int K>
+constexpr int kStreamBlocks = 512 / kStreamThreads<K>;
+
+/// How elements are in words of 32 bits: f32 as they are, of 16 bits two.
+template <class T>
+struct Words;
+template <>
+struct Words<float> {
+    static constexpr u32 ZERO = 0, LEAST = 0xff800000u;
+    GW_DEVICE static float widen(u32 word, int) { return __uint_as_float(word); }
+    GW_DEVICE static u32 narrow(const float* values) { return __float_as_uint(values[0]); }
+};
+template <>
+struct Words<bf16> {
+    static constexpr u32 ZERO = 0, LEAST = 0xff80ff80u;
+    GW_DEVICE static float widen(u32 word, int i) { return __uint_as_float(i ? word & 0xffff0000u : word << 16); }
+    GW_DEVICE static u32 narrow(const float* values) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        u32 word;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(values[1]), "f"(values[0]));
+        return word;
+#else
+        return ::narrow<bf16>(values[0]).bits | static_cast<u32>(::narrow<bf16>(values[1]).bits) << 16;
+#endif
+    }
+};
+template <>
+struct Words<f16> {
+    static constexpr u32 ZERO = 0, LEAST = 0xfc00fc00u;
+    GW_DEVICE static float widen(u32 word, int i) { return ::widen(f16{static_cast<u16>(i ? word >> 16 : word)}); }
+    GW_DEVICE static u32 narrow(const float* values) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        u32 word;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(values[1]), "f"(values[0]));
+        return word;
+#else
+        return ::narrow<f16>(values[0]).bits | static_cast<u32>(::narrow<f16>(values[1]).bits) << 16;
+#endif
+    }
+};
+
+/// K packs of 16 bytes in registers, as they are stored.
+template <class T, int K>
+struct Packs {
+    static constexpr int WIDE = 16 / sizeof(T), SIZE = K * WIDE, EACH = 4 / sizeof(T);
+    u32 words[K * 4];
+
+    GW_DEVICE float operator[](int i) const { return Words<T>::widen(words[i / EACH], i % EACH); }
+
+    GW_DEVICE void set(int k, uint4 pack) {
+        words[4 * k] = pack.x;
+        words[4 * k + 1] = pack.y;
+        words[4 * k + 2] = pack.z;
+        words[4 * k + 3] = pack.w;
+    }
+
+    /// What was computed of a pack is computed again after this: a compiler that kept it would need more registers than there are.
+    GW_DEVICE void anew(int k) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(words[4 * k + i]));
+    }
+    GW_DEVICE void anew() {
+#pragma unroll
+        for (int k = 0; k < K; ++k) anew(k);
+    }
+};
+
+/// Rounds and stores a pack.
+template <class T>
+GW_DEVICE void store_pack(T* target, const float (&values)[16 / sizeof(T)]) {
+    constexpr int EACH = 4 / sizeof(T);
+    uint4 pack;
+    pack.x = Words<T>::narrow(values);
+    pack.y = Words<T>::narrow(values + EACH);
+    pack.z = Words<T>::narrow(values + 2 * EACH);
+    pack.w = Words<T>::narrow(values + 3 * EACH);
+    *reinterpret_cast<uint4*>(target) = pack;
+}
+
+/// This thread's part of the rows of `x`. Rows are aligned to 16 bytes, a multiple of them long, and at most K packs for every thread.
+template <class T, int K>
+struct RowStream {
+    using Row = Packs<T, K>;
+    /// Elements between a thread's packs: a warp has K·32 packs side by side.
+    static constexpr int APART = 32 * Row::WIDE;
+    /// Bytes between its packs in shared memory.
+    static constexpr u32 SLOTS_APART = 32 * 16;
+
+    const T* next;
+    uint4* slots;
+    i64 step;       // Elements between the rows that this block takes.
+    int rows_left;  // Rows from `next` on to the last one.
+    int elements;   // Elements from this thread's first pack to the end of a row.
+
+    GW_DEVICE static int first_row() { return static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y); }
+    GW_DEVICE static int rows_at_a_time() { return static_cast<int>(gridDim.x * blockDim.y); }
+    /// Where this thread's first pack begins in a row.
+    GW_DEVICE static int first_element() {
+        return static_cast<int>(threadIdx.x / 32 * (32 * K) + threadIdx.x % 32) * Row::WIDE;
+    }
+
+    /// Starts bringing the first row.
+    GW_DEVICE RowStream(const T* x, int rows, int columns, uint4* shared) {
+        const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+        next = x + static_cast<i64>(first_row()) * columns + first_element();
+        slots = shared + thread / 32 * (32 * K) + thread % 32;
+        step = static_cast<i64>(rows_at_a_time()) * columns;
+        rows_left = rows - first_row();
+        elements = columns - first_element();
+        advance();
+    }
+
+    /// Whether the row has this thread's pack k.
+    GW_DEVICE bool has(int k) const { return k * APART < elements; }
+
+    /// The row that was on its way; `rest` stands for what is past its end.
+    GW_DEVICE void take(Row& row, u32 rest) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        copy_async_wait<0>();
+        asm volatile("" ::: "memory");
+#endif
+#pragma unroll
+        for (int k = 0; k < K; ++k) row.set(k, has(k) ? slots[32 * k] : make_uint4(rest, rest, rest, rest));
+    }
+
+    /// Starts bringing the next row, once something was computed of all that was taken.
+    GW_DEVICE void advance() {
+        if (rows_left > 0) {
+#pragma unroll
+            for (int k = 0; k < K; ++k) {
+                if (!has(k)) continue;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+                copy_async_16(slots + 32 * k, next + k * APART, 16);
+#else
+                slots[32 * k] = *reinterpret_cast<const uint4*>(next + k * APART);
+#endif
+            }
+        }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        copy_async_commit();
+#endif
+        next += step;
+        rows_left -= rows_at_a_time();
+    }
+};
+
+/// The four values in one, in a fixed order.
+template <class C, class F>
+GW_DEVICE C folded(const C (&values)[4], F f) {
+    return f(f(values[0], values[1]), f(values[2], values[3]));
+}
+
+/// Room for the partial results of the warps of each row; those of warps that a row has not stay `neutral`. Between two uses of the same
+/// room there must be a use of another one, so that one barrier for each does.
+template <class C>
+struct Partials {
+    alignas(16) C at[kStreamRows * kStreamWarps];
+
+    /// Called by all threads, and a barrier after it.
+    GW_DEVICE void clear(C neutral) {
+        const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+        if (thread < kStreamRows * kStreamWarps) at[thread] = neutral;
+    }
+
+    /// f over the values of the threads of this row, in a fixed order; every thread of the row gets it. Rows do not wait for each other.
+    template <class F>
+    GW_DEVICE C across(C value, F f) {
+#pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, offset));
+        if (blockDim.x == 32) return value;
+        C* const row = at + threadIdx.y * kStreamWarps;
+        if (threadIdx.x % 32 == 0) row[threadIdx.x / 32] = value;
+        asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+        C values[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) values[i] = row[i];
+        if (blockDim.x > 4 * 32) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) values[i] = f(values[i], row[4 + i]);
+        }
+        if (blockDim.x > 8 * 32) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) values[i] = f(values[i], f(row[8 + i], row[12 + i]));
+        }
+        return folded(values, f);
+    }
+};
+
+struct Plus {
+    template <class C>
+    GW_DEVICE C operator()(C a, C b) const {
+        return a + b;
+    }
+};
+/// The greater of two numbers, of which NaN is none.
+struct Greater {
+    GW_DEVICE float operator()(float a, float b) const { return fmaxf(a, b); }
+};
