@@ -6,16 +6,41 @@
 /// Threads per block of these kernels.
 constexpr i64 kThreads = 256;
 
-/// Elements per thread and step: at most 16 bytes, and few enough that functions of many instructions stay small.
+/// Elements per thread and step: 16 bytes, so that enough are on their way at a time.
 template <class T>
-constexpr int kPack = sizeof(T) == 8 ? 2 : 4;
+constexpr int kPack = 16 / sizeof(T);
+
+/// Loads W elements of each operand, A neighbours at a time.
+template <int A, int N, class S, int W>
+GW_DEVICE void load_packs(const Axes& axes, const Strides* const (&strides)[N], const View<const S>* const (&in)[N], i64 first,
+                          Compute<S> (&values)[N][W]) {
+#pragma unroll
+    for (int at = 0; at < W; at += A) {
+        i64 offset[N];
+        locate(axes, strides, first + at, offset);
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const S* source = in[n]->data + offset[n];
+            Compute<S> pack[A];
+            if (axes.rank > 0 && strides[n]->at[0] == 1) {
+                load(source, pack);
+            } else {
+                const Compute<S> value = widen(*source);
+#pragma unroll
+                for (int k = 0; k < A; ++k) pack[k] = value;
+            }
+#pragma unroll
+            for (int k = 0; k < A; ++k) values[n][at + k] = pack[k];
+        }
+    }
+}
 
 /// out[i] = f(in[0][i], in[1][i], …). `f(values, results)` computes `kPack<S>` results at once. `out` may be one of the
 /// operands.
 ///
-/// `wide`: neighbours are read and written together. It takes that `out` and every operand are aligned to packs, the
-/// innermost stride of each operand is 0 or 1, and, if there are several axes, the other strides of operands with
-/// innermost stride 1 and the innermost size are multiples of a pack.
+/// `wide`: neighbours are read and written together, so many at a time, a pack or, of packs of eight, half a pack; 0 for one by
+/// one. It takes that `out` and every operand are aligned to so many, the innermost stride of each operand is 0 or 1, and, if
+/// there are several axes, the other strides of operands with innermost stride 1 and the innermost size are multiples of it.
 template <int N, class S, class T, class F>
 GW_DEVICE void elementwise(
     T* out, i64 elements, int wide, const Axes& axes, const View<const S>* const (&in)[N], const F& f) {
@@ -31,18 +56,10 @@ GW_DEVICE void elementwise(
         const bool packed = wide && first + W <= elements;
         Compute<S> values[N][W];
         if (packed) {
-            i64 offset[N];
-            locate(axes, strides, first, offset);
-#pragma unroll
-            for (int n = 0; n < N; ++n) {
-                const S* source = in[n]->data + offset[n];
-                if (axes.rank > 0 && strides[n]->at[0] == 1) {
-                    load(source, values[n]);
-                } else {
-                    const Compute<S> value = widen(*source);
-#pragma unroll
-                    for (int k = 0; k < W; ++k) values[n][k] = value;
-                }
+            if (W < 8 || wide == W) {
+                load_packs<W>(axes, strides, in, first, values);
+            } else {
+                load_packs<W / 2>(axes, strides, in, first, values);
             }
         } else {
 #pragma unroll
@@ -56,8 +73,16 @@ GW_DEVICE void elementwise(
         }
         Pack<T, W> results;
         f(values, results);
-        if (packed) {
+        if (packed && (W < 8 || wide == W)) {
             *reinterpret_cast<Pack<T, W>*>(out + first) = results;
+        } else if (packed) {
+#pragma unroll
+            for (int at = 0; at < W; at += W / 2) {
+                Pack<T, W / 2> half;
+#pragma unroll
+                for (int k = 0; k < W / 2; ++k) half.at[k] = results.at[at + k];
+                *reinterpret_cast<Pack<T, W / 2>*>(out + first + at) = half;
+            }
         } else {
 #pragma unroll
             for (int k = 0; k < W; ++k) {

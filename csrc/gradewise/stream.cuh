@@ -3,7 +3,8 @@
 //
 // A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most kStreamRows; blocks stay and
 // take rows in turn, so that rows on their way at a time are neighbours in memory. Each thread copies the very packs of 16 bytes that it
-// works on, and so waits for nobody. Dynamic shared memory has K packs for every thread, and after them what the kernel keeps.
+// works on, and so waits for nobody. Dynamic shared memory has K packs for every thread of each stream, and after them what the kernel
+// keeps.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -168,6 +169,23 @@ GW_DEVICE C folded(const C (&values)[4], F f) {
     return f(f(values[0], values[1]), f(values[2], values[3]));
 }
 
+/// Two values that are added up together.
+template <class C>
+struct Two {
+    C first, second;
+    GW_DEVICE Two operator+(const Two& other) const { return {first + other.first, second + other.second}; }
+};
+
+/// The value of the lane whose number differs in one bit.
+template <class C>
+GW_DEVICE C exchanged(C value, int bit) {
+    return __shfl_xor_sync(0xffffffffu, value, bit);
+}
+template <class C>
+GW_DEVICE Two<C> exchanged(Two<C> value, int bit) {
+    return {exchanged(value.first, bit), exchanged(value.second, bit)};
+}
+
 /// Room for the partial results of the warps of each row; those of warps that a row has not stay `neutral`. Between two uses of the same
 /// room there must be a use of another one, so that one barrier for each does.
 template <class C>
@@ -184,7 +202,7 @@ struct Partials {
     template <class F>
     GW_DEVICE C across(C value, F f) {
 #pragma unroll
-        for (int offset = 16; offset > 0; offset /= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, offset));
+        for (int offset = 16; offset > 0; offset /= 2) value = f(value, exchanged(value, offset));
         if (blockDim.x == 32) return value;
         C* const row = at + threadIdx.y * kStreamWarps;
         if (threadIdx.x % 32 == 0) row[threadIdx.x / 32] = value;

@@ -1,7 +1,7 @@
-// Layer normalisation of long rows, which stream through shared memory (gradewise/stream.cuh) and are read once. For all lengths, and
-// for the gradients: ops/layer_norm.cu.
+// Layer normalisation of long rows, which stream through shared memory (gradewise/stream.cuh) and are read once, and its gradients. For
+// all lengths: ops/layer_norm.cu.
 //
-// Dynamic shared memory has, after the rows, `weight` and `bias`, if there is either: room for both.
+// Dynamic shared memory has, after the rows, `weight` and `bias`, if there is either: room for both; for the gradient of x, `weight`.
 #include "gradewise/math.cuh"
 #include "gradewise/stream.cuh"
 
@@ -104,6 +104,135 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, float
     }
 }
 
+/// The gradient of x. Two rows stream at a time, of x and of `grad`.
+template <class T, int K>
+GW_DEVICE void backward(const T* x, const T* weight, const float* means, const float* inverse_stds, const T* grad, T* out, int count,
+                        int columns, Partials<Two<Part<T>>> (&sums)[2]) {
+    using C = Part<T>;
+    using Stream = RowStream<T, K>;
+    using Row = typename Stream::Row;
+    constexpr int W = Row::WIDE;
+    const int threads = static_cast<int>(blockDim.x * blockDim.y), thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+    const int packs = columns / W;
+    Stream xs(x, count, columns, slots), grads(grad, count, columns, slots + threads * K);
+    uint4* const kept = slots + 2 * threads * K;
+    for (int i = thread; i < packs && weight; i += threads) kept[i] = reinterpret_cast<const uint4*>(weight)[i];
+    const uint4* const weights = kept + Stream::first_element() / W;
+    sums[0].clear({0, 0});
+    sums[1].clear({0, 0});
+    __syncthreads();
+    const C share = C(1) / static_cast<C>(columns);
+    int room = 0, row = Stream::first_row();
+    float mean = 0, inverse_std = 0;
+    if (row < count) {
+        if (means) mean = means[row];
+        inverse_std = inverse_stds[row];
+    }
+    T* target = out + static_cast<i64>(row) * columns + Stream::first_element();
+    for (; row < count; row += Stream::rows_at_a_time()) {
+        Row values, slopes;
+        xs.take(values, Words<T>::ZERO);
+        grads.take(slopes, Words<T>::ZERO);
+        // Of the next row, which are far away.
+        const int next = row + Stream::rows_at_a_time();
+        float next_mean = 0, next_inverse_std = 0;
+        if (next < count) {
+            if (means) next_mean = means[next];
+            next_inverse_std = inverse_stds[next];
+        }
+        Two<C> parts[2] = {};
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            if (!xs.has(k)) continue;
+            Packs<T, 1> scale;
+            if (weight) scale.set(0, weights[32 * k]);
+#pragma unroll
+            for (int i = 0; i < W; ++i) {
+                const float g = slopes[k * W + i] * (weight ? scale[i] : 1.0f);
+                parts[i % 2].first += g;
+                parts[i % 2].second += static_cast<C>(g) * ((values[k * W + i] - mean) * inverse_std);
+            }
+        }
+        xs.advance();
+        grads.advance();
+        const Two<C> sum = sums[room].across(parts[0] + parts[1], Plus());
+        room ^= 1;
+        const float mean_grad = means ? static_cast<float>(sum.first * share) : 0.0f;
+        const float projection = static_cast<float>(sum.second * share);
+#pragma unroll
+        for (int k = 0; k < K; ++k) {
+            values.anew(k);
+            slopes.anew(k);
+            if (!xs.has(k)) continue;
+            Packs<T, 1> scale;
+            if (weight) scale.set(0, weights[32 * k]);
+            float results[W];
+#pragma unroll
+            for (int i = 0; i < W; ++i) {
+                const float g = slopes[k * W + i] * (weight ? scale[i] : 1.0f);
+                results[i] = inverse_std * (g - mean_grad - (values[k * W + i] - mean) * inverse_std * projection);
+            }
+            store_pack<T>(target + k * Stream::APART, results);
+        }
+        target += xs.step;
+        mean = next_mean;
+        inverse_std = next_inverse_std;
+    }
+}
+
+/// Rows of 16 bits that are added in single precision before their sum is in double precision.
+template <class T>
+constexpr int kRun = sizeof(T) == 4 ? 1 : 8;
+
+/// The gradients of the parameters, in the first of two stages, as in ops/layer_norm.cu: blocks of 32 packs of features by 8 rows.
+template <class T>
+GW_DEVICE void parameters(const T* x, const float* means, const float* inverse_stds, const T* grad, double* weight, double* bias, i64 rows,
+                          i64 features, i64 parts) {
+    constexpr int W = 16 / sizeof(T), ROWS = 8;
+    __shared__ double sums[ROWS][32 * W];
+    const i64 tiles = (features + 32 * W - 1) / (32 * W), size = (rows + parts - 1) / parts;
+    const int thread = static_cast<int>(threadIdx.y * 32 + threadIdx.x);
+    for (i64 unit = blockIdx.x; unit < tiles * parts; unit += gridDim.x) {
+        const i64 part = unit / tiles, start = (unit - part * tiles) * (32 * W), feature = start + threadIdx.x * W;
+        const i64 end = (part + 1) * size < rows ? (part + 1) * size : rows;
+        double totals[2][W] = {};
+        for (i64 row = part * size + threadIdx.y; row < end && feature < features; row += ROWS * kRun<T>) {
+            Part<T> run[2][W] = {};
+#pragma unroll
+            for (int i = 0; i < kRun<T>; ++i) {
+                const i64 at = row + i * ROWS;
+                if (at >= end) continue;
+                Packs<T, 1> values, slopes;
+                values.set(0, *reinterpret_cast<const uint4*>(x + at * features + feature));
+                slopes.set(0, *reinterpret_cast<const uint4*>(grad + at * features + feature));
+                const float mean = means ? means[at] : 0.0f, inverse_std = inverse_stds[at];
+#pragma unroll
+                for (int v = 0; v < W; ++v) {
+                    run[0][v] += static_cast<Part<T>>(slopes[v]) * ((values[v] - mean) * inverse_std);
+                    run[1][v] += slopes[v];
+                }
+            }
+#pragma unroll
+            for (int v = 0; v < W; ++v) {
+                totals[0][v] += run[0][v];
+                totals[1][v] += run[1][v];
+            }
+        }
+#pragma unroll
+        for (int which = 0; which < 2; ++which) {
+            __syncthreads();  // The previous sums may still be read.
+#pragma unroll
+            for (int v = 0; v < W; ++v) sums[threadIdx.y][threadIdx.x * W + v] = totals[which][v];
+            __syncthreads();
+            if (thread < 32 * W && start + thread < features) {
+                double total = 0;
+                for (int y = 0; y < ROWS; ++y) total += sums[y][thread];
+                (which == 0 ? weight : bias)[(start + thread) * parts + part] = total;
+            }
+        }
+    }
+}
+
 }  // namespace
 
 #define GW_STREAMED(T, NAME, K)                                                                               \
@@ -121,3 +250,24 @@ GW_STREAMED(bf16, bf16, 4)
 GW_STREAMED(bf16, bf16, 8)
 GW_STREAMED(f16, f16, 4)
 GW_STREAMED(f16, f16, 8)
+
+#define GW_BACKWARD(T, NAME, K)                                                                               \
+    extern "C" __global__ void __launch_bounds__((kStreamThreads<K>), (kStreamBlocks<K>))                      \
+        gw_layer_norm_bwd_streamed_##K##_##NAME(const T* x, const T* weight, const Compute<T>* mean,          \
+                                                const Compute<T>* inverse_std, const T* grad, T* out,         \
+                                                i64 rows, i64 features) {                                     \
+        __shared__ Partials<Two<Part<T>>> sums[2];                                                            \
+        backward<T, K>(x, weight, mean, inverse_std, grad, out, static_cast<int>(rows),                       \
+                       static_cast<int>(features), sums);                                                     \
+    }
+#define GW_KERNELS(T, NAME)                                                                                   \
+    GW_BACKWARD(T, NAME, 4)                                                                                   \
+    GW_BACKWARD(T, NAME, 8)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2) gw_layer_norm_bwd_parameters_wide_##NAME(            \
+        const T* x, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad, double* weight,     \
+        double* bias, i64 rows, i64 features, i64 parts) {                                                    \
+        parameters(x, mean, inverse_std, grad, weight, bias, rows, features, parts);                          \
+    }
+GW_KERNELS(float, f32)
+GW_KERNELS(bf16, bf16)
+GW_KERNELS(f16, f16)

@@ -155,6 +155,25 @@ fn functions_of_two_arrays() {
     });
 }
 
+/// Neighbours are accessed sixteen or eight bytes at a time where a view lets them be, and one by one elsewhere.
+#[test]
+fn views_at_every_offset_and_width() {
+    for_all(1, |device, dtype, rng, context| {
+        let stored = Pair::randn([5, 40], dtype, device, rng);
+        for columns in [1, 4, 7, 8, 12, 16, 20, 24] {
+            for start in (0..10).chain([12, 16]) {
+                let x = stored.map(|x| x.slice(1, start..start + columns));
+                let row = stored.map(|x| x.slice(0, 1..2)?.slice(1, start / 2..start / 2 + columns));
+                let column = stored.map(|x| x.slice(1, start..start + 1));
+                let context = format!("{columns} from {start}, {context}");
+                x.map(|x| ops::mul_scalar(x, -2.0)).check_exact(&context);
+                both(&x, &row, ops::max).check_exact(&context);
+                both(&x, &column, ops::min).check_exact(&context);
+            }
+        }
+    });
+}
+
 #[test]
 fn nan_wins_in_extrema_and_differs_from_everything() {
     for_all(1, |device, dtype, _, context| {

@@ -196,12 +196,18 @@ fn rows_do_not_depend_on_each_other() {
                     ops::layer_norm(x, None, Some(&weight), 1e-5).unwrap(),
                 );
                 let rms = ops::rms_norm(x, Some(&weight), 1e-5).unwrap();
+                let statistics = (&both.mean, &both.inverse_std);
+                let backward =
+                    ops::layer_norm_backward(x, Some(&weight), false, statistics, &one.output).unwrap();
+                let rms_backward = ops::rms_norm_backward(x, None, &rms.inverse_rms, &one.output).unwrap();
                 [
                     ops::softmax(x, 1).unwrap(),
                     ops::log_softmax(x, 1).unwrap(),
                     both.output,
                     one.output,
                     rms.output,
+                    backward.x,
+                    rms_backward.x,
                     both.mean.reshape([x.dims()[0], 1]).unwrap(),
                     both.inverse_std.reshape([x.dims()[0], 1]).unwrap(),
                     rms.inverse_rms.reshape([x.dims()[0], 1]).unwrap(),

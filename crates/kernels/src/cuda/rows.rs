@@ -50,19 +50,20 @@ pub(crate) fn held_rows(
     Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
 }
 
-/// A kernel that streams rows through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to a thread, and its
-/// grid, for kernels that keep `kept` bytes more there: `None` for short and for very long rows, for arrays that are not aligned, and
-/// for devices without asynchronous copies or with too little shared memory.
+/// A kernel that streams rows of `streams` arrays through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to
+/// a thread, and its grid, for kernels that keep `kept` bytes more there: `None` for short and for very long rows, for arrays that are
+/// not aligned, and for devices without asynchronous copies or with too little shared memory.
 pub(crate) fn streamed_rows(
     device: &CudaDevice,
     names: [&'static str; 2],
     rows: usize,
     columns: usize,
-    kept: usize,
+    (streams, kept): (usize, usize),
     arrays: &[&Array],
 ) -> Option<(Kernel, Grid)> {
-    /// Static shared memory of these kernels, at most, and what the device takes for each block.
-    const FIXED: usize = 2 << 10;
+    /// Shared memory that the device takes for each block, and with it the static one of these kernels, at most.
+    const RESERVED: usize = 1 << 10;
+    const FIXED: usize = RESERVED + (2 << 10);
     /// The kernels count rows in 32 bits.
     const MOST: usize = 1 << 30;
     let (info, dtype) = (device.info(), arrays.first()?.dtype());
@@ -72,8 +73,8 @@ pub(crate) fn streamed_rows(
     }
     let (along, packs) = streamed(columns / wide).filter(|_| aligned(columns, wide, arrays))?;
     let threads = if packs == 4 { 128 } else { 512 };
-    let shared = threads as usize * packs * 16 + kept;
-    let available = info.max_shared_memory + FIXED / 2;
+    let shared = streams * threads as usize * packs * 16 + kept;
+    let available = info.max_shared_memory + RESERVED;
     // As many threads as have room for the rows in registers.
     let resident = (512 / threads as usize).min(available / (shared + FIXED));
     let together = threads / along;

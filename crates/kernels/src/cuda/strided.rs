@@ -66,8 +66,8 @@ pub(crate) fn elementwise<const N: usize>(
         let copies: [&Array; N] = std::array::from_fn(|index| &copies[index]);
         return elementwise(device, operation, kernel, out, copies, more);
     }
-    let wide = packs(out, &sizes, &inputs, &steps);
-    let mut args = Args::new().array(out).size(elements).int(i32::from(wide)).value(&axes(&sizes));
+    let together = together(out, &sizes, &inputs, &steps);
+    let mut args = Args::new().array(out).size(elements).int(together as i32).value(&axes(&sizes));
     for (input, steps) in inputs.iter().zip(&steps) {
         args = args.value(&view(input.cuda_address(), steps));
     }
@@ -75,26 +75,30 @@ pub(crate) fn elementwise<const N: usize>(
     device.launch(operation, kernel, Grid::linear(elements.div_ceil(pack(&inputs))), more(args))
 }
 
-/// Elements that a thread works on at once.
+/// Elements that a thread works on at once: 16 bytes of them.
 fn pack(inputs: &[&Array]) -> usize {
-    if inputs.iter().any(|input| input.dtype().size() == 8) { 2 } else { 4 }
+    inputs.iter().map(|input| 16 / input.dtype().size()).min().unwrap_or(4)
 }
 
-/// Whether neighbours can be accessed together, as the kernel requires it.
-fn packs(out: &Array, sizes: &[usize], inputs: &[&Array], steps: &[Vec<usize>]) -> bool {
+/// How many neighbours can be accessed together, as the kernel requires it: a pack, or half of one of eight; 0 if neither.
+fn together(out: &Array, sizes: &[usize], inputs: &[&Array], steps: &[Vec<usize>]) -> usize {
     let pack = pack(inputs);
-    let aligned = |array: &Array| array.cuda_address().is_multiple_of((pack * array.dtype().size()) as u64);
-    let fits = |(input, steps): (&&Array, &Vec<usize>)| match steps.split_last() {
-        None | Some((0, _)) => true,
-        Some((1, outer)) => aligned(input) && outer.iter().all(|step| step % pack == 0),
-        Some(_) => false,
+    let fits = |&width: &usize| {
+        let aligned =
+            |array: &Array| array.cuda_address().is_multiple_of((width * array.dtype().size()) as u64);
+        let input = |(input, steps): (&&Array, &Vec<usize>)| match steps.split_last() {
+            None | Some((0, _)) => true,
+            Some((1, outer)) => aligned(input) && outer.iter().all(|step| step % width == 0),
+            Some(_) => false,
+        };
+        let whole = match sizes {
+            [] => false,
+            [_] => true,
+            [.., innermost] => innermost % width == 0,
+        };
+        whole && aligned(out) && inputs.iter().zip(steps).all(input)
     };
-    let whole = match sizes {
-        [] => false,
-        [_] => true,
-        [.., innermost] => innermost % pack == 0,
-    };
-    whole && aligned(out) && inputs.iter().zip(steps).all(fits)
+    [pack, pack.max(8) / 2].into_iter().filter(|&width| width <= pack).find(fits).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(super) fn forward(
         let streamed = ["layer_norm_fwd_streamed_4", "layer_norm_fwd_streamed_8"];
         let affine = if weight.or(bias).is_some() { 2 * features * x.dtype().size() } else { 0 };
         let (kernel, grid) = (x.dtype() != DType::F32 || features > LONG)
-            .then(|| streamed_rows(device, streamed, rows, features, affine, &arrays))
+            .then(|| streamed_rows(device, streamed, rows, features, (1, affine), &arrays))
             .flatten()
             .or_else(|| held_rows(held, rows, features, &arrays))
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
@@ -89,7 +89,12 @@ pub(super) fn backward(
             .array(&out)
             .size(rows)
             .size(features);
-        device.launch(NAME, Kernel::new("layer_norm_bwd", x.dtype()), row_grid(rows, features), args)?;
+        let streamed = ["layer_norm_bwd_streamed_4", "layer_norm_bwd_streamed_8"];
+        let kept = if weight.is_some() { features * x.dtype().size() } else { 0 };
+        let arrays: Vec<&Array> = [x, grad, &out].into_iter().chain(weight).collect();
+        let (kernel, grid) = streamed_rows(device, streamed, rows, features, (2, kept), &arrays)
+            .unwrap_or_else(|| (Kernel::new("layer_norm_bwd", x.dtype()), row_grid(rows, features)));
+        device.launch(NAME, kernel, grid, args)?;
     }
     let mut gradients = Gradients { x: out, weight: None, bias: None };
     if weight.is_some() || has_bias {
@@ -112,7 +117,14 @@ fn parameters(
         let zeros = || fill::full(device, NAME, [features], 0.0, x.dtype());
         return Ok((zeros()?, zeros()?));
     }
-    let tiles = features.div_ceil(32);
+    // Of packs of 16 bytes, where rows have them; not in double precision, whose packs of two would gain little.
+    let wide = 16 / x.dtype().size();
+    let packs = x.dtype() != DType::F64
+        && features.is_multiple_of(wide)
+        && [x, grad].iter().all(|array| array.cuda_address().is_multiple_of(16));
+    let (kernel, across) =
+        if packs { ("layer_norm_bwd_parameters_wide", 32 * wide) } else { ("layer_norm_bwd_parameters", 32) };
+    let tiles = features.div_ceil(across);
     let parts = reduce::cuda::parts(tiles, rows, PART);
     let partial = || Array::for_kernel(NAME, [features, parts], DType::F64, device);
     let sums = (partial()?, partial()?);
@@ -127,7 +139,7 @@ fn parameters(
         .size(features)
         .size(parts);
     let grid = Grid::new([(tiles * parts).min(1 << 16), 1, 1], [32, 8, 1]);
-    device.launch(NAME, Kernel::new("layer_norm_bwd_parameters", x.dtype()), grid, args)?;
+    device.launch(NAME, Kernel::new(kernel, x.dtype()), grid, args)?;
     let total = |partial: &Array| -> Result<Array> {
         let out = Array::for_kernel(NAME, [features], x.dtype(), device)?;
         reduce::cuda::sum_parts(device, NAME, partial, &out, 1.0)?;
