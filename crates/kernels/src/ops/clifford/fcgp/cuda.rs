@@ -1,7 +1,7 @@
 //! The fully connected product on CUDA: pairwise sums, then products with the weights summed over paths.
 //!
 //! The pairwise sums of all paths are larger than the operands by a factor of a few, so the batch is cut into stretches of
-//! rows that keep them within [`BUDGET`].
+//! rows that keep them within [`FORWARD`] and [`BACKWARD`].
 
 use super::{NAME, Product as Output, ProductGradients, ProductOptions, Sizes, pairs::Pairs};
 use crate::{
@@ -15,14 +15,16 @@ use crate::{
 use gradewise_core::Algebra;
 use std::ops::Range;
 
-/// Bytes of pairwise sums at a time.
-const BUDGET: usize = 96 << 20;
+/// Bytes of pairwise sums at a time. Longer stretches fill the device more evenly; backward, where more else is in memory, what they take
+/// is the peak of a training step (docs/kernels.md).
+const FORWARD: usize = 192 << 20;
+const BACKWARD: usize = 96 << 20;
 /// Rows of a stretch are a multiple of this, so that tiles are full.
 const ROWS: usize = 256;
 
-fn stretches(sizes: &Sizes, groups: usize, element: usize) -> Vec<Range<usize>> {
+fn stretches(sizes: &Sizes, groups: usize, element: usize, budget: usize) -> Vec<Range<usize>> {
     let row = (groups * sizes.inputs.max(sizes.outputs) * element).max(1);
-    let rows = (BUDGET / row / ROWS).max(1) * ROWS;
+    let rows = (budget / row / ROWS).max(1) * ROWS;
     (0..sizes.batch).step_by(rows).map(|first| first..(first + rows).min(sizes.batch)).collect()
 }
 
@@ -48,7 +50,7 @@ pub(super) fn forward(
         0 => zeros(device, shape, dtype)?,
         _ => Array::for_kernel(NAME, shape, dtype, device)?,
     };
-    for stretch in stretches(sizes, pairing.groups, dtype.size()) {
+    for stretch in stretches(sizes, pairing.groups, dtype.size(), FORWARD) {
         if output.elements() == 0 || sizes.inputs == 0 {
             break;
         }
@@ -98,7 +100,7 @@ pub(super) fn backward(
     let pairs = Pairs::new(device, algebra, pairing.clone(), [x, y], options)?;
     let mut operands = pairs.gradients([need_x, need_y])?;
     let mut weights: Option<Array> = None;
-    for stretch in stretches(sizes, pairing.groups, dtype.size()) {
+    for stretch in stretches(sizes, pairing.groups, dtype.size(), BACKWARD) {
         if need_weights {
             let sums = pairs.sums(&stretch)?;
             let product = Product {
