@@ -1,21 +1,19 @@
 //! The program as its users meet it: exit codes, messages, files.
 #![cfg(feature = "cli")]
 
+#[path = "common/program.rs"]
+mod program;
+
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
     data::npy::{self, NpyArray},
     train::MetricsLog,
 };
+use program::program;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
-
-/// The program: beside an archive of tests that runs on another machine, or where Cargo built it.
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 fn gradewise(folder: &Path, arguments: &str) -> Output {
     Command::new(program())

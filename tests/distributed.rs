@@ -2,18 +2,17 @@
 //! one of them is lost.
 #![cfg(feature = "cli")]
 
+#[path = "common/program.rs"]
+mod program;
+
 use gradewise_nn::{checkpoint::Checkpoint, train::MetricsLog};
+use program::program;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
-
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(program());

@@ -1,14 +1,16 @@
 //! `doctor` as its users meet it: without a driver, and over a stand-in for the driver and for NVML.
 #![cfg(all(feature = "cli", unix))]
 
+#[path = "common/program.rs"]
+mod program;
+
+use program::program;
 use serde_json::Value;
 use std::process::{Command, Output};
 
 /// Runs `doctor` with the stand-in set up by `fake`, or without any driver.
 fn doctor(arguments: &[&str], fake: Option<&str>) -> Output {
-    // Beside an archive of tests that runs on another machine, or where Cargo built it.
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    let mut command = Command::new(packed.unwrap_or_else(|| env!("CARGO_BIN_EXE_gradewise").into()));
+    let mut command = Command::new(program());
     command.arg("doctor").args(arguments).env_remove("LD_LIBRARY_PATH").env_remove("FAKE_CUDA");
     if let Some(settings) = fake {
         command.env("LD_LIBRARY_PATH", gradewise_fake_driver::folder()).env("FAKE_CUDA", settings);

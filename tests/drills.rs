@@ -1,17 +1,16 @@
 //! Drills: what goes wrong in a run is named, says what to do next, and costs no more than the steps since the last checkpoint.
 #![cfg(all(feature = "cli", unix))]
 
+#[path = "common/program.rs"]
+mod program;
+
 use gradewise_nn::checkpoint::{Checkpoint, TensorFile};
+use program::program;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
 };
-
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 fn gradewise(folder: &Path, arguments: &str) -> Output {
     let arguments = arguments.split_whitespace();

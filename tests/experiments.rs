@@ -2,6 +2,9 @@
 //! has the symmetry it is built for.
 #![cfg(feature = "cli")]
 
+#[path = "common/program.rs"]
+mod program;
+
 use gradewise_nn::{
     checkpoint::Checkpoint,
     data::{
@@ -12,15 +15,11 @@ use gradewise_nn::{
     },
     train::MetricsLog,
 };
+use program::program;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
-
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 /// Runs what must succeed, and returns what it says.
 fn gradewise(folder: &Path, arguments: &str) -> String {

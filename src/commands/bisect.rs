@@ -5,7 +5,7 @@ use crate::{
     config::{Resolver, Runtime},
     error::{Error, Result},
     output, run,
-    tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Task, TaskConfig, with_task},
 };
 use gradewise::verify::bisect::{Bisection, Deviant, replay};
 use gradewise_autograd::{autocast_with, observe::observe};
@@ -17,21 +17,7 @@ pub fn run(arguments: &Bisect) -> Result<()> {
     if let Some(file) = &arguments.replay {
         return again(arguments, file);
     }
-    match arguments.task.as_deref().unwrap_or_default() {
-        NBodyTask::NAME => search::<NBodyTask>(arguments),
-        <Volumes as Task>::NAME => search::<Volumes>(arguments),
-        <Hulls as Task>::NAME => search::<Hulls>(arguments),
-        <O5 as Task>::NAME => search::<O5>(arguments),
-        Lorentz::NAME => search::<Lorentz>(arguments),
-        Forces::NAME => search::<Forces>(arguments),
-        GptTask::NAME => search::<GptTask>(arguments),
-        other => Err(Error::Usage(unknown_task(other))),
-    }
-}
-
-/// What to say of a task that there is not.
-pub fn unknown_task(name: &str) -> String {
-    format!("there is no task `{name}`; there are nbody, volumes, hulls, o5, forces, lorentz and gpt")
+    with_task!(arguments.task.as_deref().unwrap_or_default(), T => search::<T>(arguments))
 }
 
 /// The settings of a file that is run again: where, and nothing else.

@@ -1,12 +1,11 @@
 //! `compare-precision`: a model in two precisions, and the first layers that diverge.
 
-use super::bisect::unknown_task;
 use crate::{
     cli::ComparePrecision,
     config::Runtime,
     error::{Error, Result},
     output, run,
-    tasks::{self, Batch, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Batch, Task, TaskConfig, with_task},
 };
 use gradewise::verify::{
     precision::{Divergence, Recording, first_beyond},
@@ -21,16 +20,7 @@ use serde_json::json;
 use std::path::Path;
 
 pub fn run(arguments: &ComparePrecision) -> Result<()> {
-    match arguments.task.as_str() {
-        NBodyTask::NAME => compare::<NBodyTask>(arguments),
-        <Volumes as Task>::NAME => compare::<Volumes>(arguments),
-        <Hulls as Task>::NAME => compare::<Hulls>(arguments),
-        <O5 as Task>::NAME => compare::<O5>(arguments),
-        Lorentz::NAME => compare::<Lorentz>(arguments),
-        Forces::NAME => compare::<Forces>(arguments),
-        GptTask::NAME => compare::<GptTask>(arguments),
-        other => Err(Error::Usage(unknown_task(other))),
-    }
+    with_task!(&arguments.task, T => compare::<T>(arguments))
 }
 
 /// The settings of a precision.

@@ -59,3 +59,9 @@ pub fn run(command: Command) -> Result<()> {
         Command::Profile(arguments) => profile::run(&arguments),
     }
 }
+
+/// The greatest of some numbers that are not negative; NaN counts as the greatest.
+fn worst(values: impl Iterator<Item = f64>) -> f64 {
+    // Written so that a comparison with NaN takes it.
+    values.fold(0.0, |worst: f64, value| if value <= worst { worst } else { value })
+}

@@ -1,11 +1,11 @@
 //! `profile`: where the time of a training step goes.
 
-use super::{bisect::unknown_task, train::trainer_config};
+use super::train::trainer_of;
 use crate::{
     cli::Profile as Arguments,
     error::{Error, Result},
     output, run,
-    tasks::{self, Batch, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes},
+    tasks::{self, Batch, Task, TaskConfig, with_task},
 };
 use gradewise_autograd::{Tensor, observe::observe};
 use gradewise_bench::{
@@ -25,16 +25,7 @@ use serde_json::json;
 use std::{cell::RefCell, path::Path, sync::Arc, time::Instant};
 
 pub fn run(arguments: &Arguments) -> Result<()> {
-    match arguments.task.as_str() {
-        NBodyTask::NAME => profile::<NBodyTask>(arguments),
-        <Volumes as Task>::NAME => profile::<Volumes>(arguments),
-        <Hulls as Task>::NAME => profile::<Hulls>(arguments),
-        <O5 as Task>::NAME => profile::<O5>(arguments),
-        Lorentz::NAME => profile::<Lorentz>(arguments),
-        Forces::NAME => profile::<Forces>(arguments),
-        GptTask::NAME => profile::<GptTask>(arguments),
-        other => Err(Error::Usage(unknown_task(other))),
-    }
+    with_task!(&arguments.task, T => profile::<T>(arguments))
 }
 
 /// Batches as the loader brings them.
@@ -173,14 +164,10 @@ fn trainer<T: Task>(
         Some(path) => tasks::load_model::<T>(&Checkpoint::read(path)?, placement)?,
         None => tasks::new_model::<T>(&config.model, placement, config.train.seed)?,
     };
-    let trainer = Trainer::new(model, trainer_config(&config.train))?;
-    match run::mixed_precision(&config.runtime)? {
-        Some(mixed) => Ok(trainer.mixed_precision(&mixed)?),
-        None => Ok(trainer),
-    }
+    trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
 }
 
-/// Batches on the host where steps are taken on a GPU, as in training.
+/// Batches as in training.
 fn loader<T: Task>(
     data: &Arc<T::Data>,
     config: &TaskConfig<T>,
@@ -188,11 +175,7 @@ fn loader<T: Task>(
     placement: &Placement,
 ) -> Result<impl Iterator<Item = gradewise_nn::Result<Batch<T>>> + use<T>> {
     let order = BatchOrder::sequential(data.len(), batch_size)?.shuffled(config.train.seed).drop_last()?;
-    let loading = match &placement.device {
-        Device::Cpu => placement.clone(),
-        Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
-    };
-    Ok(batches(Arc::clone(data), &order, 0, &loading)?)
+    Ok(batches(Arc::clone(data), &order, 0, &run::loading(placement))?)
 }
 
 /// Steps as they were recorded.

@@ -42,8 +42,7 @@ impl Row {
     fn new(factor: f64, found: &Outcome, reference: &Outcome, tolerance: f64) -> Self {
         let divergences = found.recording.compare(&reference.recording);
         let forward = divergences.iter().filter(|d| d.pass == Pass::Forward).map(|d| d.error);
-        // Written so that NaN counts as the largest.
-        let error = forward.fold(0.0, |worst: f64, error| if error <= worst { worst } else { error });
+        let error = super::worst(forward);
         let leaves =
             |d: &&Divergence| !d.error.is_finite() || (d.pass == Pass::Forward && d.error > tolerance);
         let squares = found.gradients.iter().flat_map(|(_, values)| values).map(|value| value * value);

@@ -40,8 +40,7 @@ fn check<T: Task>(arguments: &Symmetry, checkpoint: &Checkpoint) -> Result<()> {
         changes.push(T::asymmetry(&model, &data, &placement, &mut rng)?);
     }
     // Nothing that is not finite passes.
-    let worst =
-        changes.iter().copied().fold(0.0, |worst: f64, change| if change <= worst { worst } else { change });
+    let worst = super::worst(changes.iter().copied());
     let tolerance = arguments.tolerance.unwrap_or_else(|| tolerance(placement.dtype));
     let holds = worst <= tolerance;
     if arguments.json {

@@ -1,6 +1,6 @@
 //! Test error over the number of training samples.
 
-use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save, significant};
+use super::{BLUE, FONT, INK, VERMILION, failed, range, save, significant, styled};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -31,11 +31,8 @@ pub fn curve(path: &Path, points: &[CurvePoint], title: &str, axis: &str) -> Res
             point.errors.iter().filter(|&&error| shown(error)).map(move |&error| (at(point), error))
         })
         .collect();
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold((f64::INFINITY, 0f64), |(low, high), value| (low.min(value), high.max(value)))
-    };
-    let (low, high) = range(&mut dots.iter().map(|&(_, error)| error));
-    let (fewest, most) = range(&mut dots.iter().map(|&(samples, _)| samples));
+    let (low, high) = range(dots.iter().map(|&(_, error)| error));
+    let (fewest, most) = range(dots.iter().map(|&(samples, _)| samples));
     if !low.is_finite() {
         return Ok(());
     }
@@ -50,17 +47,11 @@ pub fn curve(path: &Path, points: &[CurvePoint], title: &str, axis: &str) -> Res
             .y_label_area_size(86)
             .build_cartesian_2d((fewest / 1.2..most * 1.2).log_scale(), (low / 1.6..high * 1.6).log_scale())
             .map_err(failed(path))?;
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc("training samples")
             .y_desc(axis)
             .x_label_formatter(&|samples| format!("{samples:.0}"))
             .y_label_formatter(&|value| significant(*value))
-            .label_style((FONT, 14).into_font().color(&INK))
-            .axis_desc_style((FONT, 16).into_font().color(&INK))
-            .bold_line_style(GRID)
-            .light_line_style(WHITE)
-            .axis_style(GRAY)
             .draw()
             .map_err(failed(path))?;
         chart.draw_series(LineSeries::new(means, BLUE.stroke_width(2))).map_err(failed(path))?;

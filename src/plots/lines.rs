@@ -1,6 +1,6 @@
 //! Lines over a common axis.
 
-use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save, significant};
+use super::{BLUE, FONT, GRAY, INK, VERMILION, failed, legend, range, save, significant, styled, swatch};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -22,11 +22,8 @@ pub fn lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> 
     };
     let lines: Vec<(&str, Vec<(f64, f64)>)> = lines.iter().map(|line| (line.label, shown(line))).collect();
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
-    };
-    let (left, right) = range(&mut points().map(|&(x, _)| x));
-    let (low, high) = range(&mut points().map(|&(_, y)| y));
+    let (left, right) = range(points().map(|&(x, _)| x));
+    let (low, high) = range(points().map(|&(_, y)| y));
     if left > right {
         return Ok(());
     }
@@ -42,18 +39,12 @@ pub fn lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> 
             .y_label_area_size(90)
             .build_cartesian_2d(left..right.max(left + 1e-12), low - margin..high + margin)
             .map_err(failed(path))?;
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc(x)
             .y_desc(y)
             .y_label_formatter(&|value| {
                 if value.abs() < 1e-12 { "0".to_owned() } else { significant(*value) }
             })
-            .label_style((FONT, 14).into_font().color(&INK))
-            .axis_desc_style((FONT, 16).into_font().color(&INK))
-            .bold_line_style(GRID)
-            .light_line_style(WHITE)
-            .axis_style(GRAY)
             .draw()
             .map_err(failed(path))?;
         for ((label, points), color) in lines.into_iter().zip([VERMILION, BLUE, GRAY]) {
@@ -61,18 +52,9 @@ pub fn lines(path: &Path, lines: &[Line], title: &str, (x, y): (&str, &str)) -> 
                 .draw_series(LineSeries::new(points, color.stroke_width(2)))
                 .map_err(failed(path))?
                 .label(label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], color.stroke_width(2)));
+                .legend(swatch(color));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .margin(12)
-            .legend_area_size(32)
-            .label_font((FONT, 15).into_font().color(&INK))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GRID)
-            .draw()
-            .map_err(failed(path))?;
+        legend(&mut chart, SeriesLabelPosition::UpperLeft).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     save(path, &svg)

@@ -1,6 +1,6 @@
 //! Lines over a common axis, both axes logarithmic.
 
-use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save, significant};
+use super::{BLUE, FONT, GRAY, INK, VERMILION, failed, legend, range, save, significant, styled, swatch};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -38,11 +38,8 @@ pub fn log_lines(path: &Path, lines: &[LogLine], title: &str, (x, y): (&str, &st
         })
         .collect();
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)))
-    };
-    let (left, right) = range(&mut points().map(|&(x, _)| x));
-    let (low, high) = range(&mut points().map(|&(_, y)| y));
+    let (left, right) = range(points().map(|&(x, _)| x));
+    let (low, high) = range(points().map(|&(_, y)| y));
     if left > right {
         return Ok(());
     }
@@ -57,17 +54,11 @@ pub fn log_lines(path: &Path, lines: &[LogLine], title: &str, (x, y): (&str, &st
             .y_label_area_size(86)
             .build_cartesian_2d((left / 1.2..right * 1.2).log_scale(), (low / 1.6..high * 1.6).log_scale())
             .map_err(failed(path))?;
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc(x)
             .y_desc(y)
             .x_label_formatter(&|value| significant(*value))
             .y_label_formatter(&|value| significant(*value))
-            .label_style((FONT, 14).into_font().color(&INK))
-            .axis_desc_style((FONT, 16).into_font().color(&INK))
-            .bold_line_style(GRID)
-            .light_line_style(WHITE)
-            .axis_style(GRAY)
             .draw()
             .map_err(failed(path))?;
         for ((label, points), &color) in lines.into_iter().zip(COLORS.iter().cycle()) {
@@ -75,18 +66,9 @@ pub fn log_lines(path: &Path, lines: &[LogLine], title: &str, (x, y): (&str, &st
                 .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(4))
                 .map_err(failed(path))?
                 .label(label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], color.stroke_width(2)));
+                .legend(swatch(color));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .margin(12)
-            .legend_area_size(32)
-            .label_font((FONT, 15).into_font().color(&INK))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GRID)
-            .draw()
-            .map_err(failed(path))?;
+        legend(&mut chart, SeriesLabelPosition::UpperLeft).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     save(path, &svg)

@@ -1,6 +1,6 @@
 //! Loss and learning rate over the steps of a run.
 
-use super::{BLUE, FONT, GRAY, GRID, INK, VERMILION, failed, save, significant};
+use super::{BLUE, FONT, GRAY, INK, VERMILION, failed, legend, range, save, significant, styled, swatch};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -28,8 +28,7 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Resu
     };
     let (train, valid, lr) = (shown(&history.train), shown(&history.valid), shown(&history.lr));
     let losses = || train.iter().chain(&valid).map(|&(_, value)| value);
-    let (low, high) =
-        losses().fold((f64::INFINITY, 0f64), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = range(losses());
     if !low.is_finite() {
         return Ok(());
     }
@@ -48,18 +47,12 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Resu
             .build_cartesian_2d(0.0..last, (low / 1.4..high * 1.4).log_scale())
             .map_err(failed(path))?
             .set_secondary_coord(0.0..last, 0.0..top_lr);
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc("optimiser step")
             .y_desc(axis)
             .x_labels(8)
             .x_label_formatter(&|step| format!("{step:.0}"))
             .y_label_formatter(&|value| significant(*value))
-            .label_style((FONT, 14).into_font().color(&INK))
-            .axis_desc_style((FONT, 16).into_font().color(&INK))
-            .bold_line_style(GRID)
-            .light_line_style(WHITE)
-            .axis_style(GRAY)
             .draw()
             .map_err(failed(path))?;
         if !lr.is_empty() {
@@ -84,27 +77,18 @@ pub fn loss(path: &Path, history: &LossHistory, title: &str, axis: &str) -> Resu
             .draw_series(LineSeries::new(train, BLUE.mix(0.75).stroke_width(1)))
             .map_err(failed(path))?
             .label("train, mean over batches")
-            .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], BLUE.stroke_width(2)));
+            .legend(swatch(BLUE));
         if !valid.is_empty() {
             chart
                 .draw_series(LineSeries::new(valid.clone(), VERMILION.stroke_width(2)))
                 .map_err(failed(path))?
                 .label("valid")
-                .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], VERMILION.stroke_width(2)));
+                .legend(swatch(VERMILION));
             chart
                 .draw_series(valid.into_iter().map(|point| Circle::new(point, 3, VERMILION.filled())))
                 .map_err(failed(path))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .margin(12)
-            .legend_area_size(32)
-            .label_font((FONT, 15).into_font().color(&INK))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GRID)
-            .draw()
-            .map_err(failed(path))?;
+        legend(&mut chart, SeriesLabelPosition::UpperRight).map_err(failed(path))?;
         root.present().map_err(failed(path))?;
     }
     save(path, &svg)

@@ -16,7 +16,11 @@ pub use trajectories::{Panel, Particle, trajectories};
 
 use crate::error::{Error, Result};
 use gradewise_nn::checkpoint::replace_file;
-use plotters::style::RGBColor;
+use plotters::{
+    chart::MeshStyle,
+    coord::{CoordTranslate, ranged1d::Ranged},
+    prelude::*,
+};
 use std::{fmt::Display, path::Path};
 
 /// Colours that stay apart for colour-blind readers (Okabe and Ito).
@@ -38,6 +42,43 @@ fn save(path: &Path, svg: &str) -> Result<()> {
 
 fn failed<E: Display>(path: &Path) -> impl Fn(E) -> Error {
     |error| Error::Output { path: path.to_owned(), reason: format!("the figure cannot be drawn: {error}") }
+}
+
+/// The least and the greatest of some numbers; the first above the second where there are none.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+}
+
+/// The look that the axes of all figures have.
+fn styled<'m, 'a, 'b, X: Ranged, Y: Ranged, DB: DrawingBackend>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, DB> {
+    mesh.label_style((FONT, 14).into_font().color(&INK))
+        .axis_desc_style((FONT, 16).into_font().color(&INK))
+        .bold_line_style(GRID)
+        .light_line_style(WHITE)
+        .axis_style(GRAY)
+}
+
+/// What stands for a line in the legend.
+fn swatch(color: RGBColor) -> impl Fn((i32, i32)) -> PathElement<(i32, i32)> {
+    move |(x, y)| PathElement::new([(x, y), (x + 24, y)], color.stroke_width(2))
+}
+
+/// Draws the names of the series.
+fn legend<'a, DB: DrawingBackend + 'a, CT: CoordTranslate>(
+    chart: &mut ChartContext<'a, DB, CT>,
+    position: SeriesLabelPosition,
+) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .margin(12)
+        .legend_area_size(32)
+        .label_font((FONT, 15).into_font().color(&INK))
+        .background_style(WHITE.mix(0.9))
+        .border_style(GRID)
+        .draw()
 }
 
 /// A short decimal for an axis that spans orders of magnitude.

@@ -69,6 +69,11 @@ pub fn once<R>(runtime: &Runtime, work: impl FnOnce(&Placement) -> Result<R>) ->
     if debug::is_on() { detect_anomalies(|| work(&placement)) } else { work(&placement) }
 }
 
+/// Where batches are made: on the host, for on a GPU the steps themselves put them where the captured work reads them.
+pub fn loading(placement: &Placement) -> Placement {
+    Placement::new(&Device::Cpu, placement.dtype)
+}
+
 /// As [`placement`], for one of several processes: each takes a device of its own, or its part of the cores.
 ///
 /// # Errors

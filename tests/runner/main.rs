@@ -3,20 +3,17 @@
 
 mod memory;
 mod numerics;
+#[path = "../common/program.rs"]
+mod program;
 mod report;
 mod settings;
 
 use gradewise_nn::checkpoint::Checkpoint;
+use program::program;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
-
-/// The program: beside an archive of tests that runs on another machine, or where Cargo built it.
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 fn command(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(program());

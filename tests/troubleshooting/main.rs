@@ -4,10 +4,13 @@
 #![cfg(all(feature = "cli", unix))]
 
 mod page;
+#[path = "../common/program.rs"]
+mod program;
 
 use page::{Block, agree, blocks, rewritten, shown};
+use program::program;
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{
         Mutex,
@@ -17,12 +20,6 @@ use std::{
 
 const PAGE: &str = include_str!("../../docs/troubleshooting.md");
 const KERNELS: bool = cfg!(feature = "cuda");
-
-/// The program: beside an archive of tests that runs on another machine, or where Cargo built it.
-fn program() -> PathBuf {
-    let packed = std::env::var_os("NEXTEST_BIN_EXE_gradewise");
-    packed.map_or_else(|| env!("CARGO_BIN_EXE_gradewise").into(), PathBuf::from)
-}
 
 /// Runs a command line in a shell that finds the program; gives the exit code and everything it printed.
 fn run(folder: &Path, command: &str, fake: Option<&str>) -> (i32, String) {

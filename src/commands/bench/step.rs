@@ -2,7 +2,7 @@
 
 use super::{
     scaling::write,
-    worker::{median, systems_of},
+    worker::{median, systems_of, trainer},
 };
 use crate::{
     cli::StepTimes,
@@ -14,8 +14,7 @@ use gradewise_kernels::Device;
 use gradewise_nn::{
     Module,
     models::{NBody, NBodyConfig},
-    optim::{Method, Schedule},
-    train::{Trainer, TrainerConfig, nbody::Example},
+    train::nbody::Example,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -72,16 +71,7 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
                 let memory = run::Memory::start(&placement.device);
                 let model = NBody::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(1))?;
                 let parameters = model.parameter_count();
-                let mut trainer = Trainer::new(
-                    model,
-                    TrainerConfig {
-                        method: Method::adam(0.0),
-                        schedule: Schedule::Constant { lr: 1e-4, warmup: 0 },
-                        accumulation: 1,
-                        clip_norm: None,
-                        ema: None,
-                    },
-                )?;
+                let mut trainer = trainer(model)?;
                 let mut batches = std::iter::repeat_with(|| Ok(example.clone()));
                 let loss = |model: &NBody, e: &Example| model.loss(&e.batch, &e.targets);
                 let way = (&placement.device, captured);

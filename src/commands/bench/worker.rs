@@ -144,14 +144,7 @@ fn time<M: Module, B: Batch + Clone>(
     loss: impl Fn(&M, &B) -> gradewise_nn::Result<gradewise_autograd::Tensor>,
 ) -> Result<Step> {
     let memory = run::Memory::start(&placement.device);
-    let config = TrainerConfig {
-        method: Method::adam(0.0),
-        schedule: Schedule::Constant { lr: 1e-4, warmup: 0 },
-        accumulation: 1,
-        clip_norm: None,
-        ema: None,
-    };
-    let mut trainer = Trainer::new(model()?, config)?;
+    let mut trainer = trainer(model()?)?;
     team.attach_with(&mut trainer, arguments.bucket_mib.map(|mib| mib << 20))?;
     let weight = 1.0 / team.world() as f64;
     let mut batches = std::iter::repeat_with(|| Ok(Part { batch: batch.clone(), weight }));
@@ -166,6 +159,13 @@ fn time<M: Module, B: Batch + Clone>(
         milliseconds,
         peak_bytes: memory.usage()?.peak,
     })
+}
+
+/// A trainer whose steps are timed: Adam at a constant rate.
+pub fn trainer<M: Module>(model: M) -> gradewise_nn::Result<Trainer<M>> {
+    let schedule = Schedule::Constant { lr: 1e-4, warmup: 0 };
+    let method = Method::adam(0.0);
+    Trainer::new(model, TrainerConfig { method, schedule, accumulation: 1, clip_norm: None, ema: None })
 }
 
 /// Milliseconds of the median of some training steps, after others that warm up and then `ready`; on a GPU, as `captured` says, replayed or

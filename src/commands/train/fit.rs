@@ -1,6 +1,6 @@
 //! How large a batch the memory holds, by the model's own numbers.
 
-use super::{session::Steps, trainer_config};
+use super::{session::Steps, trainer_of};
 use crate::{
     error::{Error, Result},
     output, run,
@@ -90,10 +90,7 @@ pub fn start<T: Task>(
     placement: &Placement,
 ) -> Result<(Trainer<T::Model>, Steps<T>)> {
     let model = tasks::new_model::<T>(&config.model, placement, config.train.seed)?;
-    let mut trainer = Trainer::new(model, trainer_config(&config.train))?;
-    if let Some(mixed) = run::mixed_precision(&config.runtime)? {
-        trainer = trainer.mixed_precision(&mixed)?;
-    }
+    let trainer = trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())?;
     Ok((trainer, Steps::new(config, &placement.device)?))
 }
 
@@ -112,10 +109,7 @@ pub fn measured<T: Task>(
     let monitor = Monitor::start(device)?;
     let delta = (|| {
         let (mut trainer, mut steps) = start::<T>(config, placement)?;
-        let loading = match device {
-            Device::Cpu => placement.clone(),
-            Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
-        };
+        let loading = run::loading(placement);
         let indices: Vec<usize> = (0..samples).map(|index| index % data.len()).collect();
         let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<Part<Batch<T>>> {
             Ok(Part::whole(data.batch(&indices, &loading)?))

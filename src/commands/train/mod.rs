@@ -16,12 +16,11 @@ use crate::{
 };
 pub use devices::{describe, nccl_variables};
 use gradewise_distributed::Launch;
-use gradewise_kernels::Device;
 use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
     data::{Split, loader::BatchOrder},
-    optim::{Method, Schedule},
+    optim::{Method, MixedPrecision, Schedule},
     train::{Samples, Trainer, TrainerConfig},
 };
 use session::Session;
@@ -185,10 +184,9 @@ impl<T: Task> Runs<'_, T> {
             .drop_last()?;
         let memory = Memory::start(&placement.device);
         let model = tasks::new_model::<T>(&config.model, placement, config.train.seed)?;
-        let mut trainer = Trainer::new(model, trainer_config(&config.train))?;
         let mixed = run::mixed_precision(&config.runtime)?;
+        let mut trainer = trainer_of::<T>(model, config, mixed.as_ref())?;
         if let Some(mixed) = &mixed {
-            trainer = trainer.mixed_precision(mixed)?;
             output::note(&format!("mixed precision:\n{}", mixed.policy));
         }
         output::note(&format!(
@@ -208,11 +206,7 @@ impl<T: Task> Runs<'_, T> {
         };
         self.team.attach(&mut trainer)?;
         let first = trainer.steps() * config.train.accumulation as u64;
-        // On a GPU the steps themselves put the batches where the captured work reads them.
-        let loading = match &placement.device {
-            Device::Cpu => placement.clone(),
-            Device::Cuda(_) => Placement::new(&Device::Cpu, placement.dtype),
-        };
+        let loading = run::loading(placement);
         let sampler = self.team.sampler(&order)?;
         let mut batches = sampler.load(Arc::clone(&data.train), first, &loading, config.runtime.prefetch)?;
         match folder.filter(|_| self.team.leads()) {
@@ -269,8 +263,24 @@ fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
+/// What trains a model by the settings.
+///
+/// # Errors
+/// As those of [`Trainer::new`] and [`Trainer::mixed_precision`].
+pub fn trainer_of<T: Task>(
+    model: T::Model,
+    config: &TaskConfig<T>,
+    mixed: Option<&MixedPrecision>,
+) -> Result<Trainer<T::Model>> {
+    let trainer = Trainer::new(model, trainer_config(&config.train))?;
+    match mixed {
+        Some(mixed) => Ok(trainer.mixed_precision(mixed)?),
+        None => Ok(trainer),
+    }
+}
+
 /// How a trainer trains by the settings.
-pub fn trainer_config(train: &TrainConfig) -> TrainerConfig {
+fn trainer_config(train: &TrainConfig) -> TrainerConfig {
     let TrainConfig { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } = *train;
     let schedule = match train.schedule.as_str() {
         "linear" => Schedule::Linear { lr, final_lr, warmup, decay, total },
