@@ -67,14 +67,11 @@ impl Error {
 impl Error {
     /// Whether memory for arrays ran out.
     pub fn is_out_of_memory(&self) -> bool {
-        use gradewise_autograd::Error as Autograd;
-        use gradewise_nn::Error as Nn;
         match self {
             Self::OutOfMemory { .. } => true,
             Self::Stopped { source, .. } => source.is_out_of_memory(),
-            Self::Kernels(error) | Self::Nn(Nn::Kernels(error) | Nn::Autograd(Autograd::Kernel(error))) => {
-                error.is_out_of_memory()
-            }
+            Self::Kernels(error) => error.is_out_of_memory(),
+            Self::Nn(error) => error.is_out_of_memory(),
             _ => false,
         }
     }

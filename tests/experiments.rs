@@ -16,10 +16,7 @@ use gradewise_nn::{
     train::MetricsLog,
 };
 use program::program;
-use std::{
-    path::Path,
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 /// Runs what must succeed, and returns what it says.
 fn gradewise(folder: &Path, arguments: &str) -> String {

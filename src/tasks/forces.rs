@@ -307,8 +307,9 @@ fn predict(
     let (mut forces, mut energies) = (Vec::new(), Vec::new());
     for_each_batch(data, EVALUATION_BATCH, placement, |example| {
         let (slope, energy) = model.forces(&example.batch, false)?;
-        forces.extend(example.batch.by_system(&slope)?);
-        energies.extend(energy.array().to_f64_vec()?);
+        let (slope, energy) = (example.batch.by_system(&slope)?, energy.array().to_f64_vec()?);
+        forces.extend(slope);
+        energies.extend(energy);
         Ok(())
     })?;
     Ok((forces, energies))

@@ -42,9 +42,9 @@ const CLASSES: usize = (usize::BITS as usize) * CLASSES_PER_OCTAVE;
 /// Counters of a device's memory, or of the host pool, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// In blocks that live arrays hold.
+    /// In blocks that live arrays hold; on a GPU, also what captured graphs own for theirs.
     pub allocated: usize,
-    /// Obtained from the system: `allocated` plus what is kept for reuse, and on a GPU what captured graphs own.
+    /// Obtained from the system: `allocated` plus what is kept for reuse.
     pub reserved: usize,
     /// The largest `allocated` since the start or the last reset.
     pub peak: usize,

@@ -311,6 +311,11 @@ fn what_a_graph_cannot_hold_is_refused_and_the_capture_goes_on() {
         })
         .unwrap();
     assert!(graph.bytes() >= 40, "what the refused upload took belongs to the graph");
+    assert_eq!(device.allocated(), 400 + graph.bytes());
+    // So that a limit counts it, too; what is reused inside a graph is not counted again.
+    device.set_limit(400 + graph.bytes() + 100);
+    assert!(upload(&device, 50).unwrap_err().is_out_of_memory());
+    device.set_limit(0);
     x.overwrite(&host).unwrap();
     graph.replay().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 50]);
@@ -384,8 +389,11 @@ fn memory_let_go_during_a_capture_lives_until_the_graph_goes() {
         graph.replay().unwrap();
         assert_eq!(y.to_vec::<f32>().unwrap(), values(50));
     }
-    assert_eq!(device.allocated(), 200, "the array is gone");
+    assert_eq!(device.allocated(), 400, "the array is gone, its memory is not");
+    let held_by = |name: &str| device.holders().iter().find(|h| h.operation == name).map(|h| h.bytes);
+    assert_eq!(held_by("captured graphs"), Some(200), "{:?}", device.holders());
     drop(graph);
+    assert_eq!((device.allocated(), held_by("captured graphs")), (200, None));
     device.synchronize().unwrap();
     assert_eq!(held - fake.stat("blocks"), 1, "its memory went with the graph");
 

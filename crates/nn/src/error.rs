@@ -153,6 +153,16 @@ impl Error {
         Self::Io { operation, path: path.into(), source }
     }
 
+    /// Whether memory for arrays ran out.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Kernels(error) | Self::Autograd(gradewise_autograd::Error::Kernel(error)) => {
+                error.is_out_of_memory()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the error lies in what was given (files, data, arguments) rather than in what happened on the way.
     pub fn is_input(&self) -> bool {
         match self {

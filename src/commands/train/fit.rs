@@ -16,7 +16,7 @@ use gradewise_nn::{
     train::{Part, Samples, Trainer},
 };
 
-/// Steps until memory is what it stays: the first makes the optimiser's state, and on a GPU the second one captures.
+/// Steps until memory is what it stays: the first makes the optimiser's state, and on a GPU a later one captures and owns what it needs.
 const STEPS: usize = 3;
 /// Of what is free, the part that is used: the rest is for what fits into no gap.
 const USED: f64 = 0.95;
@@ -121,12 +121,7 @@ pub fn measured<T: Task>(
     })();
     // Also after a failure: what follows needs the room.
     device.trim_memory()?;
-    let delta = delta?;
-    Ok(match device {
-        Device::Cpu => delta.peak,
-        // The first step's memory is kept beside what the captured step owns.
-        Device::Cuda(_) => delta.peak.max(delta.reserved.max(0) as usize),
-    })
+    Ok(delta?.peak)
 }
 
 /// The needs of steps, from two batch sizes below the `batch` that is wanted.

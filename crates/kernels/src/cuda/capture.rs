@@ -87,6 +87,7 @@ impl Drop for Retired {
         {
             return session.retired.append(&mut self.blocks);
         }
+        self.blocks.iter().for_each(|block| self.device.accounts().release(block));
         let _gate = self.device.gate().enter();
         self.blocks.clear();
     }
@@ -114,7 +115,7 @@ impl CudaDevice {
         let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
         // What is queued must not wait for memory that the graph takes.
         self.stream().synchronize().map_err(fail)?;
-        let arena = Arc::new(Arena::default());
+        let arena = Arc::new(Arena::new(self));
         let set = |session| *gate.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
         set(Some(Session { arena: Arc::clone(&arena), retired: Vec::new() }));
         if let Err(error) = self.stream().begin_capture(capture_mode::THREAD_LOCAL) {

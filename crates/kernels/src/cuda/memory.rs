@@ -20,7 +20,7 @@ use std::{
 /// Memory of one device in bytes, as this process uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryReport {
-    /// In arrays that are alive.
+    /// In arrays that are alive, and in what captured graphs own for theirs.
     pub allocated: usize,
     /// The most that was allocated since the start or the last reset.
     pub peak: usize,
@@ -41,20 +41,28 @@ pub(crate) struct Accounts {
     peak: AtomicUsize,
     /// What `allocated` may come to; 0 for no limit.
     limit: AtomicUsize,
-    arenas: Arc<AtomicUsize>,
+    /// Of `allocated`, what captured graphs own.
+    graphs: AtomicUsize,
     holders: Holders,
 }
 
+/// Who holds what a captured graph owns while no array is in it.
+const GRAPHS: &str = "captured graphs";
+
 impl Accounts {
-    fn add(&self, operation: &'static str, bytes: usize) {
+    fn add(&self, bytes: usize) {
         let now = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
-        self.holders.add(operation, bytes);
     }
 
-    fn remove(&self, operation: &'static str, bytes: usize) {
+    fn remove(&self, bytes: usize) {
         self.allocated.fetch_sub(bytes, Ordering::Relaxed);
-        self.holders.remove(operation, bytes);
+    }
+
+    /// Of memory that a graph kept for what was let go during its capture.
+    pub fn release(&self, retired: &DeviceMemory) {
+        self.holders.remove(GRAPHS, retired.bytes());
+        self.remove(retired.bytes());
     }
 
     fn is_beyond_limit(&self, bytes: usize) -> bool {
@@ -64,14 +72,17 @@ impl Accounts {
 }
 
 /// Memory of a captured graph: blocks that only its own work reuses.
-#[derive(Default)]
 pub(crate) struct Arena {
+    device: CudaDevice,
     free: Mutex<HashMap<usize, Vec<DeviceMemory>>>,
     bytes: AtomicUsize,
-    total: Mutex<Option<Arc<AtomicUsize>>>,
 }
 
 impl Arena {
+    pub fn new(device: &CudaDevice) -> Self {
+        Self { device: device.clone(), free: Mutex::default(), bytes: AtomicUsize::new(0) }
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -80,29 +91,40 @@ impl Arena {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, device: &CudaDevice, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
-        let size = memory::rounded(bytes).unwrap_or(bytes);
-        if let Some(block) = self.free().get_mut(&size).and_then(Vec::pop) {
-            return Ok(block);
-        }
-        let block = DeviceMemory::immediate(device.stream(), size)?;
+    /// A block that an earlier array of the graph is done with.
+    fn reuse(&self, bytes: usize) -> Option<DeviceMemory> {
+        let block = self.free().get_mut(&Self::size(bytes)).and_then(Vec::pop)?;
+        self.device.accounts().holders.remove(GRAPHS, block.bytes());
+        Some(block)
+    }
+
+    fn obtain(&self, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
+        let size = Self::size(bytes);
+        let block = DeviceMemory::immediate(self.device.stream(), size)?;
         self.bytes.fetch_add(size, Ordering::Relaxed);
-        let arenas = &device.accounts().arenas;
-        arenas.fetch_add(size, Ordering::Relaxed);
-        self.total.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Arc::clone(arenas));
+        let accounts = self.device.accounts();
+        accounts.graphs.fetch_add(size, Ordering::Relaxed);
+        accounts.add(size);
         Ok(block)
     }
 
     fn give(&self, block: DeviceMemory) {
+        self.device.accounts().holders.add(GRAPHS, block.bytes());
         self.free().entry(block.bytes()).or_default().push(block);
+    }
+
+    fn size(bytes: usize) -> usize {
+        memory::rounded(bytes).unwrap_or(bytes)
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        if let Some(total) = self.total.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            total.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
-        }
+        let accounts = self.device.accounts();
+        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        free.values().flatten().for_each(|block| accounts.holders.remove(GRAPHS, block.bytes()));
+        accounts.graphs.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        accounts.remove(*self.bytes.get_mut());
     }
 }
 
@@ -130,9 +152,10 @@ impl Buffer {
             .gate()
             .session()
             .and_then(|session| session.as_ref().map(|session| Arc::clone(&session.arena)));
+        let reused = arena.as_ref().and_then(|arena| arena.reuse(bytes));
         let allocate = || match &arena {
-            Some(arena) => arena.take(device, bytes),
-            None => DeviceMemory::new(device.stream(), bytes),
+            Some(arena) => arena.obtain(bytes),
+            None => DeviceMemory::new(device.stream(), bytes).inspect(|_| device.accounts().add(bytes)),
         };
         let out_of_memory =
             |error: &gradewise_ffi::Error| error.code() == Some(sys::CUresult::ERROR_OUT_OF_MEMORY);
@@ -148,18 +171,24 @@ impl Buffer {
                 holders: device.holders().into_iter().take(5).collect(),
             }
         };
-        if device.accounts().is_beyond_limit(bytes) {
-            return Err(exhausted());
-        }
-        let memory = match allocate() {
-            // What the pool keeps may be in pieces too small; the system may join them.
-            Err(error) if out_of_memory(&error) && arena.is_none() => trim(device).and_then(|_| allocate()),
-            other => other,
-        };
-        let memory = memory.map_err(|error| {
-            if out_of_memory(&error) { exhausted() } else { device.error(operation, error) }
-        })?;
-        device.accounts().add(operation, bytes);
+        let obtained =
+            || {
+                if device.accounts().is_beyond_limit(bytes) {
+                    return Err(exhausted());
+                }
+                let memory = match allocate() {
+                    // What the pool keeps may be in pieces too small; the system may join them.
+                    Err(error) if out_of_memory(&error) && arena.is_none() => {
+                        trim(device).and_then(|_| allocate())
+                    }
+                    other => other,
+                };
+                memory.map_err(|error| {
+                    if out_of_memory(&error) { exhausted() } else { device.error(operation, error) }
+                })
+            };
+        let memory = reused.map_or_else(obtained, Ok)?;
+        device.accounts().holders.add(operation, bytes);
         let ticket = Ticket::new(operation, bytes, || format!("cuda:{}", device.ordinal()));
         let buffer = Self {
             device: device.clone(),
@@ -223,7 +252,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.device.accounts().remove(self.operation, self.bytes);
+        let accounts = self.device.accounts();
+        accounts.holders.remove(self.operation, self.bytes);
         // SAFETY: taken once, here; the field is not used again.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         if let Some(arena) = &self.arena {
@@ -232,8 +262,10 @@ impl Drop for Buffer {
         if let Some(mut session) = self.device.gate().session()
             && let Some(session) = session.as_mut()
         {
+            accounts.holders.add(GRAPHS, memory.bytes());
             return session.retired.push(memory);
         }
+        accounts.remove(self.bytes);
         // Freed in stream order, hence not into another thread's capture.
         let _gate = self.device.gate().enter();
         drop(memory);
@@ -278,14 +310,14 @@ impl CudaDevice {
             allocated: accounts.allocated.load(Ordering::Relaxed),
             peak: accounts.peak.load(Ordering::Relaxed),
             reserved: reserved(self).map_err(|error| self.error(NAME, error))?
-                + accounts.arenas.load(Ordering::Relaxed),
+                + accounts.graphs.load(Ordering::Relaxed),
             free: info.free,
             total: info.total,
             holders: accounts.holders.largest(),
         })
     }
 
-    /// Bytes in arrays that are alive.
+    /// Bytes in arrays that are alive, and in what captured graphs own for theirs.
     pub fn allocated(&self) -> usize {
         self.accounts().allocated.load(Ordering::Relaxed)
     }
@@ -300,7 +332,7 @@ impl CudaDevice {
         Ok(Stats {
             allocated: accounts.allocated.load(Ordering::Relaxed),
             reserved: reserved(self).map_err(|error| self.error("memory", error))?
-                + accounts.arenas.load(Ordering::Relaxed),
+                + accounts.graphs.load(Ordering::Relaxed),
             peak: accounts.peak.load(Ordering::Relaxed),
         })
     }

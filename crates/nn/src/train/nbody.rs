@@ -86,8 +86,10 @@ pub fn predict_states(model: &NBody, data: &NBodyData, batch_size: usize) -> Res
     let (mut loc, mut vel) = (Vec::with_capacity(data.loc().len()), Vec::with_capacity(data.loc().len()));
     for_each_batch(data, batch_size, &model.placement(), |example| {
         let (positions, velocities) = no_grad(|| model.forward_state(&example.batch))?;
-        loc.extend(example.batch.by_system(&positions)?);
-        vel.extend(example.batch.by_system(&velocities)?);
+        let (positions, velocities) =
+            (example.batch.by_system(&positions)?, example.batch.by_system(&velocities)?);
+        loc.extend(positions);
+        vel.extend(velocities);
         Ok(())
     })?;
     Ok((loc, vel))

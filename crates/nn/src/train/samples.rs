@@ -48,8 +48,11 @@ pub fn batches<D: Samples>(
 /// Calls `work` with all samples in order, `batch_size` at a time. What only evaluates does so under
 /// [`no_grad`](gradewise_autograd::no_grad).
 ///
+/// Where memory does not suffice, the rest goes in halves of that, beginning with the samples it happened to: `work` must not keep
+/// anything of a batch before it is done with it.
+///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`.
+/// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`; that memory does not suffice for one sample.
 pub fn for_each_batch<D: Samples>(
     data: &D,
     batch_size: usize,
@@ -59,9 +62,85 @@ pub fn for_each_batch<D: Samples>(
     if data.is_empty() {
         return Ok(());
     }
+    let mut size = batch_size;
     for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
-        let batch = data.batch(&indices, placement)?;
-        work(&batch)?;
+        let mut rest = &indices[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(size.min(rest.len()));
+            match data.batch(some, placement).and_then(|batch| work(&batch)) {
+                Ok(()) => rest = others,
+                Err(error) if error.is_out_of_memory() && some.len() > 1 => size = some.len() / 2,
+                Err(error) => return Err(error),
+            }
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use gradewise_kernels::{DType, Device};
+    use std::cell::RefCell;
+
+    /// Numbers that are their own samples.
+    struct Numbers(usize);
+
+    struct Given(Vec<usize>);
+
+    impl Batch for Given {
+        fn to_device(&self, _: &Device) -> Result<Self> {
+            Ok(Self(self.0.clone()))
+        }
+
+        fn overwrite(&self, _: &Self) -> Result<bool> {
+            Ok(false)
+        }
+    }
+
+    impl Samples for Numbers {
+        type Batch = Given;
+
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn batch(&self, indices: &[usize], _: &Placement) -> Result<Given> {
+            Ok(Given(indices.to_vec()))
+        }
+    }
+
+    fn out_of_memory() -> Error {
+        let (operation, holders) = ("test", Vec::new());
+        gradewise_kernels::Error::OutOfMemory { operation, requested: 1, allocated: 0, reserved: 0, holders }
+            .into()
+    }
+
+    #[test]
+    fn batches_that_do_not_fit_are_halved_and_none_is_left_out_or_seen_twice() {
+        let host = Placement::new(&Device::Cpu, DType::F32);
+        for (len, batch, room) in [(10, 4, 4), (10, 4, 3), (23, 8, 1), (5, 100, 2), (1, 1, 1), (0, 3, 1)] {
+            let (seen, largest) = (RefCell::new(Vec::new()), RefCell::new(0));
+            for_each_batch(&Numbers(len), batch, &host, |given| {
+                if given.0.len() > room {
+                    return Err(out_of_memory());
+                }
+                seen.borrow_mut().extend_from_slice(&given.0);
+                largest.replace_with(|most| given.0.len().max(*most));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen.into_inner(), (0..len).collect::<Vec<_>>());
+            // Halves, not single samples.
+            assert!(2 * largest.into_inner() >= room.min(batch).min(len), "{len} {batch} {room}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_alone_is_an_error() {
+        let host = Placement::new(&Device::Cpu, DType::F32);
+        let error = for_each_batch(&Numbers(5), 4, &host, |_| Err(out_of_memory())).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error}");
+    }
 }
