@@ -2,9 +2,27 @@
 
 use crate::error::{Error, Result};
 use std::{
+    cell::RefCell,
     io::{ErrorKind, Write},
     path::PathBuf,
 };
+
+thread_local! {
+    static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, whose notes begin with a name: several such works speak at the same time.
+pub fn named<R>(name: &str, work: impl FnOnce() -> R) -> R {
+    let before = NAME.replace(Some(name.to_owned()));
+    let result = work();
+    NAME.set(before);
+    result
+}
+
+/// Whether this thread is one of several that speak.
+pub fn is_named() -> bool {
+    NAME.with_borrow(Option::is_some)
+}
 
 /// Writes text to the standard output.
 pub fn print(text: &str) -> Result<()> {
@@ -20,7 +38,14 @@ pub fn print(text: &str) -> Result<()> {
 /// Writes a line about the state of the work to the standard error.
 pub fn note(text: &str) {
     // There is nowhere left to report that the standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = NAME.with_borrow(|name| match name {
+        None => writeln!(std::io::stderr(), "{text}"),
+        Some(name) => {
+            // All lines at once, so that those of others do not come between.
+            let lines: String = text.lines().map(|line| format!("{name}: {line}\n")).collect();
+            std::io::stderr().lock().write_all(lines.as_bytes())
+        }
+    });
 }
 
 /// Reports why a command ended.

@@ -36,9 +36,15 @@ fn refuse(output: &Output, code: i32, parts: &[&str]) {
     }
 }
 
-const SMALL: &str = "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
-                     train.batch_size=6 train.schedule=constant train.warmup_steps=2 train.log_every=2 train.eval_every=4 \
-                     train.checkpoint_every=4";
+/// The settings of a small run, on the device that `GRADEWISE_DRILL_DEVICE` names.
+fn small() -> String {
+    let device = std::env::var("GRADEWISE_DRILL_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+    format!(
+        "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 train.batch_size=6 \
+         train.schedule=constant train.warmup_steps=2 train.log_every=2 train.eval_every=4 train.checkpoint_every=4 \
+         runtime.device={device}"
+    )
+}
 
 fn checkpoint(folder: &Path, run: &str) -> PathBuf {
     folder.join(run).join("checkpoint.safetensors")
@@ -52,7 +58,7 @@ fn step(path: &Path) -> u64 {
 #[track_caller]
 fn assert_goes_on(here: &Path, run: &str, steps: u64) {
     succeed(here, &format!("train nbody --resume {run} train.steps={steps}"));
-    succeed(here, &format!("train nbody {SMALL} train.steps={steps} --out straight"));
+    succeed(here, &format!("train nbody {small} train.steps={steps} --out straight", small = small()));
     let weights = |run: &str| Checkpoint::read(checkpoint(here, run)).unwrap();
     let (found, expected) = (weights(run), weights("straight"));
     assert_eq!(found.metadata.step, steps);
@@ -65,7 +71,7 @@ fn assert_goes_on(here: &Path, run: &str, steps: u64) {
 fn a_killed_run_goes_on_from_its_last_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let arguments = format!("train nbody {SMALL} train.steps=100000000 --out run");
+    let arguments = format!("train nbody {small} train.steps=100000000 --out run", small = small());
     let mut child = Command::new(program())
         .current_dir(here)
         .args(arguments.split_whitespace())
@@ -99,7 +105,7 @@ fn a_killed_run_goes_on_from_its_last_checkpoint() {
 fn a_damaged_checkpoint_is_refused_and_a_copy_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &format!("train nbody {SMALL} train.steps=8 --out run"));
+    succeed(here, &format!("train nbody {small} train.steps=8 --out run", small = small()));
     let path = checkpoint(here, "run");
     let good = std::fs::read(&path).unwrap();
     let mut damaged = good.clone();
@@ -124,7 +130,7 @@ fn a_damaged_checkpoint_is_refused_and_a_copy_goes_on() {
 fn a_full_disk_ends_the_run_and_keeps_its_last_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &format!("train nbody {SMALL} train.steps=4 --out run"));
+    succeed(here, &format!("train nbody {small} train.steps=4 --out run", small = small()));
     let size = std::fs::metadata(checkpoint(here, "run")).unwrap().len();
     // A limit of file sizes below that of a checkpoint, in blocks of 512 bytes, whose signal is ignored: writing fails half-way.
     let script = format!(
@@ -153,7 +159,7 @@ fn a_full_disk_ends_the_run_and_keeps_its_last_checkpoint() {
 fn weights_that_make_nan_are_named_and_do_not_replace_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &format!("train nbody {SMALL} train.steps=4 --out run"));
+    succeed(here, &format!("train nbody {small} train.steps=4 --out run", small = small()));
     // A NaN in one weight of one layer, as a checkpoint would have it.
     let path = checkpoint(here, "run");
     let good = std::fs::read(&path).unwrap();
@@ -194,14 +200,15 @@ fn weights_that_make_nan_are_named_and_do_not_replace_the_checkpoint() {
 fn debug_runs_another_command_after_the_information() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let output = gradewise(here, &format!("debug -- train nbody {SMALL} train.steps=4 --out run"));
+    let output =
+        gradewise(here, &format!("debug -- train nbody {small} train.steps=4 --out run", small = small()));
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     for part in ["[CUDA Info]\navailable ", "debug mode: new memory is poisoned", "data: 24 train"] {
         assert!(said.contains(part), "`{part}` is not in: {said}");
     }
     // Debug mode changes no result.
-    succeed(here, &format!("train nbody {SMALL} train.steps=4 --out plain"));
+    succeed(here, &format!("train nbody {small} train.steps=4 --out plain", small = small()));
     let bytes = |run: &str| std::fs::read(checkpoint(here, run)).unwrap();
     assert_eq!(bytes("run"), bytes("plain"));
     refuse(&gradewise(here, "debug -- fly"), 2, &["fly"]);

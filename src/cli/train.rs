@@ -27,6 +27,7 @@ Examples:
   gradewise train nbody --resume runs/nbody-1            go on where a run stopped
   gradewise train nbody --config runs/nbody-1/config.toml --seed 1
   gradewise train nbody --device cuda --seeds 4          four runs, mean and deviation of the test error
+  gradewise train nbody --device cuda --seeds 4 --at-once 4
   gradewise train nbody --curve 300,1000,3000            test error over the number of training samples
   gradewise train nbody --device cuda --devices 2        two GPUs of this host (docs/scaling.md)
   torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda")]
@@ -126,10 +127,14 @@ pub struct TrainRun {
     /// Settings under a name: quick (the default), or paper, the schedule of the publication; full where there is none.
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub preset: Option<String>,
-    /// Several runs, one after another, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
+    /// Several runs, one after another or some --at-once, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
     /// from train.seed on. summary.json has each test error, mean and standard deviation.
     #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
     pub seeds: Option<String>,
+    /// As many of the runs of --seeds as this at the same time, on a GPU each in a stream of its own: what keeps a GPU from being busy
+    /// with a small model is that each of its kernels waits for the one before.
+    #[arg(long, value_name = "N", requires = "seeds", default_value_t = 1)]
+    pub at_once: usize,
     /// A learning curve: runs with these numbers of training samples, into folders train-N/seed-S of the run folder.
     /// curve.json, curve.svg and a table have the test errors.
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, fmt::Debug};
 
 /// A table of settings that a task brings.
-pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned {
+pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync {
     /// Checks what types alone do not.
     ///
     /// # Errors

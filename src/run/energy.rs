@@ -24,6 +24,11 @@ impl Energy {
         }
     }
 
+    /// None is counted.
+    pub fn uncounted() -> Self {
+        Self(None)
+    }
+
     /// Joules since the start; none on the CPU, or without a counter.
     pub fn joules(&self) -> Option<f64> {
         let (counter, start) = self.0.as_ref()?;

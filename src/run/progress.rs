@@ -7,14 +7,14 @@ use std::io::IsTerminal;
 /// Shows how far the steps of a run have come.
 #[derive(Debug)]
 pub struct Progress {
-    /// `None` when nobody watches a terminal.
+    /// `None` when nobody watches a terminal, or several runs would draw there.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     /// Progress towards `total` steps, `done` of them taken.
     pub fn new(total: u64, done: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = (std::io::stderr().is_terminal() && !output::is_named()).then(|| {
             let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}  {eta} left")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(total).with_style(style).with_position(done);

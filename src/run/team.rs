@@ -44,6 +44,11 @@ pub fn is_supervised() -> bool {
 }
 
 impl Team {
+    /// This process alone.
+    pub fn alone() -> Self {
+        Self(None)
+    }
+
     /// Waits for the other processes, if there are any.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::{TINY, bytes, checkpoint, command, refuse, succeed};
 use gradewise_nn::train::MetricsLog;
+use std::path::Path;
 
 #[test]
 fn presets_of_machines_are_listed_shown_detected_and_lie_under_the_users_settings() {
@@ -109,4 +110,58 @@ fn the_same_settings_give_the_same_bits_whatever_prepares_the_batches() {
     // Allowed; that there is no such device is another matter.
     let said = refused("runtime.device=cuda:977 runtime.deterministic=false", 2, &["cuda:977"]);
     assert!(!said.contains("CUBLASLT"), "{said}");
+}
+
+/// The bits of runs that are made at once and one after another, and what the former say.
+fn at_once_and_in_turn(here: &Path, settings: &str) -> (String, String) {
+    let run = format!("train nbody {TINY} train.steps=8 {settings} --seeds 2,0,5");
+    let (text, said) = succeed(here, &format!("{run} --at-once 2 --out once"));
+    succeed(here, &format!("{run} --out turn"));
+    for seed in [2, 0, 5] {
+        let [once, turn] = ["once", "turn"].map(|out| checkpoint(here, &format!("{out}/seed-{seed}")));
+        assert_eq!(once.metadata.step, 8);
+        for ((name, once), (_, turn)) in once.tensors.iter().zip(turn.tensors.iter()) {
+            assert!(once == turn, "{name} of seed {seed} differs");
+        }
+    }
+    let summary = |out: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(here.join(out).join("summary.json")).unwrap()).unwrap()
+    };
+    let (once, turn) = (summary("once"), summary("turn"));
+    assert_eq!((&once["mean"], &once["measures"]), (&turn["mean"], &turn["measures"]));
+    let seeds = |summary: &serde_json::Value| -> Vec<u64> {
+        summary["seeds"].as_array().unwrap().iter().map(|seed| seed["seed"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(seeds(&once), [2, 0, 5], "in the order in which they were asked for");
+    (text, said)
+}
+
+#[test]
+fn runs_at_once_are_those_one_after_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let (_, said) = at_once_and_in_turn(here, "");
+    assert!(said.lines().any(|line| line.starts_with("seed 5: step")), "who speaks is named: {said}");
+    // What goes wrong in one does not cost the others.
+    let run =
+        format!("train nbody {TINY} train.steps=8 train.lr=1e30 train.schedule=constant train.clip_norm=0");
+    let failing =
+        command(here, &format!("{run} runtime.detect_anomaly=true --seeds 2 --at-once 2 --out failed"));
+    let said = refuse(failing, 1, &["runs that are under way go on"]);
+    assert!(said.contains("seed 0: ") && here.join("failed/seed-0/config.toml").exists(), "{said}");
+    refuse(
+        command(here, "train nbody --seeds 2 --at-once 2 --fit-memory"),
+        2,
+        &["--fit-memory", "--at-once"],
+    );
+    refuse(command(here, "train nbody --at-once 2"), 2, &["--seeds"]);
+}
+
+#[test]
+fn on_a_gpu_runs_at_once_are_those_one_after_another() {
+    if super::has_gpu() {
+        let folder = tempfile::tempdir().unwrap();
+        let (text, _) = at_once_and_in_turn(folder.path(), "--device cuda");
+        assert!(text.contains("over 3 seeds"), "{text}");
+    }
 }

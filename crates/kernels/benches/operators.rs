@@ -3,7 +3,7 @@
 //! `cargo bench -p gradewise-kernels --bench operators`. The throughput is that of the bytes an operator must move.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use gradewise_kernels::{Array, DType, Device, Index, Result, Shape, ops};
+use gradewise_kernels::{Array, DType, Device, Index, Result, Shape, debug, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::hint::black_box;
 
@@ -64,6 +64,8 @@ fn operators(c: &mut Criterion) {
     group.bench_function("add [16]", |b| b.iter(|| ops::add(&small, &other).expect("valid operands")));
     group.bench_function("sqrt [16]", |b| b.iter(|| ops::sqrt(&small).expect("valid operands")));
     group.bench_function("sum [16]", |b| b.iter(|| ops::sum(&small, &[0], false).expect("valid operands")));
+    // What debug mode costs a launch while it is off.
+    group.bench_function("debug mode off", |b| b.iter(|| black_box(debug::waits())));
     group.bench_function("slice [16]", |b| b.iter(|| small.slice(0, 2..9).expect("a range inside")));
     group.finish();
 }

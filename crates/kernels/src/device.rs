@@ -71,6 +71,17 @@ impl Device {
         }
     }
 
+    /// The same device for work that shall run beside this one's: see [`CudaDevice::beside`]. The CPU is one for all threads.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::beside`].
+    pub fn beside(&self) -> Result<Self> {
+        Ok(match self {
+            Self::Cpu => Self::Cpu,
+            Self::Cuda(cuda) => Self::Cuda(cuda.beside()?),
+        })
+    }
+
     /// Refuses memory for arrays beyond so many bytes in all, as if there were no more; 0 for no limit.
     pub fn limit_memory(&self, bytes: usize) {
         match self {

@@ -489,3 +489,29 @@ fn any_single_failure_is_an_error_and_leaks_nothing() {
         assert!(failures > calls / 3, "{failures} of {calls}");
     }
 }
+
+#[test]
+fn a_device_beside_another_has_memory_and_captures_of_its_own() {
+    let fake = Fake::new();
+    let device = open(&fake);
+    let beside = device.beside().unwrap();
+    assert_ne!(device, beside);
+    assert_eq!(device.ordinal(), beside.ordinal());
+    let (x, y) = (upload(&device, 50).unwrap(), upload(&device, 50).unwrap());
+    let other = upload(&beside, 20).unwrap();
+    assert_eq!((device.allocated(), beside.allocated()), (400, 80));
+    let error = gradewise_kernels::ops::add(&x, &upload(&beside, 50).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::DeviceMismatch { .. }), "{error:?}");
+    // A capture of one does not keep the other waiting, nor take its work in.
+    let ((), graph) = device
+        .capture(|| {
+            assert_eq!(other.to_vec::<f32>().unwrap(), values(20));
+            y.overwrite(&x)
+        })
+        .unwrap();
+    assert_eq!(graph.node_count().unwrap(), 1);
+    graph.replay().unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), values(50));
+    drop((error, x, y, other, graph, device, beside));
+    assert_clean(&fake);
+}

@@ -11,7 +11,7 @@ use crate::{
     config::Train as TrainConfig,
     error::{Error, Result},
     output,
-    run::{self, Interrupt, Memory, RunFolder, Team},
+    run::{self, Energy, Interrupt, Memory, RunFolder, Team},
     tasks::{self, Forces, GptTask, Hulls, Lorentz, Measures, NBodyTask, O5, Task, TaskConfig, Volumes},
 };
 pub use devices::{describe, nccl_variables};
@@ -53,6 +53,12 @@ fn train<T: Task>(arguments: &TrainRun) -> Result<()> {
     let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
     let curve = arguments.curve.as_ref().map(|text| curve::configs::<T>(text, &resolver)).transpose()?;
     let mut config = config;
+    if arguments.at_once > 1 && config.runtime.fit_memory {
+        return Err(Error::Usage(
+            "--fit-memory measures what is free, and runs --at-once share it; leave out one of them"
+                .to_owned(),
+        ));
+    }
     run::require_deterministic(&config.runtime, Launch::from_env()?.as_ref())?;
     let launch = match devices::plan(&mut config.runtime)? {
         devices::Planned::Here(launch) => launch,
@@ -94,7 +100,7 @@ fn shared<T: Task>(
         let interrupt = interrupt.clone();
         run::obey_supervisor(move || interrupt.request());
     }
-    let runs = Runs { placement, data, interrupt, team };
+    let runs = Runs { placement, data, interrupt, team, at_once: arguments.at_once };
     let out = arguments.out.as_deref();
     match (curve, seeds) {
         (Some(configs), seeds) => {
@@ -119,6 +125,13 @@ struct Splits<T: Task> {
     train: Arc<T::Data>,
     valid: Arc<T::Data>,
     test: Arc<T::Data>,
+}
+
+impl<T: Task> Clone for Splits<T> {
+    fn clone(&self) -> Self {
+        let Self { train, valid, test } = self;
+        Self { train: Arc::clone(train), valid: Arc::clone(valid), test: Arc::clone(test) }
+    }
 }
 
 impl<T: Task> Splits<T> {
@@ -166,6 +179,8 @@ struct Runs<'a, T: Task> {
     data: Splits<T>,
     interrupt: Interrupt,
     team: &'a Team,
+    /// How many there are at the same time.
+    at_once: usize,
 }
 
 impl<T: Task> Runs<'_, T> {
@@ -214,7 +229,11 @@ impl<T: Task> Runs<'_, T> {
             Some(folder) => {
                 folder.write_config(config)?;
                 let kept = RunFolder::at(folder.path());
-                let mut session = Session::<T>::open(trainer, config, placement, folder, memory, self.team)?;
+                // The device counts the energy of all that runs on it.
+                let energy =
+                    if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
+                let mut session =
+                    Session::<T>::open(trainer, config, placement, folder, (memory, energy), self.team)?;
                 let fitted = session.fit(&mut batches, &data.valid, &self.interrupt);
                 let steps = session.steps();
                 let result = match fitted {

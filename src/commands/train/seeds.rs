@@ -4,6 +4,7 @@ use super::{Outcome, Place, Runs, refuse_existing, write_json};
 use crate::{
     error::{Error, Result},
     output,
+    run::Team,
     tasks::{Task, TaskConfig, number},
 };
 use gradewise_nn::Placement;
@@ -13,6 +14,8 @@ use std::{
     collections::BTreeMap,
     fmt::Write,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 /// The seeds that `--seeds` names: a list such as `0,1,2`, or a number of seeds from `first` on.
@@ -58,7 +61,7 @@ pub fn folder(parent: &Path, seed: u64) -> PathBuf {
     parent.join(format!("seed-{seed}"))
 }
 
-/// One run after the other, each as if it had been asked for alone with `--seed`.
+/// One run after the other, or some at once, each as if it had been asked for alone with `--seed`.
 ///
 /// # Errors
 /// Folders that exist already; those of the runs.
@@ -69,17 +72,74 @@ pub fn train<T: Task>(
     parent: &Path,
 ) -> Result<Summary> {
     refuse_existing(seeds.iter().map(|&seed| folder(parent, seed)))?;
-    let mut outcomes = Vec::new();
-    for (position, &seed) in seeds.iter().enumerate() {
-        output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
-        let mut config = config.clone();
-        config.train.seed = seed;
-        // There is one process, which leads.
-        outcomes.extend(
-            runs.train(&config, Place::New(Some(folder(parent, seed))))?.map(|outcome| (seed, outcome)),
-        );
-    }
+    let outcomes = match runs.at_once.min(seeds.len()) {
+        0 | 1 => {
+            let mut outcomes = Vec::new();
+            for (position, &seed) in seeds.iter().enumerate() {
+                output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
+                outcomes.extend(one(runs, config, parent, seed)?);
+            }
+            outcomes
+        }
+        threads => several(runs, config, seeds, parent, threads)?,
+    };
     Ok(Summary::new(&runs.placement, &outcomes))
+}
+
+/// The run of a seed; no outcome where another process leads.
+fn one<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    parent: &Path,
+    seed: u64,
+) -> Result<Option<(u64, Outcome)>> {
+    let mut config = config.clone();
+    config.train.seed = seed;
+    let outcome = runs.train(&config, Place::New(Some(folder(parent, seed))))?;
+    Ok(outcome.map(|outcome| (seed, outcome)))
+}
+
+/// The runs in so many threads, each of which takes the next seed when it is done with one. After an error those that are under way
+/// go on, and no other begins.
+fn several<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    seeds: &[u64],
+    parent: &Path,
+    threads: usize,
+) -> Result<Vec<(u64, Outcome)>> {
+    let Runs { placement, data, interrupt, at_once, .. } = runs;
+    let at_once = *at_once;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(usize, (u64, Outcome))>> {
+        let team = Team::alone();
+        let placement = Placement::new(&placement.device.beside()?, placement.dtype);
+        placement.device.limit_memory((config.runtime.memory_mib << 20) / threads);
+        let runs = Runs { placement, data: data.clone(), interrupt: interrupt.clone(), team: &team, at_once };
+        let mut outcomes = Vec::new();
+        loop {
+            let position = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = seeds.get(position) else { return Ok(outcomes) };
+            let outcome = output::named(&format!("seed {seed}"), || {
+                one(&runs, config, parent, seed).inspect_err(|_| {
+                    next.store(seeds.len(), Ordering::Relaxed);
+                    output::note("ended by an error; runs that are under way go on, and no other begins");
+                })
+            });
+            outcomes.extend(outcome?.map(|outcome| (position, outcome)));
+        }
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut outcomes: Vec<_> =
+        results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    outcomes.sort_by_key(|&(position, _)| position);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 /// What summary.json holds.

@@ -196,7 +196,7 @@ impl<'a, T: Task> Session<'a, T> {
         config: &'a TaskConfig<T>,
         placement: &'a Placement,
         folder: RunFolder,
-        memory: Memory,
+        (memory, energy): (Memory, Energy),
         team: &'a Team,
     ) -> Result<Self> {
         let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
@@ -211,7 +211,7 @@ impl<'a, T: Task> Session<'a, T> {
         let mut stall = Stall::default();
         records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
         let (steps, leaks) = (Steps::new(config, memory.device())?, LeakWatcher::new(memory.device()));
-        let (energy, start) = (Energy::start(memory.device()), Instant::now());
+        let start = Instant::now();
         Ok(Self {
             trainer,
             steps,

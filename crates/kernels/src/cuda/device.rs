@@ -22,7 +22,7 @@ pub struct CudaDevice(Arc<Inner>);
 struct Inner {
     ordinal: usize,
     stream: Stream,
-    kernels: Kernels,
+    kernels: Arc<Kernels>,
     accounts: Accounts,
     gate: Gate,
     /// Things derived once and kept on the device, by their type and key.
@@ -66,7 +66,24 @@ impl CudaDevice {
         Ok(Self(Arc::new(Inner {
             ordinal,
             stream,
-            kernels: Kernels::default(),
+            kernels: Arc::default(),
+            accounts: Accounts::default(),
+            gate: Gate::default(),
+            constants: Mutex::default(),
+        })))
+    }
+
+    /// The same device with a stream of its own, and counters of memory and captures of its own: what is queued here runs beside what
+    /// is queued there, as far as there is room. Arrays of the two do not meet in an operation, for nothing orders their work.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] from the driver.
+    pub fn beside(&self) -> Result<Self> {
+        let stream = Stream::new(self.context()).map_err(cuda("open the device", self.0.ordinal))?;
+        Ok(Self(Arc::new(Inner {
+            ordinal: self.0.ordinal,
+            stream,
+            kernels: Arc::clone(&self.0.kernels),
             accounts: Accounts::default(),
             gate: Gate::default(),
             constants: Mutex::default(),
