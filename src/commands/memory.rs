@@ -39,9 +39,7 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
     let (report, mut found) = footprint(&placement.device, || steps.take(&mut trainer, &mut batches))
         .map_err(gradewise_nn::Error::from)?;
     report?;
-    for (name, parameter) in trainer.parameters() {
-        parameter.array().name(name);
-    }
+    trainer.name_arrays();
     found.operations.truncate(arguments.limit);
     text += &format!("a step with {batch} samples, by operation:\n\n{found}\n\n");
     text += &format!("alive after it:\n\n{:>10}  {:>6}  what\n", "bytes", "arrays");

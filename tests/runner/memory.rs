@@ -78,6 +78,7 @@ fn a_steps_memory_is_shown_by_the_batch_by_operation_and_by_name() {
         "peak of all: ",
         "alive after it:",
         "embedding.weight",
+        "embedding.weight: first_moment",
     ] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }

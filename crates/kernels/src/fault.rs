@@ -88,8 +88,8 @@ impl Fault {
                  an odd offset"
             }
             Self::IllegalInstruction => {
-                "the device met an instruction that it does not have, or an assertion in a kernel stopped it (then a line \
-                 above names file and line)"
+                "the device met an instruction that it does not have, or whose operands it refuses, or an assertion in a \
+                 kernel stopped it (then a line above names file and line)"
             }
             Self::Assertion => "an assertion in a kernel does not hold; a line above names file and line",
             Self::Corruption => {

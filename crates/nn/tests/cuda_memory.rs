@@ -78,11 +78,12 @@ fn a_steps_memory_is_known_by_operation_by_name_and_over_time() {
         }
     }
     census::stop();
-    trainer.parameters().iter().for_each(|(name, parameter)| parameter.array().name(name));
+    trainer.name_arrays();
     let live = census::live();
     assert!(
         live.iter().any(|entry| entry.name.as_deref() == Some("tokens.weight") && entry.device == "cuda:0")
     );
+    assert!(live.iter().any(|entry| entry.name.as_deref() == Some("tokens.weight: second_moment")));
 
     // A limit is an end like any other.
     let before = device.memory().unwrap().allocated;

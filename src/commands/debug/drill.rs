@@ -12,7 +12,7 @@ pub enum Drill {
     IllegalAddress,
     /// A kernel writes a word at an odd address.
     MisalignedAddress,
-    /// A kernel meets a trap.
+    /// A kernel has an instruction that the hardware refuses.
     IllegalInstruction,
     /// A kernel leaves its output unwritten.
     Unwritten,
@@ -33,7 +33,8 @@ impl Drill {
         match self {
             Self::IllegalAddress => "mov.u64 %a, 4096; mov.u32 %v, 7; st.global.u32 [%a], %v;",
             Self::MisalignedAddress => "ld.param.u64 %a, [y]; mov.u32 %v, 7; st.global.u32 [%a+1], %v;",
-            Self::IllegalInstruction => "trap;",
+            // A barrier for eight threads: the hardware knows whole warps alone. Nobody sees that before it runs.
+            Self::IllegalInstruction => "ld.param.u64 %a, [n]; cvt.u32.u64 %v, %a; bar.sync 1, %v;",
             Self::Unwritten => "",
         }
     }

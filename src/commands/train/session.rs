@@ -322,8 +322,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Says what grows, if memory does.
     fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
         if census::is_on() {
-            // Updates may have put new arrays in place of the old ones.
-            self.trainer.parameters().iter().for_each(|(name, parameter)| parameter.array().name(name));
+            self.trainer.name_arrays();
         }
         let step = self.trainer.steps();
         if let Some(leak) = self.leaks.see(step)? {

@@ -16,6 +16,11 @@ pub struct MovingAverage {
 }
 
 impl MovingAverage {
+    /// The averages, by the names of their parameters.
+    pub(crate) fn averages(&self) -> impl Iterator<Item = (&str, &Array)> {
+        self.parameters.iter().map(|(name, _)| name.as_str()).zip(&self.averages)
+    }
+
     /// Starts from the current values.
     ///
     /// # Errors

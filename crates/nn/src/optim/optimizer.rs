@@ -162,6 +162,11 @@ impl Optimizer {
         self.slots.get(name).map_or(&[], |slot| &slot.arrays)
     }
 
+    /// The state arrays of a parameter, with what they are.
+    pub(crate) fn kept(&self, name: &str) -> impl Iterator<Item = (&'static str, &Array)> {
+        self.method.slots().iter().copied().zip(self.slots(name))
+    }
+
     /// The number of updates so far of all these parameters.
     ///
     /// # Errors

@@ -161,6 +161,21 @@ impl<M: Module> Trainer<M> {
         &self.parameters
     }
 
+    /// Gives what is kept from step to step its name in the census of live arrays
+    /// ([`census`](gradewise_kernels::memory::census)): the parameters, and for each of them what the optimiser keeps. Updates may have
+    /// put new arrays in place of named ones.
+    pub fn name_arrays(&self) {
+        for (name, parameter) in &self.parameters {
+            parameter.array().name(name);
+            for (kind, array) in self.optimizer.kept(name) {
+                array.name(&format!("{name}: {kind}"));
+            }
+        }
+        for (name, array) in self.average.iter().flat_map(MovingAverage::averages) {
+            array.name(&format!("{name}: moving average"));
+        }
+    }
+
     /// An error of a step, with parameters called by their names.
     #[must_use]
     pub fn explained(&self, error: Error) -> Error {
