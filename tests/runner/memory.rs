@@ -68,7 +68,7 @@ fn a_batch_that_does_not_fit_is_explained_by_its_own_numbers_and_divided_on_requ
 fn a_steps_memory_is_shown_by_the_batch_by_operation_and_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");
-    let (text, _) = succeed(folder.path(), &format!("memory nbody {small} --limit 40"));
+    let (text, _) = succeed(folder.path(), &format!("memory nbody {small} --limit 400"));
     for part in [
         "on cpu: a step takes",
         "at most",
