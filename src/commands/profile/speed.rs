@@ -1,0 +1,129 @@
+//! The times of a step taken in several ways, and what they advise.
+
+use gradewise_bench::profile::NamedTime;
+
+/// The times of a step in other ways.
+pub(super) struct Speed {
+    /// Operator by operator, with all that the host does.
+    pub(super) eager: f64,
+    /// What the device needs for it, if it never waits for the host.
+    pub(super) device: Option<f64>,
+    /// Replayed as a graph.
+    pub(super) captured: Option<f64>,
+    /// Kernels, copies and fills of the graph.
+    pub(super) kernels: Option<usize>,
+    /// With twice the batch.
+    pub(super) twice: Option<f64>,
+}
+
+impl Speed {
+    /// What the times say, and whether batching or capture would help.
+    pub(super) fn advice(&self, batch_size: usize, parts: &[NamedTime]) -> Vec<String> {
+        let ms = |seconds: f64| 1e3 * seconds;
+        let mut lines = Vec::new();
+        if let Some(device) = self.device {
+            // Marks take time, too: the device needs at most what a graph takes.
+            let device = self.captured.map_or(device, |captured| device.min(captured)).min(self.eager);
+            let waits = (self.eager - device).max(0.0);
+            let mut line = format!(
+                "launches: a step takes {:.3} ms operator by operator, of which the device computes {:.3} ms",
+                ms(self.eager),
+                ms(device)
+            );
+            if let Some(kernels) = self.kernels {
+                line += &format!(
+                    "; {kernels} launches, {:.1} µs of the host for each",
+                    1e6 * self.eager / kernels as f64
+                );
+            }
+            lines.push(line);
+            lines.push(match self.captured {
+                Some(captured) if captured < 0.9 * self.eager => format!(
+                    "capture helps: {:.3} ms as a graph, {:.0}% less (train.capture=true, the default)",
+                    ms(captured),
+                    100.0 * (1.0 - captured / self.eager)
+                ),
+                Some(captured) => format!(
+                    "capture changes little: {:.3} ms as a graph; the device is busy {:.0}% of the time anyway",
+                    ms(captured),
+                    100.0 * (1.0 - waits / self.eager)
+                ),
+                None => "the step was not captured; without a graph the device waits for the host".to_owned(),
+            });
+        }
+        let one = self.captured.unwrap_or(self.eager);
+        if let Some(twice) = self.twice {
+            let gain = 2.0 * one / twice;
+            lines.push(if gain > 1.15 {
+                format!(
+                    "larger batches help: {} samples take {:.3} ms, {:.2} times the samples per second of {batch_size}",
+                    2 * batch_size,
+                    ms(twice),
+                    gain
+                )
+            } else {
+                format!(
+                    "larger batches do not help: {} samples take {:.3} ms, {gain:.2} times the samples per second of {batch_size}",
+                    2 * batch_size,
+                    ms(twice)
+                )
+            });
+        }
+        let mean = |name: &str| {
+            let part = parts.iter().find(|part| part.name == name)?;
+            Some(part.seconds / part.calls.max(1) as f64)
+        };
+        if let (Some(waited), Some(step)) = (mean("wait for a batch"), mean("step"))
+            && waited > 0.1 * step
+        {
+            lines.push(format!(
+                "the loader holds steps back: {:.3} ms of {:.3} are waited for a batch",
+                ms(waited),
+                ms(step)
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speed(eager: f64, device: f64, captured: f64, twice: f64) -> Speed {
+        Speed {
+            eager,
+            device: Some(device),
+            captured: Some(captured),
+            kernels: Some(100),
+            twice: Some(twice),
+        }
+    }
+
+    #[test]
+    fn what_helps_is_said_and_what_does_not_too() {
+        let text = speed(0.010, 0.002, 0.0025, 0.003).advice(50, &[]).join("\n");
+        for part in [
+            "100 launches, 100.0 µs",
+            "capture helps: 2.500 ms as a graph, 75% less",
+            "100 samples take 3.000 ms, 1.67",
+        ] {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
+        let text = speed(0.010, 0.0098, 0.0099, 0.0198).advice(50, &[]).join("\n");
+        assert!(text.contains("capture changes little") && text.contains("do not help"), "{text}");
+        let host = Speed { device: None, captured: None, kernels: None, twice: None, eager: 1.0 };
+        let part = |name: &str, seconds| NamedTime {
+            name: name.to_owned(),
+            calls: 2,
+            seconds,
+            peak_bytes: 0,
+            kept_bytes: 0,
+        };
+        let parts = [part("step", 2.0), part("wait for a batch", 0.6)];
+        assert_eq!(
+            host.advice(5, &parts),
+            ["the loader holds steps back: 300.000 ms of 1000.000 are waited for a batch"]
+        );
+    }
+}
