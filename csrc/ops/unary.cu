@@ -97,9 +97,15 @@ struct Unary {
 
 }  // namespace
 
-/// How many blocks a multiprocessor is to have room for: of packs of eight, more than the compiler would leave room for.
+/// How many blocks a multiprocessor is to have room for: of packs of eight, more than the compiler would leave room for. One of
+/// compute capability 7.5 has at most 1024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kMostBlocks = 4;
+#else
+constexpr int kMostBlocks = 6;
+#endif
 template <class T>
-constexpr int kBlocks = sizeof(T) == 2 ? 6 : 1;
+constexpr int kBlocks = sizeof(T) == 2 ? kMostBlocks : 1;
 
 #define GW_KERNELS(T, NAME)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256, kBlocks<T>) gw_unary_##NAME(                                       \
