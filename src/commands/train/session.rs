@@ -321,6 +321,10 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Says what grows, if memory does.
     fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
+        // The host counts for all runs at once: what grows may be another's.
+        if output::is_named() && self.placement.device == Device::Cpu {
+            return Ok(());
+        }
         if census::is_on() {
             self.trainer.name_arrays();
         }
