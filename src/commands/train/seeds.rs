@@ -7,6 +7,7 @@ use crate::{
     run::Team,
     tasks::{Task, TaskConfig, number},
 };
+use gradewise_kernels::Device;
 use gradewise_nn::Placement;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -114,16 +115,25 @@ fn several<T: Task>(
     let work = || -> Result<Vec<(usize, (u64, Outcome))>> {
         let team = Team::alone();
         let placement = Placement::new(&placement.device.beside()?, placement.dtype);
-        placement.device.limit_memory((config.runtime.memory_mib << 20) / threads);
+        // Each has its part of a device's memory; the host's limit is for all together already.
+        if let Device::Cuda(cuda) = &placement.device {
+            cuda.set_limit(config.runtime.memory_mib.saturating_mul(1 << 20) / threads);
+        }
         let runs = Runs { placement, data: data.clone(), interrupt: interrupt.clone(), team: &team, at_once };
         let mut outcomes = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(&seed) = seeds.get(position) else { return Ok(outcomes) };
             let outcome = output::named(&format!("seed {seed}"), || {
-                one(&runs, config, parent, seed).inspect_err(|_| {
+                one(&runs, config, parent, seed).inspect_err(|error| {
                     next.store(seeds.len(), Ordering::Relaxed);
-                    output::note("ended by an error; runs that are under way go on, and no other begins");
+                    // Who interrupts one, interrupts all, and is told how to go on with each.
+                    output::note(&match error {
+                        Error::Interrupted(how) => how.clone(),
+                        _ => {
+                            "ended by an error; runs that are under way go on, and no other begins".to_owned()
+                        }
+                    });
                 })
             });
             outcomes.extend(outcome?.map(|outcome| (position, outcome)));
