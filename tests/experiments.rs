@@ -226,6 +226,18 @@ fn a_model_of_velocities_is_followed_over_long_times() {
     assert!(output.status.code() == Some(2) && message.contains("model.velocities=true"), "{message}");
 }
 
+/// A small run on jets.
+const JETS: &str = "data.train=24 data.valid=8 data.test=20 data.particles=6 model.hidden=4 model.layers=1 train.batch_size=8 \
+                    train.steps=4";
+
+/// Writes 24 jets of so many particles as arrays.
+fn write_jets(folder: &Path, split: Split, jets: &JetSets, particles: usize) {
+    let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
+    let momenta = folder.join(format!("jets_{split}_momenta.npy"));
+    npy::write(momenta, &[24, particles, 4], jets.momenta()).unwrap();
+    npy::write(folder.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
+}
+
 #[test]
 fn jets_are_read_from_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -233,14 +245,10 @@ fn jets_are_read_from_files() {
     for split in Split::ALL {
         // More particles than are asked for.
         let jets = JetSets::simulate(24, 11, 3, split).unwrap();
-        let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
-        npy::write(here.join(format!("jets_{split}_momenta.npy")), &[24, 11, 4], jets.momenta()).unwrap();
-        npy::write(here.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
+        write_jets(here, split, &jets, 11);
     }
-    let settings = "data.train=24 data.valid=8 data.test=20 data.particles=6 model.hidden=4 model.layers=1 train.batch_size=8 \
-                    train.steps=4";
-    gradewise(here, &format!("train lorentz {settings} data.source=. --out files"));
-    gradewise(here, &format!("train lorentz {settings} data.seed=3 --out simulated"));
+    gradewise(here, &format!("train lorentz {JETS} data.source=. --out files"));
+    gradewise(here, &format!("train lorentz {JETS} data.seed=3 --out simulated"));
     let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
     assert_eq!(bytes("files"), bytes("simulated"));
 }
@@ -253,23 +261,19 @@ fn published_jets_are_read_as_they_are() {
     for (split, file) in [(Split::Train, "train.h5"), (Split::Valid, "val.h5"), (Split::Test, "test.h5")] {
         std::fs::copy(&published, here.join(file)).unwrap();
         let jets = JetSets::load(here, split, 12, 24).unwrap();
-        let labels: Vec<f64> = jets.labels().iter().map(|&label| f64::from(u8::from(label))).collect();
         let arrays = here.join("arrays");
         std::fs::create_dir_all(&arrays).unwrap();
-        npy::write(arrays.join(format!("jets_{split}_momenta.npy")), &[24, 12, 4], jets.momenta()).unwrap();
-        npy::write(arrays.join(format!("jets_{split}_labels.npy")), &[24], &labels).unwrap();
+        write_jets(&arrays, split, &jets, 12);
     }
-    let settings = "data.train=24 data.valid=8 data.test=20 data.particles=6 model.hidden=4 model.layers=1 train.batch_size=8 \
-                    train.steps=4";
-    gradewise(here, &format!("train lorentz {settings} data.source=. --out tables"));
-    gradewise(here, &format!("train lorentz {settings} data.source=arrays --out arrays/run"));
+    gradewise(here, &format!("train lorentz {JETS} data.source=. --out tables"));
+    gradewise(here, &format!("train lorentz {JETS} data.source=arrays --out arrays/run"));
     let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
     assert_eq!(bytes("tables"), bytes("arrays/run"));
     // A file of the wrong kind is the user's error, and says so.
     std::fs::write(here.join("val.h5"), "E,px,py,pz").unwrap();
     let output = Command::new(program())
         .current_dir(here)
-        .args(format!("train lorentz {settings} data.source=. --out broken").split_whitespace())
+        .args(format!("train lorentz {JETS} data.source=. --out broken").split_whitespace())
         .output()
         .expect("the program starts");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

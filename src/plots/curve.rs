@@ -1,6 +1,6 @@
 //! Test error over the number of training samples.
 
-use super::{BLUE, FONT, INK, VERMILION, failed, range, save, significant, styled};
+use super::{BLUE, VERMILION, failed, log_chart, range, save, significant, styled};
 use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
@@ -31,22 +31,16 @@ pub fn curve(path: &Path, points: &[CurvePoint], title: &str, axis: &str) -> Res
             point.errors.iter().filter(|&&error| shown(error)).map(move |&error| (at(point), error))
         })
         .collect();
-    let (low, high) = range(dots.iter().map(|&(_, error)| error));
-    let (fewest, most) = range(dots.iter().map(|&(samples, _)| samples));
-    if !low.is_finite() {
+    let errors = range(dots.iter().map(|&(_, error)| error));
+    let samples = range(dots.iter().map(|&(samples, _)| samples));
+    if !errors.0.is_finite() {
         return Ok(());
     }
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (760, 500)).into_drawing_area();
         root.fill(&WHITE).map_err(failed(path))?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, (FONT, 20).into_font().color(&INK))
-            .margin(16)
-            .x_label_area_size(48)
-            .y_label_area_size(86)
-            .build_cartesian_2d((fewest / 1.2..most * 1.2).log_scale(), (low / 1.6..high * 1.6).log_scale())
-            .map_err(failed(path))?;
+        let mut chart = log_chart(&root, title, samples, errors).map_err(failed(path))?;
         styled(&mut chart.configure_mesh())
             .x_desc("training samples")
             .y_desc(axis)

@@ -3,14 +3,12 @@
 mod animation;
 mod curve;
 mod lines;
-mod log_lines;
 mod loss;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
 pub use curve::{CurvePoint, curve};
-pub use lines::{Line, lines};
-pub use log_lines::{LogLine, log_lines};
+pub use lines::{Line, lines, log_lines};
 pub use loss::{LossHistory, loss};
 pub use trajectories::{Panel, Particle, trajectories};
 
@@ -18,7 +16,7 @@ use crate::error::{Error, Result};
 use gradewise_nn::checkpoint::replace_file;
 use plotters::{
     chart::MeshStyle,
-    coord::{CoordTranslate, ranged1d::Ranged},
+    coord::{CoordTranslate, Shift, ranged1d::Ranged},
     prelude::*,
 };
 use std::{fmt::Display, path::Path};
@@ -58,6 +56,24 @@ fn styled<'m, 'a, 'b, X: Ranged, Y: Ranged, DB: DrawingBackend>(
         .bold_line_style(GRID)
         .light_line_style(WHITE)
         .axis_style(GRAY)
+}
+
+/// Logarithmic axes both ways.
+type LogAxes = Cartesian2d<LogCoord<f64>, LogCoord<f64>>;
+
+/// A chart with such axes, and room around what lies between.
+fn log_chart<'a, 'b>(
+    root: &'a DrawingArea<SVGBackend<'b>, Shift>,
+    title: &str,
+    (left, right): (f64, f64),
+    (low, high): (f64, f64),
+) -> Result<ChartContext<'a, SVGBackend<'b>, LogAxes>, DrawingAreaErrorKind<std::io::Error>> {
+    ChartBuilder::on(root)
+        .caption(title, (FONT, 20).into_font().color(&INK))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(86)
+        .build_cartesian_2d((left / 1.2..right * 1.2).log_scale(), (low / 1.6..high * 1.6).log_scale())
 }
 
 /// What stands for a line in the legend.

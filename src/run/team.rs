@@ -54,7 +54,7 @@ impl Team {
     /// # Errors
     /// Processes that do not come; no NCCL for devices.
     pub fn join(launch: Option<&Launch>, device: &Device) -> Result<Self> {
-        let Some(launch) = launch else { return Ok(Self(None)) };
+        let Some(launch) = launch else { return Ok(Self::alone()) };
         let group = Arc::new(Group::join(launch)?);
         group.on_failure(|failure| {
             // The work ends with an error of its own, unless it waits for a device that never answers.

@@ -189,8 +189,8 @@ impl Task for Forces {
         let steps = config.data.follow;
         let learned = follow(&start, steps, |data| predict(model, data, placement))?;
         let exact = follow(&start, steps, |data| Ok((data.force().to_vec(), data.energy().to_vec())))?;
-        let line = |label, values: &[f64]| plots::Line {
-            label,
+        let line = |label: &str, values: &[f64]| plots::Line {
+            label: label.to_owned(),
             points: values.iter().enumerate().map(|(step, &e)| (step as f64 * TIME_STEP, e)).collect(),
         };
         let lines = [

@@ -88,8 +88,8 @@ pub fn rollout(model: &NBody, config: &TaskConfig<NBodyTask>, steps: usize, fold
             median_without_forces: median(without),
         });
     }
-    let line = |label, value: fn(&Step) -> f64| plots::Line {
-        label,
+    let line = |label: &str, value: fn(&Step) -> f64| plots::Line {
+        label: label.to_owned(),
         points: std::iter::once((0.0, 0.0))
             .chain(recorded.iter().map(|step| (step.time, value(step).sqrt())))
             .collect(),

@@ -159,8 +159,8 @@ fn efficiencies(measured: &[Measured]) -> Vec<Efficiency> {
 }
 
 fn draw(path: &Path, report: &Report) -> Result<()> {
-    let line = |label: &'static str, model: &str, mode: &str| plots::Line {
-        label,
+    let line = |label: &str, model: &str, mode: &str| plots::Line {
+        label: label.to_owned(),
         points: report
             .efficiency
             .iter()

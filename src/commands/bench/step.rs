@@ -102,8 +102,8 @@ fn read(path: &Path) -> Result<Report> {
 }
 
 /// A line for each device, width and way of launching.
-fn lines(reports: &[&Report]) -> Vec<plots::LogLine> {
-    let mut lines: Vec<plots::LogLine> = Vec::new();
+fn lines(reports: &[&Report]) -> Vec<plots::Line> {
+    let mut lines: Vec<plots::Line> = Vec::new();
     for report in reports {
         for time in &report.times {
             let way = match (time.captured, report.device.starts_with("CPU")) {
@@ -115,7 +115,7 @@ fn lines(reports: &[&Report]) -> Vec<plots::LogLine> {
             let point = (f64::from(time.batch), time.milliseconds);
             match lines.iter_mut().find(|line| line.label == label) {
                 Some(line) => line.points.push(point),
-                None => lines.push(plots::LogLine { label, points: vec![point] }),
+                None => lines.push(plots::Line { label, points: vec![point] }),
             }
         }
     }
