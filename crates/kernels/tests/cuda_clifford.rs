@@ -151,6 +151,40 @@ fn fully_connected_products() {
     });
 }
 
+/// Batches longer than the stretches of rows that are computed at a time, whichever gradients are asked for.
+#[test]
+fn fully_connected_products_of_many_rows() {
+    let Some(device) = gpu() else { return };
+    for (seed, (dtype, signature)) in
+        [(DType::F32, Signature::CL3), (DType::BF16, Signature::CL3), (DType::F32, Signature::new(0, 3, 0))]
+            .into_iter()
+            .enumerate()
+    {
+        let (batch, features, outputs) = if dtype == DType::F32 { (4637, 256, 40) } else { (4637, 512, 24) };
+        let algebra = Algebra::new(signature).unwrap();
+        let rng = rng(seed as u64);
+        let mut case = Case { algebra, device: &device, dtype, batch, features, rng };
+        let (x, y, grad) = (case.x(features), case.x(features), case.x(outputs));
+        let w = case.random(&[case.algebra.paths().len(), features, outputs]);
+        let run = |[x, y, w, grad]: [&Array; 4], needs: [bool; 3]| {
+            let options = ProductOptions { gate: true, normalize: true };
+            let product = fcgp::forward(&case.algebra, x, y, w, options).unwrap();
+            let found = fcgp::backward(&case.algebra, (x, y, w), options, &product, grad, needs).unwrap();
+            [Some(product.output), found.x, found.y, found.weights]
+        };
+        let expected = run([&x.reference, &y.reference, &w.reference, &grad.reference], [true; 3]);
+        for needs in [[true; 3], [false, false, true], [true, false, true], [false, true, false]] {
+            let tested = run([&x.tested, &y.tested, &w.tested, &grad.tested], needs);
+            assert_eq!(tested[1..].iter().map(Option::is_some).collect::<Vec<_>>(), needs);
+            for (tested, expected) in tested.iter().zip(&expected) {
+                if let (Some(tested), Some(expected)) = (tested, expected) {
+                    case.close(&format!("fcgp of many rows, {needs:?}"), &[tested], &[expected], 20.0);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn linear_maps_per_grade_and_shared() {
     for_cases(false, |case| {
