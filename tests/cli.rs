@@ -209,6 +209,65 @@ fn several_seeds_are_the_runs_of_each_and_their_mean() {
 }
 
 #[test]
+fn several_checkpoints_predict_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let text = succeed(here, &format!("train nbody {TINY} train.steps=6 --dtype f64 --seeds 2 --out runs"));
+    let (a, b) = (
+        "--checkpoint runs/seed-0/checkpoint.safetensors",
+        "--checkpoint runs/seed-1/checkpoint.safetensors",
+    );
+    let eval = |checkpoints: &str| -> serde_json::Value {
+        serde_json::from_str(&succeed(here, &format!("eval {checkpoints} --json"))).unwrap()
+    };
+    let together = eval(&format!("{a} {b}"));
+    let summary: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(here.join("runs/summary.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&summary["mean_prediction"]["test_mse"], &together["step"]),
+        (&together["mse"], &[6, 6].into())
+    );
+    let error = |of: &serde_json::Value| of["mse"].as_f64().unwrap();
+    assert!(
+        text.contains(&format!("test MSE {:.5} of the mean of their predictions", error(&together))),
+        "{text}"
+    );
+    let (first, second) = (eval(a), eval(b));
+    // The squared error is convex, strictly where predictions differ.
+    assert!(error(&together) < (error(&first) + error(&second)) / 2.0, "{together} {first} {second}");
+    let asymmetry = |of: &serde_json::Value| of["asymmetry"].as_f64().unwrap();
+    assert_eq!(asymmetry(&together), asymmetry(&first).max(asymmetry(&second)));
+
+    let systems =
+        [&[0.5, -1.0, 2.0, 0.1, 0.2, 0.3, -0.4, 0.9, 1.1][..], &[0.25; 9], &[1.0, -1.0, 1.0]].concat();
+    npy::write(here.join("in.npy"), &[1, 7, 3], &systems).unwrap();
+    let infer = |checkpoints: &str| {
+        succeed(here, &format!("infer {checkpoints} --dtype f64 --input in.npy --output out.safetensors"));
+        let file = TensorFile::read(here.join("out.safetensors")).unwrap();
+        ["prediction", "deviation"].map(|name| file.get(name).map(|tensor| tensor.to_f64_vec().unwrap()))
+    };
+    let [Some(mean), Some(deviation)] = infer(&format!("{a} {b}")) else { panic!("both are there") };
+    let ([Some(first), None], [Some(second), None]) = (infer(a), infer(b)) else {
+        panic!("one has no deviation")
+    };
+    for k in 0..9 {
+        let (middle, apart) = ((first[k] + second[k]) / 2.0, (first[k] - second[k]).abs());
+        assert!(
+            (mean[k] - middle).abs() < 1e-14 && (deviation[k] - apart / 2f64.sqrt()).abs() < 1e-14,
+            "{k}"
+        );
+        assert!(apart > 0.0);
+    }
+    refuse(here, &format!("eval {a} {b} --rollout motion"), 2, &["--rollout follows one model"]);
+    succeed(
+        here,
+        "train volumes data.train=8 data.valid=4 data.test=4 train.batch_size=4 train.steps=1 train.eval_every=0 --out other",
+    );
+    let other = "--checkpoint other/checkpoint.safetensors";
+    refuse(here, &format!("eval {a} {other}"), 2, &["other/checkpoint.safetensors", "`volumes`", "`nbody`"]);
+}
+
+#[test]
 fn the_first_operation_that_leaves_the_finite_numbers_is_named() {
     let folder = tempfile::tempdir().unwrap();
     // Weights that leap to 1e30 overflow in the products of the next step.

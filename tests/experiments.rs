@@ -39,10 +39,17 @@ fn train(task: &str, settings: &str) -> (f64, f64, serde_json::Value) {
     let records = MetricsLog::read(folder.path().join("run/metrics.jsonl")).unwrap();
     let losses: Vec<f64> = records.iter().filter_map(|record| record["train_loss"].as_f64()).collect();
     // The same numbers come from the checkpoint.
-    let evaluated = gradewise(folder.path(), "eval --checkpoint run/checkpoint.safetensors --json");
-    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
+    let eval = |checkpoints: &str| -> serde_json::Value {
+        serde_json::from_str(&gradewise(folder.path(), &format!("eval {checkpoints} --json"))).unwrap()
+    };
+    let checkpoint = "--checkpoint run/checkpoint.safetensors";
+    let mut evaluated = eval(checkpoint);
     let last = records.last().unwrap();
     assert_eq!(evaluated["asymmetry"], last["asymmetry"], "{evaluated}");
+    // The mean of what two equal models say is what each says, to the bit.
+    let step = evaluated["step"].clone();
+    evaluated["step"] = serde_json::json!([step, step]);
+    assert_eq!(eval(&format!("{checkpoint} {checkpoint}")), evaluated);
     (losses[0], *losses.last().unwrap(), last.clone())
 }
 

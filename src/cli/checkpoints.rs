@@ -6,17 +6,19 @@ use std::path::PathBuf;
 
 /// Measure the error of a checkpoint.
 ///
-/// The data are those of the config.toml beside the checkpoint, if there is one.
+/// Of several: the error of the mean of what they predict. The data are those of the config.toml beside the (first) checkpoint, if there
+/// is one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
   gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy
-  gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30")]
+  gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30
+  gradewise eval --checkpoint seed-0/best.safetensors --checkpoint seed-1/best.safetensors")]
 pub struct Eval {
-    /// The checkpoint.
-    #[arg(long, value_name = "FILE")]
-    pub checkpoint: PathBuf,
+    /// The checkpoint; several times for an ensemble.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub checkpoint: Vec<PathBuf>,
     /// train, valid or test.
     #[arg(long, default_value = "test")]
     pub split: String,
@@ -38,15 +40,16 @@ pub struct Eval {
 ///
 /// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy
 /// file [systems, 7, particles] with the rows x y z vx vy vz charge. Output: predicted positions
-/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending.
+/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending. Of several checkpoints: their mean and, as tensor
+/// `deviation`, the standard deviation among them, which tells where they know little.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy")]
 pub struct Infer {
-    /// The checkpoint.
-    #[arg(long, value_name = "FILE")]
-    pub checkpoint: PathBuf,
+    /// The checkpoint; several times for an ensemble.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub checkpoint: Vec<PathBuf>,
     /// The systems.
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,

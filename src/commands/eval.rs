@@ -1,34 +1,31 @@
 //! `eval`: the error of a checkpoint on a split.
 
+use super::worst;
 use crate::{
     cli::{Eval, Settings},
     error::{Error, Result},
     output, run,
-    tasks::{self, Forces, GptTask, Hulls, Lorentz, NBodyTask, O5, Task, TaskConfig, Volumes, number},
+    tasks::{self, NBodyTask, Task, TaskConfig, number, with_task},
 };
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
 use serde_json::json;
 use std::path::Path;
 
 pub fn run(arguments: &Eval) -> Result<()> {
-    let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
-    match checkpoint.metadata.model.as_str() {
-        NBodyTask::NAME => match &arguments.rollout {
-            Some(folder) => follow(arguments, &checkpoint, folder),
-            None => evaluate::<NBodyTask>(arguments, &checkpoint),
-        },
-        other if arguments.rollout.is_some() => Err(Error::Usage(format!(
-            "--rollout is for models of `nbody`, and this is a checkpoint of `{other}`"
-        ))),
-        <Volumes as Task>::NAME => evaluate::<Volumes>(arguments, &checkpoint),
-        <Hulls as Task>::NAME => evaluate::<Hulls>(arguments, &checkpoint),
-        <O5 as Task>::NAME => evaluate::<O5>(arguments, &checkpoint),
-        Lorentz::NAME => evaluate::<Lorentz>(arguments, &checkpoint),
-        Forces::NAME => evaluate::<Forces>(arguments, &checkpoint),
-        GptTask::NAME => evaluate::<GptTask>(arguments, &checkpoint),
-        other => Err(Error::Usage(format!(
-            "{} is a checkpoint of `{other}`, which this program has no task for",
-            arguments.checkpoint.display()
+    let checkpoints =
+        arguments.checkpoint.iter().map(Checkpoint::read).collect::<gradewise_nn::Result<Vec<_>>>()?;
+    let [first, others @ ..] = checkpoints.as_slice() else {
+        return Err(Error::Usage("--checkpoint FILE is missing".to_owned()));
+    };
+    let (model, path) = (&first.metadata.model, first.tensors.path());
+    match &arguments.rollout {
+        None => with_task!(model, T => evaluate::<T>(arguments, path, &checkpoints)),
+        Some(_) if !others.is_empty() => {
+            Err(Error::Usage("--rollout follows one model; leave out all but one --checkpoint".to_owned()))
+        }
+        Some(folder) if model == NBodyTask::NAME => follow(arguments, first, folder),
+        Some(_) => Err(Error::Usage(format!(
+            "--rollout is for models of `nbody`, and this is a checkpoint of `{model}`"
         ))),
     }
 }
@@ -44,23 +41,37 @@ pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConf
 }
 
 fn follow(arguments: &Eval, checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
-    let config = settings::<NBodyTask>(&arguments.checkpoint, &arguments.settings)?;
+    let config = settings::<NBodyTask>(checkpoint.tensors.path(), &arguments.settings)?;
     run::once(&config.runtime, |placement| {
         let model = tasks::load_model::<NBodyTask>(checkpoint, placement)?;
         output::print(&tasks::rollout(&model, &config, arguments.rollout_steps, folder)?)
     })
 }
 
-fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
-    let config = settings::<T>(&arguments.checkpoint, &arguments.settings)?;
+/// `path` is that of the checkpoint whose settings count.
+fn evaluate<T: Task>(arguments: &Eval, path: &Path, checkpoints: &[Checkpoint]) -> Result<()> {
+    let config = settings::<T>(path, &arguments.settings)?;
     let split: Split = arguments.split.parse()?;
     let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
-        let model = tasks::load_model::<T>(checkpoint, placement)?;
+        let models = checkpoints
+            .iter()
+            .map(|checkpoint| tasks::load_model::<T>(checkpoint, placement))
+            .collect::<Result<Vec<_>>>()?;
+        let models: Vec<&T::Model> = models.iter().collect();
         let data = T::load(&config.data, split)?;
-        let measures = T::measure(&model, &data, placement)?;
-        Ok((data.len(), measures, tasks::asymmetry::<T>(&model, &data, placement)?))
+        let measures = T::measure(&models, &data, placement)?;
+        let asymmetries = models
+            .into_iter()
+            .map(|model| Ok(tasks::asymmetry::<T>(model, &data, placement)?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok((data.len(), measures, worst(asymmetries.into_iter())))
     })?;
-    let (first, step) = (measures.first(), checkpoint.metadata.step);
+    let first = measures.first();
+    let steps: Vec<u64> = checkpoints.iter().map(|checkpoint| checkpoint.metadata.step).collect();
+    let (step, of) = match steps[..] {
+        [step] => (json!(step), format!("weights of step {step}")),
+        _ => (json!(steps), format!("the mean of the predictions of {} checkpoints", steps.len())),
+    };
     if arguments.json {
         let mut record = measures.json("");
         for (key, value) in [
@@ -73,11 +84,8 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoint: &Checkpoint) -> Result<()> {
         }
         output::print(&format!("{}\n", serde_json::Value::Object(record)))?;
     } else {
-        let mut text = format!(
-            "{split} {} {} on {samples} samples, weights of step {step}\n",
-            first.label,
-            number(first.value)
-        );
+        let mut text =
+            format!("{split} {} {} on {samples} samples, {of}\n", first.label, number(first.value));
         for other in measures.others() {
             text += &format!("{split} {} {}\n", other.label, number(other.value));
         }

@@ -14,7 +14,7 @@ use gradewise_nn::{
     },
     train::nbody::predict,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 7;
 
@@ -30,12 +30,16 @@ pub fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
-    let (data, predictions, dtype) = run::once(&config.runtime, |placement| {
-        let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(&arguments.checkpoint)?, placement)?;
+    let (data, each, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
-        let predictions = predict(&model, &data, EVALUATION_BATCH)?;
-        Ok((data, predictions, placement.dtype))
+        let predicted = |path: &PathBuf| -> Result<Vec<f64>> {
+            let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
+            Ok(predict(&model, &data, EVALUATION_BATCH)?)
+        };
+        let each = arguments.checkpoint.iter().map(predicted).collect::<Result<Vec<_>>>()?;
+        Ok((data, each, placement.dtype))
     })?;
+    let (predictions, deviations) = mean_and_deviation(&each, data.loc().len());
     if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
         return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
     }
@@ -45,9 +49,23 @@ pub fn run(arguments: &Infer) -> Result<()> {
     } else {
         let mut file = TensorFile::new();
         file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, dtype)?);
+        if let Some(deviations) = deviations {
+            file.insert("deviation", StoredTensor::from_f64(&shape, &deviations, dtype)?);
+        }
         file.write(&arguments.output)?;
     }
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
+}
+
+/// Of each of `numbers` numbers, the mean over several predictions and, if there are at least two, their sample standard deviation.
+fn mean_and_deviation(each: &[Vec<f64>], numbers: usize) -> (Vec<f64>, Option<Vec<f64>>) {
+    let count = each.len() as f64;
+    let of = |k: usize| each.iter().map(move |predictions| predictions[k]);
+    let mean: Vec<f64> = (0..numbers).map(|k| of(k).sum::<f64>() / count).collect();
+    let deviation =
+        |k: usize| (of(k).map(|value| (value - mean[k]).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
+    let deviations = (each.len() > 1).then(|| (0..numbers).map(deviation).collect());
+    (mean, deviations)
 }
 
 fn extension(path: &Path) -> Option<String> {

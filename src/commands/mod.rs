@@ -62,6 +62,20 @@ pub fn run(command: Command) -> Result<()> {
 
 /// The greatest of some numbers that are not negative; NaN counts as the greatest.
 fn worst(values: impl Iterator<Item = f64>) -> f64 {
-    // Written so that a comparison with NaN takes it.
-    values.fold(0.0, |worst: f64, value| if value <= worst { worst } else { value })
+    // Written so that a comparison with NaN takes it, and nothing after it.
+    values.fold(0.0, |worst: f64, value| if value <= worst || worst.is_nan() { worst } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_worst_of_numbers_with_nan_is_nan_wherever_it_stands() {
+        let worst = |values: [f64; 3]| super::worst(values.into_iter());
+        assert_eq!(worst([1.0, 3.0, 2.0]), 3.0);
+        for position in 0..3 {
+            let mut values = [1.0, 3.0, 2.0];
+            values[position] = f64::NAN;
+            assert!(worst(values).is_nan(), "{position}");
+        }
+    }
 }

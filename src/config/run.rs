@@ -267,6 +267,11 @@ impl<D: DataSection, M: Section> Config<D, M> {
 }
 
 impl Train {
+    /// Whether the weights that are best on the valid split are kept and reported.
+    pub fn keeps_best(&self) -> bool {
+        self.select == "best"
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let t = self;
         at_least_one(&[("train.batch_size", t.batch_size), ("train.accumulation", t.accumulation)])?;

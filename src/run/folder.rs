@@ -1,6 +1,9 @@
 //! The folder of a run.
 
-use crate::error::{Error, Result};
+use crate::{
+    config::Train,
+    error::{Error, Result},
+};
 use gradewise_nn::checkpoint::replace_file;
 use serde::Serialize;
 use std::{
@@ -98,6 +101,11 @@ impl RunFolder {
     /// The weights that were best on the valid split, if these are kept.
     pub fn best(&self) -> PathBuf {
         self.0.join("best.safetensors")
+    }
+
+    /// The [best](Self::best) weights of a run that reports on these, if any were kept.
+    pub fn kept_best(&self, train: &Train) -> Option<PathBuf> {
+        Some(self.best()).filter(|best| train.keeps_best() && best.exists())
     }
 
     /// The weights of a step that gave no finite numbers.

@@ -1,6 +1,9 @@
 //! A force field learned from forces alone, and the dynamics that it drives.
 
-use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use super::{
+    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
+    width,
+};
 use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
     error::Result,
@@ -145,11 +148,14 @@ impl Task for Forces {
     }
 
     fn measure(
-        model: &ForceField,
+        models: &[&ForceField],
         data: &ForceData,
         placement: &Placement,
     ) -> gradewise_nn::Result<Measures> {
-        let (forces, energies) = predict(model, data, placement)?;
+        let mut forces = mean_prediction(models, |model| {
+            predict(model, data, placement).map(|(forces, energies)| [forces, energies].concat())
+        })?;
+        let energies = forces.split_off(data.force().len());
         let squares: f64 = forces.iter().zip(data.force()).map(|(p, t)| (p - t).powi(2)).sum();
         let size: f64 = data.force().iter().map(|force| force * force).sum();
         let spread = up_to_constants(data, &energies);

@@ -178,11 +178,11 @@ impl Task for GptTask {
         model.loss(batch)
     }
 
-    fn measure(model: &Gpt, data: &TextData, placement: &Placement) -> gradewise_nn::Result<Measures> {
-        model.set_training(false);
+    fn measure(models: &[&Gpt], data: &TextData, placement: &Placement) -> gradewise_nn::Result<Measures> {
+        models.iter().for_each(|model| model.set_training(false));
         let (mut total, mut rows) = (0.0, 0);
         for_each_batch(data, WINDOWS, placement, |batch| {
-            total += model.loss(batch)?.item()? * batch.rows as f64;
+            total += Gpt::mean_loss(models, batch)?.item()? * batch.rows as f64;
             rows += batch.rows;
             Ok(())
         })?;

@@ -1,6 +1,9 @@
 //! Jet tagging in the space-time algebra.
 
-use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use super::{
+    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
+    width,
+};
 use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
     error::Result,
@@ -149,8 +152,12 @@ impl Task for Lorentz {
         model.loss(batch)
     }
 
-    fn measure(model: &JetTagger, data: &JetSets, placement: &Placement) -> gradewise_nn::Result<Measures> {
-        let scores = scores(model, data, placement)?;
+    fn measure(
+        models: &[&JetTagger],
+        data: &JetSets,
+        placement: &Placement,
+    ) -> gradewise_nn::Result<Measures> {
+        let scores = mean_prediction(models, |model| scores(model, data, placement))?;
         let labels = data.labels();
         let count = labels.len() as f64;
         // −log σ(±score), without overflow.

@@ -108,12 +108,13 @@ pub trait Task: Sized + 'static {
     /// From the operators.
     fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
 
-    /// How good a model is on samples. The first measure is the one that decides; smaller is better.
+    /// How good a model is on samples or, of several, the mean of what they predict (of classes: of their logarithmic odds). The
+    /// first measure is the one that decides; smaller is better.
     ///
     /// # Errors
     /// From the operators.
     fn measure(
-        model: &Self::Model,
+        models: &[&Self::Model],
         data: &Self::Data,
         placement: &Placement,
     ) -> gradewise_nn::Result<Measures>;
@@ -233,6 +234,25 @@ pub fn load_weights(model: &impl Module, tensors: &TensorFile, placement: &Place
         let name = if averaged { format!("ema::{name}") } else { name.to_owned() };
         tensors.array(&name, placement.dtype, &placement.device).ok()
     })?)
+}
+
+/// The mean over models of the numbers that each predicts; none of no models.
+///
+/// # Errors
+/// From `predict`.
+pub fn mean_prediction<M>(
+    models: &[&M],
+    predict: impl Fn(&M) -> gradewise_nn::Result<Vec<f64>>,
+) -> gradewise_nn::Result<Vec<f64>> {
+    let Some((first, others)) = models.split_first() else { return Ok(Vec::new()) };
+    let mut mean = predict(first)?;
+    for other in others {
+        mean.iter_mut().zip(predict(other)?).for_each(|(sum, value)| *sum += value);
+    }
+    if !others.is_empty() {
+        mean.iter_mut().for_each(|sum| *sum /= models.len() as f64);
+    }
+    Ok(mean)
 }
 
 /// [`Task::asymmetry`] on the first samples of a split, with motions that do not depend on anything.

@@ -1,6 +1,9 @@
 //! The n-body experiment: its data, its model, and what others have reached.
 
-use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use super::{
+    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
+    width,
+};
 use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
     error::Result,
@@ -197,12 +200,15 @@ impl Task for NBodyTask {
         model.loss(&batch.batch, &batch.targets)
     }
 
-    fn measure(model: &NBody, data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
-        if !model.predicts_velocities() {
-            let error = mean_squared_error(&predict(model, data, EVALUATION_BATCH)?, data)?;
-            return Ok(Measures::new("mse", "MSE", error));
+    fn measure(models: &[&NBody], data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
+        if !models.iter().all(|model| model.predicts_velocities()) {
+            let loc = mean_prediction(models, |model| predict(model, data, EVALUATION_BATCH))?;
+            return Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?));
         }
-        let (loc, vel) = predict_states(model, data, EVALUATION_BATCH)?;
+        let mut loc = mean_prediction(models, |model| {
+            predict_states(model, data, EVALUATION_BATCH).map(|(loc, vel)| [loc, vel].concat())
+        })?;
+        let vel = loc.split_off(loc.len() / 2);
         let truth = data.target_vel().unwrap_or_default();
         let squares: f64 = vel.iter().zip(truth).map(|(p, t)| (p - t).powi(2)).sum();
         Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?).and(

@@ -1,6 +1,9 @@
 //! The regressions on sets of points: signed volumes, convex hulls, an O(5)-invariant function.
 
-use super::{Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, width};
+use super::{
+    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
+    width,
+};
 use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one},
     error::Result,
@@ -134,11 +137,11 @@ impl<R: Regression> Task for R {
     }
 
     fn measure(
-        model: &Self::Model,
+        models: &[&Self::Model],
         data: &PointSets,
         placement: &Placement,
     ) -> gradewise_nn::Result<Measures> {
-        let predictions = predict(model, data, placement)?;
+        let predictions = mean_prediction(models, |model| predict(model, data, placement))?;
         let count = predictions.len() as f64;
         let errors = || predictions.iter().zip(data.target()).map(|(p, t)| (p - t).abs());
         let mse = errors().map(|error| error * error).sum::<f64>() / count;

@@ -4,11 +4,11 @@ use super::{Outcome, Place, Runs, refuse_existing, write_json};
 use crate::{
     error::{Error, Result},
     output,
-    run::Team,
-    tasks::{Task, TaskConfig, number},
+    run::{RunFolder, Team},
+    tasks::{self, Measures, Task, TaskConfig, number},
 };
 use gradewise_kernels::Device;
-use gradewise_nn::Placement;
+use gradewise_nn::{Placement, checkpoint::Checkpoint};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
@@ -84,7 +84,28 @@ pub fn train<T: Task>(
         }
         threads => several(runs, config, seeds, parent, threads)?,
     };
-    Ok(Summary::new(&runs.placement, &outcomes))
+    let together = together(runs, config, &outcomes, parent)?;
+    Ok(Summary::new(&runs.placement, &outcomes, together.as_ref()))
+}
+
+/// The mean of the predictions of several runs, measured on the test split.
+fn together<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    outcomes: &[(u64, Outcome)],
+    parent: &Path,
+) -> Result<Option<Measures>> {
+    if outcomes.len() < 2 {
+        return Ok(None);
+    }
+    let load = |(seed, _): &(u64, Outcome)| {
+        let run = RunFolder::at(&folder(parent, *seed));
+        let path = run.kept_best(&config.train).unwrap_or_else(|| run.checkpoint());
+        tasks::load_model::<T>(&Checkpoint::read(path)?, &runs.placement)
+    };
+    let models = outcomes.iter().map(load).collect::<Result<Vec<_>>>()?;
+    let models: Vec<&T::Model> = models.iter().collect();
+    Ok(Some(T::measure(&models, &runs.data.test, &runs.placement)?))
 }
 
 /// The run of a seed; no outcome where another process leads.
@@ -164,6 +185,10 @@ pub struct Summary {
     pub statistic: Statistic,
     /// Of every measure.
     pub measures: BTreeMap<String, Statistic>,
+    /// Of the mean of the predictions of all runs, if there are several: `test_mse` and its like.
+    pub mean_prediction: Option<Map<String, Value>>,
+    #[serde(skip)]
+    together: Option<f64>,
     #[serde(skip)]
     label: &'static str,
 }
@@ -202,7 +227,7 @@ pub struct Seed {
 }
 
 impl Summary {
-    fn new(placement: &Placement, outcomes: &[(u64, Outcome)]) -> Self {
+    fn new(placement: &Placement, outcomes: &[(u64, Outcome)], together: Option<&Measures>) -> Self {
         let seed = |(seed, outcome): &(u64, Outcome)| Seed {
             seed: *seed,
             folder: format!("seed-{seed}"),
@@ -224,6 +249,8 @@ impl Summary {
             seeds: outcomes.iter().map(seed).collect(),
             statistic: Statistic::of(&errors),
             measures: values.into_iter().map(|(key, values)| (key, Statistic::of(&values))).collect(),
+            mean_prediction: together.map(|measures| measures.json("test_")),
+            together: together.map(|measures| measures.first().value),
             label: outcomes.first().map_or("error", |(_, outcome)| outcome.test.first().label),
         }
     }
@@ -248,6 +275,9 @@ impl Summary {
             }
             None => writeln!(text, "\ntest {label} {mean}, one seed"),
         };
+        if let Some(together) = self.together {
+            let _ = writeln!(text, "test {label} {} of the mean of their predictions", precise(together));
+        }
         text
     }
 
@@ -310,7 +340,8 @@ mod tests {
         };
         let placement = Placement::from(&Device::Cpu);
         let several = [(0, outcome(1.0)), (1, outcome(2.0)), (5, outcome(4.0))];
-        let summary = Summary::new(&placement, &several);
+        let together = Measures::new("mse", "MSE", 0.25);
+        let summary = Summary::new(&placement, &several, Some(&together));
         assert!((summary.statistic.mean - 7.0 / 3.0).abs() < 1e-15);
         assert!((summary.statistic.standard_deviation.unwrap() - (7f64 / 3.0).sqrt()).abs() < 1e-15);
         assert!((summary.measures["test_mae"].mean - 14.0 / 3.0).abs() < 1e-15);
@@ -318,7 +349,9 @@ mod tests {
         let json = serde_json::to_value(&summary).unwrap();
         assert_eq!((&json["seeds"][2]["test_mse"], &json["device"]), (&4.0.into(), &"cpu".into()));
         assert!(json["mean"].is_number() && json["standard_deviation"].is_number());
-        let one = Summary::new(&placement, &several[..1]).statistic;
+        assert!(summary.table().contains("test MSE 0.25000 of the mean of their predictions"));
+        assert_eq!(json["mean_prediction"]["test_mse"], 0.25);
+        let one = Summary::new(&placement, &several[..1], None).statistic;
         assert_eq!((one.mean, one.standard_deviation), (1.0, None));
     }
 }

@@ -384,23 +384,19 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
     fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
-        let measures = self.trainer.evaluate(|model| T::measure(model, valid, self.placement))?;
+        let measures = self.trainer.evaluate(|model| T::measure(&[model], valid, self.placement))?;
         let error = measures.first().value;
         self.stall.see(error);
         let mut record = measures.json("valid_");
         record.insert("step".to_owned(), self.trainer.steps().into());
         record.insert("seconds".to_owned(), self.seconds().into());
-        if self.keeps_best() && error < self.best {
+        if self.config.train.keeps_best() && error < self.best {
             self.best = error;
             self.weights()?.write(self.folder.best())?;
             record.insert("best_valid".to_owned(), error.into());
         }
         self.metrics.write(&record)?;
         Ok(measures)
-    }
-
-    fn keeps_best(&self) -> bool {
-        self.config.train.select == "best"
     }
 
     fn record(&mut self, report: &StepReport, losses: &[f64]) -> Result<()> {
@@ -447,16 +443,16 @@ impl<'a, T: Task> Session<'a, T> {
                 T::NAME
             )));
         }
-        let best = self.folder.best();
-        let kept = self.keeps_best() && best.exists();
-        if kept {
+        let best = self.folder.kept_best(&self.config.train);
+        let kept = best.is_some();
+        if let Some(best) = best {
             tasks::load_weights(self.trainer.model(), &Checkpoint::read(best)?.tensors, self.placement)?;
         }
         let (placement, config) = (self.placement, self.config);
         let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
             let asymmetry = tasks::asymmetry::<T>(model, test, placement)?;
             Ok((
-                T::measure(model, test, placement)?,
+                T::measure(&[model], test, placement)?,
                 asymmetry,
                 T::figures(model, config, placement, &self.folder),
             ))
@@ -507,7 +503,7 @@ impl<'a, T: Task> Session<'a, T> {
                 busy.gpu, busy.memory
             );
         }
-        let kept = if self.keeps_best() { " best.safetensors" } else { "" };
+        let kept = if self.config.train.keeps_best() { " best.safetensors" } else { "" };
         text += &format!(
             "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors{kept} loss.svg {}\n",
             figures.join(" ")

@@ -186,8 +186,32 @@ impl Gpt {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn loss(&self, batch: &TextBatch) -> Result<Tensor> {
-        let logits = self.forward(&batch.tokens, batch.rows)?;
-        Ok(logits.cross_entropy(&batch.targets, &CrossEntropyOptions::default())?)
+        Self::mean_loss(&[self], batch)
+    }
+
+    /// The [`loss`](Self::loss) of the mean of several models' logits, that is of the normalised geometric mean of the
+    /// probabilities that they give.
+    ///
+    /// # Errors
+    /// No models; as [`forward`](Self::forward).
+    pub fn mean_loss(models: &[&Self], batch: &TextBatch) -> Result<Tensor> {
+        let logits = |model: &Self| model.forward(&batch.tokens, batch.rows);
+        let Some((first, others)) = models.split_first() else {
+            return Err(Error::Argument {
+                operation: "Gpt::mean_loss",
+                argument: "models",
+                actual: "none".to_owned(),
+                expected: "at least one".to_owned(),
+            });
+        };
+        let mut mean = logits(first)?;
+        for other in others {
+            mean = mean.add(&logits(other)?)?;
+        }
+        if !others.is_empty() {
+            mean = mean.mul_scalar(1.0 / models.len() as f64)?;
+        }
+        Ok(mean.cross_entropy(&batch.targets, &CrossEntropyOptions::default())?)
     }
 
     /// Whether to drop while computing, as in training.
