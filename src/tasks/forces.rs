@@ -110,8 +110,6 @@ impl Task for Forces {
             steps: 2048,
             batch_size: 32,
             weight_decay: 0.0,
-            // The second derivatives put constants on the device as they go, which a graph cannot record.
-            capture: false,
             clip_norm: 10.0,
             eval_every: 256,
             checkpoint_every: 512,

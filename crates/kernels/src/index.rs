@@ -18,6 +18,7 @@ struct Inner {
     bound: usize,
     device: Device,
     resident: Option<Resident>,
+    constant: bool,
     reciprocals: Mutex<Vec<(DType, Array)>>,
 }
 
@@ -64,20 +65,8 @@ impl Resident {
     }
 }
 
-/// Positions of a list of indices, grouped by value.
-pub(crate) struct Groups {
-    /// `order[starts[v]..starts[v + 1]]` are the positions where the value is `v`.
-    pub starts: Vec<u32>,
-    /// Positions, ascending within a group.
-    pub order: Vec<u32>,
-}
-
-impl Index {
-    /// A list of indices, each less than `bound`.
-    ///
-    /// # Errors
-    /// [`Error::Index`] at the first one that is not; [`Error::Argument`] if the bound or the length exceeds 2³² − 1.
-    pub fn new(values: &[usize], bound: usize, device: &Device) -> Result<Self> {
+impl Lists {
+    fn checked(values: &[usize], bound: usize) -> Result<Self> {
         const NAME: &str = "Index::new";
         let limit = u32::MAX as usize;
         for (argument, size) in [("bound", bound), ("values", values.len())] {
@@ -99,10 +88,41 @@ impl Index {
             }
         };
         let values = values.iter().enumerate().map(check).collect::<Result<_>>()?;
-        Self::of(Lists { values, groups: OnceLock::new() }, bound, device)
+        Ok(Self { values, groups: OnceLock::new() })
+    }
+}
+
+/// Positions of a list of indices, grouped by value.
+pub(crate) struct Groups {
+    /// `order[starts[v]..starts[v + 1]]` are the positions where the value is `v`.
+    pub starts: Vec<u32>,
+    /// Positions, ascending within a group.
+    pub order: Vec<u32>,
+}
+
+impl Index {
+    /// A list of indices, each less than `bound`.
+    ///
+    /// # Errors
+    /// [`Error::Index`] at the first one that is not; [`Error::Argument`] if the bound or the length exceeds 2³² − 1.
+    pub fn new(values: &[usize], bound: usize, device: &Device) -> Result<Self> {
+        Self::of(Lists::checked(values, bound)?, bound, device, false)
     }
 
-    fn of(lists: Lists, bound: usize, device: &Device) -> Result<Self> {
+    /// A list that is the same all the time, such as one of an algebra: as [`new`](Self::new), but put on a CUDA device the first time
+    /// only and kept there, so that work which asks for it again can be captured. It cannot be [overwritten](Self::overwrite).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn constant(values: &[usize], bound: usize, device: &Device) -> Result<Self> {
+        let make = || Self::of(Lists::checked(values, bound)?, bound, device, true);
+        match device {
+            Device::Cpu => make(),
+            Device::Cuda(cuda) => Ok((*cuda.constant(|| format!("{values:?} of {bound}"), make)?).clone()),
+        }
+    }
+
+    fn of(lists: Lists, bound: usize, device: &Device, constant: bool) -> Result<Self> {
         let resident = match device {
             Device::Cpu => None,
             Device::Cuda(cuda) => Some(Resident::new(cuda, "Index::new", &lists, bound)?),
@@ -113,6 +133,7 @@ impl Index {
             bound,
             device: device.clone(),
             resident,
+            constant,
             reciprocals: Mutex::default(),
         })))
     }
@@ -146,7 +167,7 @@ impl Index {
             Ok(self.clone())
         } else {
             let values = self.lists().values.clone();
-            Self::of(Lists { values, groups: OnceLock::new() }, self.bound(), device)
+            Self::of(Lists { values, groups: OnceLock::new() }, self.bound(), device, false)
         }
     }
 
@@ -157,13 +178,14 @@ impl Index {
     }
 
     /// Puts the indices of `source`, which may be on another device, in place of these, whoever else holds this list: captured
-    /// work that reads it sees the new ones. `false`, and nothing changed, if there are not as many or their bound is another.
+    /// work that reads it sees the new ones. `false`, and nothing changed, if there are not as many, their bound is another, or this is a
+    /// [`constant`](Self::constant).
     ///
     /// # Errors
     /// From the device; inside a capture.
     pub fn overwrite(&self, source: &Self) -> Result<bool> {
         const NAME: &str = "Index::overwrite";
-        if (self.len(), self.bound()) != (source.len(), source.bound()) {
+        if self.0.constant || (self.len(), self.bound()) != (source.len(), source.bound()) {
             return Ok(false);
         }
         let lists = source.lists();

@@ -3,7 +3,7 @@
 
 use gradewise_fake_driver::Fake;
 use gradewise_ffi::{Driver, Dynamic, LaunchConfig, Module, Provider};
-use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Result, debug::Launches};
+use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Index, Result, debug::Launches};
 use std::{
     ffi::{CStr, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -249,6 +249,35 @@ fn a_function_that_the_driver_lacks_is_named_by_the_operation_that_needs_it() {
         assert!(error.to_string().contains("a library with a hole"), "{error}");
         assert_clean(&fake);
     }
+}
+
+#[test]
+fn constants_are_put_on_a_device_once_so_that_captured_work_can_ask_for_them() {
+    let fake = Fake::new();
+    let cuda = open(&fake);
+    let device = Device::Cuda(cuda.clone());
+    let list = || Index::constant(&[2, 0, 1], 3, &device);
+    let array = || Array::constant(&[1.0, -1.0], [2, 1], DType::F32, &device);
+    let captured = |work: &dyn Fn() -> Result<()>| cuda.capture(work).map(|_| ());
+    for work in [&|| list().map(drop) as Result<()>, &|| array().map(drop)] as [&dyn Fn() -> Result<()>; 2] {
+        assert!(matches!(captured(work), Err(Error::InCapture { .. })), "a transfer cannot be captured");
+        work().unwrap();
+        let before = cuda.allocated();
+        captured(work).unwrap();
+        assert_eq!(cuda.allocated(), before, "nothing is put there again");
+    }
+    // Others of another bound, shape or dtype are others.
+    assert_eq!(Index::constant(&[2, 0, 1], 4, &device).unwrap().bound(), 4);
+    assert_eq!(Array::constant(&[1.0, -1.0], [1, 2], DType::F32, &device).unwrap().dims(), [1, 2]);
+    assert_eq!(Array::constant(&[1.0, -1.0], [2, 1], DType::F64, &device).unwrap().dtype(), DType::F64);
+    let other = Index::new(&[0, 1, 2], 3, &device).unwrap();
+    for constant in [list().unwrap(), Index::constant(&[2, 0, 1], 3, &Device::Cpu).unwrap()] {
+        assert!(!constant.overwrite(&other).unwrap(), "all that ask share it");
+        assert_eq!(constant.to_vec(), [2, 0, 1]);
+    }
+    assert_eq!(array().unwrap().to_vec::<f32>().unwrap(), [1.0, -1.0]);
+    assert!(Index::constant(&[3], 3, &device).is_err());
+    assert_usable(&cuda);
 }
 
 #[test]

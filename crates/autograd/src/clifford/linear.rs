@@ -66,7 +66,7 @@ impl Function for Linear {
                 let mut mask = vec![0.0; self.algebra.blade_count()];
                 mask[0] = 1.0;
                 let shape = [mask.len(), 1, 1];
-                let mask = Array::from_f64(&mask, shape, x.dtype(), &x.device())?;
+                let mask = Array::constant(&mask, shape, x.dtype(), &x.device())?;
                 product.add(&bias.mul(&Tensor::new(mask))?)
             }
             _ => Ok(product),

@@ -28,13 +28,13 @@ pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Resul
 /// The grade of each blade, as an index.
 pub(super) fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
     let grades: Vec<usize> = algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
-    Ok(Index::new(&grades, algebra.grade_count(), device)?)
+    Ok(Index::constant(&grades, algebra.grade_count(), device)?)
 }
 
-/// Indices as an [`Index`].
+/// Indices that an algebra has, as an [`Index`].
 pub(super) fn index(values: &[u32], bound: usize, device: &Device) -> Result<Index> {
     let values: Vec<usize> = values.iter().map(|&value| value as usize).collect();
-    Ok(Index::new(&values, bound, device)?)
+    Ok(Index::constant(&values, bound, device)?)
 }
 
 /// x·Φ(x₀) with Φ(t) = ½(1 + erf(t/√2)).
@@ -47,7 +47,7 @@ pub(super) fn gate(x: &Tensor) -> Result<Tensor> {
 fn metric(algebra: &Algebra, like: &Tensor) -> Result<Tensor> {
     let diagonal: Vec<f64> = algebra.squared_norms().iter().map(|&m| f64::from(m)).collect();
     let shape = [diagonal.len(), 1, 1];
-    Ok(Tensor::new(Array::from_f64(&diagonal, shape, like.dtype(), &like.device())?))
+    Ok(Tensor::new(Array::constant(&diagonal, shape, like.dtype(), &like.device())?))
 }
 
 /// q(x⁽ᵏ⁾) of each grade: `[blades, batch, features]` → `[grades, batch, features]`.

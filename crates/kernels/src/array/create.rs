@@ -44,6 +44,22 @@ impl Array {
         Self::generate(shape, dtype, device, || values.next().unwrap_or(f64::NAN))
     }
 
+    /// An array that is the same all the time, such as a quadratic form: as [`from_f64`](Self::from_f64), but put on a CUDA device the
+    /// first time only and kept there, so that work which asks for it again can be captured. All that ask share its memory.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Self::from_slice).
+    pub fn constant(values: &[f64], shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+        let shape = shape.into();
+        match device {
+            Device::Cpu => Self::from_f64(values, shape, dtype, device),
+            Device::Cuda(cuda) => {
+                let key = || format!("{values:?} as {dtype} {shape}");
+                Ok((*cuda.constant(key, || Self::from_f64(values, shape.clone(), dtype, device))?).clone())
+            }
+        }
+    }
+
     /// A rank-0 array.
     ///
     /// # Errors
