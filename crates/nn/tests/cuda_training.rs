@@ -8,7 +8,7 @@ use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
     Error, Module, Placement, Result,
     checkpoint::Checkpoint,
-    models::{NBody, NBodyBatch, NBodyConfig},
+    models::{ForceField, ForceFieldConfig, NBody, NBodyBatch, NBodyConfig},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
     train::{CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
 };
@@ -65,7 +65,7 @@ fn train(
     (bits(trainer.model()), reports)
 }
 
-fn bits(model: &NBody) -> Vec<u64> {
+fn bits(model: &impl Module) -> Vec<u64> {
     let values = |parameter: gradewise_nn::Parameter| parameter.array().to_f64_vec().unwrap();
     model.parameters().into_iter().flat_map(values).map(f64::to_bits).collect()
 }
@@ -88,6 +88,27 @@ fn accumulated_batches_are_captured_too() {
     let Some(device) = gpu() else { return };
     let config = TrainerConfig { accumulation: 3, ..config(Method::adam(0.0)) };
     assert_eq!(train(&device, false, config.clone(), 20), train(&device, true, config, 20));
+}
+
+#[test]
+fn steps_through_second_derivatives_are_captured_too() {
+    let Some(device) = gpu() else { return };
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F64);
+    let train = |capture: bool| {
+        let sizes = ForceFieldConfig { hidden: 5, layers: 2 };
+        let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+        let mut trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
+        let mut stepper = CapturedStep::new(&device, capture);
+        let mut batches = batches(4, DType::F64);
+        let loss = |model: &ForceField, example: &Example| model.loss(&example.batch, &example.targets);
+        let reports: Vec<StepReport> =
+            (0..12).map(|_| stepper.step(&mut trainer, &mut batches, loss).unwrap()).collect();
+        assert_eq!(stepper.node_count().unwrap().is_some(), capture);
+        (bits(trainer.model()), reports)
+    };
+    let (eager, captured) = (train(false), train(true));
+    assert_eq!(eager, captured);
+    assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
 }
 
 #[test]
