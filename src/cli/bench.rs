@@ -1,5 +1,6 @@
 //! The arguments of `bench`.
 
+use crate::config::Runtime;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -16,6 +17,28 @@ pub enum BenchTask {
     Step(StepTimes),
 }
 
+/// Where and in what steps are timed.
+#[derive(Clone, Debug, Args)]
+pub struct Place {
+    /// cpu, cuda or, for one device, cuda:N.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of numbers: f64, f32, bf16 or f16.
+    #[arg(long, default_value = "f32")]
+    pub dtype: String,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long, default_value = "exact")]
+    pub compute: String,
+}
+
+impl Place {
+    /// As settings of a run.
+    pub fn runtime(&self) -> Runtime {
+        let Self { device, dtype, compute } = self.clone();
+        Runtime { device, dtype, compute, ..Runtime::default() }
+    }
+}
+
 /// Training steps on more and more devices of this host, and the bandwidth of sums over them.
 ///
 /// Weak scaling keeps the samples of each device, strong scaling those of all. Models: a stack of Clifford layers, and a large n-body
@@ -26,15 +49,8 @@ Examples:
   gradewise bench scaling --device cuda --dtype f32 --compute tf32
   gradewise bench scaling --counts 1,2,4 --quick")]
 pub struct Scaling {
-    /// cpu or cuda.
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
-    /// Storage of numbers: f64, f32, bf16 or f16.
-    #[arg(long, default_value = "f32")]
-    pub dtype: String,
-    /// Arithmetic of matrix products: exact or tf32.
-    #[arg(long, default_value = "exact")]
-    pub compute: String,
+    #[command(flatten)]
+    pub place: Place,
     /// Numbers of processes [default: powers of two, up to the number of devices]
     #[arg(long, value_name = "LIST")]
     pub counts: Option<String>,
@@ -68,15 +84,8 @@ Examples:
   gradewise bench step --device cuda
   gradewise bench step --batches 1,10,100 --widths 28 --with cuda/step.json    on the CPU, in one figure with another device")]
 pub struct StepTimes {
-    /// cpu, cuda or cuda:N.
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
-    /// Storage of numbers: f64, f32, bf16 or f16.
-    #[arg(long, default_value = "f32")]
-    pub dtype: String,
-    /// Arithmetic of matrix products: exact or tf32.
-    #[arg(long, default_value = "exact")]
-    pub compute: String,
+    #[command(flatten)]
+    pub place: Place,
     /// Systems of a batch.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000",
           value_parser = clap::value_parser!(u32).range(1..))]

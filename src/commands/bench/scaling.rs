@@ -74,8 +74,8 @@ pub fn run(arguments: &Scaling) -> Result<()> {
     let efficiency = efficiencies(&measured);
     let report = Report {
         device: name,
-        dtype: arguments.dtype.clone(),
-        compute: arguments.compute.clone(),
+        dtype: arguments.place.dtype.clone(),
+        compute: arguments.place.compute.clone(),
         link_bytes_per_second: link,
         measured,
         efficiency,
@@ -97,7 +97,7 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// The kind of device, how many there are, and what their link carries.
 fn device(arguments: &Scaling) -> Result<(String, usize, Option<f64>)> {
-    if arguments.device == "cpu" {
+    if arguments.place.device == "cpu" {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         return Ok((format!("CPU with {cores} cores"), cores, None));
     }
@@ -135,7 +135,7 @@ fn counts(arguments: &Scaling, available: usize) -> Result<Vec<usize>> {
     counts.sort_unstable();
     counts.dedup();
     let most = counts.last().copied().unwrap_or(1);
-    if counts[0] == 0 || (most > available && arguments.device != "cpu") {
+    if counts[0] == 0 || (most > available && arguments.place.device != "cpu") {
         let counts = arguments.counts.as_deref().unwrap_or("1");
         return Err(Error::Usage(format!("--counts {counts}: there are {available} devices")));
     }

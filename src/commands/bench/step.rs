@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     cli::StepTimes,
-    config::Runtime,
     error::{Error, Result},
     output, plots, run,
 };
@@ -47,11 +46,7 @@ struct Time {
 
 pub fn run(arguments: &StepTimes) -> Result<()> {
     let others = arguments.with.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
-    let mut runtime = Runtime::default();
-    runtime.device.clone_from(&arguments.device);
-    runtime.dtype.clone_from(&arguments.dtype);
-    runtime.compute.clone_from(&arguments.compute);
-    let placement = run::placement_of(&runtime, None)?;
+    let placement = run::placement_of(&arguments.place.runtime(), None)?;
     std::fs::create_dir_all(&arguments.out)
         .map_err(|error| Error::Output { path: arguments.out.clone(), reason: error.to_string() })?;
     let (name, modes): (String, &[bool]) = match &placement.device {
@@ -81,7 +76,7 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
             }
         }
     }
-    let (dtype, compute) = (arguments.dtype.clone(), arguments.compute.clone());
+    let (dtype, compute) = (arguments.place.dtype.clone(), arguments.place.compute.clone());
     let report = Report { device: name, dtype, compute, layers: arguments.layers, times };
     write(&arguments.out.join("step.json"), &report)?;
     let all: Vec<&Report> = std::iter::once(&report).chain(&others).collect();

@@ -2,7 +2,6 @@
 
 use crate::{
     cli::Scaling,
-    config::Runtime,
     error::Result,
     run::{self, Team},
 };
@@ -76,11 +75,7 @@ impl Sizes {
 
 pub fn run(arguments: &Scaling, path: &Path) -> Result<()> {
     let launch = Launch::from_env()?;
-    let mut runtime = Runtime::default();
-    runtime.device.clone_from(&arguments.device);
-    runtime.dtype.clone_from(&arguments.dtype);
-    runtime.compute.clone_from(&arguments.compute);
-    let placement = run::placement_of(&runtime, launch.as_ref())?;
+    let placement = run::placement_of(&arguments.place.runtime(), launch.as_ref())?;
     let team = Team::join(launch.as_ref(), &placement.device)?;
     let measured = measure(arguments, &placement, &team);
     let measured = team.leave(measured)?;
