@@ -1,5 +1,5 @@
 // Selection along an axis by index, and its transpose, summation by segment. Arrays are [outer, axis, inner].
-#include "gradewise/debug.cuh"
+#include "gradewise/segments.cuh"
 #include "gradewise/strided.cuh"
 
 namespace {
@@ -19,46 +19,34 @@ GW_DEVICE void select(const Word* x, const u32* index, Word* out, i64 words, con
     }
 }
 
-/// out[o, s, i] = Σ x[o, p, i] over the positions p of segment s, order[starts[s]..starts[s + 1]], in that order.
+/// out[o, s, i] = Σ x[o, p, i] over the positions p of segment s, in their order.
 template <class T>
-GW_DEVICE void sum(const T* x, const u32* starts, const u32* order, T* out, i64 elements, const Divisor& segments,
+GW_DEVICE void sum(const T* x, const Segments (&list)[1], T* out, i64 elements, const Divisor& segments,
                    const Divisor& inner, i64 count) {
     for (i64 at = thread_index(); at < elements; at += thread_count()) {
-        const i64 row = at / inner, block = row / segments, segment = row - block * segments.size;
+        const i64 row = at / inner, block = row / segments;
         const T* source = x + block * count * inner.size + (at - row * inner.size);
-        double total = 0;
-        const u32 end = starts[segment + 1];
-        for (u32 member = starts[segment]; member < end; ++member) {
-            total += widen(source[static_cast<i64>(GW_INDEX(order[member], count)) * inner.size]);
-        }
-        out[at] = narrow<T>(total);
+        double total[1];
+        segment_totals(source, list, row - block * segments.size, inner.size, count, 0, 1, total);
+        out[at] = narrow<T>(total[0]);
     }
 }
 
 /// The same for long segments: a block of 32 by 8 threads for 32 neighbouring results, 8 members at a time.
 template <class T>
-GW_DEVICE void sum_long(const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 segments, i64 inner,
-                        i64 count) {
+GW_DEVICE void sum_long(const T* x, const Segments (&list)[1], T* out, i64 outer, i64 segments, i64 inner, i64 count) {
     __shared__ double sums[8][32];
     const i64 tiles = (inner + 31) / 32;
     for (i64 unit = blockIdx.x; unit < outer * segments * tiles; unit += gridDim.x) {
-        const i64 row = unit / tiles, block = row / segments, segment = row - block * segments;
+        const i64 row = unit / tiles, block = row / segments;
         const i64 column = (unit - row * tiles) * 32 + threadIdx.x;
-        double total = 0;
+        double total[1] = {0};
         if (column < inner) {
             const T* source = x + block * count * inner + column;
-            const i64 end = starts[segment + 1];
-            for (i64 member = starts[segment] + threadIdx.y; member < end; member += 8) {
-                total += widen(source[static_cast<i64>(GW_INDEX(order[member], count)) * inner]);
-            }
+            segment_totals(source, list, row - block * segments, inner, count, threadIdx.y, 8, total);
         }
-        __syncthreads();  // The previous sums may still be read.
-        sums[threadIdx.y][threadIdx.x] = total;
-        __syncthreads();
-        if (threadIdx.y == 0 && column < inner) {
-            for (int y = 1; y < 8; ++y) total += sums[y][threadIdx.x];
-            out[row * inner + column] = narrow<T>(total);
-        }
+        const double all = rows_total(total[0], sums);
+        if (threadIdx.y == 0 && column < inner) out[row * inner + column] = narrow<T>(all);
     }
 }
 
@@ -79,11 +67,13 @@ GW_SELECT(u128, w16)
     extern "C" __global__ void __launch_bounds__(256) gw_segment_sum_##NAME(                                   \
         const T* x, const u32* starts, const u32* order, T* out, i64 elements, GW_PARAMETER Divisor segments,  \
         GW_PARAMETER Divisor inner, i64 count) {                                                               \
-        sum(x, starts, order, out, elements, segments, inner, count);                                          \
+        const Segments list[1] = {{starts, order}};                                                            \
+        sum(x, list, out, elements, segments, inner, count);                                                   \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__(256) gw_segment_sum_long_##NAME(                              \
         const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 segments, i64 inner,           \
         i64 count) {                                                                                           \
-        sum_long(x, starts, order, out, outer, segments, inner, count);                                        \
+        const Segments list[1] = {{starts, order}};                                                            \
+        sum_long(x, list, out, outer, segments, inner, count);                                                 \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -69,6 +69,11 @@ fn scaled(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tens
     Ok(vec![randn(&[BATCH, FEATURES], device, rng)?, randn(&[FEATURES], device, rng)?])
 }
 
+/// Features of nodes, and of four edges between them.
+fn beside(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
+    Ok(vec![randn(&[2, BATCH, FEATURES], device, rng)?, randn(&[2, 4, OUT], device, rng)?])
+}
+
 /// Queries, and keys and values that two heads share.
 fn attended(_: &Algebra, device: &Device, rng: &mut ChaCha8Rng) -> Result<Vec<Tensor>> {
     [2, 1, 1].into_iter().map(|heads| randn(&[1, heads, BATCH, FEATURES], device, rng)).collect()
@@ -209,6 +214,13 @@ pub fn all() -> Vec<Case> {
             x[0].attention(&x[1], &x[2], &options)
         }),
         case("segment_mean", one, |_, x| x[0].segment_mean(0, &Index::new(&[1, 0, 1], 2, &x[0].device())?)),
+        case("edge_difference", beside, |_, x| {
+            let ends = |values: &[usize]| Index::new(values, BATCH, &x[0].device());
+            x[0].edge_difference(Some(&x[1]), &ends(&[2, 0, 2, 1])?, &ends(&[0, 2, 0, 1])?)
+        }),
+        case("concat_segment_mean", beside, |_, x| {
+            x[0].concat_segment_mean(&x[1], &Index::new(&[2, 0, 2, 2], BATCH, &x[0].device())?)
+        }),
         case("geometric_product", pair, |a, x| clifford::geometric_product(a, &x[0], &x[1])),
         case("sgp", weighted, |a, x| clifford::sgp(a, &x[0], &x[1], &x[2], ProductOptions::default())),
         case("fcgp", connected, |a, x| clifford::fcgp(a, &x[0], &x[1], &x[2], ProductOptions::default())),

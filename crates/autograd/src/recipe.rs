@@ -33,11 +33,13 @@ pub const OPERATIONS: &[&str] = &[
     "clamp",
     "clifford_layer",
     "concat",
+    "concat_segment_mean",
     "contiguous",
     "cos",
     "cross_entropy",
     "cumsum",
     "div",
+    "edge_difference",
     "embed",
     "erf",
     "exp",
@@ -61,6 +63,7 @@ pub const OPERATIONS: &[&str] = &[
     "mv_linear",
     "mv_normalization",
     "mv_silu",
+    "net_inflow",
     "permute",
     "pow",
     "recip",
@@ -70,6 +73,7 @@ pub const OPERATIONS: &[&str] = &[
     "rotary",
     "rsqrt",
     "scatter_add",
+    "segment_spread",
     "segment_sum",
     "select",
     "sgp",
@@ -267,6 +271,12 @@ impl Recipe<'_> {
             "broadcast_to" => x.broadcast_to(&self.shape()?),
             "index_select" => x.index_select(axis()?, &self.index("index")?),
             "segment_sum" => x.segment_sum(axis()?, &self.index("index")?),
+            "edge_difference" => {
+                x.edge_difference(self.inputs.get(1), &self.index("receivers")?, &self.index("senders")?)
+            }
+            "net_inflow" => x.net_inflow(&self.index("receivers")?, &self.index("senders")?),
+            "concat_segment_mean" => x.concat_segment_mean(self.input(1)?, &self.index("segments")?),
+            "segment_spread" => x.segment_spread(&self.index("segments")?),
             "gather" | "sort" | "top_k" => x.gather(axis()?, &self.positions()?),
             "scatter_add" => x.scatter_add(axis()?, &self.positions()?, self.get("size")?),
             "rotary" => {

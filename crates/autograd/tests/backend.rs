@@ -86,6 +86,12 @@ fn every_operation(dtype: DType, mut seen: impl FnMut(Tensor)) -> Result<()> {
     let index = Index::new(&[2, 0, 2, 3], 4, cpu)?;
     seen(x.index_select(1, &index)?);
     seen(x.segment_sum(1, &index)?);
+    // Their backward passes are `net_inflow` and `segment_spread`.
+    let senders = Index::new(&[1, 0, 0, 3], 4, cpu)?;
+    seen(x.edge_difference(Some(&y), &index, &senders)?);
+    seen(x.net_inflow(&index, &senders)?);
+    seen(x.concat_segment_mean(&y, &index)?);
+    seen(x.segment_spread(&index)?);
     let order = draw.normal(&[2, 5]);
     if dtype == DType::F64 || dtype == DType::F32 {
         seen(order.sort(1, Order::Descending)?.0);

@@ -96,6 +96,17 @@ const SMOOTH: &[Case] = cases! {
     "index_select inside" [&[2, 4, 3]] => |x| x[0].index_select(1, &index(&[3, 3, 2], 4));
     "segment_sum" [&[2, 5, 3]] => |x| x[0].segment_sum(1, &index(&[2, 0, 2, 2, 0], 4));
     "segment_mean" [&[5, 3]] => |x| x[0].segment_mean(0, &index(&[2, 0, 2, 2, 0], 4));
+    "edge_difference" [&[2, 4, 3], &[2, 5, 2]] => |x| {
+        x[0].edge_difference(Some(&x[1]), &index(&[2, 0, 2, 1, 0], 4), &index(&[0, 2, 0, 1, 3], 4))
+    };
+    "edge_difference without attributes" [&[4, 3]] => |x| {
+        x[0].edge_difference(None, &index(&[2, 0, 2, 1, 0], 4), &index(&[0, 2, 0, 1, 3], 4))
+    };
+    "net_inflow" [&[2, 5, 3]] => |x| x[0].net_inflow(&index(&[2, 0, 2, 1, 0], 4), &index(&[0, 2, 0, 1, 3], 4));
+    "concat_segment_mean" [&[2, 4, 3], &[2, 5, 2]] => |x| {
+        x[0].concat_segment_mean(&x[1], &index(&[2, 0, 2, 2, 0], 4))
+    };
+    "segment_spread" [&[2, 4, 3]] => |x| x[0].segment_spread(&index(&[2, 0, 2, 2, 0], 4));
     "matmul" [&[3, 5], &[5, 2]] => |x| x[0].matmul(&x[1]);
     "matmul of views" [&[5, 3], &[2, 5]] => |x| x[0].transpose(0, 1)?.matmul(&x[1].transpose(0, 1)?);
     "matmul batched" [&[2, 3, 4], &[2, 4, 2]] => |x| x[0].matmul(&x[1]);

@@ -50,6 +50,8 @@ fn operators(c: &mut Criterion) {
         ("layer_norm", 2, Box::new(|| Ok(ops::layer_norm(&x, Some(&bias), Some(&bias), 1e-5)?.output))),
         ("index_select", 2, Box::new(|| ops::index_select(&nodes, 1, &index))),
         ("segment_sum", 2, Box::new(|| ops::segment_sum(&x, 1, &index))),
+        ("edge_difference", 2, Box::new(|| ops::edge_difference(&nodes, None, &index, &index))),
+        ("concat_segment_mean", 2, Box::new(|| ops::concat_segment_mean(&nodes, &x, &index))),
         ("dropout_mask", 1, Box::new(|| ops::dropout_mask(x.shape(), 0.1, (1, 2), DType::F32, &Device::Cpu))),
     ];
     let mut group = c.benchmark_group("operators [8, 2000, 28] f32");

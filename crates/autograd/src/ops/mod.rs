@@ -4,6 +4,7 @@ mod arithmetic;
 pub(crate) mod attention;
 mod cast;
 mod cross_entropy;
+mod edges;
 mod join;
 mod layer_norm;
 mod mask;

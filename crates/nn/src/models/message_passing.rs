@@ -131,8 +131,8 @@ impl MessagePassing {
         edges: &Edges,
     ) -> Result<(Tensor, Tensor)> {
         let messages = self.messages(h, attributes, edges)?;
-        let mean = messages.segment_mean(1, &edges.receivers)?;
-        Ok((self.update(h, &mean)?, messages))
+        let joined = h.concat_segment_mean(&messages, &edges.receivers)?;
+        Ok((self.update(h, &joined)?, messages))
     }
 
     /// As [`forward`](Self::forward), with the sum of the messages times `weights` `[1, edges, 1]` instead of their mean: zero for
@@ -148,16 +148,18 @@ impl MessagePassing {
         weights: &Tensor,
     ) -> Result<Tensor> {
         let messages = self.messages(h, attributes, edges)?.mul(weights)?;
-        self.update(h, &messages.segment_sum(1, &edges.receivers)?)
+        let received = messages.segment_sum(1, &edges.receivers)?;
+        self.update(h, &concat(&[h, &received], 2)?)
     }
 
     fn messages(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
-        let difference = h.index_select(1, &edges.receivers)?.sub(&h.index_select(1, &edges.senders)?)?;
-        self.edge.forward(&concat(&[&difference, attributes], 2)?)
+        let Edges { receivers, senders } = edges;
+        self.edge.forward(&h.edge_difference(Some(attributes), receivers, senders)?)
     }
 
-    fn update(&self, h: &Tensor, received: &Tensor) -> Result<Tensor> {
-        Ok(h.add(&self.node.forward(&concat(&[h, received], 2)?)?)?)
+    /// `joined` are the features of the nodes and, after them, what each received.
+    fn update(&self, h: &Tensor, joined: &Tensor) -> Result<Tensor> {
+        Ok(h.add(&self.node.forward(joined)?)?)
     }
 }
 

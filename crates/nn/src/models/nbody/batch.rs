@@ -152,7 +152,7 @@ impl NBodyBatch {
     /// inverse distance as scalars.
     pub(super) fn geometry(&self, motion: &Tensor) -> Result<Tensor> {
         let Edges { receivers, senders } = &self.edges;
-        let relative = motion.index_select(1, receivers)?.sub(&motion.index_select(1, senders)?)?;
+        let relative = motion.edge_difference(None, receivers, senders)?;
         let squared = relative.slice(2, 0..1)?.square()?.sum(&[0], true)?;
         let inverse = squared.add_scalar(SOFTENING)?.rsqrt()?;
         let scalars = concat(&[&squared, &inverse], 2)?;

@@ -1,0 +1,129 @@
+//! Messages on graphs, on the host.
+//!
+//! Sums run in the dtype of their terms and in the order of the edges, so the results have the bits of those operations
+//! (`index_select`, `segment_sum`, …) that these stand for.
+
+use crate::{Element, index::Groups, ops::split};
+
+/// Rows of `size` adjacent elements that start `pitch` elements apart.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub data: &'a [T],
+    pub size: usize,
+    pub pitch: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    fn row(&self, index: usize) -> &'a [T] {
+        &self.data[index * self.pitch..][..self.size]
+    }
+}
+
+/// Calls `work(row, out)` for each row of `width` elements.
+fn for_rows<T: Element>(out: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    if width == 0 {
+        return;
+    }
+    split::for_chunks(out, split::rows_per_chunk(width) * width, |start, out| {
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            work(start / width + row, out);
+        }
+    });
+}
+
+/// `h` per node, `attributes` per edge, `ends` the receivers and the senders.
+pub(super) fn difference<T: Element>(
+    (h, attributes): (Rows<'_, T>, Rows<'_, T>),
+    nodes: usize,
+    [receivers, senders]: [&[u32]; 2],
+    out: &mut [T],
+) {
+    let edges = receivers.len();
+    for_rows(out, h.size + attributes.size, |row, out| {
+        let (block, edge) = (row / edges, row % edges);
+        let node = |index: u32| h.row(block * nodes + index as usize);
+        let (differences, rest) = out.split_at_mut(h.size);
+        let pairs = node(receivers[edge]).iter().zip(node(senders[edge]));
+        for (out, (&receiver, &sender)) in differences.iter_mut().zip(pairs) {
+            *out = receiver - sender;
+        }
+        rest.copy_from_slice(attributes.row(row));
+    });
+}
+
+/// Adds the rows of the members of a segment of `block` to `out`; how many there are.
+fn add_members<T: Element>(
+    x: Rows<'_, T>,
+    (groups, count): (&Groups, usize),
+    (block, segment): (usize, usize),
+    out: &mut [T],
+) -> usize {
+    let members = groups.starts[segment] as usize..groups.starts[segment + 1] as usize;
+    for &position in &groups.order[members.clone()] {
+        for (out, &value) in out.iter_mut().zip(x.row(block * count + position as usize)) {
+            *out += value;
+        }
+    }
+    members.len()
+}
+
+/// `x` per edge; `ends` the edges that arrive at each node and those that leave it.
+pub(super) fn net_inflow<T: Element>(
+    x: Rows<'_, T>,
+    (nodes, edges): (usize, usize),
+    [arriving, leaving]: [&Groups; 2],
+    out: &mut [T],
+) {
+    for_rows(out, x.size, |row, out| {
+        let at = (row / nodes, row % nodes);
+        let mut left = vec![T::zero(); x.size];
+        out.fill(T::zero());
+        add_members(x, (arriving, edges), at, out);
+        add_members(x, (leaving, edges), at, &mut left);
+        for (out, left) in out.iter_mut().zip(left) {
+            *out -= left;
+        }
+    });
+}
+
+/// `h` per node, `messages` per edge.
+pub(super) fn concat_mean<T: Element>(
+    (h, messages): (Rows<'_, T>, Rows<'_, T>),
+    (nodes, edges): (usize, usize),
+    arriving: &Groups,
+    out: &mut [T],
+) {
+    for_rows(out, h.size + messages.size, |row, out| {
+        let (own, mean) = out.split_at_mut(h.size);
+        own.copy_from_slice(h.row(row));
+        mean.fill(T::zero());
+        let at = (row / nodes, row % nodes);
+        let members = add_members(messages, (arriving, edges), at, mean);
+        let share = reciprocal::<T>(members);
+        for mean in mean {
+            *mean *= share;
+        }
+    });
+}
+
+/// `x` per segment; `segments` that of each position.
+pub(super) fn spread<T: Element>(
+    x: Rows<'_, T>,
+    bound: usize,
+    (segments, groups): (&[u32], &Groups),
+    out: &mut [T],
+) {
+    let count = segments.len();
+    for_rows(out, x.size, |row, out| {
+        let (block, segment) = (row / count, segments[row % count] as usize);
+        let share = reciprocal::<T>((groups.starts[segment + 1] - groups.starts[segment]) as usize);
+        for (out, &value) in out.iter_mut().zip(x.row(block * bound + segment)) {
+            *out = value * share;
+        }
+    });
+}
+
+/// 1 / count, or 1 of nothing, as [`Index::reciprocal_counts`](crate::Index::reciprocal_counts) has it.
+fn reciprocal<T: Element>(count: usize) -> T {
+    T::narrow(1.0 / count.max(1) as f64)
+}

@@ -1,0 +1,250 @@
+//! Messages on graphs: differences of nodes along edges, means over the edges that arrive at a node, and the transposes of both.
+//!
+//! Features of nodes are `[…, nodes, features]`, those of edges `[…, edges, features]`, with the same axes before. An edge goes from its
+//! sender to its receiver; lists of both ends have the number of nodes as their bound. A node may send to itself, edges may occur twice,
+//! nodes may be without edges.
+
+mod cpu;
+mod cuda;
+
+use crate::{
+    Array, Device, Element, Error, Index, Result,
+    element::with_element,
+    ops::copy::{collapse, view},
+};
+use gradewise_core::{Error as CoreError, Shape};
+
+/// Refuses lists of ends that do not belong together or to `x`.
+fn require_ends(
+    operation: &'static str,
+    receivers: &Index,
+    senders: &Index,
+    (argument, x): (&'static str, &Array),
+) -> Result<()> {
+    require_beside(operation, "receivers", receivers, x)?;
+    require_beside(operation, "senders", senders, x)?;
+    if senders.len() != receivers.len() {
+        return Err(CoreError::Shape {
+            operation,
+            argument: "senders",
+            actual: Shape::from([senders.len()]),
+            expected: format!("[{}]", receivers.len()),
+            reason: "one sender for each receiver".to_owned(),
+        }
+        .into());
+    }
+    if senders.bound() != receivers.bound() {
+        return Err(CoreError::Shape {
+            operation,
+            argument,
+            actual: x.shape().clone(),
+            expected: format!("nodes below the bound {} of `senders`", senders.bound()),
+            reason: format!(
+                "the bound of `receivers` is {}; make both with the number of nodes",
+                receivers.bound()
+            ),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+fn require_beside(operation: &'static str, argument: &'static str, index: &Index, x: &Array) -> Result<()> {
+    let (actual, expected) = (index.device(), x.device());
+    if *actual == expected {
+        return Ok(());
+    }
+    Err(Error::DeviceMismatch { operation, argument, actual: actual.clone(), expected })
+}
+
+/// Refuses an array that is not `[…, rows, features]`; the number of rows is `what`.
+fn require_rows(
+    operation: &'static str,
+    (argument, x): (&'static str, &Array),
+    rows: usize,
+    what: &str,
+) -> Result<()> {
+    if matches!(x.dims(), [.., found, _] if *found == rows) {
+        return Ok(());
+    }
+    Err(CoreError::Shape {
+        operation,
+        argument,
+        actual: x.shape().clone(),
+        expected: format!("[…, {rows}, features]"),
+        reason: format!("the axis before the last has the size of {what}"),
+    }
+    .into())
+}
+
+/// The features of an edge: of `x`, which is beside `h` and has the same axes before its edges.
+fn edge_features(
+    operation: &'static str,
+    (argument, x): (&'static str, &Array),
+    h: &Array,
+    edges: usize,
+) -> Result<usize> {
+    x.require_like(h, operation, argument)?;
+    let mut expected = resized(h, edges, 0);
+    let features = x.dims().last().copied().unwrap_or(0);
+    if let Some(last) = expected.last_mut() {
+        *last = features;
+    }
+    x.require_shape(operation, argument, &expected, || {
+        format!("a row for each of {edges} edges, and before them the axes of `h`, {}", h.shape())
+    })?;
+    Ok(features)
+}
+
+/// The shape of `x` with so many rows of so many features.
+fn resized(x: &Array, rows: usize, features: usize) -> Vec<usize> {
+    let mut shape = x.dims().to_vec();
+    let rank = shape.len();
+    shape[rank - 2] = rows;
+    shape[rank - 1] = features;
+    shape
+}
+
+/// An array whose rows, along its last axis, are adjacent elements and lie at equal distances, as columns of wider rows do.
+struct Rows {
+    array: Array,
+    size: usize,
+    pitch: usize,
+}
+
+impl Rows {
+    /// Of any array: of a copy if its rows are not such.
+    fn of(x: &Array) -> Result<Self> {
+        let size = x.dims()[x.rank() - 1];
+        if !x.is_contiguous() {
+            let (sizes, [steps]) = collapse(x.dims(), [x.strides()]);
+            let pitch = match (&sizes[..], &steps[..]) {
+                ([_, adjacent], &[pitch, 1]) if *adjacent == size => Some(pitch),
+                ([_], &[pitch]) if size == 1 => Some(pitch),
+                _ => None,
+            };
+            if let Some(pitch) = pitch {
+                return Ok(Self { array: x.clone(), size, pitch });
+            }
+        }
+        Ok(Self { array: x.contiguous()?, size, pitch: size })
+    }
+
+    fn on_host<T: Element>(&self, operation: &'static str) -> Result<cpu::Rows<'_, T>> {
+        let (data, _) = view(&self.array, operation)?;
+        Ok(cpu::Rows { data, size: self.size, pitch: self.pitch })
+    }
+}
+
+/// `[h[receivers] − h[senders], attributes]`: for each edge the features of its receiver less those of its sender, and then its own.
+/// `h` `[…, nodes, F]`, `attributes` `[…, edges, A]` or none → `[…, edges, F + A]`.
+///
+/// # Errors
+/// Another number of nodes than the bound of `receivers` and `senders`, attributes of another number of edges, lists of different length;
+/// other dtypes or devices.
+pub fn edge_difference(
+    h: &Array,
+    attributes: Option<&Array>,
+    receivers: &Index,
+    senders: &Index,
+) -> Result<Array> {
+    const NAME: &str = "edge_difference";
+    require_ends(NAME, receivers, senders, ("h", h))?;
+    let (nodes, edges) = (receivers.bound(), receivers.len());
+    require_rows(NAME, ("h", h), nodes, "the bound of `receivers`")?;
+    let own = attributes.map_or(Ok(0), |x| edge_features(NAME, ("attributes", x), h, edges))?;
+    let shape = resized(h, edges, h.dims()[h.rank() - 1] + own);
+    let (h, attributes) = (h.contiguous()?, attributes.map(Array::contiguous).transpose()?);
+    if let (Device::Cuda(device), Some(to), Some(from)) =
+        (h.device(), receivers.resident(), senders.resident())
+    {
+        let ends = [(receivers, to), (senders, from)];
+        return cuda::difference(&device, NAME, (&h, attributes.as_ref()), ends, &shape);
+    }
+    let (to, from) = (receivers.lists(), senders.lists());
+    with_element!(h.dtype(), NAME, T => {
+        let (h, attributes) = (Rows::of(&h)?, attributes.as_ref().map(Rows::of).transpose()?);
+        let none = cpu::Rows::<T> { data: &[], size: 0, pitch: 0 };
+        let rows = (h.on_host(NAME)?, attributes.as_ref().map_or(Ok(none), |x| x.on_host(NAME))?);
+        Array::build(shape, &Device::Cpu, |out: &mut [T]| {
+            cpu::difference(rows, nodes, [&to.values, &from.values], out);
+        })
+    })
+}
+
+/// What arrives at each node less what leaves it, the transpose of [`edge_difference`] in `h`: `x` `[…, edges, F]` → `[…, nodes, F]`. Sums
+/// run over the edges in their order, in double precision on a GPU. Columns of wider rows are read where they are.
+///
+/// # Errors
+/// Another number of edges than the length of `receivers` and `senders`, or these do not fit together; other devices.
+pub fn net_inflow(x: &Array, receivers: &Index, senders: &Index) -> Result<Array> {
+    const NAME: &str = "net_inflow";
+    require_ends(NAME, receivers, senders, ("x", x))?;
+    let (nodes, edges) = (receivers.bound(), receivers.len());
+    require_rows(NAME, ("x", x), edges, "the list of receivers")?;
+    let rows = Rows::of(x)?;
+    let shape = resized(x, nodes, rows.size);
+    if let (Device::Cuda(device), Some(to), Some(from)) =
+        (x.device(), receivers.resident(), senders.resident())
+    {
+        return cuda::net_inflow(&device, NAME, &rows, [(receivers, to), (senders, from)], &shape);
+    }
+    let (to, from) = (receivers.lists(), senders.lists());
+    with_element!(x.dtype(), NAME, T => {
+        let rows = rows.on_host::<T>(NAME)?;
+        Array::build(shape, &Device::Cpu, |out: &mut [T]| {
+            cpu::net_inflow(rows, (nodes, edges), [to.groups(nodes), from.groups(nodes)], out);
+        })
+    })
+}
+
+/// `[h, the mean of the messages that arrive]`: the mean aggregator of Hamilton et al. (2017, arXiv:1706.02216). `h` `[…, nodes, F]`,
+/// `messages` `[…, edges, M]` → `[…, nodes, F + M]`; a node at which none arrives has zeros. Sums run over the edges in their order, in
+/// double precision on a GPU.
+///
+/// # Errors
+/// Another number of nodes than the bound of `receivers`, of edges than their number; other dtypes or devices.
+pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Result<Array> {
+    const NAME: &str = "concat_segment_mean";
+    require_beside(NAME, "receivers", receivers, h)?;
+    let (nodes, edges) = (receivers.bound(), receivers.len());
+    require_rows(NAME, ("h", h), nodes, "the bound of `receivers`")?;
+    let received = edge_features(NAME, ("messages", messages), h, edges)?;
+    let shape = resized(h, nodes, h.dims()[h.rank() - 1] + received);
+    let (h, messages) = (h.contiguous()?, messages.contiguous()?);
+    if let (Device::Cuda(device), Some(to)) = (h.device(), receivers.resident()) {
+        return cuda::concat_mean(&device, NAME, (&h, &messages), (receivers, to), &shape);
+    }
+    let lists = receivers.lists();
+    with_element!(h.dtype(), NAME, T => {
+        let (h, messages) = (Rows::of(&h)?, Rows::of(&messages)?);
+        let rows = (h.on_host::<T>(NAME)?, messages.on_host(NAME)?);
+        Array::build(shape, &Device::Cpu, |out: &mut [T]| {
+            cpu::concat_mean(rows, (nodes, edges), lists.groups(nodes), out);
+        })
+    })
+}
+
+/// To each position an equal share of what its segment has, the transpose of the mean over segments: `x` `[…, segments, F]` →
+/// `[…, positions, F]`, `out[p] = x[s] / (positions of s)` for the segment s of p. Columns of wider rows are read where they are.
+///
+/// # Errors
+/// Another number of segments than the bound of `segments`; another device.
+pub fn segment_spread(x: &Array, segments: &Index) -> Result<Array> {
+    const NAME: &str = "segment_spread";
+    require_beside(NAME, "segments", segments, x)?;
+    let bound = segments.bound();
+    require_rows(NAME, ("x", x), bound, "the bound of `segments`")?;
+    let rows = Rows::of(x)?;
+    let shape = resized(x, segments.len(), rows.size);
+    if let (Device::Cuda(device), Some(lists)) = (x.device(), segments.resident()) {
+        return cuda::spread(&device, NAME, &rows, (segments, lists), &shape);
+    }
+    let lists = segments.lists();
+    with_element!(x.dtype(), NAME, T => {
+        let rows = rows.on_host::<T>(NAME)?;
+        Array::build(shape, &Device::Cpu, |out: &mut [T]| {
+            cpu::spread(rows, bound, (&lists.values, lists.groups(bound)), out);
+        })
+    })
+}

@@ -1,0 +1,58 @@
+// Sums over segments: positions of a list, grouped by the number that stands there.
+#pragma once
+
+#include "gradewise/debug.cuh"
+#include "gradewise/types.cuh"
+
+/// The positions of segment s are order[starts[s]..starts[s + 1]], ascending.
+struct Segments {
+    const u32* starts;
+    const u32* order;
+
+    GW_DEVICE u32 count(i64 segment) const { return starts[segment + 1] - starts[segment]; }
+};
+
+/// totals[n] = Σ source[p·pitch] over positions p of `segment` in lists[n], in their order: from its `first` position on, every `step`th.
+/// `count` positions in all. Four of each list are on their way at a time; what a list lacks counts as zero.
+template <int N, class T>
+GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 segment, i64 pitch, i64 count, u32 first,
+                              u32 step, double (&totals)[N]) {
+    i64 at[N], end[N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        at[n] = static_cast<i64>(lists[n].starts[segment]) + first;
+        end[n] = lists[n].starts[segment + 1];
+        totals[n] = 0;
+    }
+    for (bool more = true; more;) {
+        Compute<T> terms[N][4];
+        more = false;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i, at[n] += step) {
+                terms[n][i] = 0;
+                if (at[n] < end[n]) {
+                    terms[n][i] = widen(source[static_cast<i64>(GW_INDEX(lists[n].order[at[n]], count)) * pitch]);
+                }
+            }
+            more = more || at[n] < end[n];
+        }
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) totals[n] += terms[n][i];
+        }
+    }
+}
+
+/// The sum of `total` over the 8 rows of threads of a block of 32 by 8, for those of row 0, in a fixed order. All threads call it.
+GW_DEVICE double rows_total(double total, double (&sums)[8][32]) {
+    __syncthreads();  // The previous sums may still be read.
+    sums[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0) {
+        for (int y = 1; y < 8; ++y) total += sums[y][threadIdx.x];
+    }
+    return total;
+}
