@@ -12,28 +12,32 @@ struct Segments {
     GW_DEVICE u32 count(i64 segment) const { return starts[segment + 1] - starts[segment]; }
 };
 
-/// totals[n] = Σ source[p·pitch] over positions p of `segment` in lists[n], in their order: from its `first` position on, every `step`th.
-/// `count` positions in all. Four of each list are on their way at a time; what a list lacks counts as zero.
-template <int N, class T>
+/// totals[n][w] = Σ source[p·pitch + w] over positions p of `segment` in lists[n], in their order: from its `first` position on, every
+/// `step`th. `count` positions in all. W neighbours are read together, four positions of each list are on their way at a time; what a
+/// list lacks counts as zero.
+template <int N, int W, class T>
 GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 segment, i64 pitch, i64 count, u32 first,
-                              u32 step, double (&totals)[N]) {
+                              u32 step, double (&totals)[N][W]) {
     i64 at[N], end[N];
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         at[n] = static_cast<i64>(lists[n].starts[segment]) + first;
         end[n] = lists[n].starts[segment + 1];
-        totals[n] = 0;
+#pragma unroll
+        for (int w = 0; w < W; ++w) totals[n][w] = 0;
     }
     for (bool more = true; more;) {
-        Compute<T> terms[N][4];
+        Compute<T> terms[N][4][W];
         more = false;
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll
             for (int i = 0; i < 4; ++i, at[n] += step) {
-                terms[n][i] = 0;
+#pragma unroll
+                for (int w = 0; w < W; ++w) terms[n][i][w] = 0;
                 if (at[n] < end[n]) {
-                    terms[n][i] = widen(source[static_cast<i64>(GW_INDEX(lists[n].order[at[n]], count)) * pitch]);
+                    const i64 position = GW_INDEX(lists[n].order[at[n]], count);
+                    load(source + position * pitch, terms[n][i]);
                 }
             }
             more = more || at[n] < end[n];
@@ -41,7 +45,10 @@ GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 s
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) totals[n] += terms[n][i];
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int w = 0; w < W; ++w) totals[n][w] += terms[n][i][w];
+            }
         }
     }
 }

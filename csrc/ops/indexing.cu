@@ -26,9 +26,9 @@ GW_DEVICE void sum(const T* x, const Segments (&list)[1], T* out, i64 elements, 
     for (i64 at = thread_index(); at < elements; at += thread_count()) {
         const i64 row = at / inner, block = row / segments;
         const T* source = x + block * count * inner.size + (at - row * inner.size);
-        double total[1];
+        double total[1][1];
         segment_totals(source, list, row - block * segments.size, inner.size, count, 0, 1, total);
-        out[at] = narrow<T>(total[0]);
+        out[at] = narrow<T>(total[0][0]);
     }
 }
 
@@ -40,12 +40,12 @@ GW_DEVICE void sum_long(const T* x, const Segments (&list)[1], T* out, i64 outer
     for (i64 unit = blockIdx.x; unit < outer * segments * tiles; unit += gridDim.x) {
         const i64 row = unit / tiles, block = row / segments;
         const i64 column = (unit - row * tiles) * 32 + threadIdx.x;
-        double total[1] = {0};
+        double total[1][1] = {};
         if (column < inner) {
             const T* source = x + block * count * inner + column;
             segment_totals(source, list, row - block * segments, inner, count, threadIdx.y, 8, total);
         }
-        const double all = rows_total(total[0], sums);
+        const double all = rows_total(total[0][0], sums);
         if (threadIdx.y == 0 && column < inner) out[row * inner + column] = narrow<T>(all);
     }
 }

@@ -19,14 +19,15 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Calls `work(row, out)` for each row of `width` elements.
-fn for_rows<T: Element>(out: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+/// Calls `work(row, out, scratch)` for each row of `width` elements; `scratch` has as many.
+fn for_rows<T: Element>(out: &mut [T], width: usize, work: impl Fn(usize, &mut [T], &mut [T]) + Sync) {
     if width == 0 {
         return;
     }
     split::for_chunks(out, split::rows_per_chunk(width) * width, |start, out| {
+        let mut scratch = vec![T::zero(); width];
         for (row, out) in out.chunks_exact_mut(width).enumerate() {
-            work(start / width + row, out);
+            work(start / width + row, out, &mut scratch);
         }
     });
 }
@@ -39,7 +40,7 @@ pub(super) fn difference<T: Element>(
     out: &mut [T],
 ) {
     let edges = receivers.len();
-    for_rows(out, h.size + attributes.size, |row, out| {
+    for_rows(out, h.size + attributes.size, |row, out, _| {
         let (block, edge) = (row / edges, row % edges);
         let node = |index: u32| h.row(block * nodes + index as usize);
         let (differences, rest) = out.split_at_mut(h.size);
@@ -74,14 +75,14 @@ pub(super) fn net_inflow<T: Element>(
     [arriving, leaving]: [&Groups; 2],
     out: &mut [T],
 ) {
-    for_rows(out, x.size, |row, out| {
+    for_rows(out, x.size, |row, out, left| {
         let at = (row / nodes, row % nodes);
-        let mut left = vec![T::zero(); x.size];
         out.fill(T::zero());
+        left.fill(T::zero());
         add_members(x, (arriving, edges), at, out);
-        add_members(x, (leaving, edges), at, &mut left);
+        add_members(x, (leaving, edges), at, left);
         for (out, left) in out.iter_mut().zip(left) {
-            *out -= left;
+            *out -= *left;
         }
     });
 }
@@ -93,7 +94,7 @@ pub(super) fn concat_mean<T: Element>(
     arriving: &Groups,
     out: &mut [T],
 ) {
-    for_rows(out, h.size + messages.size, |row, out| {
+    for_rows(out, h.size + messages.size, |row, out, _| {
         let (own, mean) = out.split_at_mut(h.size);
         own.copy_from_slice(h.row(row));
         mean.fill(T::zero());
@@ -114,7 +115,7 @@ pub(super) fn spread<T: Element>(
     out: &mut [T],
 ) {
     let count = segments.len();
-    for_rows(out, x.size, |row, out| {
+    for_rows(out, x.size, |row, out, _| {
         let (block, segment) = (row / count, segments[row % count] as usize);
         let share = reciprocal::<T>((groups.starts[segment + 1] - groups.starts[segment]) as usize);
         for (out, &value) in out.iter_mut().zip(x.row(block * bound + segment)) {

@@ -10,6 +10,21 @@ use crate::{
 /// Edges per node, on average, from which a block of threads sums those of a node together.
 const LONG: usize = 32;
 
+/// Neighbours that a thread of a wide kernel takes.
+const WIDE: usize = 4;
+
+/// How many neighbours threads take: [`WIDE`] where `sizes`, those of rows and the distances between them, and the addresses are
+/// multiples of that.
+fn pack(sizes: &[usize], arrays: &[&Array]) -> usize {
+    let aligned = |array: &&Array| array.cuda_address().is_multiple_of((WIDE * array.dtype().size()) as u64);
+    if sizes.iter().all(|size| size.is_multiple_of(WIDE)) && arrays.iter().all(aligned) { WIDE } else { 1 }
+}
+
+/// The kernel for one or for [`WIDE`] neighbours.
+fn kernel([one, wide]: [&'static str; 2], pack: usize, of: &Array) -> Kernel {
+    Kernel::new(if pack == WIDE { wide } else { one }, of.dtype())
+}
+
 /// A list of indices, and where it is on the device.
 pub(super) type OnDevice<'a> = (&'a Index, &'a Resident);
 
@@ -22,21 +37,26 @@ pub(super) fn difference(
     shape: &[usize],
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, h.dtype(), device)?;
-    let elements = out.elements();
-    if elements > 0 {
+    if out.elements() > 0 {
+        let (edges, features) = (receivers.len(), h.dims()[h.rank() - 1]);
+        let own = shape[shape.len() - 1] - features;
+        let pack = pack(&[features], &[h]);
+        let packs = features / pack + own.div_ceil(pack);
+        let units = out.elements() / (features + own) * packs;
         let args = Args::new()
             .array(h)
             .optional(attributes)
             .pointer(to.values())
             .pointer(from.values())
             .array(&out)
-            .size(elements)
-            .value(&divisor(receivers.len()))
-            .value(&divisor(shape[shape.len() - 1]))
+            .size(units)
+            .value(&divisor(edges))
+            .value(&divisor(packs))
             .size(receivers.bound())
-            .size(h.dims()[h.rank() - 1]);
-        let kernel = Kernel::new("edge_difference", h.dtype());
-        device.launch(operation, kernel, Grid::linear(elements), args)?;
+            .size(features)
+            .size(own);
+        let kernel = kernel(["edge_difference", "edge_difference_wide"], pack, h);
+        device.launch(operation, kernel, Grid::linear(units), args)?;
     }
     Ok(out)
 }
@@ -92,18 +112,20 @@ pub(super) fn concat_mean(
     if elements == 0 {
         return Ok(out);
     }
-    let width = shape[shape.len() - 1];
+    let (features, width) = (h.dims()[h.rank() - 1], shape[shape.len() - 1]);
     let [starts, order] = to.groups();
     let args = Args::new().array(h).array(messages).pointer(starts).pointer(order).array(&out);
-    let (name, grid, args) = if edges / nodes < LONG {
-        let args = args.size(elements).value(&divisor(nodes)).value(&divisor(width));
-        ("concat_segment_mean", Grid::linear(elements), args)
+    let (kernel, grid, args) = if edges / nodes < LONG {
+        let pack = pack(&[features, width], &[h, messages, &out]);
+        let units = elements / pack;
+        let args = args.size(units).value(&divisor(nodes)).value(&divisor(width / pack));
+        (kernel(["concat_segment_mean", "concat_segment_mean_wide"], pack, h), Grid::linear(units), args)
     } else {
         let rows = elements / width;
-        ("concat_segment_mean_long", long(rows, width), args.size(rows / nodes).size(nodes).size(width))
+        let kernel = Kernel::new("concat_segment_mean_long", h.dtype());
+        (kernel, long(rows, width), args.size(rows / nodes).size(nodes).size(width))
     };
-    let args = args.size(h.dims()[h.rank() - 1]).size(edges);
-    device.launch(operation, Kernel::new(name, h.dtype()), grid, args)?;
+    device.launch(operation, kernel, grid, args.size(features).size(edges))?;
     Ok(out)
 }
 
@@ -117,20 +139,22 @@ pub(super) fn spread(
 ) -> Result<Array> {
     let dtype = x.array.dtype();
     let out = Array::for_kernel(operation, shape, dtype, device)?;
-    let elements = out.elements();
-    if elements > 0 {
+    if out.elements() > 0 {
         let [starts, _] = lists.groups();
+        let pack = pack(&[x.size, x.pitch], &[&x.array, &out]);
+        let units = out.elements() / pack;
         let args = Args::new()
             .array(&x.array)
             .pointer(lists.values())
             .pointer(starts)
             .array(&out)
-            .size(elements)
+            .size(units)
             .value(&divisor(segments.len()))
-            .value(&divisor(x.size))
+            .value(&divisor(x.size / pack))
             .size(segments.bound())
             .size(x.pitch);
-        device.launch(operation, Kernel::new("segment_spread", dtype), Grid::linear(elements), args)?;
+        let kernel = kernel(["segment_spread", "segment_spread_wide"], pack, &out);
+        device.launch(operation, kernel, Grid::linear(units), args)?;
     }
     Ok(out)
 }
