@@ -1,7 +1,10 @@
 //! The bytes and operations of an operation that was seen.
 
 use crate::Work;
-use gradewise_autograd::observe::{Event, Pass};
+use gradewise_autograd::{
+    Attributes,
+    observe::{Event, Pass},
+};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::Array;
 use std::collections::BTreeSet;
@@ -10,6 +13,22 @@ use std::collections::BTreeSet;
 const VIEWS: [&str; 6] = ["broadcast_to", "permute", "reshape", "select", "slice", "transpose"];
 /// Operations that read as much of their first input as they write.
 const PARTIAL: [&str; 3] = ["embed", "gather", "index_select"];
+/// Operations whose work depends on what they were told. Others are not asked: to write a list of indices takes longer than small kernels
+/// do, and would count as theirs.
+const TOLD: [&str; 12] = [
+    "attention",
+    "clifford_layer",
+    "fc_clifford_layer",
+    "fcgp",
+    "gelu_fcgp_norm",
+    "gelu_sgp_norm",
+    "matmul",
+    "mv_block",
+    "mv_linear",
+    "sgp",
+    "steerable_gp",
+    "steerable_layer",
+];
 
 impl Work {
     /// The work of an operation as it was seen: what it was given and what came of it, read and written once; the operations of its
@@ -28,7 +47,7 @@ impl Work {
             }
         };
         let inputs: Vec<&[usize]> = event.inputs.iter().map(|input| input.array().dims()).collect();
-        let told = event.attributes();
+        let told = if TOLD.contains(&event.operation) { event.attributes() } else { Attributes::new() };
         let algebra = told
             .get_list::<u32>(event.operation, "signature")
             .ok()
