@@ -140,12 +140,8 @@ impl Tensor {
             move || of_segments(&told),
             forward,
             move |_, grad| {
-                let mut shape = grad.shape().to_vec();
-                let rank = shape.len();
-                (shape[rank - 2], shape[rank - 1]) = (segments.bound(), 0);
-                let nothing = Tensor::zeros(shape, grad.dtype(), &grad.device())?;
-                let segments = segments.to_device(&grad.device())?;
-                Ok(vec![Some(nothing.concat_segment_mean(grad, &segments)?)])
+                let axis = grad.shape().rank() - 2;
+                Ok(vec![Some(grad.segment_mean(axis, &segments.to_device(&grad.device())?)?)])
             },
         )
     }
