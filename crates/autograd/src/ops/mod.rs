@@ -21,7 +21,7 @@ mod views;
 pub use join::{concat, stack};
 
 use crate::Result;
-use gradewise_kernels::{Array, Device, Error};
+use gradewise_kernels::{Array, Device};
 
 /// Refuses something that an operation reads besides its inputs and that is not where they are. A reference on the host takes it
 /// along; nothing else moves it.
@@ -31,11 +31,7 @@ pub(crate) fn require_beside(
     actual: &Device,
     input: &Array,
 ) -> Result<()> {
-    let expected = input.device();
-    if *actual == expected {
-        return Ok(());
-    }
-    Err(Error::DeviceMismatch { operation, argument, actual: actual.clone(), expected }.into())
+    Ok(input.require_beside(actual, operation, argument)?)
 }
 
 /// `array` where `input` is and in its dtype.

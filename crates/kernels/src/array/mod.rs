@@ -151,12 +151,24 @@ impl Array {
             let (actual, expected) = (self.dtype, reference.dtype);
             return Err(gradewise_core::Error::DType { operation, argument, actual, expected }.into());
         }
-        let (actual, expected) = (self.device(), reference.device());
-        if actual == expected {
-            Ok(())
-        } else {
-            Err(Error::DeviceMismatch { operation, argument, actual, expected })
+        reference.require_beside(&self.device(), operation, argument)
+    }
+
+    /// Refuses what is at another `device` than this array, beside which `operation` reads it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`], which names `argument`.
+    pub fn require_beside(
+        &self,
+        device: &Device,
+        operation: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        let expected = self.device();
+        if *device == expected {
+            return Ok(());
         }
+        Err(Error::DeviceMismatch { operation, argument, actual: device.clone(), expected })
     }
 }
 

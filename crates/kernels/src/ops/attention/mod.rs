@@ -115,10 +115,7 @@ impl Problem {
                 }
                 .into());
             }
-            let (actual, expected) = (lengths.device().clone(), q.device());
-            if actual != expected {
-                return Err(Error::DeviceMismatch { operation: NAME, argument: "lengths", actual, expected });
-            }
+            q.require_beside(lengths.device(), NAME, "lengths")?;
         }
         if let Some(mask) = &options.mask {
             mask.require_like(q, NAME, "mask")?;

@@ -1,6 +1,6 @@
 //! Shape contracts shared by the operators on `[blades, batch, features]`.
 
-use crate::{Array, Error, Result};
+use crate::{Array, Result};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
 /// Checks that `array` is `[blades, batch, features]` of `algebra` and returns (batch, features).
@@ -60,14 +60,7 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
             }
             .into());
         }
-        if array.device() != first.device() {
-            return Err(Error::DeviceMismatch {
-                operation,
-                argument,
-                actual: array.device(),
-                expected: first.device(),
-            });
-        }
+        first.require_beside(&array.device(), operation, argument)?;
     }
     Ok(first.dtype())
 }

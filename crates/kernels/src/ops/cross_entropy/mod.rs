@@ -54,10 +54,7 @@ fn check(x: &Array, targets: &Index, options: &CrossEntropyOptions) -> Result<Lo
         let reason = "there is a logit for each class that targets may name and that is not ignored";
         return shape_error("x", x.shape().clone(), format!("[…, {}]", targets.bound()), reason);
     }
-    if *targets.device() != x.device() {
-        let (actual, expected) = (targets.device().clone(), x.device());
-        return Err(Error::DeviceMismatch { operation: NAME, argument: "targets", actual, expected });
-    }
+    x.require_beside(targets.device(), NAME, "targets")?;
     if !(0.0..=1.0).contains(&options.label_smoothing) {
         return Err(Error::Argument {
             operation: NAME,

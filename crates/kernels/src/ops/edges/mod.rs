@@ -8,7 +8,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Error, Index, Result,
+    Array, Device, Element, Index, Result,
     element::with_element,
     ops::copy::{collapse, view},
 };
@@ -21,8 +21,8 @@ fn require_ends(
     senders: &Index,
     (argument, x): (&'static str, &Array),
 ) -> Result<()> {
-    require_beside(operation, "receivers", receivers, x)?;
-    require_beside(operation, "senders", senders, x)?;
+    x.require_beside(receivers.device(), operation, "receivers")?;
+    x.require_beside(senders.device(), operation, "senders")?;
     if senders.len() != receivers.len() {
         return Err(CoreError::Shape {
             operation,
@@ -47,14 +47,6 @@ fn require_ends(
         .into());
     }
     Ok(())
-}
-
-fn require_beside(operation: &'static str, argument: &'static str, index: &Index, x: &Array) -> Result<()> {
-    let (actual, expected) = (index.device(), x.device());
-    if *actual == expected {
-        return Ok(());
-    }
-    Err(Error::DeviceMismatch { operation, argument, actual: actual.clone(), expected })
 }
 
 /// Refuses an array that is not `[…, rows, features]`; the number of rows is `what`.
@@ -206,7 +198,7 @@ pub fn net_inflow(x: &Array, receivers: &Index, senders: &Index) -> Result<Array
 /// Another number of nodes than the bound of `receivers`, of edges than their number; other dtypes or devices.
 pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Result<Array> {
     const NAME: &str = "concat_segment_mean";
-    require_beside(NAME, "receivers", receivers, h)?;
+    h.require_beside(receivers.device(), NAME, "receivers")?;
     let (nodes, edges) = (receivers.bound(), receivers.len());
     require_rows(NAME, ("h", h), nodes, "the bound of `receivers`")?;
     let received = edge_features(NAME, ("messages", messages), h, edges)?;
@@ -232,7 +224,7 @@ pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Re
 /// Another number of segments than the bound of `segments`; another device.
 pub fn segment_spread(x: &Array, segments: &Index) -> Result<Array> {
     const NAME: &str = "segment_spread";
-    require_beside(NAME, "segments", segments, x)?;
+    x.require_beside(segments.device(), NAME, "segments")?;
     let bound = segments.bound();
     require_rows(NAME, ("x", x), bound, "the bound of `segments`")?;
     let rows = Rows::of(x)?;

@@ -3,7 +3,7 @@
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Error, Positions, Result, array::require_axis, cuda::rows::accumulator,
+    Array, Device, Element, Positions, Result, array::require_axis, cuda::rows::accumulator,
     element::with_element,
 };
 use gradewise_core::{Error as CoreError, Shape};
@@ -39,15 +39,7 @@ fn layout(
         }
         .into());
     }
-    let (actual, wanted) = (positions.device(), array.device());
-    if actual != wanted {
-        return Err(Error::DeviceMismatch {
-            operation: name,
-            argument: "positions",
-            actual,
-            expected: wanted,
-        });
-    }
+    array.require_beside(&positions.device(), name, "positions")?;
     let dims = positions.shape().dims();
     Ok(Layout {
         outer: dims[..axis].iter().product(),

@@ -26,10 +26,7 @@ fn inner_size(
         }
         .into());
     }
-    let (actual, wanted) = (index.device().clone(), array.device());
-    if actual != wanted {
-        return Err(crate::Error::DeviceMismatch { operation, argument: "index", actual, expected: wanted });
-    }
+    array.require_beside(index.device(), operation, "index")?;
     Ok(dims[axis + 1..].iter().product())
 }
 

@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Error, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
+    Array, Device, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
 };
 
 /// The ε of the published layers, added to the variance.
@@ -62,12 +62,7 @@ fn require_statistic(statistic: &Array, x: &Array, argument: &'static str) -> Re
     if actual != expected {
         return Err(gradewise_core::Error::DType { operation: NAME, argument, actual, expected }.into());
     }
-    let (actual, expected) = (statistic.device(), x.device());
-    if actual == expected {
-        Ok(())
-    } else {
-        Err(Error::DeviceMismatch { operation: NAME, argument, actual, expected })
-    }
+    x.require_beside(&statistic.device(), NAME, argument)
 }
 
 fn features(x: &Array) -> Result<usize> {

@@ -109,10 +109,7 @@ pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
         if actual != expected {
             return Err(CoreError::DType { operation: NAME, argument, actual, expected }.into());
         }
-        let (actual, expected) = (angles.device(), x.device());
-        if actual != expected {
-            return Err(crate::Error::DeviceMismatch { operation: NAME, argument, actual, expected });
-        }
+        x.require_beside(&angles.device(), NAME, argument)?;
     }
     let (x, cos, sin) = (x.contiguous()?, table.cos.contiguous()?, table.sin.contiguous()?);
     if let Device::Cuda(device) = x.device() {
