@@ -278,6 +278,17 @@ fn constants_are_put_on_a_device_once_so_that_captured_work_can_ask_for_them() {
     assert_eq!(array().unwrap().to_vec::<f32>().unwrap(), [1.0, -1.0]);
     assert!(Index::constant(&[3], 3, &device).is_err());
     assert_usable(&cuda);
+
+    // They and the device hold each other until they are forgotten.
+    let beside = cuda.beside().unwrap();
+    let there = Device::Cuda(beside.clone());
+    Array::constant(&[1.0], [1], DType::F32, &there).unwrap();
+    for device in [cuda, beside] {
+        assert!(device.allocated() > 0);
+        device.forget_constants();
+    }
+    drop((device, there, other));
+    assert_clean(&fake);
 }
 
 #[test]

@@ -144,7 +144,12 @@ fn several<T: Task>(
         let mut outcomes = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&seed) = seeds.get(position) else { return Ok(outcomes) };
+            let Some(&seed) = seeds.get(position) else {
+                if let Device::Cuda(cuda) = &runs.placement.device {
+                    cuda.forget_constants();
+                }
+                return Ok(outcomes);
+            };
             let outcome = output::named(&format!("seed {seed}"), || {
                 one(&runs, config, parent, seed).inspect_err(|error| {
                     next.store(seeds.len(), Ordering::Relaxed);

@@ -152,6 +152,15 @@ impl CudaDevice {
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
     }
 
+    /// Drops what was derived once and kept, such as the tables of algebras: it is made again when it is needed. It holds the device as the
+    /// device holds it, so a device made by [`beside`](Self::beside) goes away only after this. No captured work may be replayed
+    /// afterwards.
+    pub fn forget_constants(&self) {
+        let constants = std::mem::take(&mut *self.0.constants.lock().unwrap_or_else(PoisonError::into_inner));
+        // Outside the lock: memory that is given back asks the device.
+        drop(constants);
+    }
+
     /// Runs `queue`, which queues work for `operation`. In debug mode the work, as `describe` calls it, is kept among the last
     /// launches and waited for; with `GRADEWISE_LAUNCH_BLOCKING=1` it is waited for.
     #[inline]
