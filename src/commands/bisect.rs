@@ -5,7 +5,7 @@ use crate::{
     config::{Resolver, Runtime},
     error::{Error, Result},
     output, run,
-    tasks::{self, Task, TaskConfig, with_task},
+    tasks::{self, Task, with_task},
 };
 use gradewise::verify::bisect::{Bisection, Deviant, replay};
 use gradewise_autograd::{autocast_with, observe::observe};
@@ -40,8 +40,7 @@ fn again(arguments: &Bisect, file: &Path) -> Result<()> {
 }
 
 fn search<T: Task>(arguments: &Bisect) -> Result<()> {
-    let mut resolver = tasks::resolver::<T>(None)?;
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<T>(None, &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let mixed = run::mixed_precision(&config.runtime)?;
     let model = match &arguments.checkpoint {

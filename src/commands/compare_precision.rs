@@ -103,8 +103,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
         return Err(Error::Usage("--precisions takes two, such as f32,bf16".to_owned()));
     };
     let (first, second) = (first.trim(), second.trim());
-    let mut resolver = tasks::resolver::<T>(None)?;
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<T>(None, &arguments.settings)?;
     let data = T::load(&config.data, Split::Train)?;
     let checkpoint = arguments.checkpoint.as_deref();
     let experiment = Experiment::<T> { checkpoint, samples: arguments.samples, config: &config, data: &data };

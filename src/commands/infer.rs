@@ -1,10 +1,11 @@
 //! `infer`: predictions of a checkpoint for systems in a file.
 
+use super::train::Statistic;
 use crate::{
     cli::Infer,
     error::{Error, Result},
     output, run,
-    tasks::{self, EVALUATION_BATCH, NBodyTask, TaskConfig},
+    tasks::{self, EVALUATION_BATCH, NBodyTask},
 };
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
@@ -19,8 +20,7 @@ use std::path::{Path, PathBuf};
 const CHANNELS: usize = 7;
 
 pub fn run(arguments: &Infer) -> Result<()> {
-    let mut resolver = tasks::resolver::<NBodyTask>(None)?;
-    let config = TaskConfig::<NBodyTask>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<NBodyTask>(None, &arguments.settings)?;
     // Refused now rather than after the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
         Some("npy") => true,
@@ -59,13 +59,11 @@ pub fn run(arguments: &Infer) -> Result<()> {
 
 /// Of each of `numbers` numbers, the mean over several predictions and, if there are at least two, their sample standard deviation.
 fn mean_and_deviation(each: &[Vec<f64>], numbers: usize) -> (Vec<f64>, Option<Vec<f64>>) {
-    let count = each.len() as f64;
-    let of = |k: usize| each.iter().map(move |predictions| predictions[k]);
-    let mean: Vec<f64> = (0..numbers).map(|k| of(k).sum::<f64>() / count).collect();
-    let deviation =
-        |k: usize| (of(k).map(|value| (value - mean[k]).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
-    let deviations = (each.len() > 1).then(|| (0..numbers).map(deviation).collect());
-    (mean, deviations)
+    let of = |k: usize| Statistic::of(&each.iter().map(|predictions| predictions[k]).collect::<Vec<_>>());
+    let statistics: Vec<Statistic> = (0..numbers).map(of).collect();
+    let mean = statistics.iter().map(|statistic| statistic.mean).collect();
+    let deviations = statistics.iter().map(|statistic| statistic.standard_deviation).collect::<Option<_>>();
+    (mean, deviations.filter(|_| each.len() > 1))
 }
 
 fn extension(path: &Path) -> Option<String> {

@@ -5,7 +5,7 @@ use crate::{
     cli::Memory,
     error::Result,
     output, run,
-    tasks::{self, Task, TaskConfig, with_task},
+    tasks::{self, Task, with_task},
 };
 use gradewise_autograd::footprint;
 use gradewise_kernels::memory::{Bytes, census};
@@ -19,8 +19,7 @@ pub fn run(arguments: &Memory) -> Result<()> {
 }
 
 fn show<T: Task>(arguments: &Memory) -> Result<()> {
-    let mut resolver = tasks::resolver::<T>(arguments.preset.as_deref())?;
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let data = T::load(&config.data, Split::Train)?;
     let batch = config.train.batch_size;

@@ -5,7 +5,7 @@ use crate::{
     cli::Stability,
     error::{Error, Result},
     output,
-    tasks::{self, Task, TaskConfig, with_task},
+    tasks::{self, Task, with_task},
 };
 use gradewise::verify::precision::Divergence;
 use gradewise_autograd::observe::Pass;
@@ -74,8 +74,7 @@ impl Row {
 
 fn sweep<T: Task>(arguments: &Stability) -> Result<()> {
     let factors = factors(arguments.from, arguments.to)?;
-    let mut resolver = tasks::resolver::<T>(None)?;
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<T>(None, &arguments.settings)?;
     let data = T::load(&config.data, Split::Train)?;
     let experiment = Experiment::<T> {
         checkpoint: arguments.checkpoint.as_deref(),

@@ -17,6 +17,7 @@ pub use points::{Hulls, O5, Volumes};
 pub use rollout::rollout;
 
 use crate::{
+    cli::Settings,
     config::{Config, DataSection, Resolver, Section},
     error::{Error, Result},
     run::RunFolder,
@@ -186,6 +187,14 @@ pub fn resolver<T: Task>(preset: Option<&str>) -> Result<Resolver> {
         }
     }
     Ok(resolver)
+}
+
+/// The settings of a command: those of a preset, under those given.
+///
+/// # Errors
+/// As [`resolver`]; settings that are no settings of the task.
+pub fn configure<T: Task>(preset: Option<&str>, given: &Settings) -> Result<TaskConfig<T>> {
+    Ok(TaskConfig::<T>::resolve(given.apply(&mut resolver::<T>(preset)?)?)?)
 }
 
 /// A new model with weights drawn from a seed.

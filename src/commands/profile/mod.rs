@@ -35,8 +35,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
-    let mut resolver = tasks::resolver::<T>(arguments.preset.as_deref())?;
-    let config = TaskConfig::<T>::resolve(arguments.settings.apply(&mut resolver)?)?;
+    let config = tasks::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
     let placement = run::placement(&config.runtime)?;
     let data = Arc::new(T::load(&config.data, Split::Train)?);
     let (steps, warm_up) = (arguments.steps.max(1) as usize, arguments.warm_up.max(1) as usize);

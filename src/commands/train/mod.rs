@@ -23,6 +23,7 @@ use gradewise_nn::{
     optim::{Method, MixedPrecision, Schedule},
     train::{Samples, Trainer, TrainerConfig},
 };
+pub use seeds::Statistic;
 use session::Session;
 use std::{
     path::{Path, PathBuf},

@@ -207,7 +207,8 @@ pub struct Statistic {
 }
 
 impl Statistic {
-    fn of(values: &[f64]) -> Self {
+    /// That of some values.
+    pub fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

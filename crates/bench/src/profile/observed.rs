@@ -1,10 +1,7 @@
 //! The bytes and operations of an operation that was seen.
 
 use crate::Work;
-use gradewise_autograd::{
-    Attributes,
-    observe::{Event, Pass},
-};
+use gradewise_autograd::observe::{Event, Pass};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::Array;
 use std::collections::BTreeSet;
@@ -13,22 +10,6 @@ use std::collections::BTreeSet;
 const VIEWS: [&str; 6] = ["broadcast_to", "permute", "reshape", "select", "slice", "transpose"];
 /// Operations that read as much of their first input as they write.
 const PARTIAL: [&str; 3] = ["embed", "gather", "index_select"];
-/// Operations whose work depends on what they were told. Others are not asked: to write a list of indices takes longer than small kernels
-/// do, and would count as theirs.
-const TOLD: [&str; 12] = [
-    "attention",
-    "clifford_layer",
-    "fc_clifford_layer",
-    "fcgp",
-    "gelu_fcgp_norm",
-    "gelu_sgp_norm",
-    "matmul",
-    "mv_block",
-    "mv_linear",
-    "sgp",
-    "steerable_gp",
-    "steerable_layer",
-];
 
 impl Work {
     /// The work of an operation as it was seen: what it was given and what came of it, read and written once; the operations of its
@@ -47,21 +28,16 @@ impl Work {
             }
         };
         let inputs: Vec<&[usize]> = event.inputs.iter().map(|input| input.array().dims()).collect();
-        let told = if TOLD.contains(&event.operation) { event.attributes() } else { Attributes::new() };
-        let algebra = told
-            .get_list::<u32>(event.operation, "signature")
-            .ok()
-            .and_then(|signature| <[u32; 3]>::try_from(signature).ok())
-            .and_then(|[p, q, r]| Algebra::new(Signature::new(p as _, q as _, r as _)).ok());
         let output = event.outputs.first().map_or(0, |output| output.elements() as u64);
-        let (matrices, lanes) = match (event.operation, &algebra) {
-            ("matmul", _) => (products(&inputs, told.get("matmul", "transpose_self").unwrap_or(false)), 0),
-            ("attention", _) => {
-                let seen = if told.get("attention", "causal").unwrap_or(false) { 2 } else { 4 };
-                (seen * attention(&inputs), 0)
+        // What it was told is asked for where it counts alone: to write a list of indices takes longer than small kernels do, and would
+        // count as theirs.
+        let flag = |name: &str| event.attributes().get(event.operation, name).unwrap_or(false);
+        let (matrices, lanes) = match event.operation {
+            "matmul" => (products(&inputs, flag("transpose_self")), 0),
+            "attention" => (if flag("causal") { 2 } else { 4 } * attention(&inputs), 0),
+            name => {
+                clifford(name).and_then(|work| Some(work(&Operands::of(event, &inputs)?))).unwrap_or((0, 0))
             }
-            (name, Some(algebra)) => clifford(name, algebra, &inputs),
-            _ => (0, 0),
         };
         // One product for each of two factors.
         let times = if forward || output == 0 { 1 } else { 2 };
@@ -98,36 +74,68 @@ fn attention(inputs: &[&[usize]]) -> u64 {
     }
 }
 
-/// Of matrices, and of terms of products lane by lane.
-fn clifford(name: &str, algebra: &Algebra, inputs: &[&[usize]]) -> (u64, u64) {
-    let Some([blades, batch, features]) = inputs.first() else { return (0, 0) };
-    let (rows, grades) = (count(&[*blades, *batch]), algebra.grade_count());
-    // Grade-wise maps `[grades, in, out]`, or one for all grades.
-    let linear = |weights: Option<&&[usize]>| match weights {
-        Some([.., inputs, outputs]) => 2 * rows * count(&[*inputs, *outputs]),
-        _ => 0,
-    };
-    let pairs: BTreeSet<_> = algebra.terms().iter().map(|term| (term.path, term.out)).collect();
-    let full = |weights: Option<&&[usize]>| match weights {
-        Some([.., inputs, outputs]) => 2 * pairs.len() as u64 * count(&[*batch, *inputs, *outputs]),
-        _ => 0,
-    };
-    let terms = 3 * algebra.terms().len() as u64 * count(&[*batch, *features]);
-    match name {
-        "mv_linear" => (linear(inputs.get(1)), 0),
-        "clifford_layer" => (linear(inputs.get(1)), terms),
-        "fc_clifford_layer" => (linear(inputs.get(1)) + full(inputs.get(2)), 0),
-        "fcgp" | "gelu_fcgp_norm" => (full(inputs.get(2)), 0),
-        "sgp" | "gelu_sgp_norm" | "steerable_gp" => (0, terms),
-        "steerable_layer" => {
-            (linear(inputs.get(1)) + inputs.get(4).map_or(0, |left| linear(Some(left))), terms)
-        }
-        "mv_block" => {
-            let maps = inputs[1..].iter().filter(|dims| dims.len() == 3 && dims[0] == grades);
-            (maps.map(|dims| linear(Some(dims))).sum(), terms)
-        }
-        _ => (0, 0),
+/// Shapes of an operation on multivectors, of which the first is `[blades, batch, features]`.
+struct Operands<'a> {
+    algebra: Algebra,
+    inputs: &'a [&'a [usize]],
+    blades: usize,
+    batch: usize,
+    features: usize,
+}
+
+impl<'a> Operands<'a> {
+    fn of(event: &Event<'_>, inputs: &'a [&'a [usize]]) -> Option<Self> {
+        let signature = event.attributes().get_list::<u32>(event.operation, "signature").ok()?;
+        let [p, q, r] = <[u32; 3]>::try_from(signature).ok()?;
+        let algebra = Algebra::new(Signature::new(p as _, q as _, r as _)).ok()?;
+        let &[blades, batch, features] = *inputs.first()? else { return None };
+        Some(Self { algebra, inputs, blades, batch, features })
     }
+
+    /// Of the grade-wise map whose matrices are the operand of this number, `[grades, in, out]`, or one for all grades.
+    fn linear(&self, operand: usize) -> u64 {
+        match self.inputs.get(operand) {
+            Some([.., inputs, outputs]) => 2 * count(&[self.blades, self.batch, *inputs, *outputs]),
+            _ => 0,
+        }
+    }
+
+    /// Of the fully connected product whose weights are the operand of this number.
+    fn full(&self, operand: usize) -> u64 {
+        let pairs: BTreeSet<_> = self.algebra.terms().iter().map(|term| (term.path, term.out)).collect();
+        match self.inputs.get(operand) {
+            Some([.., inputs, outputs]) => 2 * count(&[pairs.len(), self.batch, *inputs, *outputs]),
+            _ => 0,
+        }
+    }
+
+    /// Of a weighted product, lane by lane.
+    fn terms(&self) -> u64 {
+        3 * count(&[self.algebra.terms().len(), self.batch, self.features])
+    }
+
+    /// The operands that are matrices of grade-wise maps.
+    fn maps(&self) -> impl Iterator<Item = usize> {
+        let grades = self.algebra.grade_count();
+        (1..self.inputs.len()).filter(move |&k| matches!(self.inputs[k], [first, _, _] if *first == grades))
+    }
+}
+
+/// The operations of matrix products, and of terms of products lane by lane.
+type Count = fn(&Operands<'_>) -> (u64, u64);
+
+/// What an operation on multivectors computes; `None` for other operations.
+fn clifford(name: &str) -> Option<Count> {
+    Some(match name {
+        "mv_linear" => |of| (of.linear(1), 0),
+        "clifford_layer" => |of| (of.linear(1), of.terms()),
+        "fc_clifford_layer" => |of| (of.linear(1) + of.full(2), 0),
+        "fcgp" | "gelu_fcgp_norm" => |of| (of.full(2), 0),
+        "sgp" | "gelu_sgp_norm" | "steerable_gp" => |of| (0, of.terms()),
+        "steerable_layer" => |of| (of.linear(1) + of.linear(4), of.terms()),
+        "mv_block" => |of| (of.maps().map(|map| of.linear(map)).sum(), of.terms()),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
