@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gradewise/integers.cuh"
+#include "ptx/grid.cuh"
 
 /// IEEE 754 binary16, storage only.
 struct f16 {

@@ -11,6 +11,7 @@
 #define GW_ATTENTION(T, NAME, D)                                                                            \
     extern "C" __global__ void __launch_bounds__(384, 1) gw_attention_hopper_fwd_##D##_##NAME(              \
         const __grid_constant__ HopperAttention problem, i32 tiles, i64 units) {                                       \
+        begin_kernel();                                                                                                \
         GW_RUN(AttentionHopper<T, D>);                                                                      \
     }
 GW_ATTENTION(bf16, bf16, 64)

@@ -4,14 +4,17 @@
 #define GW_ATTENTION(T, NAME, D, R)                                                                        \
     extern "C" __global__ void __launch_bounds__(256, 2) gw_attention_simt_fwd_##D##_##NAME(                  \
         const __grid_constant__ Attention p, i32 tiles) {                                                      \
+        begin_kernel();                                                                                        \
         AttentionSimt<T, D, R>::forward(p, tiles);                                                         \
     }                                                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 2) gw_attention_simt_bwd_q_##D##_##NAME(                \
         const __grid_constant__ Attention p, i32 tiles) {                                                      \
+        begin_kernel();                                                                                        \
         AttentionSimt<T, D, 1>::backward_q(p, tiles);                                                      \
     }                                                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 2) gw_attention_simt_bwd_kv_##D##_##NAME(               \
         const __grid_constant__ Attention p, i32 tiles) {                                                      \
+        begin_kernel();                                                                                        \
         AttentionSimt<T, D, 1>::backward_kv(p, tiles);                                                     \
     }
 #define GW_KERNELS(T, NAME)                                                                                \
@@ -20,6 +23,7 @@
     GW_ATTENTION(T, NAME, 128, sizeof(Compute<T>) == 8 ? 1 : 2)                                            \
     extern "C" __global__ void __launch_bounds__(256)                                                      \
         gw_attention_delta_##NAME(const __grid_constant__ Attention p, i64 rows) {                             \
+        begin_kernel();                                                                                        \
         attention_delta<T>(p, rows);                                                                       \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -11,6 +11,7 @@
 #define GW_PASS(T, NAME, D, PASS, FUNCTION)                                                                 \
     extern "C" __global__ void __launch_bounds__(128, 2) gw_attention_warp_##PASS##_##D##_##NAME(              \
         const __grid_constant__ Attention p, i32 tiles) {                                                   \
+        begin_kernel();                                                                                     \
         GW_RUN((AttentionWarp<T, D>::FUNCTION));                                                            \
     }
 #define GW_ATTENTION(T, NAME, D)                    \

@@ -66,11 +66,13 @@ struct Select {
 #define GW_KERNELS(T, NAME)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) gw_binary_##NAME(                                      \
         T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const T> a, GW_PARAMETER View<const T> b, i32 function) {         \
+        begin_kernel();                                                                                                                             \
         const View<const T>* const in[2] = {&a, &b};                                                         \
         elementwise(out, elements, wide, axes, in, Binary<T>{function});                                     \
     }                                                                                                        \
     extern "C" __global__ void __launch_bounds__(256) gw_select_##NAME(                                      \
         T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const T> mask, GW_PARAMETER View<const T> a, GW_PARAMETER View<const T> b) {   \
+        begin_kernel();                                                                                                                                          \
         const View<const T>* const in[3] = {&mask, &a, &b};                                                  \
         elementwise(out, elements, wide, axes, in, Select<T>{});                                             \
     }

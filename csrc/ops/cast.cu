@@ -37,6 +37,7 @@ struct Cast {
 #define GW_CAST(S, FROM, T, TO)                                                                   \
     extern "C" __global__ void __launch_bounds__(256) gw_cast_##FROM##_##TO(                      \
         T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const S> x) {                             \
+        begin_kernel();                                                                                                     \
         const View<const S>* const in[1] = {&x};                                                  \
         elementwise(out, elements, wide, axes, in, Cast<S, T>{});                                 \
     }

@@ -69,12 +69,14 @@ GW_DEVICE void transpose(
 #define GW_COPY(Word, NAME)                                                                   \
     extern "C" __global__ void __launch_bounds__(256) gw_copy_##NAME(                         \
         GW_PARAMETER View<Word> out, GW_PARAMETER View<const Word> in, GW_PARAMETER Axes axes, i64 words) { \
+        begin_kernel();                                                                                     \
         copy(out, in, axes, words);                                                           \
     }
 #define GW_TRANSPOSE(Word, NAME)                                                              \
     extern "C" __global__ void __launch_bounds__(256) gw_transpose_##NAME(                    \
         GW_PARAMETER View<Word> out, GW_PARAMETER View<const Word> in, GW_PARAMETER Axes axes, i64 matrices, \
         i64 rows, i64 columns, i64 out_step, i64 in_step) {                                   \
+        begin_kernel();                                                                       \
         transpose(out, in, axes, matrices, rows, columns, out_step, in_step);                 \
     }
 GW_COPY(u16, w2)

@@ -73,11 +73,13 @@ GW_DEVICE void backward(const T* x, const u32* targets, const double* log_sum_ex
     extern "C" __global__ void __launch_bounds__(256)                                                                    \
         gw_cross_entropy_fwd_##NAME(const T* x, const u32* targets, double* out, i64 rows, i64 classes, i64 ignored,     \
                                     double smoothing) {                                                                  \
+        begin_kernel();                                                                                                  \
         forward(x, targets, out, rows, classes, ignored, smoothing);                                                     \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                                                    \
         gw_cross_entropy_bwd_##NAME(const T* x, const u32* targets, const double* log_sum_exp, const double* scale,      \
                                     T* out, i64 rows, i64 classes, i64 ignored, double smoothing) {                      \
+        begin_kernel();                                                                                                  \
         backward(x, targets, log_sum_exp, scale, out, rows, classes, ignored, smoothing);                                \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -35,6 +35,7 @@ GW_DEVICE void cumsum(const T* x, T* out, i64 rows, i64 columns, i32 reverse) {
 #define GW_KERNELS(T, NAME)                                                                \
     extern "C" __global__ void __launch_bounds__(256)                                      \
         gw_cumsum_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 reverse) {         \
+        begin_kernel();                                                                    \
         cumsum(x, out, rows, columns, reverse);                                            \
     }
 GW_FOR_DTYPES(GW_KERNELS)

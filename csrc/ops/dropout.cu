@@ -29,6 +29,7 @@ GW_DEVICE void mask(T* out, i64 elements, u64 seed, u64 stream, i64 threshold, d
 #define GW_KERNELS(T, NAME)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) gw_dropout_mask_##NAME(                                \
         T* out, i64 elements, u64 seed, u64 stream, i64 threshold, double kept) {                            \
+        begin_kernel();                                                                                      \
         mask(out, elements, seed, stream, threshold, kept);                                                  \
     }
 GW_FOR_DTYPES(GW_KERNELS)

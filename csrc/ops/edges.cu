@@ -140,17 +140,20 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
     extern "C" __global__ void __launch_bounds__(256, 4) gw_edge_difference##WIDE##_##NAME(                             \
         const T* h, const T* attributes, const u32* receivers, const u32* senders, T* out, i64 units,                   \
         GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 nodes, i64 features, i64 own) {                     \
+        begin_kernel();                                                                                                 \
         difference<N>(h, attributes, receivers, senders, out, units, edges, packs, nodes, features, own);               \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_concat_segment_mean##WIDE##_##NAME(                         \
         const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 units, GW_PARAMETER Divisor nodes,     \
         GW_PARAMETER Divisor packs, i64 features, i64 edges) {                                                          \
+        begin_kernel();                                                                                                 \
         const Segments ends[1] = {{starts, order}};                                                                     \
         join_mean<N>(h, x, ends, out, units, nodes, packs, features, edges);                                            \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_segment_spread##WIDE##_##NAME(                              \
         const T* x, const u32* segments, const u32* starts, T* out, i64 units, GW_PARAMETER Divisor count,              \
         GW_PARAMETER Divisor packs, i64 bound, i64 pitch) {                                                             \
+        begin_kernel();                                                                                                 \
         spread<N>(x, segments, starts, out, units, count, packs, bound, pitch);                                         \
     }
 
@@ -160,18 +163,21 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
     extern "C" __global__ void __launch_bounds__(256) gw_net_inflow_##NAME(                                             \
         const T* x, const u32* in_starts, const u32* in_order, const u32* out_starts, const u32* out_order, T* out,     \
         i64 elements, GW_PARAMETER Divisor nodes, GW_PARAMETER Divisor features, i64 edges, i64 pitch) {                \
+        begin_kernel();                                                                                                 \
         const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
         inflow(x, ends, out, elements, nodes, features, edges, pitch);                                                  \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256) gw_net_inflow_long_##NAME(                                        \
         const T* x, const u32* in_starts, const u32* in_order, const u32* out_starts, const u32* out_order, T* out,     \
         i64 outer, i64 nodes, i64 features, i64 edges, i64 pitch) {                                                     \
+        begin_kernel();                                                                                                 \
         const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
         inflow_long(x, ends, out, outer, nodes, features, edges, pitch);                                                \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256) gw_concat_segment_mean_long_##NAME(                               \
         const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 nodes, i64 width,           \
         i64 features, i64 edges) {                                                                                      \
+        begin_kernel();                                                                                                 \
         const Segments ends[1] = {{starts, order}};                                                                     \
         join_mean_long(h, x, ends, out, outer, nodes, width, features, edges);                                          \
     }

@@ -110,11 +110,13 @@ struct Pairs {
 #define GW_FCGP_SUMS(P, Q, R, T, NAME, V)                                                                                    \
     extern "C" __global__ void __launch_bounds__(256) gw_fcgp_sums_v##V##_##P##_##Q##_##R##_##NAME(                          \
         const T* x, const T* y, T* sums, i64 count, i64 plane, i32 gated) {                                                  \
+        begin_kernel();                                                                                                      \
         Pairs<Algebra<P, Q, R>, T, V>::forward(x, y, sums, count, plane, gated);                                             \
     }
 #define GW_FCGP_SUMS_BACKWARD(P, Q, R, T, NAME, V)                                                                           \
     extern "C" __global__ void __launch_bounds__(256) gw_fcgp_sums_bwd_v##V##_##P##_##Q##_##R##_##NAME(                      \
         const T* x, const T* y, const T* sums, T* grad_x, T* grad_y, i64 count, i64 plane, i32 gated) {                      \
+        begin_kernel();                                                                                                      \
         Pairs<Algebra<P, Q, R>, T, V>::backward(x, y, sums, grad_x, grad_y, count, plane, gated);                            \
     }
 #define GW_FCGP(P, Q, R, T, NAME, FORWARD, BACKWARD)  \

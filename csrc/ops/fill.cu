@@ -23,6 +23,7 @@ GW_DEVICE void fill(Word* out, i64 elements, u64 bits) {
 
 #define GW_FILL(Word, NAME)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) gw_fill_##NAME(Word* out, i64 elements, u64 bits) {    \
+        begin_kernel();                                                                                      \
         fill(out, elements, bits);                                                                           \
     }
 GW_FILL(u16, w2)

@@ -31,10 +31,12 @@ GW_DEVICE void gate_backward(const T* x, const T* grad, T* out, i64 blades, i64 
 
 #define GW_KERNELS(T, NAME)                                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_gate_fwd_##NAME(const T* x, T* out, i64 blades, i64 plane) { \
+        begin_kernel();                                                                                                  \
         gate<T>(x, out, blades, plane);                                                                          \
     }                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                            \
         gw_gate_bwd_##NAME(const T* x, const T* grad, T* out, i64 blades, i64 plane) {                           \
+        begin_kernel();                                                                                          \
         gate_backward<T>(x, grad, out, blades, plane);                                                           \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -41,6 +41,7 @@ GW_DEVICE void scatter_add(const T* x, const u32* at, T* out, i64 outer, i64 siz
 #define GW_KERNEL(OPERATION, T, NAME)                                                                           \
     extern "C" __global__ void __launch_bounds__(256) gw_##OPERATION##_##NAME(                                  \
         const T* x, const u32* at, T* out, i64 outer, i64 size, i64 count, i64 inner) {                         \
+        begin_kernel();                                                                                         \
         OPERATION(x, at, out, outer, size, count, inner);                                                       \
     }
 #define GW_KERNELS(T, NAME)       \

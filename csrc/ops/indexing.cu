@@ -56,6 +56,7 @@ GW_DEVICE void sum_long(const T* x, const Segments (&list)[1], T* out, i64 outer
     extern "C" __global__ void __launch_bounds__(256) gw_index_select_##NAME(                                  \
         const Word* x, const u32* index, Word* out, i64 words, GW_PARAMETER Divisor count,                     \
         GW_PARAMETER Divisor inner, i64 bound) {                                                               \
+        begin_kernel();                                                                                        \
         select(x, index, out, words, count, inner, bound);                                                     \
     }
 GW_SELECT(u16, w2)
@@ -67,12 +68,14 @@ GW_SELECT(u128, w16)
     extern "C" __global__ void __launch_bounds__(256) gw_segment_sum_##NAME(                                   \
         const T* x, const u32* starts, const u32* order, T* out, i64 elements, GW_PARAMETER Divisor segments,  \
         GW_PARAMETER Divisor inner, i64 count) {                                                               \
+        begin_kernel();                                                                                        \
         const Segments list[1] = {{starts, order}};                                                            \
         sum(x, list, out, elements, segments, inner, count);                                                   \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__(256) gw_segment_sum_long_##NAME(                              \
         const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 segments, i64 inner,           \
         i64 count) {                                                                                           \
+        begin_kernel();                                                                                        \
         const Segments list[1] = {{starts, order}};                                                            \
         sum_long(x, list, out, outer, segments, inner, count);                                                 \
     }

@@ -178,16 +178,19 @@ GW_DEVICE void parameters(const T* x, const Compute<T>* means, const Compute<T>*
     extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_fwd_##NAME(                               \
         const T* x, const T* weight, const T* bias, T* out, Compute<T>* mean, Compute<T>* inverse_std,        \
         i64 rows, i64 features, double epsilon) {                                                             \
+        begin_kernel();                                                                                       \
         forward(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);                            \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_bwd_##NAME(                               \
         const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad,    \
         T* out, i64 rows, i64 features) {                                                                     \
+        begin_kernel();                                                                                       \
         backward(x, weight, mean, inverse_std, grad, out, rows, features);                                    \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256) gw_layer_norm_bwd_parameters_##NAME(                    \
         const T* x, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad, double* weight,     \
         double* bias, i64 rows, i64 features, i64 parts) {                                                    \
+        begin_kernel();                                                                                       \
         parameters(x, mean, inverse_std, grad, weight, bias, rows, features, parts);                          \
     }
 GW_FOR_DTYPES(GW_KERNELS)
@@ -197,6 +200,7 @@ GW_FOR_DTYPES(GW_KERNELS)
         gw_layer_norm_fwd_held_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,               \
                                             Compute<T>* mean, Compute<T>* inverse_std, i64 rows,              \
                                             i64 features, double epsilon) {                                   \
+        begin_kernel();                                                                                       \
         forward_held<T, K>(x, weight, bias, out, mean, inverse_std, rows, features, epsilon);         \
     }
 #define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)

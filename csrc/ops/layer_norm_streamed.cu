@@ -240,6 +240,7 @@ GW_DEVICE void parameters(const T* x, const float* means, const float* inverse_s
         gw_layer_norm_fwd_streamed_##K##_##NAME(const T* x, const T* weight, const T* bias, T* out,           \
                                                 Compute<T>* mean, Compute<T>* inverse_std, i64 rows,          \
                                                 i64 features, double epsilon) {                               \
+        begin_kernel();                                                                                       \
         __shared__ Partials<Part<T>> sums[2];                                                                 \
         forward<T, K>(x, weight, bias, out, mean, inverse_std, static_cast<int>(rows),                        \
                       static_cast<int>(features), epsilon, sums);                                             \
@@ -256,6 +257,7 @@ GW_STREAMED(f16, f16, 8)
         gw_layer_norm_bwd_streamed_##K##_##NAME(const T* x, const T* weight, const Compute<T>* mean,          \
                                                 const Compute<T>* inverse_std, const T* grad, T* out,         \
                                                 i64 rows, i64 features) {                                     \
+        begin_kernel();                                                                                       \
         __shared__ Partials<Two<Part<T>>> sums[2];                                                            \
         backward<T, K>(x, weight, mean, inverse_std, grad, out, static_cast<int>(rows),                       \
                        static_cast<int>(features), sums);                                                     \
@@ -266,6 +268,7 @@ GW_STREAMED(f16, f16, 8)
     extern "C" __global__ void __launch_bounds__(256, 2) gw_layer_norm_bwd_parameters_wide_##NAME(            \
         const T* x, const Compute<T>* mean, const Compute<T>* inverse_std, const T* grad, double* weight,     \
         double* bias, i64 rows, i64 features, i64 parts) {                                                    \
+        begin_kernel();                                                                                       \
         parameters(x, mean, inverse_std, grad, weight, bias, rows, features, parts);                          \
     }
 GW_KERNELS(float, f32)

@@ -7,9 +7,11 @@
 
 #define GW_SIMT(T, NAME, LAYOUT, TA, TB)                                                                                   \
     extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 2 : 3) gw_matmul_simt_##LAYOUT##_l_##NAME(const Problem problem) {       \
+        begin_kernel();                                                                                                                         \
         Simt<T, 64, 64, 8, 8, 4, TA, TB>::run(problem);                                                                   \
     }                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 3 : 4) gw_matmul_simt_##LAYOUT##_s_##NAME(const Problem problem) {       \
+        begin_kernel();                                                                                                                         \
         Simt<T, 32, 32, 16, 2, 4, TA, TB>::run(problem);                                                                   \
     }
 #define GW_SIMT_LAYOUTS(T, NAME)       \
@@ -21,6 +23,7 @@ GW_FOR_DTYPES(GW_SIMT_LAYOUTS)
 // Sums of a few f32 terms in double precision: they cost nothing next to their operands' way from memory, and round once.
 #define GW_SHORT(LAYOUT, TA, TB)                                                                                          \
     extern "C" __global__ void __launch_bounds__(128, 3) gw_matmul_short_##LAYOUT##_f32(const Problem problem) {          \
+        begin_kernel();                                                                                                   \
         Simt<float, 32, 32, 16, 2, 4, TA, TB, double>::run(problem);                                                      \
     }
 GW_SHORT(nn, false, false)
@@ -39,9 +42,11 @@ GW_SHORT(tn, true, false)
     using Small_##LAYOUT##_##NAME = Warp<T, 64, 32, 2, 2, 4, TA, TB>;                                                     \
     static_assert(Large_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
     extern "C" __global__ void __launch_bounds__(128, TA && sizeof(T) == 2 ? 2 : 3) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
+        begin_kernel();                                                                                                                              \
         GW_RUN(Large_##LAYOUT##_##NAME);                                                                                  \
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(128, 2) gw_matmul_warp_##LAYOUT##_s_##NAME(const Problem problem) {      \
+        begin_kernel();                                                                                                   \
         GW_RUN(Small_##LAYOUT##_##NAME);                                                                                  \
     }
 #define GW_WARP_LAYOUTS(T, NAME)       \

@@ -14,6 +14,7 @@
 #define GW_HOPPER(T, NAME, LAYOUT, R, S, TRANSPOSED, BN, CLUSTER, STAGES)                                 \
     extern "C" __global__ void __launch_bounds__(384, 1)                                                 \
         gw_matmul_hopper_##LAYOUT##_##BN##_##CLUSTER##_##NAME(const __grid_constant__ TileProblem problem) { \
+        begin_kernel();                                                                                      \
         GW_RUN(Hopper<T, BN, R, S, TRANSPOSED, CLUSTER, STAGES>);                                        \
     }
 /// The launcher computes it, too (tuning::Tile::shared_bytes).
@@ -41,6 +42,7 @@ GW_HOPPER_LAYOUTS(f16, f16)
 #define GW_HOPPER_EXACT(LAYOUT, R, TRANSPOSED)                                                    \
     extern "C" __global__ void __launch_bounds__(384, 1)                                          \
         gw_matmul_hopper_exact_##LAYOUT##_128_1_f32(const __grid_constant__ TileProblem problem) { \
+        begin_kernel();                                                                            \
         GW_RUN(HopperExact<R, TRANSPOSED, 4>);                                                    \
     }
 GW_HOPPER_EXACT(kk, false, false)
@@ -84,6 +86,7 @@ GW_DEVICE void sum_stretches(const Stretches& stretches, const float* partial, T
 #define GW_SUM_STRETCHES(T, NAME)                                                                                       \
     extern "C" __global__ void __launch_bounds__(256)                                                                   \
         gw_matmul_stretches_##NAME(const Stretches stretches, const float* partial, T* c, i64 size) {                   \
+        begin_kernel();                                                                                                 \
         sum_stretches(stretches, partial, c, size);                                                                     \
     }
 GW_SUM_STRETCHES(float, f32)
@@ -94,6 +97,7 @@ GW_SUM_STRETCHES(f16, f16)
 /// `stride` elements apart. blockIdx.z walks over matrices; a block of 32×8 threads moves tiles of 32×32.
 extern "C" __global__ void __launch_bounds__(256)
     gw_matmul_transpose_f32(const float* source, float* target, i64 count, i64 rows, i64 columns, i64 row, i64 stride) {
+    begin_kernel();
     __shared__ float tile[32][33];
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
     const i64 across = (columns + 31) / 32, tiles = across * ((rows + 31) / 32);

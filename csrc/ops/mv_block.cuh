@@ -584,12 +584,14 @@ struct MvBlock {
 #define GW_MV_BLOCK(P, Q, R_, ROWS)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_block_fwd_r##ROWS##_##P##_##Q##_##R_##_f32(                       \
         GW_PARAMETER MvBlockWeights weights, const float* x, float* out, float* y, float* r, float* s) {                         \
+        begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         MvBlock<Algebra<P, Q, R_>, ROWS>::forward(reinterpret_cast<float*>(shared), weights, x, out, y, r, s);                   \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_block_bwd_r##ROWS##_##P##_##Q##_##R_##_f32(                       \
         GW_PARAMETER MvBlockWeights weights, const float* x, const float* y, const float* r, const float* s, const float* grad,  \
         float* grad_x, float* partial) {                                                                                         \
+        begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         MvBlock<Algebra<P, Q, R_>, ROWS>::backward(reinterpret_cast<float*>(shared), weights, x, y, r, s, grad, grad_x,          \
                                                    partial);                                                                     \

@@ -111,16 +111,19 @@ GW_DEVICE void mv_layer_norm_gain(const T* x, const T* grad, const Compute<T>* i
 #define GW_KERNELS(T, NAME)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_layer_norm_fwd_##NAME(                                       \
         const T* x, const T* a, T* out, const i32* metric, i64 blades, i64 rows, i64 features) {                         \
+        begin_kernel();                                                                                                  \
         mv_layer_norm<T>(x, a, out, metric, blades, rows, features);                                                     \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                                    \
         gw_mv_layer_norm_bwd_##NAME(const T* x, const T* a, const T* grad, T* out, Compute<T>* inverse_mean,             \
                                     const i32* metric, i64 blades, i64 rows, i64 features) {                             \
+        begin_kernel();                                                                                                  \
         mv_layer_norm_backward<T>(x, a, grad, out, inverse_mean, metric, blades, rows, features);                        \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                    \
         gw_mv_layer_norm_gain_##NAME(const T* x, const T* grad, const Compute<T>* inverse_mean, Compute<T>* partial,     \
                                      i64 blades, i64 rows, i64 features, i64 chunk) {                                    \
+        begin_kernel();                                                                                                  \
         mv_layer_norm_gain<T>(x, grad, inverse_mean, partial, blades, rows, features, chunk);                            \
     }
 GW_FOR_DTYPES(GW_KERNELS)

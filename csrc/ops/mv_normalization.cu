@@ -75,11 +75,13 @@ GW_DEVICE void mv_normalization_backward(const T* x, const T* a, const T* grad, 
 #define GW_KERNELS(T, NAME)                                                                                             \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_normalization_fwd_##NAME(                                   \
         const T* x, const T* a, T* out, const u32* first, const i32* metric, i64 plane, i64 features) {                 \
+        begin_kernel();                                                                                                 \
         mv_normalization<T>(x, a, out, first, metric, plane, features);                                                 \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                                   \
         gw_mv_normalization_bwd_##NAME(const T* x, const T* a, const T* grad, T* out, Compute<T>* partial,              \
                                        const u32* first, const i32* metric, i64 rows, i64 features, i64 chunk) {        \
+        begin_kernel();                                                                                                 \
         mv_normalization_backward<T>(x, a, grad, out, partial, first, metric, rows, features, chunk);                   \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -73,11 +73,13 @@ GW_DEVICE void mv_silu_backward(const T* x, const T* a, const T* b, const T* gra
     extern "C" __global__ void __launch_bounds__(256, 4)                                                                   \
         gw_mv_silu_fwd_##NAME(const T* x, const T* a, const T* b, T* out, const u32* first, const i32* metric,          \
                               i64 plane, i64 features) {                                                                \
+        begin_kernel();                                                                                                 \
         mv_silu<T>(x, a, b, out, first, metric, plane, features);                                                       \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_silu_bwd_##NAME(                                            \
         const T* x, const T* a, const T* b, const T* grad, T* out, Compute<T>* partial_a, Compute<T>* partial_b,        \
         const u32* first, const i32* metric, i64 rows, i64 features, i64 chunk) {                                       \
+        begin_kernel();                                                                                                 \
         mv_silu_backward<T>(x, a, b, grad, out, partial_a, partial_b, first, metric, rows, features, chunk);            \
     }
 GW_FOR_DTYPES(GW_KERNELS)

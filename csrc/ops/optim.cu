@@ -170,23 +170,28 @@ GW_DEVICE void decide(const T* loss, const double* partial, const u32* starts, i
 #define GW_KERNELS(T, NAME)                                                                                             \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_adam_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {           \
+        begin_kernel();                                                                                                 \
         adam<T>(items, constants, control);                                                                             \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_sgd_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
+        begin_kernel();                                                                                                 \
         sgd<T>(items, constants, control);                                                                              \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_ema_##NAME(const __grid_constant__ Items items, const double* constants, const double* control) {            \
+        begin_kernel();                                                                                                 \
         ema<T>(items, constants, control);                                                                              \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_squares_##NAME(const __grid_constant__ Items items, double* partial) {                                       \
+        begin_kernel();                                                                                                 \
         squares<T>(items, partial);                                                                                     \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         gw_decide_##NAME(const T* loss, const double* partial, const u32* starts, i64 gradients, double limit,          \
                          const double* unscale, double* report, double* control) {                                      \
+        begin_kernel();                                                                                                 \
         decide<T>(loss, partial, starts, gradients, limit, unscale, report, control);                                   \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -132,15 +132,18 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
 #define GW_KERNELS(T, NAME)                                                                                              \
     extern "C" __global__ void __launch_bounds__(512)                                                                    \
         gw_sort_tiles_##NAME(const T* x, T* values, u32* positions, i64 rows, i64 size, i64 keep, i32 descending) {      \
+        begin_kernel();                                                                                                  \
         sort_tiles(x, values, positions, rows, size, keep, descending != 0);                                             \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                                                    \
         gw_sort_merge_##NAME(const T* x, const u32* at, T* values, u32* positions, i64 rows, i64 size, i64 width,        \
                              i64 keep, i32 descending) {                                                                 \
+        begin_kernel();                                                                                                  \
         merge(x, at, values, positions, rows, size, width, keep, descending != 0);                                       \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                                                    \
         gw_extremum_##NAME(const T* x, u32* out, i64 rows, i64 size, i32 greatest) {                                     \
+        begin_kernel();                                                                                                  \
         extremum(x, out, rows, size, greatest != 0);                                                                     \
     }
 GW_FOR_DTYPES(GW_KERNELS)

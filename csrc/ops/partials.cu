@@ -25,6 +25,7 @@ GW_DEVICE void sum_partials(const Compute<T>* partial, T* out, i64 chunks, i64 c
 #define GW_KERNELS(T, NAME)                                                                               \
     extern "C" __global__ void __launch_bounds__(256, 4)                                                  \
         gw_sum_partials_##NAME(const Compute<T>* partial, T* out, i64 chunks, i64 count, double scale) {  \
+        begin_kernel();                                                                                   \
         sum_partials<T>(partial, out, chunks, count, scale);                                              \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -167,17 +167,20 @@ GW_DEVICE void combine(const double* partial, i64 outputs, i64 parts, double sca
         GW_PARAMETER View<const T> x, GW_PARAMETER Strides inner, GW_PARAMETER Axes kept,                      \
         GW_PARAMETER Axes reduced, GW_PARAMETER Task task, i32 reducer, i32 whole_block, T* out,               \
         double* partial) {                                                                                     \
+        begin_kernel();                                                                                        \
         using Element = T;                                                                                     \
         GW_REDUCERS(GW_ROWS)                                                                                   \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_reduce_columns_##NAME(                                \
         GW_PARAMETER View<const T> x, GW_PARAMETER Strides inner, GW_PARAMETER Axes kept,                      \
         GW_PARAMETER Axes reduced, GW_PARAMETER Task task, i32 reducer, T* out, double* partial) {             \
+        begin_kernel();                                                                                        \
         using Element = T;                                                                                     \
         GW_REDUCERS(GW_COLUMNS)                                                                                \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_reduce_combine_##NAME(                                \
         const double* partial, i64 outputs, i64 parts, double scale, i32 reducer, T* out) {                    \
+        begin_kernel();                                                                                        \
         using Element = T;                                                                                     \
         GW_REDUCERS(GW_COMBINE)                                                                                \
     }

@@ -135,6 +135,7 @@ GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along,
 #define GW_KERNELS(T, NAME)                                                                                               \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_fwd_##NAME(                                          \
         T* x, Compute<T>* inverse_rms, const u32* first, i64 grades, i64 rows, i64 features) {                            \
+        begin_kernel();                                                                                                   \
         if (wide<T>(features, x)) {                                                                                       \
             rms_norm<T, WIDE<T>>(x, inverse_rms, first, grades, rows, features);                                          \
         } else {                                                                                                          \
@@ -144,6 +145,7 @@ GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along,
     extern "C" __global__ void __launch_bounds__(256, 4)                                                                  \
         gw_rms_norm_bwd_##NAME(const T* output, const Compute<T>* inverse_rms, const T* grad, T* out, const u32* first,   \
                                i64 grades, i64 rows, i64 features) {                                                      \
+        begin_kernel();                                                                                                   \
         if (wide<T>(features, output, grad, out)) {                                                                       \
             rms_norm_backward<T, WIDE<T>>(output, inverse_rms, grad, out, first, grades, rows, features);                 \
         } else {                                                                                                          \
@@ -152,6 +154,7 @@ GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along,
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_rms_norm_along_##NAME(                                        \
         const T* output, const T* grad, Compute<T>* along, const u32* first, i64 grades, i64 rows, i64 features) {        \
+        begin_kernel();                                                                                                   \
         if (wide<T>(features, output, grad)) {                                                                            \
             rms_norm_along<T, WIDE<T>>(output, grad, along, first, grades, rows, features);                               \
         } else {                                                                                                          \

@@ -24,6 +24,7 @@ GW_DEVICE void rotary(const T* x, const Compute<T>* cos, const Compute<T>* sin, 
     extern "C" __global__ void __launch_bounds__(256) gw_rotary_##NAME(                                             \
         const T* x, const Compute<T>* cos, const Compute<T>* sin, T* out, i64 count, GW_PARAMETER Divisor positions, \
         GW_PARAMETER Divisor pairs, i32 inverse) {                                                                  \
+        begin_kernel();                                                                                             \
         rotary(x, cos, sin, out, count, positions, pairs, inverse);                                                 \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -300,6 +300,7 @@ struct Sgp {
     extern "C" __global__ void __launch_bounds__(256) gw_sgp_fwd_v##V##_##P##_##Q##_##R##_##NAME(                            \
         const T* x, const T* y, const T* w, const T* base, T* out, Compute<T>* inverse_rms, i64 rows, i64 features,          \
         i32 gated, double scale) {                                                                                           \
+        begin_kernel();                                                                                                      \
         Sgp<Algebra<P, Q, R>, T, V>::forward(x, y, w, base, out, inverse_rms, rows, features, gated, scale);                 \
     }
 
@@ -327,6 +328,7 @@ GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, c
     extern "C" __global__ void __launch_bounds__(THREADS) gw_sgp_bwd_v##V##_##P##_##Q##_##R##_##NAME(                        \
         const T* x, const T* y, const T* w, const T* grad, const Compute<T>* inverse_rms, const Compute<T>* along,           \
         T* grad_x, T* grad_y, Compute<T>* partial, i64 rows, i64 features, i64 chunk, i32 gated, double scale) {             \
+        begin_kernel();                                                                                                      \
         sgp_backward<Algebra<P, Q, R>, T, V>(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features,     \
                                              chunk, gated, scale);                                                           \
     }

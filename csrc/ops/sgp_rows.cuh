@@ -509,6 +509,7 @@ struct SgpRows {
 #define GW_SGP_ROWS_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_fwd_##P##_##Q##_##R##_##NAME(                  \
         const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) { \
+        begin_kernel();                                                                                            \
         extern __shared__ uint4 shared[];                                                                                    \
         SgpRows<Algebra<P, Q, R>, T, V, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows,     \
                                                           features, stages);                                          \
@@ -518,6 +519,7 @@ struct SgpRows {
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_bwd_##P##_##Q##_##R##_##NAME(                  \
         const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,              \
         i64 features, i32 stages) {                                                                               \
+        begin_kernel();                                                                                           \
         extern __shared__ uint4 shared[];                                                                                    \
         SgpRows<Algebra<P, Q, R>, T, V, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y,      \
                                                            partial, rows, features, stages);                          \

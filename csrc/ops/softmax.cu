@@ -92,6 +92,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
 #define GW_HELD(T, NAME, K)                                                                                   \
     extern "C" __global__ void __launch_bounds__((kHeldThreads<T, K>), (kHeldBlocks<T, K>))                    \
         gw_softmax_held_##K##_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {              \
+        begin_kernel();                                                                                       \
         softmax_held<T, K>(x, out, rows, columns, logarithm);                                                 \
     }
 #define GW_HELD_1(T, NAME) GW_HELD(T, NAME, 1)
@@ -103,6 +104,7 @@ GW_FOR_PACKS(GW_HELD)
 #define GW_KERNELS(T, NAME)                                                                                   \
     extern "C" __global__ void __launch_bounds__(256)                                                         \
         gw_softmax_##NAME(const T* x, T* out, i64 rows, i64 columns, i32 logarithm) {                         \
+        begin_kernel();                                                                                       \
         softmax(x, out, rows, columns, logarithm);                                                            \
     }
 GW_FOR_DTYPES(GW_KERNELS)

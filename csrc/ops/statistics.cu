@@ -72,10 +72,12 @@ GW_DEVICE void deviation(const T* x, i64 elements, double centre, double* partia
 #define GW_KERNELS(T, NAME)                                                                                   \
     extern "C" __global__ void __launch_bounds__(256)                                                         \
         gw_statistics_##NAME(const T* x, i64 elements, double large, double* partial) {                       \
+        begin_kernel();                                                                                       \
         statistics(x, elements, large, partial);                                                              \
     }                                                                                                         \
     extern "C" __global__ void __launch_bounds__(256)                                                         \
         gw_deviation_##NAME(const T* x, i64 elements, double centre, double* partial) {                       \
+        begin_kernel();                                                                                       \
         deviation(x, elements, centre, partial);                                                              \
     }
 GW_FOR_DTYPES(GW_KERNELS)

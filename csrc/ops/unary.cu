@@ -110,6 +110,7 @@ constexpr int kBlocks = sizeof(T) == 2 ? kMostBlocks : 1;
 #define GW_KERNELS(T, NAME)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256, kBlocks<T>) gw_unary_##NAME(                                       \
         T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_PARAMETER View<const T> x, i32 function, double p, double q) {      \
+        begin_kernel();                                                                                                                \
         const View<const T>* const in[1] = {&x};                                                             \
         elementwise(out, elements, wide, axes, in, Unary<T>{function, p, q});                                \
     }

@@ -144,7 +144,7 @@ static long long stat_of(const char *name) {
         enum kind kind;
     } kinds[] = {{"streams", STREAM}, {"events", EVENT}, {"modules", MODULE}, {"graphs", GRAPH}, {"execs", EXEC}};
     static const char *const counted[COUNTS] = {"double_frees", "uses_after_free", "bad_handles", "leaks", "launches",
-                                               "failed_releases"};
+                                               "overlapped", "failed_releases"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name)) return fake_live(kinds[i].kind);
     for (size_t i = 0; i < COUNTS; i++)
@@ -164,7 +164,7 @@ static long long stat_of(const char *name) {
 }
 
 /* Live objects (streams, events, modules, graphs, execs, blocks, host_blocks, bytes, contexts), what went wrong
- * (double_frees, uses_after_free, bad_handles, leaks), `launches`, `failed_releases` (told to fail), `calls`, or the calls of one function. */
+ * (double_frees, uses_after_free, bad_handles, leaks), `launches`, `overlapped` ones among them, `failed_releases` (told to fail), `calls`, or the calls of one function. */
 API long long fake_stat(const char *name) {
     lock();
     long long value = stat_of(name);

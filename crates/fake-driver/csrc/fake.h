@@ -64,6 +64,7 @@ enum count {
     BAD_HANDLES,
     LEAKS,
     LAUNCHES,
+    OVERLAPPED,
     FAILED_RELEASES,
     COUNTS,
 };

@@ -328,6 +328,7 @@ struct launch_attribute {
     char pad[4];
     union {
         unsigned cluster[3];
+        int overlapped;
         char bytes[64];
     } value;
 };
@@ -342,6 +343,10 @@ struct launch_config {
 static CUresult launch_ex(const struct launch_config *config, Handle function, void *const *arguments) {
     if (!config || (config->count && !config->attributes)) return INVALID_VALUE;
     for (unsigned i = 0; i < config->count; i++) {
+        if (config->attributes[i].id == 6 && config->attributes[i].value.overlapped) {
+            if (fake_major < 9) return NOT_SUPPORTED;
+            fake_count(OVERLAPPED);
+        }
         if (config->attributes[i].id != 4) continue;
         const unsigned *cluster = config->attributes[i].value.cluster;
         uint64_t blocks = (uint64_t)cluster[0] * cluster[1] * cluster[2];

@@ -2,7 +2,7 @@
 
 use crate::{Context, Error, Module, Result, Stream, sys::*};
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     sync::Arc,
 };
 
@@ -25,13 +25,37 @@ pub struct LaunchConfig {
     pub shared: u32,
     /// Blocks of a cluster along x, y, z; 1 everywhere for none.
     pub cluster: [u32; 3],
+    /// Whether blocks may be made ready before the kernel ahead in the stream has ended (programmatic dependent launch; compute
+    /// capability 9.0 and later, and drivers of CUDA 12.3 and later, which can capture it). For kernels that wait for that end
+    /// themselves, by `griddepcontrol.wait`, before they touch memory.
+    pub overlapped: bool,
 }
 
 impl LaunchConfig {
     /// A launch along x without dynamic shared memory.
     pub const fn linear(blocks: u32, threads: u32) -> Self {
-        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, cluster: [1; 3] }
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, cluster: [1; 3], overlapped: false }
     }
+}
+
+/// What the driver is told of a launch besides its sizes, and how many of the attributes that is.
+fn attributes(config: &LaunchConfig) -> ([CUlaunchAttribute; 2], c_uint) {
+    let mut attributes = [CUlaunchAttribute { id: 0, pad: [0; 4], value: [0; 8] }; 2];
+    let mut count = 0;
+    let mut push = |id, value: [u64; 2]| {
+        attributes[count].id = id;
+        attributes[count].value[..2].copy_from_slice(&value);
+        count += 1;
+    };
+    if config.cluster != [1; 3] {
+        let [x, y, z] = config.cluster.map(u64::from);
+        // The union holds three 32-bit sizes here.
+        push(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [x | y << 32, z]);
+    }
+    if config.overlapped {
+        push(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, [1, 0]);
+    }
+    (attributes, count as c_uint)
 }
 
 impl Function {
@@ -205,7 +229,8 @@ impl Function {
     ///
     /// # Safety
     /// `arguments` must point to one value for each parameter of the kernel, of its type; device memory they name must
-    /// stay allocated until the kernel is done, and the kernel must be correct for these sizes.
+    /// stay allocated until the kernel is done, the kernel must be correct for these sizes, and, if the launch is
+    /// [overlapped](LaunchConfig::overlapped), wait before it touches memory.
     ///
     /// # Errors
     /// [`Error::Launch`] if the sizes exceed the device's limits; from the driver.
@@ -217,8 +242,9 @@ impl Function {
     ) -> Result<()> {
         self.validate(config)?;
         self.context().bind()?;
-        let (driver, LaunchConfig { grid, block, shared, cluster }) = (self.context().driver(), *config);
-        if cluster == [1; 3] {
+        let (driver, LaunchConfig { grid, block, shared, .. }) = (self.context().driver(), *config);
+        let (mut attributes, count) = attributes(config);
+        if count == 0 {
             // SAFETY: the caller vouches for the arguments; the sizes were checked.
             return unsafe {
                 driver.cuLaunchKernel(
@@ -236,12 +262,6 @@ impl Function {
                 )
             };
         }
-        let mut value = [0u64; 8];
-        // The union holds three 32-bit sizes here.
-        value[0] = u64::from(cluster[0]) | u64::from(cluster[1]) << 32;
-        value[1] = u64::from(cluster[2]);
-        let mut attribute =
-            CUlaunchAttribute { id: CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, pad: [0; 4], value };
         let config = CUlaunchConfig {
             grid_dim_x: grid[0],
             grid_dim_y: grid[1],
@@ -251,10 +271,10 @@ impl Function {
             block_dim_z: block[2],
             shared_mem_bytes: shared,
             stream: stream.raw(),
-            attrs: &mut attribute,
-            num_attrs: 1,
+            attrs: attributes.as_mut_ptr(),
+            num_attrs: count,
         };
-        // SAFETY: as above; the configuration lives until the call returns.
+        // SAFETY: as above; configuration and attributes live until the call returns.
         unsafe { driver.cuLaunchKernelEx(&config, self.raw, arguments.as_mut_ptr(), std::ptr::null_mut()) }
     }
 

@@ -272,6 +272,8 @@ pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
 pub const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_uint = 4;
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
+pub const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: c_uint = 6;
 
 /// An attribute of a launch. The value's bytes are read by the attribute's kind.
 #[repr(C)]

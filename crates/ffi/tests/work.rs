@@ -188,6 +188,28 @@ fn shared_memory_above_the_usual_must_be_allowed_first() {
     assert_eq!(kernel.best_block(0, 256), Ok((256, 64)));
 }
 
+#[test]
+fn a_launch_that_overlaps_says_so_with_and_without_clusters() {
+    let fake = Fake::new();
+    fake.register("unregistered", nothing);
+    let stream = stream(&fake);
+    let kernel = kernel(stream.context(), "unregistered");
+    let launch = |config: LaunchConfig| {
+        let mut pod = [0u64; 3];
+        // SAFETY: the argument is what the kernel takes, which touches no memory.
+        unsafe { kernel.launch(&config, &stream, &mut [(&raw mut pod).cast::<c_void>()]) }
+    };
+    let linear = LaunchConfig::linear(4, 64);
+    for (overlapped, cluster, expected) in [(false, 1, 0), (false, 2, 0), (true, 1, 1), (true, 2, 2)] {
+        launch(LaunchConfig { overlapped, cluster: [cluster, 1, 1], ..linear }).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(fake.stat("overlapped"), expected);
+    }
+    fake.set("major", 8);
+    let refused = launch(LaunchConfig { overlapped: true, ..linear }).unwrap_err();
+    assert_eq!(refused.code(), Some(CUresult::ERROR_NOT_SUPPORTED));
+}
+
 unsafe extern "C" fn nothing(_: *const *const c_void, _: *const [u32; 3], _: *const [u32; 3], _: u32) -> u32 {
     0
 }

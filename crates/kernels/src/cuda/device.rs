@@ -23,6 +23,7 @@ struct Inner {
     ordinal: usize,
     stream: Stream,
     kernels: Arc<Kernels>,
+    overlaps: bool,
     accounts: Accounts,
     gate: Gate,
     /// Things derived once and kept on the device, by their type and key.
@@ -63,10 +64,12 @@ impl CudaDevice {
         image::require_target(context.info())?;
         let stream = Stream::new(&context).map_err(&fail)?;
         keep_free_memory(&context).map_err(&fail)?;
+        let overlaps = overlaps(context.info(), driver.version().map_err(&fail)?);
         Ok(Self(Arc::new(Inner {
             ordinal,
             stream,
             kernels: Arc::default(),
+            overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
             constants: Mutex::default(),
@@ -84,6 +87,7 @@ impl CudaDevice {
             ordinal: self.0.ordinal,
             stream,
             kernels: Arc::clone(&self.0.kernels),
+            overlaps: self.0.overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
             constants: Mutex::default(),
@@ -122,6 +126,11 @@ impl CudaDevice {
 
     pub(crate) fn kernels(&self) -> &Kernels {
         &self.0.kernels
+    }
+
+    /// Whether a kernel may be made ready while the one before it runs.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.0.overlaps
     }
 
     pub(crate) fn accounts(&self) -> &Accounts {
@@ -217,6 +226,17 @@ fn cuda(operation: &'static str, ordinal: usize) -> impl Fn(gradewise_ffi::Error
         Error::Cuda { operation, device: ordinal, source, launches }
     }
 }
+
+/// Whether launches overlap: the device can, the driver can capture that, and the code it runs waits where it must. Not with
+/// `GRADEWISE_OVERLAP=0`.
+fn overlaps(info: &DeviceInfo, driver: (u32, u32)) -> bool {
+    let asked = std::env::var("GRADEWISE_OVERLAP").map_or(true, |value| value != "0");
+    let code = image::build_info().code_for(info.compute_capability);
+    asked && driver >= (12, 3) && code.is_some_and(|code| code.architecture() >= WAITING)
+}
+
+/// From this architecture on, kernels are compiled to wait for what is ahead of them (csrc/ptx/grid.cuh).
+const WAITING: u32 = 90;
 
 /// Lets the driver's pool keep freed memory for the next allocation instead of returning it at each synchronisation.
 fn keep_free_memory(context: &Context) -> Result<(), gradewise_ffi::Error> {

@@ -38,6 +38,19 @@ pub enum Code {
     Ptx(&'static str),
 }
 
+impl Code {
+    /// The number of the architecture it was compiled for, such as 90 for `90a`.
+    #[must_use]
+    pub fn architecture(self) -> u32 {
+        let (Self::Machine(target) | Self::Ptx(target)) = self;
+        architecture(target).unwrap_or(0)
+    }
+}
+
+fn architecture(target: &str) -> Option<u32> {
+    target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
+}
+
 /// What this build has for CUDA devices.
 pub fn build_info() -> BuildInfo {
     let kernels = IMAGES.iter().map(|image| image.kernels.len()).sum();
@@ -114,16 +127,15 @@ pub(crate) fn require_target(info: &gradewise_ffi::DeviceInfo) -> crate::Result<
 /// A device runs machine code of its major version and no newer minor one, the newest there is; machine code with a letter
 /// on its very architecture only; or else, compiled by the driver, PTX of its capability or an earlier one.
 fn code_for((major, minor): (u32, u32), targets: &[&'static str], ptx: &'static str) -> Option<Code> {
-    let parse = |target: &str| target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u32>().ok();
     let exact = |target: &str| target.ends_with(|c: char| c.is_ascii_alphabetic());
     let device = major * 10 + minor;
     let runs = |&target: &&'static str| {
-        let version = parse(target)?;
+        let version = architecture(target)?;
         let fits = if exact(target) { version == device } else { version / 10 == major && version <= device };
         fits.then_some((version, exact(target), target))
     };
     let machine = targets.iter().filter_map(runs).max().map(|(_, _, target)| Code::Machine(target));
-    machine.or_else(|| parse(ptx).filter(|&version| version <= device).map(|_| Code::Ptx(ptx)))
+    machine.or_else(|| architecture(ptx).filter(|&version| version <= device).map(|_| Code::Ptx(ptx)))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Grid {
     /// Blocks along x, y, z and threads along x, y, z.
     pub fn new(grid: [usize; 3], block: [u32; 3]) -> Self {
         let grid = grid.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-        Self(LaunchConfig { grid, block, shared: 0, cluster: [1; 3] })
+        Self(LaunchConfig { grid, block, ..LaunchConfig::linear(1, 1) })
     }
 
     /// In clusters of `blocks` blocks.
@@ -181,10 +181,12 @@ impl CudaDevice {
         &self,
         operation: &'static str,
         kernel: Kernel,
-        grid: Grid,
+        mut grid: Grid,
         args: Args<'_>,
     ) -> Result<()> {
         let function = self.kernels().function(self, operation, kernel, args.sizes())?;
+        // Every kernel of csrc begins by waiting for what is ahead of it (csrc/ptx/grid.cuh).
+        grid.0.overlapped = self.overlaps();
         self.launch_function(operation, &function, grid, args)
     }
 
@@ -222,5 +224,38 @@ impl CudaDevice {
             // each launcher states next to its kernel what sizes the kernel needs.
             unsafe { function.launch(&grid.0, self.stream(), pointers) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// What follows the brace that opens each kernel of a source.
+    fn beginnings(text: &str) -> Vec<String> {
+        let bodies = text.split("__global__").skip(1).filter_map(|rest| rest.split_once('{'));
+        bodies
+            .map(|(_, body)| body.trim_start_matches(|c: char| c == '\\' || c.is_whitespace()).into())
+            .collect()
+    }
+
+    #[test]
+    fn every_kernel_waits_for_what_is_ahead_before_anything_else() {
+        let (mut pending, mut kernels) = (vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("csrc")], 0);
+        while let Some(folder) = pending.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    pending.push(path);
+                    continue;
+                }
+                for body in beginnings(&fs::read_to_string(&path).unwrap()) {
+                    let start: String = body.chars().take(40).collect();
+                    assert!(body.starts_with("begin_kernel();"), "{}: {start}", path.display());
+                    kernels += 1;
+                }
+            }
+        }
+        assert!(kernels > 50, "{kernels} found");
     }
 }
