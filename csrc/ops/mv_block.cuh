@@ -1,7 +1,7 @@
 // A block of the Clifford-group-equivariant networks (arXiv:2305.11141) in one launch, forward and backward:
 //
 //     y = linear(x) + bias, h = silu(y), r = linear_right(h), l = linear_left(h) + bias,
-//     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s)
+//     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s), or what is given as residual + layer_norm(s)
 //
 // for at most 32 features: a lane of a warp has one, with all blades in registers. A warp works on R rows at a time; all matrices
 // and the rows of the block are in shared memory. What crosses lanes goes through there too. Backward, y, r and s are read back.
@@ -232,14 +232,16 @@ struct MvBlock {
         });
     }
 
-    /// out, and, where given, y, r and s for the gradients. Shared memory: matrices, then R rows of x and of h per warp.
-    GW_DEVICE static void forward(float* shared, const MvBlockWeights& weights, const float* x, float* out, float* kept_y,
-                                  float* kept_r, float* kept_s) {
+    /// out, to which the residual is added where given, and, where given, y, r and s for the gradients. Shared memory: matrices, then R
+    /// rows of x and of h per warp.
+    GW_DEVICE static void forward(float* shared, const MvBlockWeights& weights, const float* x, const float* residual, float* out,
+                                  float* kept_y, float* kept_r, float* kept_s) {
         MvBlock block(weights);
-        block.run_forward(shared, x, out, kept_y, kept_r, kept_s);
+        block.run_forward(shared, x, residual, out, kept_y, kept_r, kept_s);
     }
 
-    GW_DEVICE void run_forward(float* shared, const float* x, float* out, float* kept_y, float* kept_r, float* kept_s) {
+    GW_DEVICE void run_forward(float* shared, const float* x, const float* residual, float* out, float* kept_y, float* kept_r,
+                               float* kept_s) {
         float* const own = open(shared) + warp * R * BLADES * (inputs4 + features4);
         float* const xs = own;
         float* const hs = own + R * BLADES * inputs4;
@@ -282,6 +284,9 @@ struct MvBlock {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) factor.at[blade][0] = to_right[r][blade];
                 if (kept_r != nullptr) store_row(kept_r, first + r, factor);
+                // On its way while the product is computed.
+                Element base = {};
+                if (residual != nullptr) load_row(residual, first + r, base);
                 float q[GRADES], scale[GRADES];
                 quadratic(factor, q);
 #pragma unroll
@@ -300,7 +305,9 @@ struct MvBlock {
                 const float norms = warp_sum(active ? smooth_norm(total(result)) : 0.0f);
                 const float factor_of_row = gain / (norms / static_cast<float>(features) + 1e-6f);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) result.at[blade][0] *= factor_of_row;
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    result.at[blade][0] = base.at[blade][0] + result.at[blade][0] * factor_of_row;
+                }
                 store_row(out, first + r, result);
             }
         }
@@ -583,9 +590,9 @@ struct MvBlock {
 
 #define GW_MV_BLOCK(P, Q, R_, ROWS)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_block_fwd_r##ROWS##_##P##_##Q##_##R_##_f32(                       \
-        GW_PARAMETER MvBlockWeights weights, const float* x, float* out, float* y, float* r, float* s) {                         \
+        GW_PARAMETER MvBlockWeights weights, const float* x, const float* residual, float* out, float* y, float* r, float* s) {  \
         extern __shared__ uint4 shared[];                                                                                        \
-        MvBlock<Algebra<P, Q, R_>, ROWS>::forward(reinterpret_cast<float*>(shared), weights, x, out, y, r, s);                   \
+        MvBlock<Algebra<P, Q, R_>, ROWS>::forward(reinterpret_cast<float*>(shared), weights, x, residual, out, y, r, s);         \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_block_bwd_r##ROWS##_##P##_##Q##_##R_##_f32(                       \
         GW_PARAMETER MvBlockWeights weights, const float* x, const float* y, const float* r, const float* s, const float* grad,  \

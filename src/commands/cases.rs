@@ -1,7 +1,7 @@
 //! The operators that `gradcheck` and `doctor` check, with inputs at which they are smooth.
 
 use gradewise_autograd::{
-    Result, Tensor,
+    Result, Tensor, add_n,
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::Algebra;
@@ -161,6 +161,7 @@ pub fn all() -> Vec<Case> {
     let rough = |name, inputs: Inputs, function: Function| Case { name, inputs, function, smooth: false };
     vec![
         case("add", broadcast, |_, x| x[0].add(&x[1])),
+        case("add_n", one, |_, x| add_n(&[&x[0], &x[0].square()?, &x[0]])),
         case("sub", broadcast, |_, x| x[0].sub(&x[1])),
         case("mul", broadcast, |_, x| x[0].mul(&x[1])),
         case("div", broadcast, |_, x| x[0].div(&x[1])),

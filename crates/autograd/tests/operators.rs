@@ -2,7 +2,8 @@
 //! its results require gradients. Sizes are odd, shapes broadcast, inputs are random and away from kinks.
 
 use gradewise_autograd::{
-    BackwardOptions, GradcheckOptions, Result, Tensor, concat, grad, gradcheck, gradgradcheck, no_grad, stack,
+    BackwardOptions, GradcheckOptions, Result, Tensor, add_n, concat, grad, gradcheck, gradgradcheck,
+    no_grad, stack,
 };
 use gradewise_kernels::{
     Array, DType, Device, Index, Positions,
@@ -67,6 +68,8 @@ const SMOOTH: &[Case] = cases! {
     "add_scalar" [&[3, 5]] => |x| x[0].add_scalar(0.7);
     "mul_scalar" [&[3, 5]] => |x| x[0].mul_scalar(-0.7);
     "add" [&[3, 5], &[3, 5]] => |x| x[0].add(&x[1]);
+    "add_n" [&[3, 5], &[3, 5]] => |x| add_n(&[&x[0], &x[1].square()?, &x[0].sin()?, &x[1]]);
+    "add_n of one" [&[3, 5]] => |x| add_n(&[&x[0]]);
     "add broadcast" [&[2, 1, 5], &[3, 1]] => |x| x[0].add(&x[1]);
     "sub" [&[1], &[3, 5]] => |x| x[0].sub(&x[1]);
     "mul" [&[3, 5], &[3, 5]] => |x| x[0].mul(&x[1]);

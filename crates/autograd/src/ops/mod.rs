@@ -18,6 +18,7 @@ mod softmax;
 mod unary;
 mod views;
 
+pub use arithmetic::add_n;
 pub use join::{concat, stack};
 
 use crate::Result;

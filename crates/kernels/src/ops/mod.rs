@@ -3,6 +3,7 @@
 //! Elementwise operators broadcast by NumPy's rule. Operands must have one dtype and one device. Results are new and
 //! contiguous unless an operator says otherwise.
 
+mod add_n;
 pub mod attention;
 mod binary;
 pub(crate) mod cast;
@@ -30,6 +31,7 @@ mod split;
 pub(crate) mod statistics;
 mod unary;
 
+pub use add_n::{ADD_N_AT_ONCE, add_n, add_n_assign};
 pub use attention::{Attention, AttentionOptions, attention, attention_backward, attention_backward_packed};
 pub use binary::{
     add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,

@@ -80,12 +80,13 @@ impl Weights {
     }
 }
 
-/// `arrays` are the operands, contiguous.
+/// `arrays` are the operands without the residual, contiguous, as it is.
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
     plan: &Plan,
     arrays: &[Array],
+    residual: Option<&Array>,
 ) -> Result<Forward> {
     let Sizes { batch, features, .. } = plan.sizes;
     let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], DType::F32, device);
@@ -93,6 +94,7 @@ pub(super) fn forward(
     let args = Args::new()
         .value(&Weights::new(plan.sizes, arrays))
         .array(&arrays[0])
+        .optional(residual)
         .array(&output)
         .array(&kept[0])
         .array(&kept[1])
