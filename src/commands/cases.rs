@@ -184,6 +184,7 @@ pub fn all() -> Vec<Case> {
         rough("max", one, |_, x| x[0].max(&[1], false)),
         case("sum", one, |_, x| x[0].sum(&[0], false)),
         case("mean", one, |_, x| x[0].mean(&[1], true)),
+        case("mean_squared_error", one, |_, x| x[0].mean_squared_error(&x[0].square()?)),
         case("matmul", matrices, |_, x| x[0].matmul(&x[1])),
         case("softmax", one, |_, x| x[0].softmax(1)),
         case("log_softmax", one, |_, x| x[0].log_softmax(1)),

@@ -61,6 +61,7 @@ fn every_operation(dtype: DType, mut seen: impl FnMut(Tensor)) -> Result<()> {
     }
     seen(add_n(&[&x, &y, &p, &x])?);
     seen(x.div(&p)?);
+    seen(x.mean_squared_error(&y)?);
     seen(x.add_scalar(0.3)?);
     seen(x.mul_scalar(-1.7)?);
     seen(x.clamp(-0.5, 0.7)?);

@@ -15,6 +15,7 @@ mod rms_norm;
 mod rotary;
 mod select;
 mod softmax;
+mod squared_error;
 mod unary;
 mod views;
 

@@ -28,6 +28,7 @@ mod rows;
 mod select;
 mod softmax;
 mod split;
+mod squared_error;
 pub(crate) mod statistics;
 mod unary;
 
@@ -51,6 +52,7 @@ pub use reduce::{max_over, mean, min_over, sum, sum_to};
 pub use rotary::{RotaryTable, rotary};
 pub use select::select;
 pub use softmax::{log_softmax, softmax};
+pub use squared_error::{mean_squared_error, mean_squared_error_backward};
 pub use unary::{
     abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
     rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,
