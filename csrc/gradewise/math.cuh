@@ -26,6 +26,13 @@ struct Exponential<double> {
 GW_DEVICE float root(float x) { return sqrtf(x); }
 GW_DEVICE double root(double x) { return sqrt(x); }
 
+/// √x, to the last digit or so, without the branches of the exact one.
+GW_DEVICE float quick_root(float x) {
+    float result;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
 /// 1/√x, to the last digit or so.
 GW_DEVICE float inverse_root(float x) {
     const float r = rsqrtf(x);

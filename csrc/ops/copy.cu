@@ -30,6 +30,41 @@ GW_DEVICE void copy(const View<Word>& out, const View<const Word>& in, const Axe
     }
 }
 
+/// What stands in the columns from `start` on of each row of a joined array: `count` words of each row of a view.
+template <class Word>
+struct Part {
+    View<const Word> in;
+    Axes axes;
+    i64 start, count;
+};
+
+/// Parts side by side, zeros in columns of none.
+template <int N, class Word>
+GW_DEVICE void join(Word* out, i64 words, const Divisor& row, const Part<Word>* const (&parts)[N], int count) {
+    for (i64 first = thread_index(); first < words; first += kUnroll * thread_count()) {
+        Word word[kUnroll] = {};
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            const i64 position = first + k * thread_count();
+            if (position >= words) break;
+            const i64 at = position / row, column = position - at * row.size;
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+                if (n >= count) break;
+                const Part<Word>& part = *parts[n];
+                const i64 own = column - part.start;
+                if (own >= 0 && own < part.count) {
+                    word[k] = part.in.data[locate(part.axes, part.in.strides, at * part.count + own)];
+                }
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            if (first + k * thread_count() < words) out[first + k * thread_count()] = word[k];
+        }
+    }
+}
+
 constexpr int kTile = 32;
 
 /// Transposes matrices: element (row, column) is at row + column·in_step in the source and at row·out_step + column in
@@ -79,10 +114,22 @@ GW_DEVICE void transpose(
         begin_kernel();                                                                       \
         transpose(out, in, axes, matrices, rows, columns, out_step, in_step);                 \
     }
+#define GW_JOIN(Word, NAME)                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) gw_join_##NAME(                         \
+        Word* out, i64 words, GW_PARAMETER Divisor row, GW_PARAMETER Part<Word> a,            \
+        GW_PARAMETER Part<Word> b, GW_PARAMETER Part<Word> c, GW_PARAMETER Part<Word> d, i32 count) { \
+        begin_kernel();                                                                               \
+        const Part<Word>* const parts[4] = {&a, &b, &c, &d};                                  \
+        join(out, words, row, parts, count);                                                  \
+    }
 GW_COPY(u16, w2)
 GW_COPY(u32, w4)
 GW_COPY(u64, w8)
 GW_COPY(u128, w16)
+GW_JOIN(u16, w2)
+GW_JOIN(u32, w4)
+GW_JOIN(u64, w8)
+GW_JOIN(u128, w16)
 GW_TRANSPOSE(u16, w2)
 GW_TRANSPOSE(u32, w4)
 GW_TRANSPOSE(u64, w8)

@@ -10,6 +10,11 @@ GW_DEVICE void copy_async_16(void* target, const void* source, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
 }
 
+/// The same with 4 bytes, of which all or none are read.
+GW_DEVICE void copy_async_4(void* target, const void* source, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
+}
+
 /// Closes the group of copies started since the last call.
 GW_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 

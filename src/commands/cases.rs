@@ -1,7 +1,7 @@
 //! The operators that `gradcheck` and `doctor` check, with inputs at which they are smooth.
 
 use gradewise_autograd::{
-    Result, Tensor,
+    Result, Tensor, add_n,
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, Steerable, SteerableLayer},
 };
 use gradewise_core::Algebra;
@@ -161,6 +161,7 @@ pub fn all() -> Vec<Case> {
     let rough = |name, inputs: Inputs, function: Function| Case { name, inputs, function, smooth: false };
     vec![
         case("add", broadcast, |_, x| x[0].add(&x[1])),
+        case("add_n", one, |_, x| add_n(&[&x[0], &x[0].square()?, &x[0]])),
         case("sub", broadcast, |_, x| x[0].sub(&x[1])),
         case("mul", broadcast, |_, x| x[0].mul(&x[1])),
         case("div", broadcast, |_, x| x[0].div(&x[1])),
@@ -183,6 +184,7 @@ pub fn all() -> Vec<Case> {
         rough("max", one, |_, x| x[0].max(&[1], false)),
         case("sum", one, |_, x| x[0].sum(&[0], false)),
         case("mean", one, |_, x| x[0].mean(&[1], true)),
+        case("mean_squared_error", one, |_, x| x[0].mean_squared_error(&x[0].square()?)),
         case("matmul", matrices, |_, x| x[0].matmul(&x[1])),
         case("softmax", one, |_, x| x[0].softmax(1)),
         case("log_softmax", one, |_, x| x[0].log_softmax(1)),

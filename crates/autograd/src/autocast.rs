@@ -80,6 +80,7 @@ const SHORT: &[&str] = &[
 const WIDEST: &[&str] = &[
     "abs",
     "add",
+    "add_n",
     "add_scalar",
     "broadcast_to",
     "clamp",

@@ -5,7 +5,7 @@
 //! gradient are added is fixed by the program, not by the run.
 
 use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext};
-use gradewise_kernels::memory;
+use gradewise_kernels::{memory, ops::ADD_N_AT_ONCE};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 /// Options of a backward pass.
@@ -165,6 +165,32 @@ struct Pass<'a> {
     watcher: Option<Watcher<'a>>,
 }
 
+/// Most bytes of storage that a gradient may keep while it waits to be added up with others. Adding larger ones one by one costs their
+/// bytes rather than a launch each, and keeping several would raise the peak of a step.
+const WAITING_BYTES: usize = 4 << 20;
+
+/// Contributions to the gradient of a tensor, in the order of their arrival. They wait to be added up in one launch, until the tensor is
+/// reached or there are as many as a launch adds.
+#[derive(Default)]
+struct Contributions(Vec<Tensor>);
+
+impl Contributions {
+    fn add(&mut self, gradient: Tensor) -> Result<()> {
+        let waits = gradient.array().storage_bytes() <= WAITING_BYTES;
+        self.0.push(gradient);
+        if self.0.len() == ADD_N_AT_ONCE || !waits {
+            let sum = std::mem::take(self).sum()?;
+            self.0.extend(sum);
+        }
+        Ok(())
+    }
+
+    fn sum(self) -> Result<Option<Tensor>> {
+        let mut all = self.0.into_iter();
+        all.next().map(|first| first.accumulate(all.as_slice())).transpose()
+    }
+}
+
 /// A tensor in the heap, ordered by id.
 struct Pending(Tensor);
 
@@ -188,12 +214,17 @@ impl Ord for Pending {
     }
 }
 
+/// The sum of what arrived at a tensor to which nothing more is added, if anything did.
+fn total(arriving: &mut HashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
+    arriving.remove(&tensor.id()).map_or(Ok(None), Contributions::sum)
+}
+
 impl Pass<'_> {
     fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
-        let mut arriving: HashMap<TensorId, Tensor> = HashMap::from([(output.id(), seed)]);
+        let mut arriving = HashMap::from([(output.id(), Contributions(vec![seed]))]);
         let mut heap = BinaryHeap::from([Pending(output.clone())]);
         while let Some(Pending(tensor)) = heap.pop() {
-            let Some(gradient) = arriving.remove(&tensor.id()) else { continue };
+            let Some(gradient) = total(&mut arriving, &tensor)? else { continue };
             let gradient = self.arrived(&tensor, gradient)?;
             if self.stop && self.gradients.contains_key(&tensor.id()) {
                 continue;
@@ -226,18 +257,15 @@ impl Pass<'_> {
                         expected: input.shape().clone(),
                     });
                 }
-                let sum = match arriving.remove(&input.id()) {
-                    Some(sum) => sum.accumulate(&gradient)?,
-                    None => {
-                        heap.push(Pending(input.clone()));
-                        gradient
-                    }
-                };
-                arriving.insert(input.id(), sum);
+                let contributions = arriving.entry(input.id()).or_insert_with(|| {
+                    heap.push(Pending(input.clone()));
+                    Contributions::default()
+                });
+                contributions.add(gradient)?;
             }
             for input in &node.inputs {
                 if self.used(input)
-                    && let Some(gradient) = arriving.remove(&input.id())
+                    && let Some(gradient) = total(&mut arriving, input)?
                 {
                     self.arrived(input, gradient)?;
                 }

@@ -47,6 +47,7 @@ pub use gradients::Gradients;
 pub use mode::{is_grad_enabled, no_grad};
 pub use observe::{Anomaly, detect_anomalies};
 pub use operation::Attributes;
+pub use ops::add_n;
 pub use ops::concat;
 pub use ops::stack;
 pub use tensor::{Tensor, TensorId};

@@ -1,7 +1,7 @@
 //! Operations by name: every one can be run again from its name, what it was told ([`Attributes`]) and its inputs.
 
 use crate::{
-    Attributes, Error, Result, Tensor,
+    Attributes, Error, Result, Tensor, add_n,
     clifford::{
         self, CliffordLayer, LayerOptions, MvBlock, ProductOptions, Steerable, SteerableLayer, bias_of,
         primitives::table_product,
@@ -26,6 +26,7 @@ use std::{
 pub const OPERATIONS: &[&str] = &[
     "abs",
     "add",
+    "add_n",
     "add_scalar",
     "attention",
     "broadcast_to",
@@ -56,6 +57,7 @@ pub const OPERATIONS: &[&str] = &[
     "matmul",
     "max",
     "maximum",
+    "mean_squared_error",
     "mul",
     "mul_scalar",
     "mv_block",
@@ -179,7 +181,7 @@ impl Recipe<'_> {
 
     fn block(&self) -> Result<Tensor> {
         let Some(operands) = MvBlock::from_all(self.inputs) else {
-            return Err(self.refuse(format!("{} inputs are there, expected 11", self.inputs.len())));
+            return Err(self.refuse(format!("{} inputs are there, expected 11 or 12", self.inputs.len())));
         };
         clifford::mv_block(&self.algebra()?, &operands)
     }
@@ -229,6 +231,7 @@ impl Recipe<'_> {
             "mul" => x.mul(self.input(1)?),
             "div" => x.div(self.input(1)?),
             "maximum" => x.maximum(self.input(1)?),
+            "mean_squared_error" => x.mean_squared_error(self.input(1)?),
             "add_scalar" => x.add_scalar(self.get("value")?),
             "mul_scalar" => x.mul_scalar(self.get("value")?),
             "pow" => x.pow(self.get("exponent")?),
@@ -256,6 +259,7 @@ impl Recipe<'_> {
                 let mask = Array::from_f64(&self.list("mask")?, self.list("shape")?, x.dtype(), &x.device())?;
                 x.select(&mask, self.input(1)?)
             }
+            "add_n" => add_n(&self.inputs.iter().collect::<Vec<_>>()),
             "concat" => concat(&self.inputs.iter().collect::<Vec<_>>(), axis()?),
             "reshape" => x.reshape(self.shape()?),
             "permute" => x.permute(&self.list("axes")?),

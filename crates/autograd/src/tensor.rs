@@ -1,13 +1,13 @@
 //! Tensors: arrays with a history.
 
 use crate::{
-    Attributes, BackwardOptions, Error, Gradients, Result, autocast,
+    Attributes, BackwardOptions, Error, Gradients, Result, add_n, autocast,
     backend::{self, Saved},
     engine, mode, observe,
     operation::{Body, Composite, Primitive},
 };
 use gradewise_core::{DType, Shape};
-use gradewise_kernels::{Array, Device, Element};
+use gradewise_kernels::{Array, Device, Element, ops};
 use std::{
     fmt,
     sync::{
@@ -278,18 +278,22 @@ impl Tensor {
         self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
     }
 
-    /// The sum of two gradients of one tensor, in place where nothing else holds the first.
-    pub(crate) fn accumulate(mut self, other: &Tensor) -> Result<Tensor> {
+    /// The sum of gradients of one tensor, this one first, in place where nothing else holds it.
+    pub(crate) fn accumulate(mut self, others: &[Tensor]) -> Result<Tensor> {
         if self.is_leaf()
             && !mode::is_grad_enabled()
             && let Some(inner) = Arc::get_mut(&mut self.0)
             && inner.array.is_unique()
             && inner.array.device().supports(inner.array.dtype())
         {
-            gradewise_kernels::ops::add_assign(&mut inner.array, other.array())?;
+            ops::add_n_assign(&mut inner.array, &others.iter().map(Tensor::array).collect::<Vec<_>>())?;
             return Ok(self);
         }
-        self.add(other)
+        match others {
+            [] => Ok(self),
+            [other] => self.add(other),
+            _ => add_n(&[&self].into_iter().chain(others).collect::<Vec<_>>()),
+        }
     }
 
     /// The gradient after the hooks.

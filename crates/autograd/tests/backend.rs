@@ -1,7 +1,7 @@
 //! Choosing implementations at run time, and running operations again from what was recorded of them.
 
 use gradewise_autograd::{
-    Attributes, BackwardOptions, Error, Result, Tensor, autocast,
+    Attributes, BackwardOptions, Error, Result, Tensor, add_n, autocast,
     backend::{self, Backend, Backends, replace, with_backends},
     clifford::{self, Bias, CliffordLayer, LayerOptions, ProductOptions, Steerable, SteerableLayer},
     concat,
@@ -59,7 +59,9 @@ fn every_operation(dtype: DType, mut seen: impl FnMut(Tensor)) -> Result<()> {
     for f in [Tensor::add, Tensor::sub, Tensor::mul, Tensor::maximum] {
         seen(f(&x, &y)?);
     }
+    seen(add_n(&[&x, &y, &p, &x])?);
     seen(x.div(&p)?);
+    seen(x.mean_squared_error(&y)?);
     seen(x.add_scalar(0.3)?);
     seen(x.mul_scalar(-1.7)?);
     seen(x.clamp(-0.5, 0.7)?);

@@ -4,7 +4,7 @@
 
 use gradewise_autograd::{
     GradcheckOptions, Result, Tensor,
-    clifford::{self, Bias, ProductOptions, Steerable},
+    clifford::{self, Bias, MvBlock, ProductOptions, Steerable},
     gradcheck, gradgradcheck,
 };
 use gradewise_core::{Algebra, Signature};
@@ -142,4 +142,30 @@ fn steerable_products() {
             },
         );
     }
+}
+
+/// As where no kernel serves: by its parts, the residual among the operands.
+#[test]
+fn blocks() {
+    check(
+        "mv_block",
+        |a, b, n| {
+            let (grades, paths) = (a.grade_count(), a.paths().len());
+            vec![
+                features(a, b, n),
+                vec![grades, n, n + 1],
+                vec![n + 1],
+                vec![n + 1, grades],
+                vec![n + 1, grades],
+                vec![grades, n + 1, n + 1],
+                vec![n + 1, grades],
+                vec![n + 1, paths],
+                vec![grades, n + 1, n + 1],
+                vec![n + 1],
+                vec![n + 1],
+                features(a, b, n + 1),
+            ]
+        },
+        |a, x| clifford::mv_block(a, &MvBlock::from_all(x).unwrap()),
+    );
 }

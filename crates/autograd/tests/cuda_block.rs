@@ -1,4 +1,5 @@
-//! The block of the equivariant networks on the GPU, in one operator, against its operators on the CPU in double precision.
+//! The block of the equivariant networks on the GPU, in one operator, against its operators on the CPU in double precision; on both,
+//! what it does with a residual.
 
 mod common;
 
@@ -9,7 +10,10 @@ use gradewise_autograd::{
     grad,
 };
 use gradewise_core::{Algebra, DType, Signature};
-use gradewise_kernels::{Array, Device, ops::clifford::mv_block as kernel};
+use gradewise_kernels::{
+    Array, Device,
+    ops::{self, clifford::mv_block as kernel},
+};
 use rand::SeedableRng;
 
 /// Operands of a block and the cotangent of its output, in double precision on the CPU.
@@ -31,6 +35,12 @@ fn operands(algebra: &Algebra, (batch, inputs, n): (usize, usize, usize)) -> (Ve
         random(&[n]),
     ];
     (operands, random(&[blades, batch, n]))
+}
+
+/// A residual for an output like this.
+fn random_like(output: &Tensor) -> Tensor {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(output.shape().elements() as u64);
+    Tensor::randn(output.shape().clone(), DType::F64, &Device::Cpu, &mut rng).unwrap()
 }
 
 fn to(tensor: &Tensor, dtype: DType, device: &Device) -> Tensor {
@@ -62,8 +72,12 @@ fn one_operator_computes_what_its_parts_compute() {
         [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (4501, 4, 31)];
     for signature in [Signature::new(2, 0, 0), Signature::CL3] {
         let algebra = Algebra::new(signature).unwrap();
-        for size in sizes {
-            let (all, seed) = operands(&algebra, size);
+        for (size, residual) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+            let (mut all, seed) = operands(&algebra, size);
+            if residual {
+                // As large as the rest of the sum.
+                all.push(random_like(&seed));
+            }
             let tested: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, &device)).collect();
             let arrays: Vec<Array> = tested.iter().map(|tensor| tensor.array().clone()).collect();
             assert!(kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap()), "{size:?}");
@@ -84,7 +98,10 @@ fn one_operator_computes_what_its_parts_compute() {
                 let error = found.relative_error(expected).unwrap();
                 // Norms over one or two features are nearly constant: their gradients are differences of equal numbers.
                 let bound = if size.2 < 8 { 1e-3 } else { 5e-5 };
-                assert!(error <= bound, "{signature} {size:?}, result {position}: {error:e} > {bound:e}");
+                assert!(
+                    error <= bound,
+                    "{signature} {size:?}, residual: {residual}, result {position}: {error:e} > {bound:e}"
+                );
             }
         }
     }
@@ -102,7 +119,8 @@ fn what_the_kernel_does_not_serve_goes_by_its_parts() {
             (Signature::CL3, (5, 3, 4), DType::F64),
         ] {
             let algebra = Algebra::new(signature).unwrap();
-            let (all, seed) = operands(&algebra, size);
+            let (mut all, seed) = operands(&algebra, size);
+            all.push(random_like(&seed));
             let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
             let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
             let operands = kernel::Operands::from_all(&arrays).unwrap();
@@ -110,7 +128,60 @@ fn what_the_kernel_does_not_serve_goes_by_its_parts() {
             assert!(kernel::forward(&algebra, &operands).is_err());
             let found = run(&algebra, &all, &to(&seed, dtype, device));
             assert_eq!(found[0].dims(), [algebra.blade_count(), size.0, size.2]);
-            assert_eq!(found.len(), 1 + kernel::OPERANDS);
+            assert_eq!(found.len(), 1 + kernel::OPERANDS + 1);
+            // The sum is that of the residual and the block without it, and the residual's gradient that of the sum.
+            let without = run(&algebra, &all[..kernel::OPERANDS], &to(&seed, dtype, device));
+            let sum = ops::add(all[kernel::OPERANDS].array(), &without[0]).unwrap();
+            assert_eq!(found[0].to_f64_vec().unwrap(), sum.to_f64_vec().unwrap());
+            let seed = seed.array().cast(dtype).unwrap().to_f64_vec().unwrap();
+            assert_eq!(found[1 + kernel::OPERANDS].to_f64_vec().unwrap(), seed);
         }
+    }
+}
+
+#[test]
+fn a_residual_has_the_shape_of_the_output() {
+    let devices = [Some(Device::Cpu), gpu()];
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    for device in devices.iter().flatten() {
+        // The second could be broadcast.
+        for shape in [[8, 5, 3], [8, 1, 4], [4, 5, 4]] {
+            let (mut all, _) = operands(&algebra, (5, 3, 4));
+            all.push(Tensor::zeros(shape, DType::F64, &Device::Cpu).unwrap());
+            let all: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, device)).collect();
+            let message =
+                clifford::mv_block(&algebra, &MvBlock::from_all(&all).unwrap()).unwrap_err().to_string();
+            assert!(message.contains("mv_block") && message.contains("`residual`"), "{message}");
+            assert!(message.contains("[8, 5, 4]"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_gradients_go_by_the_parts() {
+    let Some(device) = gpu() else { return };
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    let (mut all, seed) = operands(&algebra, (17, 5, 12));
+    all.push(random_like(&seed));
+    // The gradient of a function of the block's slope, for every operand.
+    let second = |dtype: DType, device: &Device| -> Vec<Option<Array>> {
+        let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+        let inputs: Vec<&Tensor> = all.iter().collect();
+        let output = clifford::mv_block(&algebra, &MvBlock::from_all(&all).unwrap()).unwrap();
+        let energy = output.square().unwrap().sum_all().unwrap();
+        let slope = grad(&energy, &[&all[0]], &BackwardOptions::create_graph()).unwrap().remove(0).unwrap();
+        let loss = slope.square().unwrap().mean_all().unwrap();
+        let found = grad(&loss, &inputs, &BackwardOptions::default()).unwrap();
+        found.into_iter().map(|gradient| gradient.map(|gradient| gradient.array().clone())).collect()
+    };
+    let (found, expected) = (second(DType::F32, &device), second(DType::F64, &Device::Cpu));
+    assert!(expected[kernel::OPERANDS].is_some(), "the residual is in the slope of the square");
+    for (position, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let (Some(found), Some(expected)) = (found, expected) else {
+            panic!("operand {position}: {} and {}", found.is_some(), expected.is_some());
+        };
+        let found = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+        let error = found.relative_error(expected).unwrap();
+        assert!(error <= 5e-4, "operand {position}: {error:e}");
     }
 }

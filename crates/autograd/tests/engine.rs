@@ -3,6 +3,7 @@
 use gradewise_autograd::{
     BackwardContext, BackwardOptions, Error, Function, Result, Tensor, checkpoint, concat, grad,
     is_grad_enabled, no_grad,
+    observe::{Event, Observer, observe},
 };
 use gradewise_kernels::{Array, DType, Device, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -35,6 +36,64 @@ fn contributions_of_every_use_add_up() -> Result<()> {
     assert_eq!(values(grads.get(&x)?), expected);
     assert_eq!(grads.len(), 1);
     assert_eq!(y.backward()?.get(&x)?.to_vec::<f64>()?, expected, "a graph can be differentiated again");
+    Ok(())
+}
+
+/// Operations by which gradients are added up.
+#[derive(Default)]
+struct Sums(Vec<(&'static str, usize)>);
+
+impl Observer for Sums {
+    fn observe(&mut self, event: &Event<'_>) -> Result<()> {
+        if event.operation.starts_with("add") {
+            self.0.push((event.operation, event.inputs.len()));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn contributions_are_added_in_order_several_at_a_time() -> Result<()> {
+    for uses in [1, 2, 3, 7, 8, 9, 15, 16, 23] {
+        let x = Tensor::randn([33], DType::F32, &CPU, &mut ChaCha8Rng::seed_from_u64(uses))?.requires_grad();
+        let factors: Vec<Tensor> = (0..uses).map(|seed| random(&[33], seed)).collect();
+        let factors: Vec<Tensor> =
+            factors.iter().map(|t| t.detach().cast(DType::F32)).collect::<Result<_>>()?;
+        let terms: Vec<Tensor> = factors.iter().map(|factor| x.mul(factor)).collect::<Result<_>>()?;
+        let y = concat(&terms.iter().collect::<Vec<_>>(), 0)?.sum_all()?;
+        let found = y.backward()?.get(&x)?.to_vec::<f32>()?;
+        // The latest use comes first, in single precision.
+        let mut expected = factors[factors.len() - 1].to_vec::<f32>()?;
+        for factor in factors.iter().rev().skip(1) {
+            expected.iter_mut().zip(factor.to_vec::<f32>()?).for_each(|(sum, term)| *sum += term);
+        }
+        assert_eq!(found, expected, "{uses} uses");
+        let mut watched = Vec::new();
+        y.backward_watched(&BackwardOptions::default(), |_, gradient| watched.push(gradient.clone()))?;
+        assert_eq!(watched[0].to_vec::<f32>()?, expected, "{uses} uses, watched");
+        // With a graph, sums are operations.
+        let (gradients, Sums(sums)) =
+            observe(Sums::default(), || y.backward_with(&BackwardOptions::create_graph()));
+        assert_eq!(gradients?.get(&x)?.to_vec::<f32>()?, expected, "{uses} uses, with a graph");
+        let added: usize = sums.iter().map(|(_, inputs)| inputs - 1).sum();
+        assert_eq!((added, sums.len()), (uses as usize - 1, (uses as usize - 1).div_ceil(7)), "{sums:?}");
+        assert!(sums.iter().all(|(name, inputs)| (*name == "add") == (*inputs == 2)), "{sums:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sums_of_many_contributions_are_differentiated_again() -> Result<()> {
+    // y = Σ_k k·x³ of eleven uses of x³: the second derivative goes through the sum of their gradients.
+    let x = leaf(&[0.5, -1.5, 2.0]);
+    let cube = x.square()?.mul(&x)?;
+    let terms: Vec<Tensor> = (1..=11).map(|k| cube.mul_scalar(f64::from(k))).collect::<Result<_>>()?;
+    let y = concat(&terms.iter().collect::<Vec<_>>(), 0)?.sum_all()?;
+    let slope = grad(&y, &[&x], &BackwardOptions::create_graph())?.remove(0).unwrap();
+    let bend = slope.sum_all()?.backward()?.take(&x)?;
+    for ((x, slope), bend) in values(&x).iter().zip(values(&slope)).zip(values(&bend)) {
+        assert!((slope - 66.0 * 3.0 * x * x).abs() < 1e-10 && (bend - 66.0 * 6.0 * x).abs() < 1e-10);
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The memory of a computation by operation.
 
-use gradewise_autograd::{Result, Tensor, footprint, observe::Pass};
+use gradewise_autograd::{Result, Tensor, footprint, observe::Pass, stack};
 use gradewise_kernels::{DType, Device, memory};
 
 const BYTES: usize = 4 * 4096;
@@ -32,5 +32,14 @@ fn every_operation_has_its_peak_and_what_it_leaves_behind() -> Result<()> {
     drop(gradients);
     assert_eq!(memory::stats().allocated, before.allocated);
     assert!(memory::stats().peak >= found.total.peak, "a peak that was hidden meanwhile counts");
+
+    // Large gradients do not wait to be added up together: one sum and what arrives, of six.
+    let x = Tensor::ones([1 << 21], DType::F32, &Device::Cpu)?.requires_grad();
+    let factor = Tensor::full([1 << 21], 0.5, DType::F32, &Device::Cpu)?;
+    let terms: Vec<Tensor> = (0..6).map(|_| x.mul(&factor)?.sum_all()).collect::<Result<_>>()?;
+    let loss = stack(&terms.iter().collect::<Vec<_>>(), 0)?.sum_all()?;
+    let (gradients, found) = footprint(&Device::Cpu, || loss.backward())?;
+    assert_eq!(gradients?.get(&x)?.to_vec::<f32>()?[..2], [3.0, 3.0]);
+    assert!(found.total.peak < 3 * (4 << 21), "{found}");
     Ok(())
 }

@@ -2,7 +2,8 @@
 //! its results require gradients. Sizes are odd, shapes broadcast, inputs are random and away from kinks.
 
 use gradewise_autograd::{
-    BackwardOptions, GradcheckOptions, Result, Tensor, concat, grad, gradcheck, gradgradcheck, no_grad, stack,
+    BackwardOptions, GradcheckOptions, Result, Tensor, add_n, concat, grad, gradcheck, gradgradcheck,
+    no_grad, stack,
 };
 use gradewise_kernels::{
     Array, DType, Device, Index, Positions,
@@ -67,6 +68,8 @@ const SMOOTH: &[Case] = cases! {
     "add_scalar" [&[3, 5]] => |x| x[0].add_scalar(0.7);
     "mul_scalar" [&[3, 5]] => |x| x[0].mul_scalar(-0.7);
     "add" [&[3, 5], &[3, 5]] => |x| x[0].add(&x[1]);
+    "add_n" [&[3, 5], &[3, 5]] => |x| add_n(&[&x[0], &x[1].square()?, &x[0].sin()?, &x[1]]);
+    "add_n of one" [&[3, 5]] => |x| add_n(&[&x[0]]);
     "add broadcast" [&[2, 1, 5], &[3, 1]] => |x| x[0].add(&x[1]);
     "sub" [&[1], &[3, 5]] => |x| x[0].sub(&x[1]);
     "mul" [&[3, 5], &[3, 5]] => |x| x[0].mul(&x[1]);
@@ -74,6 +77,8 @@ const SMOOTH: &[Case] = cases! {
     "mul scalar tensor" [&[2, 3], &[]] => |x| x[0].mul(&x[1]);
     "mul by itself" [&[3, 5]] => |x| x[0].mul(&x[0]);
     "div" [&[3, 1], &[3, 5]] => |x| x[0].div(&positive(&x[1])?);
+    "mean_squared_error" [&[3, 5], &[3, 5]] => |x| x[0].mean_squared_error(&x[1]);
+    "mean_squared_error of a target" [&[3, 5]] => |x| x[0].detach().mean_squared_error(&x[0].sin()?);
     "sum" [&[2, 3, 5]] => |x| x[0].sum(&[0, 2], false);
     "sum keep" [&[2, 3, 5]] => |x| x[0].sum(&[1], true);
     "sum_all" [&[2, 3, 5]] => |x| x[0].sum_all();

@@ -27,6 +27,7 @@ fn operators(c: &mut Criterion) {
     type Operator<'a> = Box<dyn Fn() -> Result<Array> + 'a>;
     let cases: Vec<(&str, u64, Operator<'_>)> = vec![
         ("add", 3, Box::new(|| ops::add(&x, &y))),
+        ("add_n of three", 4, Box::new(|| ops::add_n(&[&x, &y, &x]))),
         ("mul by [28]", 2, Box::new(|| ops::mul(&x, &bias))),
         ("mul by [1, 2000, 1]", 2, Box::new(|| ops::mul(&x, &column))),
         ("mul by [8, 1, 1]", 2, Box::new(|| ops::mul(&x, &blade))),

@@ -211,6 +211,68 @@ fn accumulation_in_place_and_into_copies() {
 }
 
 #[test]
+fn sums_of_several_arrays() {
+    for_all(8, |device, dtype, rng, context| {
+        let shape = shape(rng);
+        let all: Vec<Pair> = (0..17).map(|_| view(&shape, dtype, device, rng)).collect();
+        for count in [1, 2, 3, 4, 5, 8, 9, 17] {
+            let context = format!("{count} arrays, {context}");
+            let tested: Vec<&Array> = all[..count].iter().map(|pair| &pair.tested).collect();
+            let reference: Vec<&Array> = all[..count].iter().map(|pair| &pair.reference).collect();
+            // Beside the terms, which may cancel.
+            let check = |sum: &Pair| {
+                let beside =
+                    |sum: &Array, terms: &[&Array]| ops::stack(&[&[sum], terms].concat(), 0).unwrap();
+                Pair { tested: beside(&sum.tested, &tested), reference: beside(&sum.reference, &reference) }
+                    .check(&context);
+            };
+            let total = |first: &Array, others: &[&Array]| {
+                others.iter().fold(first.clone(), |sum, x| ops::add(&sum, x).unwrap())
+            };
+            let sum = Pair {
+                tested: ops::add_n(&tested).unwrap(),
+                reference: total(reference[0], &reference[1..]),
+            };
+            check(&sum);
+            assert!(sum.tested.is_unique() && sum.tested.is_contiguous(), "{context}");
+            // In place where it can be, into a copy of what is shared or strided.
+            let mut alone = all[0].map(ops::neg);
+            let (mut shared, mut strided) = (all[0].map(ops::neg), all[count - 1].clone());
+            let before = shared.clone();
+            for a in [&mut shared, &mut alone, &mut strided] {
+                ops::add_n_assign(&mut a.tested, &tested).unwrap();
+                a.reference = total(&a.reference, &reference);
+                check(a);
+            }
+            before.check_exact(&format!("what shared the storage is as it was, {context}"));
+        }
+    });
+}
+
+#[test]
+fn a_sum_of_several_arrays_is_rounded_once() {
+    for_all(4, |device, dtype, rng, context| {
+        for elements in [1, 7, 8, 64, 1001] {
+            // Whole numbers that every dtype holds, whose sums bf16 does not.
+            let all: Vec<Pair> = (0..8)
+                .map(|_| {
+                    let values: Vec<f64> =
+                        (0..elements).map(|_| f64::from(rng.random_range(-200..=200))).collect();
+                    Pair::of(&Array::from_slice(&values, [elements], &Device::Cpu).unwrap(), dtype, device)
+                })
+                .collect();
+            for count in 2..=8 {
+                let of = |pick: fn(&Pair) -> &Array| {
+                    ops::add_n(&all[..count].iter().map(pick).collect::<Vec<_>>()).unwrap()
+                };
+                Pair { tested: of(|pair| &pair.tested), reference: of(|pair| &pair.reference) }
+                    .check_exact(&format!("{count} arrays of {elements}, {context}"));
+            }
+        }
+    });
+}
+
+#[test]
 fn choices_are_exact_and_hide_what_is_not_chosen() {
     for_all(16, |device, dtype, rng, context| {
         let shape = shape(rng);
@@ -308,6 +370,8 @@ fn operands_on_different_devices_are_refused() {
         ops::select(&there, &there, &here).unwrap_err(),
         ops::concat(&[&there, &here], 0).unwrap_err(),
         ops::add_assign(&mut there.clone(), &here).unwrap_err(),
+        ops::add_n(&[&there, &there, &here]).unwrap_err(),
+        ops::add_n_assign(&mut here.clone(), &[&here, &there]).unwrap_err(),
     ] {
         assert!(matches!(error, Error::DeviceMismatch { .. }), "{error}");
     }

@@ -39,6 +39,40 @@ fn reductions_over_any_axes() {
 }
 
 #[test]
+fn mean_squared_errors_and_their_gradients() {
+    let check = |a: &Pair, b: &Pair, grad: &Pair, context: &str| {
+        Pair {
+            tested: ops::mean_squared_error(&a.tested, &b.tested).unwrap(),
+            reference: ops::mean_squared_error(&a.reference, &b.reference).unwrap(),
+        }
+        .check(context);
+        Pair {
+            tested: ops::mean_squared_error_backward(&a.tested, &b.tested, &grad.tested).unwrap(),
+            reference: ops::mean_squared_error_backward(&a.reference, &b.reference, &grad.reference).unwrap(),
+        }
+        .check(&format!("gradient, {context}"));
+    };
+    for_all(16, |device, dtype, rng, context| {
+        let shape = shape(rng);
+        let [a, b] = [(); 2].map(|()| view(&shape, dtype, device, rng));
+        check(&a, &b, &Pair::randn([], dtype, device, rng), &format!("{shape:?}, {context}"));
+    });
+    // Several blocks, and a second stage.
+    for_all(1, |device, dtype, rng, context| {
+        for elements in [4097, 100_003] {
+            let [a, b] = [(); 2].map(|()| Pair::randn([elements], dtype, device, rng));
+            let grad = Pair::of(&Array::full([], 1000.0, DType::F64, &Device::Cpu).unwrap(), dtype, device);
+            check(&a, &b, &grad, &format!("{elements} elements, {context}"));
+        }
+    });
+    let [a, b] = [[2, 3], [2, 1]].map(|shape| Array::ones(shape, DType::F32, &Device::Cpu).unwrap());
+    let message = ops::mean_squared_error(&a, &b).unwrap_err().to_string();
+    assert!(message.contains("mean_squared_error") && message.contains("[2, 1]"), "{message}");
+    assert!(ops::mean_squared_error(&a, &a.cast(DType::F64).unwrap()).is_err());
+    assert!(ops::mean_squared_error_backward(&a, &a, &a).is_err(), "no scalar");
+}
+
+#[test]
 fn long_and_wide_sums_in_two_stages() {
     let shapes: &[(&[usize], &[usize])] = &[
         (&[1_000_003], &[0]),

@@ -219,6 +219,16 @@ fn mistakes_are_named() {
     let message = ops::mul(&a, &a.cast(DType::F64).unwrap()).unwrap_err().to_string();
     assert!(message.contains("mul: `b` has dtype f64, expected f32"), "{message}");
     assert!(ops::add_assign(&mut random(&[3], DType::F32, 1), &a).is_err());
+    let message = ops::add_n(&[&a, &a, &b]).unwrap_err().to_string();
+    assert!(
+        message.contains("add_n") && message.contains("[2, 3]") && message.contains("[2, 4]"),
+        "{message}"
+    );
+    assert!(ops::add_n_assign(&mut a.clone(), &[&b]).is_err(), "nothing is broadcast");
+    assert!(ops::add_n(&[&a, &a, &a.cast(DType::F64).unwrap()]).is_err());
+    assert!(matches!(ops::add_n(&[]), Err(Error::Argument { operation: "add_n", .. })));
+    let half = a.cast(DType::BF16).unwrap();
+    assert!(matches!(ops::add_n(&[&half, &half]), Err(Error::UnsupportedDType { operation: "add_n", .. })));
     assert!(matches!(ops::clamp(&a, 1.0, 0.0), Err(Error::Argument { operation: "clamp", .. })));
     assert!(matches!(ops::clamp(&a, f64::NAN, 0.0), Err(Error::Argument { .. })));
 }

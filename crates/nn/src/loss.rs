@@ -8,6 +8,9 @@ use gradewise_autograd::Tensor;
 /// # Errors
 /// Shapes that do not broadcast, different dtypes or devices.
 pub fn mean_squared_error(prediction: &Tensor, target: &Tensor) -> Result<Tensor> {
+    if prediction.shape() == target.shape() {
+        return Ok(prediction.mean_squared_error(target)?);
+    }
     Ok(prediction.sub(target)?.square()?.mean_all()?)
 }
 

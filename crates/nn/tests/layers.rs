@@ -279,6 +279,19 @@ fn an_empty_batch_goes_through_every_layer_and_back() {
     }
 }
 
+#[test]
+fn a_residual_is_added_by_the_last_block_and_to_nothing_else() {
+    for blocks in 0..3 {
+        let mlp = MvMlp::init((4, 4, blocks), CL3, &f64s(), &mut rng()).unwrap();
+        let [x, residual] =
+            [(); 2].map(|()| Tensor::randn([8, 5, 4], DType::F64, &Device::Cpu, &mut rng()).unwrap());
+        let residual = residual.mul_scalar(-3.0).unwrap();
+        let sum = mlp.forward_residual(&x, &residual).unwrap();
+        let expected = residual.add(&mlp.forward(&x).unwrap()).unwrap();
+        assert_eq!(sum.to_vec::<f64>().unwrap(), expected.to_vec::<f64>().unwrap(), "{blocks} blocks");
+    }
+}
+
 /// Every parameter of a whole model has a gradient: nothing is defined and then forgotten in `forward`.
 #[test]
 fn every_parameter_is_used() {

@@ -32,19 +32,31 @@ pub struct MvBlock<'a> {
     pub left: (&'a Tensor, &'a Tensor),
     /// Gain of the layer norm `[features]`.
     pub gain: &'a Tensor,
+    /// What is added to the output, of its shape.
+    pub residual: Option<&'a Tensor>,
 }
 
 impl<'a> MvBlock<'a> {
-    fn all(&self) -> [&'a Tensor; kernel::OPERANDS] {
-        let Self { x, linear, silu, right, normalization, product, left, gain } = *self;
+    fn all(&self) -> Vec<&'a Tensor> {
+        let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
+            .into_iter()
+            .chain(residual)
+            .collect()
     }
 
     /// The operands in the order in which the operator takes them: x, the matrices and bias of the first map, `a` and `b`, the right
-    /// matrices, normalisation, product weights, the left matrices and bias, gain. `None` for another number of them.
+    /// matrices, normalisation, product weights, the left matrices and bias, gain, and the residual if there is one. `None` for another
+    /// number of them.
     pub fn from_all(inputs: &'a [Tensor]) -> Option<Self> {
-        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = inputs else {
+        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain, residual @ ..] = inputs
+        else {
             return None;
+        };
+        let residual = match residual {
+            [] => None,
+            [residual] => Some(residual),
+            _ => return None,
         };
         Some(Self {
             x,
@@ -55,12 +67,13 @@ impl<'a> MvBlock<'a> {
             product,
             left: (left, left_bias),
             gain,
+            residual,
         })
     }
 }
 
-/// `mv_layer_norm(layer(mv_silu(mv_linear(x))))` with the steerable layer of Ruhe et al. 2023 (arXiv:2305.11141): one
-/// operator where a kernel [`serves`](kernel::serves), the separate ones elsewhere.
+/// `mv_layer_norm(layer(mv_silu(mv_linear(x))))` with the steerable layer of Ruhe et al. 2023 (arXiv:2305.11141), added to the residual
+/// if there is one: one operator where a kernel [`serves`](kernel::serves), the separate ones elsewhere.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
@@ -70,16 +83,28 @@ pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
         return separately(algebra, operands);
     }
-    let arrays = all.map(|tensor| tensor.array().clone());
+    let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
     if kernel::Operands::from_all(&arrays).is_some_and(|operands| kernel::serves(algebra, &operands)) {
         return Tensor::apply(Block { algebra: algebra.clone() }, &all);
+    }
+    if operands.residual.is_some() {
+        // Of another dtype, for example: the rest may be served.
+        let output = mv_block(algebra, &MvBlock { residual: None, ..*operands })?;
+        return add_residual(operands, output);
     }
     separately(algebra, operands)
 }
 
+fn add_residual(operands: &MvBlock<'_>, output: Tensor) -> Result<Tensor> {
+    let Some(residual) = operands.residual else { return Ok(output) };
+    let reason = || "it has the shape of the output".to_owned();
+    residual.array().require_shape("mv_block", "residual", output.shape().dims(), reason)?;
+    residual.add(&output)
+}
+
 /// The block by its operators.
 fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
-    let MvBlock { x, linear, silu, right, normalization, product, left, gain } = *operands;
+    let MvBlock { x, linear, silu, right, normalization, product, left, gain, .. } = *operands;
     let y = mv_linear(algebra, x, linear.0, Some((linear.1, Bias::Scalar)))?;
     let h = mv_silu(algebra, &y, silu.0, silu.1)?;
     let sum = if steerable_layer_pays(gain.shape().elements()) {
@@ -91,7 +116,7 @@ fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
         let operands = Steerable { x: &h, right: &factor, a: normalization, w: product, left: Some(&added) };
         steerable_product(algebra, &operands)?
     };
-    mv_layer_norm(algebra, &sum, gain)
+    add_residual(operands, mv_layer_norm(algebra, &sum, gain)?)
 }
 
 struct Block {
@@ -119,7 +144,10 @@ impl Function for Block {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
         let [y, r, s] = context.saved() else { unreachable!("what the forward pass kept") };
         let kept = [y.clone(), r.clone(), s.clone()];
-        Ok(kernel::backward(&self.algebra, &operands(context.inputs()), &kept, grad, context.needs(0))?)
+        let operands = operands(context.inputs());
+        let mut gradients = kernel::backward(&self.algebra, &operands, &kept, grad, context.needs(0))?;
+        gradients.extend(operands.residual.map(|_| Some(grad.clone())));
+        Ok(gradients)
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

@@ -16,6 +16,17 @@ fn reduced(
     gradient()?.sum_to(context.inputs[index].shape()).map(Some)
 }
 
+/// The elementwise sum of tensors of one shape, in order.
+///
+/// # Errors
+/// No tensors, shapes, dtypes or devices that differ.
+pub fn add_n(tensors: &[&Tensor]) -> Result<Tensor> {
+    let forward = |x: &[Array]| Ok(ops::add_n(&x.iter().collect::<Vec<_>>())?);
+    Tensor::operate("add_n", tensors, Attributes::new, forward, |context, grad| {
+        Ok((0..context.inputs.len()).map(|index| context.needs(index).then(|| grad.clone())).collect())
+    })
+}
+
 impl Tensor {
     /// Elementwise `self + other`, broadcast together.
     ///

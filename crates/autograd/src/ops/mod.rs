@@ -15,9 +15,11 @@ mod rms_norm;
 mod rotary;
 mod select;
 mod softmax;
+mod squared_error;
 mod unary;
 mod views;
 
+pub use arithmetic::add_n;
 pub use join::{concat, stack};
 
 use crate::Result;

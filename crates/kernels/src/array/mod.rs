@@ -105,6 +105,14 @@ impl Array {
         }
     }
 
+    /// Bytes of the storage, all of which the array keeps from being freed.
+    pub fn storage_bytes(&self) -> usize {
+        match &self.storage {
+            Storage::Cpu(block) => block.bytes().len(),
+            Storage::Cuda(buffer) => buffer.bytes(),
+        }
+    }
+
     /// Gives the array's memory a name in the [`census`](crate::memory::census), if it is in there.
     pub fn name(&self, name: &str) {
         match &self.storage {

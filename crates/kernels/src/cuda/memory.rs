@@ -208,6 +208,10 @@ impl Buffer {
         &self.device
     }
 
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }

@@ -3,6 +3,7 @@
 //! Elementwise operators broadcast by NumPy's rule. Operands must have one dtype and one device. Results are new and
 //! contiguous unless an operator says otherwise.
 
+mod add_n;
 pub mod attention;
 mod binary;
 pub(crate) mod cast;
@@ -27,9 +28,11 @@ mod rows;
 mod select;
 mod softmax;
 mod split;
+mod squared_error;
 pub(crate) mod statistics;
 mod unary;
 
+pub use add_n::{ADD_N_AT_ONCE, add_n, add_n_assign};
 pub use attention::{Attention, AttentionOptions, attention, attention_backward, attention_backward_packed};
 pub use binary::{
     add, add_assign, div, equal, greater, greater_equal, less, less_equal, max, min, mul, not_equal, sub,
@@ -49,6 +52,7 @@ pub use reduce::{max_over, mean, min_over, sum, sum_to};
 pub use rotary::{RotaryTable, rotary};
 pub use select::select;
 pub use softmax::{log_softmax, softmax};
+pub use squared_error::{mean_squared_error, mean_squared_error_backward};
 pub use unary::{
     abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
     rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,

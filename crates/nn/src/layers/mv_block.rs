@@ -57,8 +57,26 @@ impl Module for MvBlock {
 
 impl Layer for MvBlock {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.run(x, None)
+    }
+}
+
+impl MvBlock {
+    /// `residual + self(x)`, the sum in the same operator.
+    ///
+    /// # Errors
+    /// As [`forward`](Layer::forward); a residual of another shape than the result's.
+    pub fn forward_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        self.run(x, Some(residual))
+    }
+
+    fn run(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let (Some(bias), Some(left)) = (self.linear.bias(), self.product.linear_left()) else {
-            return self.layers().into_iter().try_fold(x.clone(), |x, layer| layer.forward(&x));
+            let output = self.layers().into_iter().try_fold(x.clone(), |x, layer| layer.forward(&x))?;
+            return match residual {
+                Some(residual) => Ok(residual.add(&output)?),
+                None => Ok(output),
+            };
         };
         let Some(left_bias) = left.bias() else { unreachable!("the left map of a product has a bias") };
         let (slope, shift) = self.silu.parameters();
@@ -76,6 +94,7 @@ impl Layer for MvBlock {
             product: &product,
             left: (&left, &left_bias),
             gain: &gain,
+            residual,
         };
         Ok(clifford::mv_block(&self.algebra, &operands)?)
     }

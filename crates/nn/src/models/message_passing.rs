@@ -31,6 +31,18 @@ impl MvMlp {
     }
 }
 
+impl MvMlp {
+    /// `residual + self(x)`, the sum by the last block.
+    ///
+    /// # Errors
+    /// As [`forward`](Layer::forward); a residual of another shape than the result's.
+    pub fn forward_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        let Some((last, before)) = self.0.split_last() else { return Ok(residual.add(x)?) };
+        let x = before.iter().try_fold(x.clone(), |x, block| block.forward(&x))?;
+        last.forward_residual(&x, residual)
+    }
+}
+
 impl Module for MvMlp {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         let layers = self.0.iter().flat_map(|block| block.layers());
@@ -159,7 +171,7 @@ impl MessagePassing {
 
     /// `joined` are the features of the nodes and, after them, what each received.
     fn update(&self, h: &Tensor, joined: &Tensor) -> Result<Tensor> {
-        Ok(h.add(&self.node.forward(joined)?)?)
+        self.node.forward_residual(joined, h)
     }
 }
 

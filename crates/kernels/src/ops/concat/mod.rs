@@ -40,10 +40,19 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
     let strides = shape.contiguous_strides();
     if let Device::Cuda(device) = first.device() {
         let out = Array::for_kernel(NAME, &shape, first.dtype(), &device)?;
-        let mut address = out.cuda_address();
-        for array in arrays {
+        let mut start = 0;
+        let places = arrays.iter().map(|&array| {
+            start += array.dims()[axis];
+            (array, start - array.dims()[axis])
+        });
+        let places: Vec<_> = places.collect();
+        if places.len() <= copy::cuda::JOINED {
+            copy::cuda::join(&device, NAME, &out, axis, &places)?;
+            return Ok(out);
+        }
+        for (array, start) in places {
+            let address = out.cuda_address() + (start * strides[axis] * first.dtype().size()) as u64;
             copy::cuda::into(&device, NAME, array, (address, &strides))?;
-            address += (array.dims()[axis] * strides[axis] * first.dtype().size()) as u64;
         }
         return Ok(out);
     }

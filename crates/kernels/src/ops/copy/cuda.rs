@@ -5,7 +5,7 @@ use crate::{
     Array, CudaDevice, Result,
     cuda::{
         Args, Grid, Kernel,
-        strided::{AXES, axes, view},
+        strided::{AXES, axes, divisor, view},
     },
 };
 
@@ -35,6 +35,90 @@ pub(crate) fn into(
     let (sizes, [from, to]) = collapse(source.dims(), [source.strides(), strides]);
     let size = source.dtype().size();
     Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to))
+}
+
+/// Most arrays that one launch joins.
+pub(crate) const JOINED: usize = 4;
+
+/// A part of a joined array: as many columns of each of its rows as the view has, in elements.
+struct Part {
+    sizes: Vec<usize>,
+    address: u64,
+    strides: Vec<usize>,
+    start: usize,
+    count: usize,
+}
+
+impl Part {
+    /// `Part` of the kernel.
+    fn words(&self, per_word: usize) -> [u64; 28] {
+        let mut words = [0; 28];
+        words[..9].copy_from_slice(&view(self.address, &in_words(&self.strides, per_word)));
+        words[9..26].copy_from_slice(&axes(&sizes_in_words(&self.sizes, per_word)));
+        words[26..].copy_from_slice(&[(self.start / per_word) as u64, (self.count / per_word) as u64]);
+        words
+    }
+}
+
+/// Fills `out`, contiguous, with views, at most [`JOINED`], each from a position along `axis` on, and zeros where none is: one launch,
+/// unless a view is better turned first.
+pub(crate) fn join(
+    device: &CudaDevice,
+    operation: &'static str,
+    out: &Array,
+    axis: usize,
+    views: &[(&Array, usize)],
+) -> Result<()> {
+    if out.elements() == 0 {
+        return Ok(());
+    }
+    let size = out.dtype().size();
+    let step = out.strides()[axis];
+    let row = out.dims()[axis] * step;
+    let copy = Copy { device, operation, size };
+    let mut turned = Vec::new();
+    let mut parts = Vec::new();
+    let mut per_word = (16 / size).max(1);
+    for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
+        let collapsed = |array: &Array| collapse(array.dims(), [array.strides(), out.strides()]);
+        let (mut array, (mut sizes, [mut from, mut to])) = (array.clone(), collapsed(array));
+        if sizes.len() > AXES || copy.transposed(&sizes, &from, &to).is_some() {
+            array = array.contiguous()?;
+            (sizes, [from, to]) = collapsed(&array);
+        }
+        let [start, count] = [start, array.dims()[axis]].map(|length| length * step);
+        let target = (out.cuda_address() + (start * size) as u64, &to[..]);
+        per_word = per_word.min(copy.per_word(&sizes, (array.cuda_address(), &from), target));
+        parts.push(Part { sizes, address: array.cuda_address(), strides: from, start, count });
+        turned.push(array);
+    }
+    // A single row's length and the places in it are in no stride.
+    let whole = |part: &Part| part.start % per_word == 0 && part.count % per_word == 0;
+    if row % per_word != 0 || !parts.iter().all(whole) {
+        per_word = 1;
+    }
+    let words = out.elements() / per_word;
+    let mut args = Args::new().array(out).size(words).value(&divisor(row / per_word));
+    for n in 0..JOINED {
+        args = args.value(&parts.get(n).map_or([0; 28], |part| part.words(per_word)));
+    }
+    let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * size);
+    device.launch(operation, kernel, Grid::linear(words.div_ceil(4)), args.int(parts.len() as i32))
+}
+
+/// Sizes of a view in words of so many neighbouring elements.
+fn sizes_in_words(sizes: &[usize], per_word: usize) -> Vec<usize> {
+    let mut sizes = sizes.to_vec();
+    if let Some(innermost) = sizes.last_mut() {
+        *innermost /= per_word;
+    }
+    sizes
+}
+
+/// Strides of a view in words of so many neighbouring elements.
+fn in_words(strides: &[usize], per_word: usize) -> Vec<usize> {
+    let Some((&innermost, outer)) = strides.split_last() else { return Vec::new() };
+    outer.iter().map(|step| step / per_word).chain([innermost]).collect()
 }
 
 struct Copy<'a> {
@@ -97,27 +181,22 @@ impl Copy<'_> {
 
     /// Copies the longest words that neighbouring elements form in both views.
     fn words(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
-        let word =
-            [16, 8, 4, 2].into_iter().find(|&word| word <= self.size || self.joins(word, sizes, from, to));
-        let per_word = word.map_or(1, |word| word / self.size).max(1);
-        let scale = |strides: &[usize]| -> Vec<usize> {
-            let (innermost, outer) =
-                strides.split_last().map_or((1, strides), |(&last, outer)| (last, outer));
-            let outer = outer.iter().map(|step| step / per_word);
-            if strides.is_empty() { Vec::new() } else { outer.chain([innermost]).collect() }
-        };
-        let mut sizes = sizes.to_vec();
-        if let Some(innermost) = sizes.last_mut() {
-            *innermost /= per_word;
-        }
+        let per_word = self.per_word(sizes, from, to);
+        let sizes = sizes_in_words(sizes, per_word);
         let words: usize = sizes.iter().product();
         let args = Args::new()
-            .value(&view(to.0, &scale(to.1)))
-            .value(&view(from.0, &scale(from.1)))
+            .value(&view(to.0, &in_words(to.1, per_word)))
+            .value(&view(from.0, &in_words(from.1, per_word)))
             .value(&axes(&sizes))
             .size(words);
         let kernel = Kernel::of_words(["copy_w2", "copy_w4", "copy_w8", "copy_w16"], per_word * self.size);
         self.device.launch(self.operation, kernel, Grid::linear(words.div_ceil(4)), args)
+    }
+
+    /// Elements of the longest words that neighbours form in both views.
+    fn per_word(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> usize {
+        let fits = |&word: &usize| word <= self.size || self.joins(word, sizes, from, to);
+        [16, 8, 4, 2].into_iter().find(fits).map_or(1, |word| word / self.size).max(1)
     }
 
     fn joins(&self, word: usize, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> bool {

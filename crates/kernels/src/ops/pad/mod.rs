@@ -6,7 +6,7 @@ use crate::{
     element::with_storage,
     ops::{
         copy::{self, copy_into, view},
-        fill, split,
+        split,
     },
 };
 use gradewise_core::Shape;
@@ -27,9 +27,8 @@ pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
     }
     let strides = shape.contiguous_strides();
     if let Device::Cuda(device) = x.device() {
-        let out = fill::full(&device, NAME, &shape, 0.0, x.dtype())?;
-        let address = out.cuda_address() + (start * strides[axis] * x.dtype().size()) as u64;
-        copy::cuda::into(&device, NAME, x, (address, &strides))?;
+        let out = Array::for_kernel(NAME, &shape, x.dtype(), &device)?;
+        copy::cuda::join(&device, NAME, &out, axis, &[(x, start)])?;
         return Ok(out);
     }
     with_storage!(x.dtype(), T => {

@@ -13,13 +13,17 @@ pub(super) struct Plan {
     forward: Kernel,
     backward: Kernel,
     blocks: usize,
-    threads: u32,
+    /// Warps of a block that have rows.
+    warps: usize,
     shared_forward: usize,
     shared_backward: usize,
 }
 
-/// Warps of a block and the rows that each works on at a time: more rows make better use of the matrices, fewer make more
-/// blocks.
+/// Threads of a block, of which the warps without rows help with the matrices.
+const THREADS: u32 = 256;
+
+/// Warps of a block that have rows, and the rows that each works on at a time: more rows make better use of the matrices, fewer make
+/// more blocks.
 const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
 
 impl Plan {
@@ -31,7 +35,8 @@ impl Plan {
         }
         let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
         let (inputs4, features4) = (inputs.next_multiple_of(4), features.next_multiple_of(4));
-        let matrices = (grades * (inputs4 + 2 * features4) * (features4 + 1)).next_multiple_of(4);
+        // With the odd pitch of the gradients' layout (MvBlock::open in the kernels).
+        let matrices = grades * features4 * (inputs4 + 2 * features4 + 3);
         let info = device.info();
         let values = 3 + 3 * grades + algebra.paths().len();
         let shared = |(warps, rows): (usize, usize)| {
@@ -57,8 +62,7 @@ impl Plan {
         }
         let (shared_forward, shared_backward) = shared(shape);
         let blocks = batch.div_ceil(shape.0 * shape.1).min(multiprocessors);
-        let threads = shape.0 as u32 * 32;
-        Some(Self { sizes, forward, backward, blocks, threads, shared_forward, shared_backward })
+        Some(Self { sizes, forward, backward, blocks, warps: shape.0, shared_forward, shared_backward })
     }
 }
 
@@ -67,37 +71,40 @@ impl Plan {
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Weights {
     parameters: [u64; 10],
-    sizes: [u64; 3],
+    sizes: [u64; 4],
 }
 
 impl Weights {
-    fn new(sizes: Sizes, arrays: &[Array]) -> Self {
+    fn new(plan: &Plan, arrays: &[Array]) -> Self {
+        let Sizes { batch, inputs, features } = plan.sizes;
         let mut parameters = [0; 10];
         for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
             *address = array.cuda_address();
         }
-        Self { parameters, sizes: [sizes.batch as u64, sizes.inputs as u64, sizes.features as u64] }
+        Self { parameters, sizes: [batch, inputs, features, plan.warps].map(|size| size as u64) }
     }
 }
 
-/// `arrays` are the operands, contiguous.
+/// `arrays` are the operands without the residual, contiguous, as it is.
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
     plan: &Plan,
     arrays: &[Array],
+    residual: Option<&Array>,
 ) -> Result<Forward> {
     let Sizes { batch, features, .. } = plan.sizes;
     let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], DType::F32, device);
     let (output, kept) = (like()?, [like()?, like()?, like()?]);
     let args = Args::new()
-        .value(&Weights::new(plan.sizes, arrays))
+        .value(&Weights::new(plan, arrays))
         .array(&arrays[0])
+        .optional(residual)
         .array(&output)
         .array(&kept[0])
         .array(&kept[1])
         .array(&kept[2]);
-    let grid = Grid::blocks(plan.blocks, plan.threads).shared(plan.shared_forward);
+    let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_forward);
     device.launch(NAME, plan.forward, grid, args)?;
     Ok(Forward { output, kept })
 }
@@ -125,7 +132,7 @@ pub(super) fn backward(
     let count = arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum::<usize>();
     let partials = Array::for_kernel(NAME, [plan.blocks, count], DType::F32, device)?;
     let args = Args::new()
-        .value(&Weights::new(plan.sizes, arrays))
+        .value(&Weights::new(plan, arrays))
         .array(&arrays[0])
         .array(&kept[0])
         .array(&kept[1])
@@ -133,7 +140,7 @@ pub(super) fn backward(
         .array(grad)
         .optional(grad_x.as_ref())
         .array(&partials);
-    let grid = Grid::blocks(plan.blocks, plan.threads).shared(plan.shared_backward);
+    let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_backward);
     device.launch(NAME, plan.backward, grid, args)?;
     let sums = sum_partials(device, NAME, &partials, [count], DType::F32, 1.0)?;
     let mut gradients = vec![grad_x];

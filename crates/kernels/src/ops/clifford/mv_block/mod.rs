@@ -5,6 +5,8 @@
 //! out = mv_layer_norm((mv_linear(h; left) + sgp(h, mv_normalization(mv_linear(h; right)), w)) / √2)
 //! ```
 //!
+//! and residual + out where a residual is given.
+//!
 //! One launch forward and two backward, where the separate operators take about thirty: narrow networks on small batches
 //! spend their time on launches. It [`serves`] CUDA devices, `f32`, the algebras it was compiled for, at most
 //! [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory; elsewhere the separate operators say
@@ -21,7 +23,7 @@ const NAME: &str = "mv_block";
 /// Most features: each has a lane of a warp.
 pub const MOST_FEATURES: usize = 32;
 
-/// Number of operands.
+/// Number of operands without the residual.
 pub const OPERANDS: usize = 11;
 
 /// Operands of the block.
@@ -43,19 +45,28 @@ pub struct Operands<'a> {
     pub left: (&'a Array, &'a Array),
     /// Gain of the layer norm `[features]`.
     pub gain: &'a Array,
+    /// What is added to the output, of its shape.
+    pub residual: Option<&'a Array>,
 }
 
 impl<'a> Operands<'a> {
-    /// All operands: `x`, then the parameters in the order of the fields.
+    /// All operands but the residual: `x`, then the parameters in the order of the fields.
     pub fn all(&self) -> [&'a Array; OPERANDS] {
-        let Self { x, linear, silu, right, normalization, product, left, gain } = *self;
+        let Self { x, linear, silu, right, normalization, product, left, gain, residual: _ } = *self;
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
     }
 
-    /// The operands from the order of [`all`](Self::all); `None` for another number of arrays.
+    /// The operands from the order of [`all`](Self::all), and after them the residual if there is one; `None` for another number of
+    /// arrays.
     pub fn from_all(arrays: &'a [Array]) -> Option<Self> {
-        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain] = arrays else {
+        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain, residual @ ..] = arrays
+        else {
             return None;
+        };
+        let residual = match residual {
+            [] => None,
+            [residual] => Some(residual),
+            _ => return None,
         };
         Some(Self {
             x,
@@ -66,6 +77,7 @@ impl<'a> Operands<'a> {
             product,
             left: (left, left_bias),
             gain,
+            residual,
         })
     }
 }
@@ -86,6 +98,10 @@ struct Sizes {
     batch: usize,
     inputs: usize,
     features: usize,
+}
+
+fn like_the_output() -> String {
+    "it has the shape of the output".to_owned()
 }
 
 fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
@@ -112,7 +128,11 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
             if name == "product" { paths_reason(algebra) } else { grades_reason(algebra) }
         })?;
     }
-    let named: Vec<(&'static str, &Array)> = NAMES.into_iter().zip(all).collect();
+    let mut named: Vec<(&'static str, &Array)> = NAMES.into_iter().zip(all).collect();
+    if let Some(residual) = operands.residual {
+        exact(NAME, "residual", residual, &[algebra.blade_count(), batch, n], like_the_output)?;
+        named.push(("residual", residual));
+    }
     alike(NAME, &named)?;
     Ok(Sizes { batch, inputs, features: n })
 }
@@ -137,11 +157,12 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     let arrays = contiguous(operands)?;
     let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
     let plan = cuda::Plan::new(&device, algebra, sizes).filter(|_| arrays[0].dtype() == DType::F32);
-    cuda::forward(&device, algebra, &plan.ok_or_else(unserved)?, &arrays)
+    let residual = operands.residual.map(Array::contiguous).transpose()?;
+    cuda::forward(&device, algebra, &plan.ok_or_else(unserved)?, &arrays, residual.as_ref())
 }
 
 /// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` if it is
-/// needed. The parameters' are parts of one array.
+/// needed. The parameters' are parts of one array. That of the residual is `grad` itself, and not among them.
 ///
 /// # Errors
 /// As [`forward`].
@@ -155,7 +176,7 @@ pub fn backward(
     let sizes = check(algebra, operands)?;
     let shape = [algebra.blade_count(), sizes.batch, sizes.features];
     for (name, array) in ["y", "r", "s", "grad"].into_iter().zip(kept.iter().chain([grad])) {
-        exact(NAME, name, array, &shape, || "it has the shape of the output".to_owned())?;
+        exact(NAME, name, array, &shape, like_the_output)?;
         alike(NAME, &[("x", operands.x), (name, array)])?;
     }
     let arrays = contiguous(operands)?;

@@ -1,0 +1,31 @@
+//! Sums of several arrays on CUDA (csrc/ops/add_n.cu).
+
+use super::{ADD_N_AT_ONCE, NAME};
+use crate::{
+    Array, CudaDevice, Result,
+    cuda::{Kernel, strided::elementwise},
+};
+
+/// The sum of the first array and the others, fewer than [`ADD_N_AT_ONCE`], into a contiguous one that nothing else shows; it may be one
+/// of them.
+pub(super) fn into(device: &CudaDevice, out: &Array, first: &Array, others: &[&Array]) -> Result<()> {
+    if others.len() < 4 {
+        launch::<4>(device, "add_4", out, first, others)
+    } else {
+        launch::<ADD_N_AT_ONCE>(device, "add_8", out, first, others)
+    }
+}
+
+/// Places that are left are filled with the first, which the kernel adds once.
+fn launch<const N: usize>(
+    device: &CudaDevice,
+    kernel: &'static str,
+    out: &Array,
+    first: &Array,
+    others: &[&Array],
+) -> Result<()> {
+    let mut inputs = [first; N];
+    inputs[1..=others.len()].copy_from_slice(others);
+    let count = 1 + others.len() as i32;
+    elementwise(device, NAME, Kernel::new(kernel, out.dtype()), out, inputs, |args| args.int(count))
+}

@@ -1,0 +1,48 @@
+// Sums of several arrays of one shape, in order. Kernels for up to four and up to eight of them; of fewer, the first stands in the
+// places that are left and is added once.
+#include "gradewise/elementwise.cuh"
+
+namespace {
+
+/// The sum of the first `count`.
+template <class T>
+struct Sum {
+    i32 count;
+
+    template <int N, int W>
+    GW_DEVICE void operator()(const Compute<T> (&values)[N][W], Pack<T, W>& results) const {
+        Compute<T> sum[W];
+#pragma unroll
+        for (int k = 0; k < W; ++k) sum[k] = values[0][k];
+#pragma unroll
+        for (int n = 1; n < N; ++n) {
+            // The branch is the same for the whole grid.
+            if (n < count) {
+#pragma unroll
+                for (int k = 0; k < W; ++k) sum[k] += values[n][k];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < W; ++k) results.at[k] = narrow<T>(sum[k]);
+    }
+};
+
+}  // namespace
+
+#define GW_VIEW(T, NAME) GW_PARAMETER View<const T> NAME
+#define GW_KERNELS(T, NAME)                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) gw_add_4_##NAME(                                                        \
+        T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_VIEW(T, a), GW_VIEW(T, b), GW_VIEW(T, c), GW_VIEW(T, d),   \
+        i32 count) {                                                                                                          \
+        begin_kernel();                                                                                                       \
+        const View<const T>* const in[4] = {&a, &b, &c, &d};                                                                  \
+        elementwise(out, elements, wide, axes, in, Sum<T>{count});                                                            \
+    }                                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) gw_add_8_##NAME(                                                        \
+        T* out, i64 elements, i32 wide, GW_PARAMETER Axes axes, GW_VIEW(T, a), GW_VIEW(T, b), GW_VIEW(T, c), GW_VIEW(T, d),   \
+        GW_VIEW(T, e), GW_VIEW(T, f), GW_VIEW(T, g), GW_VIEW(T, h), i32 count) {                                              \
+        begin_kernel();                                                                                                       \
+        const View<const T>* const in[8] = {&a, &b, &c, &d, &e, &f, &g, &h};                                                  \
+        elementwise(out, elements, wide, axes, in, Sum<T>{count});                                                            \
+    }
+GW_FOR_DTYPES(GW_KERNELS)
