@@ -3,6 +3,8 @@
 
 /// Threads that share the chunks of one result.
 constexpr int LANES = 8;
+/// Chunks that a thread asks for before it adds them.
+constexpr int AT_ONCE = 8;
 
 /// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of 32 results by LANES.
 template <class T>
@@ -11,7 +13,16 @@ GW_DEVICE void sum_partials(const Compute<T>* partial, T* out, i64 chunks, i64 c
     for (i64 base = static_cast<i64>(blockIdx.x) * 32; base < count; base += static_cast<i64>(gridDim.x) * 32) {
         const i64 i = base + threadIdx.x;
         double sum = 0;
-        for (i64 chunk = threadIdx.y; i < count && chunk < chunks; chunk += LANES) sum += partial[chunk * count + i];
+        for (i64 first = threadIdx.y; i < count && first < chunks; first += LANES * AT_ONCE) {
+            Compute<T> values[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) {
+                const i64 chunk = first + k * LANES;
+                values[k] = chunk < chunks ? partial[chunk * count + i] : Compute<T>(0);
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) sum += values[k];
+        }
         sums[threadIdx.y][threadIdx.x] = sum;
         __syncthreads();
         if (threadIdx.y == 0 && i < count) {
