@@ -327,8 +327,10 @@ impl<M: Module> Trainer<M> {
         loss: &Tensor,
         last: bool,
     ) -> Result<Array> {
-        let share = 1.0 / self.config.accumulation as f64;
-        let loss = loss.mul_scalar(share)?;
+        let loss = match self.config.accumulation {
+            1 => loss.clone(),
+            batches => loss.mul_scalar(1.0 / batches as f64)?,
+        };
         let options = match &self.scaler {
             Some(scaler) => BackwardOptions::seed(scaler.seed(&loss)?),
             None => BackwardOptions::default(),

@@ -93,8 +93,8 @@ pub(crate) fn join(
         turned.push(array);
     }
     // A single row's length and the places in it are in no stride.
-    let whole = |part: &Part| part.start % per_word == 0 && part.count % per_word == 0;
-    if row % per_word != 0 || !parts.iter().all(whole) {
+    let mut places = parts.iter().flat_map(|part| [part.start, part.count]).chain([row]);
+    if !places.all(|place| place.is_multiple_of(per_word)) {
         per_word = 1;
     }
     let words = out.elements() / per_word;
