@@ -6,8 +6,9 @@
 //
 // blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
 // first row, blockIdx.y the slice of blockDim.x·V features; slices of one row form a cluster. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
-// Dynamic shared memory has the stages, and for the gradients of algebras of more than 16 blades 2·PATHS values a thread.
-// Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>.
+// Dynamic shared memory has the stages, and for the gradients of algebras of more than 16 blades 2·PATHS values a thread; for a gradient
+// that goes out transposed, the rows of a group.
+// Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_rows_bwd_turned_<algebra>_f32.
 #pragma once
 
 #include "ops/multivectors.cuh"
@@ -41,12 +42,16 @@ struct SgpRows {
 
         static constexpr int STAGE = IN * BLADES * WIDTH;
 
-        /// Starts at this block's first row.
-        GW_DEVICE void open() {
+        GW_DEVICE void take_slice() {
             first = static_cast<i32>(blockIdx.y * blockDim.x * V);
             const i64 rest = features - first;
             across = static_cast<i32>(rest < blockDim.x * V ? rest : blockDim.x * V);
             stage = turn = 0;
+        }
+
+        /// Starts at this block's first row.
+        GW_DEVICE void open() {
+            take_slice();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             if (threadIdx.x == 0 && threadIdx.y == 0) {
                 for (int i = 0; i < stages; ++i) barrier_init(full + i, 1);
@@ -61,6 +66,7 @@ struct SgpRows {
         /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory.
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * blockDim.y; }
         GW_DEVICE static i64 step() { return static_cast<i64>(gridDim.x) * blockDim.y; }
+        GW_DEVICE static i64 after(i64 row) { return row + step(); }
 
         /// Bytes of a blade's rows from `row` on.
         GW_DEVICE u32 bytes(i64 row) const {
@@ -196,6 +202,169 @@ struct SgpRows {
         }
 
         GW_DEVICE int previous() const { return stage == 0 ? stages - 1 : stage - 1; }
+    };
+
+    /// Rows of a sector of 32 bytes of a transposed array.
+    static constexpr int GROUP = 8;
+
+    /// The stream of the gradients when that of y goes out transposed (sm_90). Blocks take GROUP consecutive rows, blockDim.y at a time,
+    /// then those of the next group in turn, whose gradients of y are gathered behind the stages. That leaves room for two stages. x and y
+    /// make way for their next rows as soon as all threads have read them; the gradient of x goes back from where `grad` was.
+    struct Turned : Stream<3, 2> {
+        using Base = Stream<3, 2>;
+        using Base::across;
+        using Base::buffer;
+        using Base::bytes;
+        using Base::end;
+        using Base::features;
+        using Base::first;
+        using Base::full;
+        using Base::plane;
+        using Base::source;
+        using Base::stage;
+        using Base::STAGE;
+        using Base::target;
+        using Base::turn;
+        using Base::warp;
+        using Base::warps;
+
+        /// The place of `grad` among the arrays of a stage.
+        static constexpr int GRAD = 2;
+
+        GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * GROUP; }
+        /// From the last rows of a group to the first of the block's next one.
+        GW_DEVICE static i64 skip() { return static_cast<i64>(gridDim.x - 1) * GROUP; }
+
+        /// The number of a row in its group.
+        GW_DEVICE static u32 number(i64 row) { return static_cast<u32>(row) % GROUP; }
+
+        GW_DEVICE static i64 after(i64 row) {
+            row += blockDim.y;
+            return number(row) == 0 ? row + skip() : row;
+        }
+
+        GW_DEVICE static i64 before(i64 row) { return (number(row) == 0 ? row - skip() : row) - blockDim.y; }
+
+        GW_DEVICE void open() {
+            this->take_slice();
+            if (threadIdx.x == 0 && threadIdx.y == 0) {
+                for (int i = 0; i < STAGES; ++i) barrier_init(full + i, 1);
+                barrier_init_fence();
+            }
+            __syncthreads();
+#pragma unroll 1
+            for (int i = 0; i < 2; ++i) {
+                const i64 row = i == 0 ? begin() : after(begin());
+                start_operands(i, row);
+                start_grad(i, row);
+            }
+        }
+
+        /// Starts bringing arrays FROM to TO of the rows from `row` on; one thread of each warp brings its blades.
+        template <int FROM, int TO>
+        GW_DEVICE void bring(int into, i64 row, u64* barrier) {
+            const u32 size = bytes(row);
+            if (threadIdx.x % 32 != 0 || size == 0) return;
+            if (threadIdx.x == 0 && threadIdx.y == 0) barrier_expect(barrier, size * ((TO - FROM) * BLADES));
+            const i64 offset = row * features + first;
+#pragma unroll 1
+            for (int blade = warp(); blade < BLADES; blade += warps()) {
+#pragma unroll
+                for (int i = FROM; i < TO; ++i) {
+                    bulk_copy(buffer + into * STAGE + (i * BLADES + blade) * WIDTH, source[i] + blade * plane + offset, size, barrier);
+                }
+            }
+        }
+
+        GW_DEVICE void start_operands(int into, i64 row) { bring<0, GRAD>(into, row, full + into); }
+        GW_DEVICE void start_grad(int into, i64 row) { bring<GRAD, GRAD + 1>(into, row, full + 2 + into); }
+
+        /// Waits for x and y of the present rows, then for `grad`.
+        GW_DEVICE void wait() { barrier_wait(full + stage, turn & 1); }
+        GW_DEVICE void wait_grad() { barrier_wait(full + 2 + stage, turn & 1); }
+
+        /// After a barrier behind the reads of all three: the gradient of x of the turn before goes out, and x and y make way for
+        /// their rows two turns on. `base` is the present row.
+        GW_DEVICE void flush(i64 base) {
+            if (threadIdx.x % 32 == 0 && base != begin()) {
+                const i64 row = before(base), offset = row * features + first;
+                const T* const place = buffer + (stage ^ 1) * STAGE + GRAD * BLADES * WIDTH;
+                const u32 size = bytes(row);
+#pragma unroll 1
+                for (int blade = warp(); blade < BLADES; blade += warps()) {
+                    if (target[0] != nullptr) bulk_store(target[0] + blade * plane + offset, place + blade * WIDTH, size);
+                }
+                store_commit();
+            }
+            start_operands(stage, after(after(base)));
+        }
+
+        /// Some time after `flush`: where the gradient of x has gone out comes `grad` of the next turn.
+        GW_DEVICE void refill(i64 base) {
+            if (base == begin()) return;
+            if (threadIdx.x % 32 == 0) store_wait<0>();
+            start_grad(stage ^ 1, after(base));
+        }
+
+        /// Ends a turn.
+        GW_DEVICE void advance() {
+            shared_fence();
+            stage ^= 1;
+            turn += stage == 0;
+        }
+
+        /// The gathered columns of this block, GROUP rows of each: column v·THREADS + t for feature t·V + v. Row r of column c is word
+        /// (r + c/4) % GROUP of the column, so that neither threads of one row nor those that read columns meet in a bank.
+        GW_DEVICE T* columns() const { return buffer + 2 * STAGE; }
+
+        GW_DEVICE void gather(i64 base, const Element& element) {
+            const u32 row = number(base) + threadIdx.y;
+            T* const to = columns() + threadIdx.x * GROUP + (row + threadIdx.x / 4) % GROUP;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) to[(blade * WIDTH + v * THREADS) * GROUP] = element.at[blade][v];
+            }
+        }
+
+        /// Whether `base` comes after a whole group of this block.
+        GW_DEVICE static bool follows_group(i64 base) { return number(base) == 0 && base != begin(); }
+
+        /// Writes the gathered group before `base`. A warp takes the columns of its own threads, of all blades or, where several warps have the
+        /// same columns, of some. Two lanes write a sector.
+        GW_DEVICE void write_group(i64 base) const {
+            const int lane = threadIdx.x % 32, half = lane % 2, thread = threadIdx.x / 32 * 32 + lane / 2;
+            const T* from = columns() + (threadIdx.y * WIDTH + thread) * GROUP;
+            const i64 row = base - skip() - GROUP;
+            T* to = target[1] + (threadIdx.y * features + first + thread * V) * end + row;
+#pragma unroll 1
+            for (int blade = threadIdx.y; blade < BLADES; blade += blockDim.y) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    if ((thread + 16 * i) * V >= across) continue;
+#pragma unroll
+                    for (int v = 0; v < V; ++v) {
+                        C values[4];
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            values[e] = from[(v * THREADS + 16 * i) * GROUP + (4 * half + e + lane / 8) % GROUP];
+                        }
+                        // 16 columns on, the same words are the other half.
+                        ::store<4>(to + (16 * i * V + v) * end + 4 * (half ^ i), values);
+                    }
+                }
+                from += blockDim.y * WIDTH * GROUP;
+                to += blockDim.y * features * end;
+            }
+        }
+
+        /// After the last turn; `base` is what would follow.
+        GW_DEVICE void close(i64 base) {
+            __syncthreads();
+            flush(base);
+            if (follows_group(base)) write_group(base);
+            if (threadIdx.x % 32 == 0) store_wait<0>();
+        }
     };
 
     static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
@@ -392,12 +561,17 @@ struct SgpRows {
     /// elements, and of a bias [features] of y's scalar part.
     ///
     /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
+    ///
+    /// TURNED: grad_y is there, and transposed, [blades, features, rows]; rows are a multiple of GROUP, of which blockDim.y is a
+    /// divisor; there are two stages, and WIDTH·BLADES·GROUP elements behind them.
+    template <bool TURNED = false>
     GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
                                    C* partial, i64 rows, i64 features, i32 stages) {
         __shared__ alignas(16) u64 full[STAGES];
         __shared__ Scratch<2 * GRADES> scratch;
         const bool clustered = gridDim.y > 1;
-        Stream<3, 2> in{{x, y, grad}, {grad_x, grad_y}, buffer, full, rows * features, features, rows, stages};
+        typename Choose<TURNED, Turned, Stream<3, 2>>::type in{x, y, grad, grad_x, grad_y, buffer, full, rows * features,
+                                                               features, rows, stages};
         in.open();
 
         const i64 feature = in.first + threadIdx.x * V;
@@ -410,11 +584,20 @@ struct SgpRows {
         int parity = 0;
         i64 base = in.begin();
 #pragma unroll 1
-        for (; base < rows; base += in.step()) {
+        for (; base < rows; base = in.after(base)) {
             const i64 row = base + threadIdx.y;
             const bool busy = active && row < rows;
             // Idle threads compute on what is there.
             const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
+            // Half of the warps write the group before while the others compute, then the others do. In a cluster all do so behind
+            // its barrier, which waits for what was written before it.
+            [[maybe_unused]] const bool early = !clustered && blockDim.y == 1 && in.warp() < in.warps() / 2;
+            if constexpr (TURNED) {
+                if (early && in.follows_group(base)) {
+                    __syncwarp();
+                    in.write_group(base);
+                }
+            }
             in.wait();
             Element a, b, g;
             in.read(0, own, a);
@@ -422,6 +605,7 @@ struct SgpRows {
             const Slope slope_a = Product::gate_with_slope(a), slope_b = Product::gate_with_slope(b);
             Element output;
             Product::multiply(a, b, kept.weights, output);
+            if constexpr (TURNED) in.wait_grad();
             in.read(2, own, g);
             C values[2 * GRADES] = {};
             each<BLADES>([&](auto blade) {
@@ -455,17 +639,31 @@ struct SgpRows {
                     g.at[N][v] = factor[grade] * (g.at[N][v] - output.at[N][v] * part[grade]);
                 }
             });
+            if constexpr (TURNED) {
+                in.refill(base);
+                if (!early && in.follows_group(base)) in.write_group(base);
+            }
             Element da, db;
             Product::differentiate(a, b, g, kept.weights, da, db, kept.sums);
             Product::gate_backward(a, slope_a, da);
             Product::gate_backward(b, slope_b, db);
 #pragma unroll
             for (int v = 0; v < V; ++v) bias[v] += db.at[0][v];
-            if (busy) {
-                in.write(0, own, row * features + feature, da);
-                in.write(1, own, row * features + feature, db);
+            if constexpr (TURNED) {
+                // The columns are free for the next group.
+                if (in.follows_group(base)) blockDim.y == 1 ? __syncwarp() : __syncthreads();
+                if (busy) {
+                    in.write(in.GRAD, own, row * features + feature, da);
+                    in.gather(base, db);
+                }
+                in.advance();
+            } else {
+                if (busy) {
+                    in.write(0, own, row * features + feature, da);
+                    in.write(1, own, row * features + feature, db);
+                }
+                in.advance(base);
             }
-            in.advance(base);
             parity ^= 1;
         }
         in.close(base);
@@ -525,6 +723,22 @@ struct SgpRows {
                                                            partial, rows, features, stages);                          \
     }
 
+/// For sm_90, where the matrix products are that read what it writes; a trap elsewhere.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define GW_RUN_TURNED(...) __VA_ARGS__
+#else
+#define GW_RUN_TURNED(...) __trap()
+#endif
+#define GW_SGP_ROWS_TURNED(P, Q, R, V, THREADS)                                                                              \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_rows_bwd_turned_##P##_##Q##_##R##_f32(                   \
+        const float* x, const float* y, const float* w, const float* grad, float* grad_x, float* grad_y, float* partial,     \
+        i64 rows, i64 features, i32 stages) {                                                                                \
+        extern __shared__ uint4 shared[];                                                                                    \
+        using Rows = SgpRows<Algebra<P, Q, R>, float, V, THREADS>;                                                           \
+        GW_RUN_TURNED(Rows::template backward<true>(reinterpret_cast<float*>(shared), x, y, w, grad, grad_x, grad_y,         \
+                                                    partial, rows, features, stages));                                       \
+    }
+
 #define GW_SGP_ROWS(P, Q, R, V, THREADS, FORWARD_BLOCKS, BACKWARD_BLOCKS)                 \
     GW_SGP_ROWS_FORWARD(P, Q, R, float, f32, V, THREADS, FORWARD_BLOCKS)                  \
     GW_SGP_ROWS_FORWARD(P, Q, R, bf16, bf16, V, THREADS, FORWARD_BLOCKS)                  \
@@ -534,6 +748,10 @@ struct SgpRows {
     GW_SGP_ROWS_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
 
 /// All kernels of an algebra of up to 8, 16 or 32 blades; the numbers are those of `Plan::of` in the launcher (sgp/rows.rs).
-#define GW_SGP_ROWS_8(P, Q, R) GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)
-#define GW_SGP_ROWS_16(P, Q, R) GW_SGP_ROWS(P, Q, R, 1, 256, 2, 1)
+#define GW_SGP_ROWS_8(P, Q, R)          \
+    GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)  \
+    GW_SGP_ROWS_TURNED(P, Q, R, 2, 256)
+#define GW_SGP_ROWS_16(P, Q, R)         \
+    GW_SGP_ROWS(P, Q, R, 1, 256, 2, 1)  \
+    GW_SGP_ROWS_TURNED(P, Q, R, 1, 256)
 #define GW_SGP_ROWS_32(P, Q, R) GW_SGP_ROWS(P, Q, R, 1, 128, 3, 1)

@@ -6,7 +6,7 @@
 use super::{
     fcgp, mv_linear,
     mv_linear::Bias,
-    sgp::{self, Product, ProductOptions},
+    sgp::{self, Product, ProductOptions, RightGradient},
 };
 use crate::{Array, Result};
 use gradewise_core::Algebra;
@@ -86,8 +86,16 @@ pub fn backward(
     };
     let Some(y) = y.or(again.as_ref()) else { unreachable!("given or computed") };
     let need_y = need_x || need_linear || need_bias;
-    let through = if options.fully_connected { fcgp::backward } else { sgp::backward };
-    let found = through(algebra, (x, y, w), options.product, product, grad, [need_x, need_y, need_w])?;
+    let (operands, needs) = ((x, y, w), [need_x, need_y, need_w]);
+    let found = if options.fully_connected {
+        fcgp::backward(algebra, operands, options.product, product, grad, needs)?
+    } else {
+        let right = match mv_linear::reads_transposed(algebra, x, linear, [need_x, need_linear])? {
+            true => RightGradient::Transposed,
+            false => RightGradient::Contiguous,
+        };
+        sgp::backward_with(algebra, operands, options.product, product, grad, (needs, right))?
+    };
     let mut gradients = Gradients { x: found.x, w: found.weights, ..Gradients::default() };
     let Some(upstream) = found.y else { return Ok(gradients) };
     drop(again);

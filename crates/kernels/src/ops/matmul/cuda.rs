@@ -147,6 +147,8 @@ fn kernels() -> Kernels {
     })
 }
 
+/// Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
+const LEAST: usize = 16;
 /// Threads of a block, of every kernel.
 const THREADS: u32 = 128;
 
@@ -167,6 +169,23 @@ fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
 }
 
 impl Product<'_> {
+    /// Whether tensor cores compute it as it is.
+    fn on_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
+        let (m, n, k) = self.sizes;
+        Ok(m.min(n).min(k) >= LEAST
+            && kernels() != Kernels::Plain
+            && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
+            && has_warp_kernels(device, self.dtype)?)
+    }
+
+    /// Whether it is computed in TF32 by the kernels of compute capability 9.0, for which both operands may be stored transposed.
+    pub fn may_transpose_both(&self, device: &CudaDevice) -> Result<bool> {
+        Ok(self.dtype == DType::F32
+            && kernels() == Kernels::All
+            && hopper::serves(device, self)
+            && self.on_tensor_cores(device)?)
+    }
+
     /// Computes into a new array of `shape`, which has as many elements as all C together.
     pub fn run(&self, device: &CudaDevice, shape: impl Into<Shape>) -> Result<Array> {
         let out = Array::for_kernel(self.operation, shape, self.dtype, device)?;
@@ -179,25 +198,21 @@ impl Product<'_> {
     /// Computes into `out`, which is contiguous, or adds to what it holds.
     pub fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
         let (m, n, k) = self.sizes;
-        let Some(tiles) = tiles(self.a.transpose, self.b.transpose) else {
-            unreachable!("callers transpose one operand at most")
-        };
-        // Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
-        const LEAST: usize = 16;
         // Sums of so few terms are computed in double precision.
         const SHORT: usize = 16;
-        let worth_it = m.min(n).min(k) >= LEAST;
-        let kernels = kernels();
-        let tensor = worth_it
-            && kernels != Kernels::Plain
-            && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
-            && has_warp_kernels(device, self.dtype)?;
+        let tensor = self.on_tensor_cores(device)?;
         // Exact products of f32, too, are fastest by tensor cores, in three parts.
-        let exact = worth_it && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
-        if (tensor || exact) && kernels == Kernels::All && hopper::run(device, self, out, accumulate, exact)?
+        let exact =
+            m.min(n).min(k) >= LEAST && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
+        if (tensor || exact)
+            && kernels() == Kernels::All
+            && hopper::run(device, self, out, accumulate, exact)?
         {
             return Ok(());
         }
+        let Some(tiles) = tiles(self.a.transpose, self.b.transpose) else {
+            unreachable!("callers transpose one operand at most, unless `may_transpose_both` says they may")
+        };
         let sizes = if tensor { tiles.warp } else { tiles.simt };
         let blocks = |tile: &Tile| m.div_ceil(tile.rows) * n.div_ceil(tile.columns) * self.count;
         let stretches = |tile: &Tile| {

@@ -2,7 +2,7 @@
 
 use super::{Bias, Gradients, NAME, Sizes};
 use crate::{
-    Array, CudaDevice, Result,
+    Array, CudaDevice, DType, Result,
     cuda::Words,
     ops::{
         self,
@@ -61,7 +61,96 @@ pub(in crate::ops::clifford) const fn square(batch: usize, features: usize) -> S
     Sizes { batch, inputs: features, outputs: features, shared: false }
 }
 
-/// The gradient of x is added to what `add_to` `[blades, batch, in]` holds, if it is given.
+/// The products that gradients are.
+struct GradientProducts<'a> {
+    tables: &'a DeviceAlgebra,
+    blades: usize,
+    grades: usize,
+    sizes: &'a Sizes,
+    dtype: DType,
+    /// The gradient of the output.
+    upstream: Operand<'a>,
+}
+
+impl<'a> GradientProducts<'a> {
+    fn new(
+        algebra: &Algebra,
+        tables: &'a DeviceAlgebra,
+        sizes: &'a Sizes,
+        dtype: DType,
+        upstream: Operand<'a>,
+    ) -> Self {
+        let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
+        Self { tables, blades, grades, sizes, dtype, upstream }
+    }
+
+    fn of_x(&self, w: &Array) -> Product<'a> {
+        let Self { tables, sizes, dtype, upstream, .. } = *self;
+        Product {
+            operation: NAME,
+            dtype,
+            sizes: (sizes.batch, sizes.inputs, sizes.outputs),
+            count: self.blades,
+            a: upstream,
+            b: weights(w, sizes, &tables.grades, true),
+            starts: None,
+            segments: 1,
+            bias: None,
+            scale: 1.0,
+            window: None,
+        }
+    }
+
+    /// The blades of a grade follow each other, so their sum is a sum over segments; for a shared matrix all blades are
+    /// rows of one product.
+    fn of_w(&self, x: &Array) -> Product<'a> {
+        let Self { tables, sizes, dtype, upstream, .. } = *self;
+        let (count, rows, segments) = match sizes.shared {
+            true => (1, self.blades * sizes.batch, 1),
+            false => (self.grades, sizes.batch, tables.widest),
+        };
+        Product {
+            operation: NAME,
+            dtype,
+            sizes: (sizes.inputs, sizes.outputs, rows),
+            count,
+            a: matrices(x, (sizes.batch, sizes.inputs), true),
+            b: upstream,
+            starts: (!sizes.shared).then_some(&tables.first),
+            segments,
+            bias: None,
+            scale: 1.0,
+            window: None,
+        }
+    }
+}
+
+/// A gradient `[blades, batch, out]` that lies transposed at an address.
+fn transposed(address: u64, sizes: &Sizes) -> Operand<'static> {
+    let (row, stride) = (sizes.batch, sizes.batch * sizes.outputs);
+    Operand { address, row, stride, transpose: true, index: None, transposed: None }
+}
+
+/// Whether [`backward`] reads a transposed gradient at `address` as it lies. For a shared matrix, whose product has all blades as its
+/// rows, it does not.
+pub(super) fn reads_transposed(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: &Sizes,
+    (x, w): (&Array, &Array),
+    address: u64,
+    [need_x, need_w]: [bool; 2],
+) -> Result<bool> {
+    if sizes.shared || !(need_x || need_w) {
+        return Ok(false);
+    }
+    let tables = DeviceAlgebra::of(device, algebra)?;
+    let products = GradientProducts::new(algebra, &tables, sizes, x.dtype(), transposed(address, sizes));
+    Ok((!need_x || products.of_x(w).may_transpose_both(device)?)
+        && (!need_w || products.of_w(x).may_transpose_both(device)?))
+}
+
+/// The gradient of x is added to what `add_to` `[blades, batch, in]` holds, if it is given. That of the output may be a view.
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -72,26 +161,22 @@ pub(in crate::ops::clifford) fn backward(
     add_to: Option<&Array>,
 ) -> Result<Gradients> {
     let tables = DeviceAlgebra::of(device, algebra)?;
-    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
     let mut gradients = Gradients::default();
-    // The gradient is read along both axes, if both are wanted.
+    let as_it_lies = !grad.is_contiguous()
+        && grad.transpose(1, 2)?.is_contiguous()
+        && reads_transposed(device, algebra, sizes, (x, w), grad.cuda_address(), [need_x, need_w])?;
+    let grad = if as_it_lies { grad.clone() } else { grad.contiguous()? };
+    // A gradient that lies by rows is read along both axes, if both are wanted.
     let turned = OnceCell::new();
-    let transposed = (need_x && need_w && !sizes.shared).then_some(&turned);
-    let upstream = Operand { transposed, ..matrices(grad, (sizes.batch, sizes.outputs), false) };
+    let upstream = if as_it_lies {
+        transposed(grad.cuda_address(), sizes)
+    } else {
+        let transposed = (need_x && need_w && !sizes.shared).then_some(&turned);
+        Operand { transposed, ..matrices(&grad, (sizes.batch, sizes.outputs), false) }
+    };
+    let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
     if need_x {
-        let product = Product {
-            operation: NAME,
-            dtype: grad.dtype(),
-            sizes: (sizes.batch, sizes.inputs, sizes.outputs),
-            count: blades,
-            a: upstream,
-            b: weights(w, sizes, &tables.grades, true),
-            starts: None,
-            segments: 1,
-            bias: None,
-            scale: 1.0,
-            window: None,
-        };
+        let product = products.of_x(w);
         gradients.x = Some(match add_to {
             Some(target) => {
                 if target.elements() > 0 {
@@ -103,24 +188,7 @@ pub(in crate::ops::clifford) fn backward(
         });
     }
     if need_w {
-        // The blades of a grade follow each other, so their sum is a sum over segments; for a shared matrix all blades are
-        // rows of one product.
-        let (count, rows, segments) =
-            if sizes.shared { (1, blades * sizes.batch, 1) } else { (grades, sizes.batch, tables.widest) };
-        let product = Product {
-            operation: NAME,
-            dtype: x.dtype(),
-            sizes: (sizes.inputs, sizes.outputs, rows),
-            count,
-            a: matrices(x, (sizes.batch, sizes.inputs), true),
-            b: upstream,
-            starts: (!sizes.shared).then_some(&tables.first),
-            segments,
-            bias: None,
-            scale: 1.0,
-            window: None,
-        };
-        gradients.w = Some(product.run(device, w.shape())?);
+        gradients.w = Some(products.of_w(x).run(device, w.shape())?);
     }
     if need_bias {
         let range = bias.blades(algebra);

@@ -119,6 +119,16 @@ pub fn backward(
     backward_adding(algebra, x, w, bias, grad, needs, None)
 }
 
+/// Whether [`backward_adding`] reads a gradient that is a transposed view of `[blades, out, batch]` as it lies, for the gradients of x and of
+/// w as far as they are needed.
+pub(super) fn reads_transposed(algebra: &Algebra, x: &Array, w: &Array, needs: [bool; 2]) -> Result<bool> {
+    let sizes = check(algebra, x, w)?;
+    alike(NAME, &[("x", x), ("w", w)])?;
+    let Device::Cuda(device) = x.device() else { return Ok(false) };
+    // New arrays are aligned, as address 0 is.
+    cuda::reads_transposed(&device, algebra, &sizes, (x, w), 0, needs)
+}
+
 /// As [`backward`]; the gradient of x is added to `direct`, another of its gradients, in place where the device does that.
 pub(super) fn backward_adding(
     algebra: &Algebra,
@@ -134,11 +144,12 @@ pub(super) fn backward_adding(
         "the gradient has the shape of the output".to_owned()
     })?;
     let dtype = alike(NAME, &[("x", x), ("w", w), ("grad", grad)])?;
-    let (x, w, grad) = (x.contiguous()?, w.contiguous()?, grad.contiguous()?);
+    let (x, w) = (x.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         let (sizes, needs) = (Sizes { batch, inputs, outputs, shared }, [need_x, need_w, need_bias]);
-        return cuda::backward(&device, algebra, &sizes, (&x, &w, &grad), bias, needs, direct);
+        return cuda::backward(&device, algebra, &sizes, (&x, &w, grad), bias, needs, direct);
     }
+    let grad = grad.contiguous()?;
     let tables = Programs::of(algebra);
     let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
     with_real!(dtype, NAME, T => {

@@ -1,7 +1,7 @@
 //! The weighted product on CUDA.
 
 use super::{
-    NAME, Product, ProductGradients, ProductOptions, rows,
+    NAME, Product, ProductGradients, ProductOptions, RightGradient, rows,
     unrolled::{self, Around},
 };
 use crate::{
@@ -41,11 +41,11 @@ pub(super) fn backward(
     options: ProductOptions,
     product: &Product,
     grad: &Array,
-    needs: [bool; 3],
+    (needs, right): ([bool; 3], RightGradient),
 ) -> Result<ProductGradients> {
     if options.gate
         && options.normalize
-        && let Some(gradients) = rows::backward(device, algebra, (x, y, w), grad, needs)?
+        && let Some(gradients) = rows::backward(device, algebra, (x, y, w), grad, (needs, right))?
     {
         return Ok(gradients);
     }

@@ -76,6 +76,15 @@ pub struct ProductGradients {
     pub bias: Option<Array>,
 }
 
+/// How the gradient of the right operand may lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RightGradient {
+    /// As the operand.
+    Contiguous,
+    /// As a transposed view of `[blades, features, batch]`, if a kernel writes that at once: for a reader to whom both are the same.
+    Transposed,
+}
+
 const NAME: &str = "sgp";
 
 fn check(algebra: &Algebra, x: &Array, y: &Array, w: &Array) -> Result<(usize, usize)> {
@@ -146,12 +155,24 @@ pub fn backward(
     grad: &Array,
     needs: [bool; 3],
 ) -> Result<ProductGradients> {
+    backward_with(algebra, (x, y, w), options, product, grad, (needs, RightGradient::Contiguous))
+}
+
+/// As [`backward`], with the gradient of y as `right` says.
+pub(super) fn backward_with(
+    algebra: &Algebra,
+    (x, y, w): (&Array, &Array, &Array),
+    options: ProductOptions,
+    product: &Product,
+    grad: &Array,
+    (needs, right): ([bool; 3], RightGradient),
+) -> Result<ProductGradients> {
     let (batch, n) = check(algebra, x, y, w)?;
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, (&x, &y, &w), options, product, &grad, needs);
+        return cuda::backward(&device, algebra, (&x, &y, &w), options, product, &grad, (needs, right));
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {

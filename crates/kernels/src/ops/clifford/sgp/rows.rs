@@ -1,6 +1,6 @@
 //! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh).
 
-use super::{NAME, ProductGradients};
+use super::{NAME, ProductGradients, RightGradient};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
@@ -19,9 +19,18 @@ struct Compiled {
     blocks: usize,
 }
 
+/// What is computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    Backward,
+    /// Backward with the gradient of y transposed.
+    Turned,
+}
+
 /// How rows are dealt out to blocks.
 struct Plan {
-    /// Blocks along the rows, which they take in turn.
+    /// Blocks along the rows, which they take in turn: one at a time, or a group.
     blocks: usize,
     /// Blocks that share a row, as a cluster.
     slices: usize,
@@ -38,13 +47,16 @@ const FEWEST_FEATURES: usize = 32;
 const MOST_SLICES: usize = 8;
 /// Most rows on their way at a time (STAGES in the kernels).
 const MOST_STAGES: usize = 4;
+/// Rows that a block gathers before it writes them transposed (GROUP in the kernels), for which there are this many stages.
+const GROUP: usize = 8;
+const TURNED_STAGES: usize = 2;
 /// Shared memory that the kernels take besides the stages, and what the device takes for each block.
 const FIXED_SHARED: usize = 3 << 10;
 const RESERVED_SHARED: usize = 1 << 10;
 
 impl Compiled {
-    fn of(blades: usize, backward: bool) -> Self {
-        let (width, threads, blocks) = match (blades, backward) {
+    fn of(blades: usize, pass: Pass) -> Self {
+        let (width, threads, blocks) = match (blades, pass != Pass::Forward) {
             (..=8, false) => (2, 256, 2),
             (..=8, true) => (2, 256, 1),
             (..=16, false) => (1, 256, 2),
@@ -59,10 +71,10 @@ impl Compiled {
 impl Plan {
     /// `None` where these kernels do not serve: rows whose pieces are not copied as a whole, or that are too short or too
     /// long.
-    fn new(device: &CudaDevice, algebra: &Algebra, x: &Array, backward: bool) -> Option<Self> {
+    fn new(device: &CudaDevice, algebra: &Algebra, x: &Array, pass: Pass) -> Option<Self> {
         let [blades, rows, features] = x.dims()[..] else { return None };
         let size = x.dtype().size();
-        let Compiled { width, threads, blocks } = Compiled::of(blades, backward);
+        let Compiled { width, threads, blocks } = Compiled::of(blades, pass);
         if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
             return None;
         }
@@ -81,19 +93,32 @@ impl Plan {
             return None;
         }
         let together = (threads / along).max(1);
-        let arrays = if backward { 3 } else { 2 };
-        let stage = arrays * blades * threads * width * size;
-        let kept = if backward && blades > 16 { 2 * algebra.paths().len() * threads * width * 4 } else { 0 };
+        let arrays = if pass == Pass::Forward { 2 } else { 3 };
+        let piece = blades * threads * width * size;
+        let stage = arrays * piece;
+        let kept = match pass {
+            Pass::Turned => GROUP * piece,
+            Pass::Backward if blades > 16 => 2 * algebra.paths().len() * threads * width * 4,
+            _ => 0,
+        };
         let available = ((info.max_shared_memory + RESERVED_SHARED) / blocks)
             .checked_sub(RESERVED_SHARED + FIXED_SHARED + kept)?;
-        let stages = (available / stage).min(MOST_STAGES);
+        let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
         if stages < 2 {
             return None;
         }
         // As many blocks as run at a time: each takes its weights along from row to row.
         let most = (info.multiprocessors as usize * blocks / slices).max(1);
+        let at_a_time = if pass == Pass::Turned { GROUP } else { together };
+        let units = rows.div_ceil(at_a_time);
+        // Groups that cannot be dealt out about evenly take longer than writing their rows transposed saves.
+        let uneven = 10 * units.div_ceil(most) * most * GROUP > 11 * rows;
+        let whole = rows.is_multiple_of(GROUP) && GROUP.is_multiple_of(together);
+        if pass == Pass::Turned && (uneven || !whole || blades > 16 || x.dtype() != DType::F32) {
+            return None;
+        }
         Some(Self {
-            blocks: rows.div_ceil(together).min(most),
+            blocks: units.min(most),
             slices,
             block: [along as u32, together as u32, 1],
             stages: stages as i32,
@@ -128,9 +153,10 @@ pub(super) fn forward(
     (x, y, w): (&Array, &Array, &Array),
 ) -> Result<Option<(Array, Array)>> {
     let dtype = x.dtype();
-    let (Some(plan), Some(kernel)) =
-        (Plan::new(device, algebra, x, false), kernel(device, "sgp_rows_fwd", algebra, dtype, &[x, y, w]))
-    else {
+    let (Some(plan), Some(kernel)) = (
+        Plan::new(device, algebra, x, Pass::Forward),
+        kernel(device, "sgp_rows_fwd", algebra, dtype, &[x, y, w]),
+    ) else {
         return Ok(None);
     };
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
@@ -156,18 +182,25 @@ pub(super) fn backward(
     algebra: &Algebra,
     (x, y, w): (&Array, &Array, &Array),
     grad: &Array,
-    needs: [bool; 3],
+    (needs, right): ([bool; 3], RightGradient),
 ) -> Result<Option<ProductGradients>> {
     let dtype = x.dtype();
-    let (Some(plan), Some(kernel)) = (
-        Plan::new(device, algebra, x, true),
-        kernel(device, "sgp_rows_bwd", algebra, dtype, &[x, y, w, grad]),
-    ) else {
+    let served = |pass, operation| {
+        let plan = Plan::new(device, algebra, x, pass)?;
+        let kernel = kernel(device, operation, algebra, dtype, &[x, y, w, grad])?;
+        Some((pass, plan, kernel))
+    };
+    let wanted = right == RightGradient::Transposed && needs[1];
+    let turned = if wanted { served(Pass::Turned, "sgp_rows_bwd_turned") } else { None };
+    let Some((pass, plan, kernel)) = turned.or_else(|| served(Pass::Backward, "sgp_rows_bwd")) else {
         return Ok(None);
     };
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
-    let like = |needed: bool| needed.then(|| Array::for_kernel(NAME, x.shape(), dtype, device)).transpose();
-    let (grad_x, grad_y) = (like(needs[0])?, like(needs[1])?);
+    let [blades, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    let shape = [blades, rows, features];
+    let shape_y = if pass == Pass::Turned { [blades, features, rows] } else { shape };
+    let new = |shape| Array::for_kernel(NAME, shape, dtype, device);
+    let grad_x = needs[0].then(|| new(shape)).transpose()?;
+    let grad_y = needs[1].then(|| new(shape_y)).transpose()?;
     // The weights' and, from a multiple of 4 on, the bias's.
     let weights = w.elements();
     let count = weights.next_multiple_of(4) + features;
@@ -186,6 +219,10 @@ pub(super) fn backward(
         .size(features)
         .int(plan.stages);
     device.launch(NAME, kernel, plan.grid(), args)?;
+    let grad_y = match (pass, grad_y) {
+        (Pass::Turned, Some(transposed)) => Some(transposed.transpose(1, 2)?),
+        (_, grad_y) => grad_y,
+    };
     let mut gradients = ProductGradients { x: grad_x, y: grad_y, ..ProductGradients::default() };
     if let Some(partials) = partials {
         let sums = sum_partials(device, NAME, &partials, [count], dtype, 1.0)?;

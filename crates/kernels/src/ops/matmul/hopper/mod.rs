@@ -120,6 +120,19 @@ fn aligned(operand: &Operand<'_>, size: usize) -> bool {
         && (operand.stride * size).is_multiple_of(16)
 }
 
+/// Whether this device and these operands can be served.
+pub(super) fn serves(device: &CudaDevice, product: &Product<'_>) -> bool {
+    let (m, n, k) = product.sizes;
+    let size = product.dtype.size();
+    // Smaller ones would leave most of a tile empty.
+    let worth_it = m.min(n) >= 64 && k * size >= LINE;
+    let fits = [m, n, k].into_iter().all(|extent| i32::try_from(extent).is_ok());
+    worth_it
+        && fits
+        && supported(device)
+        && [product.a, product.b].iter().all(|operand| aligned(operand, size))
+}
+
 /// Computes `product` into `out`, if this device and these operands can be served; whether they were.
 ///
 /// `exact` is for f32 that is not to be rounded to TF32.
@@ -133,14 +146,7 @@ pub(super) fn run(
     let (m, n, k) = product.sizes;
     let size = product.dtype.size();
     let (c_offset, c_stride) = product.window.unwrap_or((0, m * n));
-    // Smaller ones would leave most of a tile empty.
-    let worth_it = m.min(n) >= 64 && k * size >= LINE;
-    let fits = [m, n, k].into_iter().all(|extent| i32::try_from(extent).is_ok());
-    if !worth_it
-        || !fits
-        || !supported(device)
-        || ![product.a, product.b].iter().all(|operand| aligned(operand, size))
-    {
+    if !serves(device, product) {
         return Ok(false);
     }
     if product.dtype == DType::F32 && product.a.transpose && !product.b.transpose {
