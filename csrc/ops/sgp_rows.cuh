@@ -733,6 +733,7 @@ struct SgpRows {
     extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_rows_bwd_turned_##P##_##Q##_##R##_f32(                   \
         const float* x, const float* y, const float* w, const float* grad, float* grad_x, float* grad_y, float* partial,     \
         i64 rows, i64 features, i32 stages) {                                                                                \
+        begin_kernel();                                                                                                      \
         extern __shared__ uint4 shared[];                                                                                    \
         using Rows = SgpRows<Algebra<P, Q, R>, float, V, THREADS>;                                                           \
         GW_RUN_TURNED(Rows::template backward<true>(reinterpret_cast<float*>(shared), x, y, w, grad, grad_x, grad_y,         \
