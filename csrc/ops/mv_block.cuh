@@ -237,7 +237,7 @@ struct MvBlock {
     /// A lane's blades of a row of `features`, as `fetch` or `put` left them.
     GW_DEVICE void get(const float* row, Element& element) const {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = row[blade * features4 + column];
+        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = active ? row[blade * features4 + lane] : 0.0f;
     }
 
     /// Puts a lane's blades of a row where other lanes read them.
@@ -423,11 +423,13 @@ struct MvBlock {
     struct Places {
         i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
 
-        GW_DEVICE Places(i64 inputs, i64 features) {
+        /// With zeros between them in `sums`, if that is given.
+        GW_DEVICE Places(i64 inputs, i64 features, float* sums = nullptr) {
             i64 at = 0;
             auto next = [&](i64 size) {
-                const i64 place = at;
+                const i64 place = at, end = at + size;
                 at += (size + 3) / 4 * 4;
+                if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
                 return place;
             };
             linear = next(GRADES * inputs * features);
@@ -639,8 +641,8 @@ struct MvBlock {
             for (int path = 0; path < PATHS; ++path) given[(3 + 3 * GRADES + path) * 32] = to_product(path, 0);
         }
         __syncthreads();
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
+        partial += blockIdx.x * Places(p.inputs, p.features).count;
+        const Places places(p.inputs, p.features, partial);
         for (int value = warp; value < VALUES; value += warps) {
             if (!active) continue;
             float sums[MOST_WARPS];
