@@ -237,11 +237,13 @@ struct MvBlock {
     /// A lane's blades of a row of `features`, as `fetch` or `put` left them.
     GW_DEVICE void get(const float* row, Element& element) const {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = active ? row[blade * features4 + lane] : 0.0f;
+        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = row[blade * features4 + column];
     }
 
     /// Puts a lane's blades of a row where other lanes read them.
     GW_DEVICE void put(float* row, const Element& element) const {
+        // Lanes without a feature have read what the last one has.
+        __syncwarp();
         if (lane >= features4) return;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) row[blade * features4 + lane] = active ? element.at[blade][0] : 0.0f;
@@ -477,10 +479,8 @@ struct MvBlock {
             fetch<1>({xs + mine * wide_row}, {x}, first, inputs);
         };
         if (warp < working) fetch_all(static_cast<i64>(blockIdx.x) * group + mine);
-        float slope[GRADES], shift[GRADES], mix[GRADES];
+        float mix[GRADES];
         typename Product::Weights product;
-        parameters(p.slope, slope);
-        parameters(p.shift, shift);
         parameters(p.normalization, mix);
         product_weights(product);
         const float gain = p.gain[column];
@@ -495,6 +495,10 @@ struct MvBlock {
             if (again) __syncthreads();  // The rows before are still being read.
             if (warp < working) {
                 if (again) fetch_all(first);
+                // Asked for again after the rows: kept, they would take more registers than there are.
+                float slope[GRADES], shift[GRADES];
+                parameters(p.slope, slope);
+                parameters(p.shift, shift);
                 fetched();
                 float dh[1][R][BLADES];
 #pragma unroll
@@ -567,6 +571,8 @@ struct MvBlock {
                 const int narrow_pitch = features4 + 1, wide_pitch = inputs4 + 1;
                 accumulate(dh, drs + mine * narrow_row, features4, {right + 4 * line}, features4 * narrow_pitch, 4 * narrow_pitch);
                 accumulate(dh, dls + mine * narrow_row, features4, {left + 4 * line}, features4 * narrow_pitch, 4 * narrow_pitch);
+                parameters(p.slope, slope);
+                parameters(p.shift, shift);
 #pragma unroll
                 for (int r = 0; r < R; ++r) {
                     // Silu.
