@@ -208,28 +208,23 @@ struct SgpRows {
     static constexpr int GROUP = 8;
 
     /// The stream of the gradients when that of y goes out transposed (sm_90). Blocks take GROUP consecutive rows, blockDim.y at a time,
-    /// then those of the next group in turn, whose gradients of y are gathered behind the stages. That leaves room for two stages. x and y
-    /// make way for their next rows as soon as all threads have read them; the gradient of x goes back from where `grad` was.
+    /// then those of the next group in turn, whose gradients of y are gathered behind the stages. That leaves room for two stages: all
+    /// three operands make way for rows two turns on as soon as all threads have read them, and the gradient of x goes straight out.
     struct Turned : Stream<3, 2> {
         using Base = Stream<3, 2>;
         using Base::across;
         using Base::buffer;
-        using Base::bytes;
         using Base::end;
         using Base::features;
         using Base::first;
         using Base::full;
         using Base::plane;
-        using Base::source;
         using Base::stage;
         using Base::STAGE;
         using Base::target;
         using Base::turn;
         using Base::warp;
         using Base::warps;
-
-        /// The place of `grad` among the arrays of a stage.
-        static constexpr int GRAD = 2;
 
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * GROUP; }
         /// From the last rows of a group to the first of the block's next one.
@@ -243,8 +238,6 @@ struct SgpRows {
             return number(row) == 0 ? row + skip() : row;
         }
 
-        GW_DEVICE static i64 before(i64 row) { return (number(row) == 0 ? row - skip() : row) - blockDim.y; }
-
         GW_DEVICE void open() {
             this->take_slice();
             if (threadIdx.x == 0 && threadIdx.y == 0) {
@@ -252,63 +245,20 @@ struct SgpRows {
                 barrier_init_fence();
             }
             __syncthreads();
-#pragma unroll 1
-            for (int i = 0; i < 2; ++i) {
-                const i64 row = i == 0 ? begin() : after(begin());
-                start_operands(i, row);
-                start_grad(i, row);
-            }
+            this->start(0, begin());
+            this->start(1, after(begin()));
         }
 
-        /// Starts bringing arrays FROM to TO of the rows from `row` on; one thread of each warp brings its blades.
-        template <int FROM, int TO>
-        GW_DEVICE void bring(int into, i64 row, u64* barrier) {
-            const u32 size = bytes(row);
-            if (threadIdx.x % 32 != 0 || size == 0) return;
-            if (threadIdx.x == 0 && threadIdx.y == 0) barrier_expect(barrier, size * ((TO - FROM) * BLADES));
-            const i64 offset = row * features + first;
-#pragma unroll 1
-            for (int blade = warp(); blade < BLADES; blade += warps()) {
+        /// After a barrier behind the reads: the rows two turns on take the place of the present ones. `base` is the present row.
+        GW_DEVICE void flush(i64 base) { this->start(stage, after(after(base))); }
+
+        GW_DEVICE void write(i64 position, const Element& element) const {
+            if (target[0] == nullptr) return;
 #pragma unroll
-                for (int i = FROM; i < TO; ++i) {
-                    bulk_copy(buffer + into * STAGE + (i * BLADES + blade) * WIDTH, source[i] + blade * plane + offset, size, barrier);
-                }
-            }
+            for (int blade = 0; blade < BLADES; ++blade) ::store<V>(target[0] + blade * plane + position, element.at[blade]);
         }
 
-        GW_DEVICE void start_operands(int into, i64 row) { bring<0, GRAD>(into, row, full + into); }
-        GW_DEVICE void start_grad(int into, i64 row) { bring<GRAD, GRAD + 1>(into, row, full + 2 + into); }
-
-        /// Waits for x and y of the present rows, then for `grad`.
-        GW_DEVICE void wait() { barrier_wait(full + stage, turn & 1); }
-        GW_DEVICE void wait_grad() { barrier_wait(full + 2 + stage, turn & 1); }
-
-        /// After a barrier behind the reads of all three: the gradient of x of the turn before goes out, and x and y make way for
-        /// their rows two turns on. `base` is the present row.
-        GW_DEVICE void flush(i64 base) {
-            if (threadIdx.x % 32 == 0 && base != begin()) {
-                const i64 row = before(base), offset = row * features + first;
-                const T* const place = buffer + (stage ^ 1) * STAGE + GRAD * BLADES * WIDTH;
-                const u32 size = bytes(row);
-#pragma unroll 1
-                for (int blade = warp(); blade < BLADES; blade += warps()) {
-                    if (target[0] != nullptr) bulk_store(target[0] + blade * plane + offset, place + blade * WIDTH, size);
-                }
-                store_commit();
-            }
-            start_operands(stage, after(after(base)));
-        }
-
-        /// Some time after `flush`: where the gradient of x has gone out comes `grad` of the next turn.
-        GW_DEVICE void refill(i64 base) {
-            if (base == begin()) return;
-            if (threadIdx.x % 32 == 0) store_wait<0>();
-            start_grad(stage ^ 1, after(base));
-        }
-
-        /// Ends a turn.
         GW_DEVICE void advance() {
-            shared_fence();
             stage ^= 1;
             turn += stage == 0;
         }
@@ -361,9 +311,7 @@ struct SgpRows {
         /// After the last turn; `base` is what would follow.
         GW_DEVICE void close(i64 base) {
             __syncthreads();
-            flush(base);
             if (follows_group(base)) write_group(base);
-            if (threadIdx.x % 32 == 0) store_wait<0>();
         }
     };
 
@@ -589,15 +537,6 @@ struct SgpRows {
             const bool busy = active && row < rows;
             // Idle threads compute on what is there.
             const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
-            // Half of the warps write the group before while the others compute, then the others do. In a cluster all do so behind
-            // its barrier, which waits for what was written before it.
-            [[maybe_unused]] const bool early = !clustered && blockDim.y == 1 && in.warp() < in.warps() / 2;
-            if constexpr (TURNED) {
-                if (early && in.follows_group(base)) {
-                    __syncwarp();
-                    in.write_group(base);
-                }
-            }
             in.wait();
             Element a, b, g;
             in.read(0, own, a);
@@ -605,7 +544,6 @@ struct SgpRows {
             const Slope slope_a = Product::gate_with_slope(a), slope_b = Product::gate_with_slope(b);
             Element output;
             Product::multiply(a, b, kept.weights, output);
-            if constexpr (TURNED) in.wait_grad();
             in.read(2, own, g);
             C values[2 * GRADES] = {};
             each<BLADES>([&](auto blade) {
@@ -640,8 +578,8 @@ struct SgpRows {
                 }
             });
             if constexpr (TURNED) {
-                in.refill(base);
-                if (!early && in.follows_group(base)) in.write_group(base);
+                // In a cluster not before its barrier, which waits for what was written.
+                if (in.follows_group(base)) in.write_group(base);
             }
             Element da, db;
             Product::differentiate(a, b, g, kept.weights, da, db, kept.sums);
@@ -653,7 +591,7 @@ struct SgpRows {
                 // The columns are free for the next group.
                 if (in.follows_group(base)) blockDim.y == 1 ? __syncwarp() : __syncthreads();
                 if (busy) {
-                    in.write(in.GRAD, own, row * features + feature, da);
+                    in.write(row * features + feature, da);
                     in.gather(base, db);
                 }
                 in.advance();
