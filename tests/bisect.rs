@@ -89,7 +89,7 @@ fn a_sign_flipped_in_the_products_backward_is_found_and_named() {
             ("steerable_layer", Pass::Backward, 3)
         );
         assert!(found.distance.error > 1e-2 && found.distance.tolerance < 1e-3, "{:?}", found.distance);
-        assert!(found.agreed > 50, "the forward pass agrees");
+        assert!(found.agreed > 40, "the forward pass agrees: {}", found.agreed);
         let text = found.to_string();
         for part in [
             "`steerable_layer` backward",
