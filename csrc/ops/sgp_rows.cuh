@@ -223,8 +223,6 @@ struct SgpRows {
         using Base::STAGE;
         using Base::target;
         using Base::turn;
-        using Base::warp;
-        using Base::warps;
 
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * GROUP; }
         /// From the last rows of a group to the first of the block's next one.
