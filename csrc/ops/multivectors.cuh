@@ -4,8 +4,8 @@
 #include "algebra/unroll.cuh"
 #include "gradewise/math.cuh"
 
-/// V multivectors at a time.
-template <class A, class C, int V>
+/// V multivectors at a time, in arithmetic on C; gates are as precise as T, as which they are stored, can tell.
+template <class A, class C, int V, class T = C>
 struct Multivectors {
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS;
     static constexpr auto tables = A::make();
@@ -108,10 +108,18 @@ struct Multivectors {
         });
     }
 
+    GW_DEVICE static Normal<C> density(C x) {
+        if constexpr (sizeof(T) == 2) {
+            return coarse_normal(x);
+        } else {
+            return normal(x);
+        }
+    }
+
     GW_DEVICE static void gate(Element& element) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const C phi = normal(element.at[0][v]).cdf;
+            const C phi = density(element.at[0][v]).cdf;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) element.at[blade][v] *= phi;
         }
@@ -126,7 +134,7 @@ struct Multivectors {
         Slope slope;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const Normal<C> at = normal(element.at[0][v]);
+            const Normal<C> at = density(element.at[0][v]);
             slope.phi[v] = at.cdf;
             // Far out on the left, where Φ is 0, so is the density.
             slope.ratio[v] = at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0);

@@ -3,6 +3,11 @@
 
 #include "ptx/async.cuh"
 
+/// Barrier `number` of the first `threads` threads that come; on every architecture.
+GW_DEVICE void named_barrier(u32 number, u32 threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 /// One phase ends when `arrivals` threads have arrived and all bytes that were announced are there.
 GW_DEVICE void barrier_init(u64* barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
@@ -14,6 +19,11 @@ GW_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.
 /// Arrives and announces `bytes` that copies will bring.
 GW_DEVICE void barrier_expect(u64* barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+/// Arrives. What was read before may be overwritten then.
+GW_DEVICE void barrier_arrive(u64* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 /// Arrives at the barrier at the same place in block `rank` of the cluster. What was read before may be overwritten then, by the
@@ -45,6 +55,19 @@ GW_DEVICE void barrier_wait(u64* barrier, u32 parity) {
 /// All threads of all blocks of the cluster.
 GW_DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// Starts writing a number to the same place in block `rank` of the cluster; its four bytes are counted at the barrier there.
+GW_DEVICE void cluster_send(float* place, float value, u64* barrier, u32 rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there, counted;\n"
+        "mapa.shared::cluster.u32 there, %0, %3;\n"
+        "mapa.shared::cluster.u32 counted, %2, %3;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [counted];\n"
+        "}" ::"r"(shared_address(place)),
+        "r"(__float_as_uint(value)), "r"(shared_address(barrier)), "r"(rank)
+        : "memory");
 }
 
 GW_DEVICE u32 cluster_rank() {

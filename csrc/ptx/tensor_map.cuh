@@ -53,8 +53,3 @@ GW_DEVICE void add_box(const TensorMap& map, const void* source, i32 x, i32 y, i
                  "r"(shared_address(source)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
-
-/// Barrier `number` of the first `threads` threads that come.
-GW_DEVICE void named_barrier(u32 number, u32 threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}

@@ -58,6 +58,23 @@ fn attributes(config: &LaunchConfig) -> ([CUlaunchAttribute; 2], c_uint) {
     (attributes, count as c_uint)
 }
 
+/// A launch as the driver takes it, which looks at the attributes where they are.
+fn extended(config: &LaunchConfig, stream: CUstream, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
+    let LaunchConfig { grid, block, shared, .. } = *config;
+    CUlaunchConfig {
+        grid_dim_x: grid[0],
+        grid_dim_y: grid[1],
+        grid_dim_z: grid[2],
+        block_dim_x: block[0],
+        block_dim_y: block[1],
+        block_dim_z: block[2],
+        shared_mem_bytes: shared,
+        stream,
+        attrs: attributes.as_mut_ptr(),
+        num_attrs: attributes.len() as c_uint,
+    }
+}
+
 impl Function {
     pub(crate) fn own(module: &Module, raw: CUfunction, name: &str) -> Self {
         Self { module: module.clone(), raw, name: name.into() }
@@ -175,6 +192,22 @@ impl Function {
         Ok((threads.max(0) as u32, blocks.max(0) as u32))
     }
 
+    /// How many clusters of a launch the device runs at a time. Clusters stay within one part of a device (GPC), so that may be fewer than
+    /// its multiprocessors hold blocks of.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn clusters(&self, config: &LaunchConfig) -> Result<u32> {
+        self.context().bind()?;
+        let (mut attributes, count) = attributes(config);
+        let config = extended(config, CUstream(std::ptr::null_mut()), &mut attributes[..count as usize]);
+        let mut clusters = 0;
+        // SAFETY: the pointer is valid for the write, and configuration and attributes live until the call returns; the kernel's module is
+        // loaded.
+        unsafe { self.context().driver().cuOccupancyMaxActiveClusters(&mut clusters, self.raw, &config)? };
+        Ok(clusters.max(0) as u32)
+    }
+
     /// Refuses a launch that the device cannot run.
     ///
     /// # Errors
@@ -262,18 +295,7 @@ impl Function {
                 )
             };
         }
-        let config = CUlaunchConfig {
-            grid_dim_x: grid[0],
-            grid_dim_y: grid[1],
-            grid_dim_z: grid[2],
-            block_dim_x: block[0],
-            block_dim_y: block[1],
-            block_dim_z: block[2],
-            shared_mem_bytes: shared,
-            stream: stream.raw(),
-            attrs: attributes.as_mut_ptr(),
-            num_attrs: count,
-        };
+        let config = extended(config, stream.raw(), &mut attributes[..count as usize]);
         // SAFETY: as above; configuration and attributes live until the call returns.
         unsafe { driver.cuLaunchKernelEx(&config, self.raw, arguments.as_mut_ptr(), std::ptr::null_mut()) }
     }

@@ -186,6 +186,8 @@ fn shared_memory_above_the_usual_must_be_allowed_first() {
     assert!(kernel.allow_shared(228 << 10).is_err());
     assert_eq!(kernel.occupancy(1024, 0), Ok(2));
     assert_eq!(kernel.best_block(0, 256), Ok((256, 64)));
+    let pairs = LaunchConfig { cluster: [2, 1, 1], ..LaunchConfig::linear(2, 32) };
+    assert_eq!(kernel.clusters(&pairs), Ok(1));
 }
 
 #[test]

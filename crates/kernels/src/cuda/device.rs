@@ -1,8 +1,8 @@
 //! A CUDA device and what belongs to it.
 
-use super::{capture::Gate, image, kernels::Kernels, memory::Accounts};
+use super::{Grid, Kernel, capture::Gate, image, kernels::Kernels, memory::Accounts};
 use crate::{Error, Fault, Result, debug};
-use gradewise_ffi::{Context, DeviceInfo, Driver, Stream, sys};
+use gradewise_ffi::{Context, DeviceInfo, Driver, LaunchConfig, Stream, sys};
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, HashMap},
@@ -133,6 +133,27 @@ impl CudaDevice {
         self.0.overlaps
     }
 
+    /// Whether kernels run that take what sm_90a alone has: warpgroups with matrix instructions, and with registers of their own number.
+    pub(crate) fn has_warpgroups(&self) -> bool {
+        self.info().compute_capability == (9, 0) && image::build_info().targets.contains(&"90a")
+    }
+
+    /// How many clusters of a launch run at a time.
+    pub(crate) fn clusters_at_a_time(
+        &self,
+        operation: &'static str,
+        kernel: Kernel,
+        grid: Grid,
+    ) -> Result<usize> {
+        let Grid(LaunchConfig { cluster, block, shared, .. }) = grid;
+        let ask = || {
+            let function = self.kernels().find(self, operation, kernel)?;
+            function.clusters(&grid.0).map(ClustersAtATime).map_err(|source| self.error(operation, source))
+        };
+        let known = self.constant(|| format!("{kernel} {cluster:?} {block:?} {shared}"), ask)?;
+        Ok(known.0 as usize)
+    }
+
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.0.accounts
     }
@@ -214,6 +235,9 @@ impl CudaDevice {
 }
 
 /// The driver of this process, loaded once.
+/// What is kept of an answer of the driver.
+struct ClustersAtATime(u32);
+
 pub(crate) fn driver() -> Result<&'static Driver, gradewise_ffi::Error> {
     static DRIVER: OnceLock<Result<Driver, gradewise_ffi::Error>> = OnceLock::new();
     DRIVER.get_or_init(Driver::load).as_ref().map_err(Clone::clone)

@@ -38,13 +38,22 @@ impl Kernels {
         kernel: Kernel,
         sizes: &[u16],
     ) -> Result<Function> {
-        if let Some(function) = self.functions.read().unwrap_or_else(PoisonError::into_inner).get(&kernel) {
-            return Ok(function.clone());
+        if let Some(function) = self.known(kernel) {
+            return Ok(function);
         }
         let function = self.resolve(device, operation, kernel)?;
         require_parameters(&function, sizes).map_err(|error| device.error(operation, error))?;
         self.functions.write().unwrap_or_else(PoisonError::into_inner).insert(kernel, function.clone());
         Ok(function)
+    }
+
+    fn known(&self, kernel: Kernel) -> Option<Function> {
+        self.functions.read().unwrap_or_else(PoisonError::into_inner).get(&kernel).cloned()
+    }
+
+    /// The kernel, to be asked something.
+    pub fn find(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
+        self.known(kernel).map_or_else(|| self.resolve(device, operation, kernel), Ok)
     }
 
     /// Whether there is such a kernel. Asked at every call of an operator that has several, so the answer is kept.

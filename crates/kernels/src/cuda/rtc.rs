@@ -28,13 +28,16 @@ fn source(signature: Signature) -> Option<String> {
     let Signature { p, q, r } = signature;
     let generators = p + q + r;
     let kernels = match generators {
-        0..=2 => format!("GW_SGP_8({p}, {q}, {r}, 4)\nGW_SGP_ROWS_8({p}, {q}, {r})"),
-        3 => format!("GW_SGP_8({p}, {q}, {r}, 2)\nGW_SGP_ROWS_8({p}, {q}, {r})"),
-        4 => format!("GW_SGP_16({p}, {q}, {r})\nGW_SGP_ROWS_16({p}, {q}, {r})"),
-        MOST_GENERATORS => format!("GW_SGP_32({p}, {q}, {r})\nGW_SGP_ROWS_32({p}, {q}, {r})"),
+        0..=2 => format!("GW_SGP_8({p}, {q}, {r}, 4)"),
+        3 => format!("GW_SGP_8({p}, {q}, {r}, 2)"),
+        4 => format!("GW_SGP_16({p}, {q}, {r})"),
+        MOST_GENERATORS => format!("GW_SGP_32({p}, {q}, {r})"),
         _ => return None,
     };
-    Some(format!("#include \"ops/sgp.cuh\"\n#include \"ops/sgp_rows.cuh\"\n{kernels}\n"))
+    let blades = 1 << generators.max(3);
+    let by_rows = ["ROWS", "HOPPER"].map(|family| format!("GW_SGP_{family}_{blades}({p}, {q}, {r})"));
+    let headers = ["sgp", "sgp_rows", "sgp_hopper"].map(|name| format!("#include \"ops/{name}.cuh\"\n"));
+    Some(format!("{}{kernels}\n{}\n", headers.concat(), by_rows.join("\n")))
 }
 
 /// The run-time compiler, or why there is none.
@@ -107,7 +110,9 @@ pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module
     let (major, minor) = device.info().compute_capability;
     let started = std::time::Instant::now();
     let attempt = || -> Result<Module, String> {
-        let architecture = format!("sm_{major}{minor}");
+        // Some kernels take what this one has and no later one.
+        let exact = if (major, minor) == (9, 0) { "a" } else { "" };
+        let architecture = format!("sm_{major}{minor}{exact}");
         let image = compile(compiler, &architecture, &text)?;
         let name = format!("algebra {signature}");
         Module::load(device.context(), &name, &image).map_err(|error| error.to_string())
@@ -145,9 +150,9 @@ mod tests {
         };
         for (p, q, r) in [(0, 0, 1), (1, 1, 0), (1, 1, 1), (2, 1, 1)] {
             let text = source(Signature::new(p, q, r)).unwrap();
-            let image = compile(compiler, "sm_90", &text).unwrap();
+            let image = compile(compiler, "sm_90a", &text).unwrap();
             assert!(image.starts_with(b"\x7fELF"), "machine code");
-            assert_eq!(compile(compiler, "sm_90", &text).unwrap(), image);
+            assert_eq!(compile(compiler, "sm_90a", &text).unwrap(), image);
         }
         let error = compile(compiler, "sm_90", "__global__ void broken() { nonsense }").unwrap_err();
         assert!(error.contains("nonsense"), "{error}");

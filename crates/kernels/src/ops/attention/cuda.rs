@@ -3,7 +3,7 @@
 use super::{Attention, AttentionOptions, Gradients, NAME, Problem};
 use crate::{
     Array, CudaDevice, DType, Error, Result,
-    cuda::{Args, Grid, Kernel, build_info, rows::accumulator},
+    cuda::{Args, Grid, Kernel, rows::accumulator},
     index::Resident,
     ops::fill,
 };
@@ -102,8 +102,7 @@ impl Engine {
             && steps
             && problem.features > 32
             && problem.queries.min(problem.keys) >= ENOUGH
-            && device.info().compute_capability == (9, 0)
-            && build_info().targets.contains(&"90a");
+            && device.has_warpgroups();
         if served { Self::Hopper } else { self }
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod hopper;
 mod rows;
 pub(super) mod unrolled;
 

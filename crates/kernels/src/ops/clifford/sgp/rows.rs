@@ -1,6 +1,6 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh, sgp_hopper.cuh).
 
-use super::{NAME, ProductGradients, RightGradient};
+use super::{NAME, ProductGradients, RightGradient, hopper};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{
@@ -28,21 +28,56 @@ enum Pass {
     Turned,
 }
 
-/// How rows are dealt out to blocks.
-struct Plan {
-    /// Blocks along the rows, which they take in turn: one at a time, or a group.
-    blocks: usize,
+/// A kernel that serves, and how it is launched.
+pub(super) struct Launch {
+    pub kernel: Kernel,
+    pub grid: Grid,
+    /// Blocks along the rows, which they take in turn: some at a time, or a group.
+    pub blocks: usize,
+    /// Whether the gradient of y comes out transposed.
+    pub turned: bool,
+    /// Its last arguments.
+    pub last: Vec<i32>,
+}
+
+/// How rows are dealt out to the threads of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shares {
     /// Blocks that share a row, as a cluster.
-    slices: usize,
-    /// Threads along a row's slice, and rows worked on at a time.
-    block: [u32; 3],
-    /// Rows on their way at a time, and the shared memory that takes.
-    stages: i32,
-    shared: usize,
+    pub slices: usize,
+    /// Threads along a slice, a multiple of 32, and rows worked on at a time.
+    pub along: usize,
+    pub together: usize,
+}
+
+impl Shares {
+    /// Of rows of `features`, `width` adjacent ones to a thread, to blocks of `threads`; `None` for too long ones. All slices but the last
+    /// are whole, and none is empty.
+    pub fn new(features: usize, width: usize, threads: usize) -> Option<Self> {
+        let needed = features.div_ceil(width);
+        let slices = needed.div_ceil(threads);
+        let along = needed.div_ceil(slices).next_multiple_of(32);
+        let whole = slices <= MOST_SLICES && (slices - 1) * along * width < features;
+        whole.then_some(Self { slices, along, together: threads / along })
+    }
+}
+
+/// Features of a row that one block can have.
+pub(super) fn widest(blades: usize) -> usize {
+    let Compiled { width, threads, .. } = Compiled::of(blades, Pass::Forward);
+    width * threads
+}
+
+/// Blocks along the rows that run at a time, if `blocks` fit on a multiprocessor.
+pub(super) fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks: usize) -> Result<usize> {
+    let slices = grid.0.cluster[1] as usize;
+    let most = (device.info().multiprocessors as usize * blocks / slices).max(1);
+    // Multiprocessors come in pairs; of larger clusters, fewer may run than the device has multiprocessors for.
+    if slices <= 2 { Ok(most) } else { Ok(device.clusters_at_a_time(NAME, kernel, grid)?.clamp(1, most)) }
 }
 
 /// Fewest features for which the warps are busy enough.
-const FEWEST_FEATURES: usize = 32;
+pub(super) const FEWEST_FEATURES: usize = 32;
 /// Most blocks of a cluster that every device with clusters runs.
 const MOST_SLICES: usize = 8;
 /// Most rows on their way at a time (STAGES in the kernels).
@@ -68,73 +103,77 @@ impl Compiled {
     }
 }
 
-impl Plan {
-    /// `None` where these kernels do not serve: rows whose pieces are not copied as a whole, or that are too short or too
-    /// long.
-    fn new(device: &CudaDevice, algebra: &Algebra, x: &Array, pass: Pass) -> Option<Self> {
-        let [blades, rows, features] = x.dims()[..] else { return None };
-        let size = x.dtype().size();
-        let Compiled { width, threads, blocks } = Compiled::of(blades, pass);
-        if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
-            return None;
-        }
-        let needed = features.div_ceil(width);
-        let slices = needed.div_ceil(threads);
-        // Clusters take machine code for a device that has them: what the driver compiles from PTX of an earlier one knows none.
-        let info = device.info();
-        let clusters = info.cluster_launch
-            && matches!(build_info().code_for(info.compute_capability), Some(Code::Machine(_)));
-        if slices > MOST_SLICES || (slices > 1 && !clusters) {
-            return None;
-        }
-        let along = needed.div_ceil(slices).next_multiple_of(32);
-        // All slices but the last are whole, and none is empty.
-        if (slices - 1) * along * width >= features {
-            return None;
-        }
-        let together = (threads / along).max(1);
-        let arrays = if pass == Pass::Forward { 2 } else { 3 };
-        let piece = blades * threads * width * size;
-        let stage = arrays * piece;
-        let kept = match pass {
-            Pass::Turned => GROUP * piece,
-            Pass::Backward if blades > 16 => 2 * algebra.paths().len() * threads * width * 4,
-            _ => 0,
-        };
-        let available = ((info.max_shared_memory + RESERVED_SHARED) / blocks)
-            .checked_sub(RESERVED_SHARED + FIXED_SHARED + kept)?;
-        let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
-        if stages < 2 {
-            return None;
-        }
-        // As many blocks as run at a time: each takes its weights along from row to row.
-        let most = (info.multiprocessors as usize * blocks / slices).max(1);
-        let at_a_time = if pass == Pass::Turned { GROUP } else { together };
-        let units = rows.div_ceil(at_a_time);
-        // Groups that cannot be dealt out about evenly take longer than writing their rows transposed saves.
+/// The launch of a pass over operands `[blades, rows, features]` at these addresses; `None` where these kernels do not serve: rows whose
+/// pieces are not copied as a whole, or that are too short or too long.
+fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass) -> Result<Option<Launch>> {
+    let x = arrays[0];
+    let [blades, rows, features] = x.dims()[..] else { return Ok(None) };
+    let size = x.dtype().size();
+    let Compiled { width, threads, blocks } = Compiled::of(blades, pass);
+    if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
+        return Ok(None);
+    }
+    let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
+        return Ok(None);
+    };
+    // Clusters take machine code for a device that has them: what the driver compiles from PTX of an earlier one knows none.
+    let info = device.info();
+    let clusters = info.cluster_launch
+        && matches!(build_info().code_for(info.compute_capability), Some(Code::Machine(_)));
+    if slices > 1 && !clusters {
+        return Ok(None);
+    }
+    let operands = if pass == Pass::Forward { 2 } else { 3 };
+    let piece = blades * threads * width * size;
+    let stage = operands * piece;
+    let kept = match pass {
+        Pass::Turned => GROUP * piece,
+        Pass::Backward if blades > 16 => 2 * algebra.paths().len() * threads * width * 4,
+        _ => 0,
+    };
+    let shared = (info.max_shared_memory + RESERVED_SHARED) / blocks;
+    let Some(available) = shared.checked_sub(RESERVED_SHARED + FIXED_SHARED + kept) else { return Ok(None) };
+    let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
+    let operation = match pass {
+        Pass::Forward => "sgp_rows_fwd",
+        Pass::Backward => "sgp_rows_bwd",
+        Pass::Turned => "sgp_rows_bwd_turned",
+    };
+    let Some(kernel) = kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2) else {
+        return Ok(None);
+    };
+    let mut grid =
+        Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage + kept);
+    grid.0.cluster = [1, slices as u32, 1];
+    // As many blocks as run at a time: each takes its weights along from row to row.
+    let most = at_a_time(device, kernel, grid, blocks)?;
+    let turned = pass == Pass::Turned;
+    let at_once = if turned { GROUP } else { together };
+    let units = rows.div_ceil(at_once);
+    if turned {
+        // Groups that cannot be dealt out about evenly take longer than writing their rows transposed saves; so do clusters.
         let uneven = 10 * units.div_ceil(most) * most * GROUP > 11 * rows;
         let whole = rows.is_multiple_of(GROUP) && GROUP.is_multiple_of(together);
-        if pass == Pass::Turned && (uneven || !whole || blades > 16 || x.dtype() != DType::F32) {
-            return None;
+        if uneven || !whole || slices > 1 || blades > 16 || x.dtype() != DType::F32 {
+            return Ok(None);
         }
-        Some(Self {
-            blocks: units.min(most),
-            slices,
-            block: [along as u32, together as u32, 1],
-            stages: stages as i32,
-            shared: stages * stage + kept,
-        })
     }
+    let blocks = units.min(most);
+    grid.0.grid[0] = blocks as u32;
+    Ok(Some(Launch { kernel, grid, blocks, turned, last: vec![stages as i32] }))
+}
 
-    fn grid(&self) -> Grid {
-        let mut grid = Grid::new([self.blocks, self.slices, 1], self.block).shared(self.shared);
-        grid.0.cluster = [1, self.slices as u32, 1];
-        grid
+impl Launch {
+    /// `args` before the sizes that every kernel has.
+    fn queue(&self, device: &CudaDevice, args: Args<'_>, rows: usize, features: usize) -> Result<()> {
+        let args = args.size(rows).size(features);
+        let args = self.last.iter().fold(args, |args, &value| args.int(value));
+        device.launch(NAME, self.kernel, self.grid, args)
     }
 }
 
 /// The kernel, if it was compiled for the algebra and the dtype and can take arrays at these addresses.
-fn kernel(
+pub(super) fn kernel(
     device: &CudaDevice,
     operation: &'static str,
     algebra: &Algebra,
@@ -152,26 +191,18 @@ pub(super) fn forward(
     algebra: &Algebra,
     (x, y, w): (&Array, &Array, &Array),
 ) -> Result<Option<(Array, Array)>> {
-    let dtype = x.dtype();
-    let (Some(plan), Some(kernel)) = (
-        Plan::new(device, algebra, x, Pass::Forward),
-        kernel(device, "sgp_rows_fwd", algebra, dtype, &[x, y, w]),
-    ) else {
-        return Ok(None);
+    let arrays = [x, y, w];
+    let found = match hopper::launch(device, algebra, &arrays, false)? {
+        None => launch(device, algebra, &arrays, Pass::Forward)?,
+        found => found,
     };
+    let Some(launch) = found else { return Ok(None) };
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let inverse = Array::for_kernel(NAME, [algebra.grade_count(), rows], accumulator(dtype), device)?;
-    let args = Args::new()
-        .array(x)
-        .array(y)
-        .array(w)
-        .array(&out)
-        .array(&inverse)
-        .size(rows)
-        .size(features)
-        .int(plan.stages);
-    device.launch(NAME, kernel, plan.grid(), args)?;
+    let args = Args::new().array(x).array(y).array(w).array(&out).array(&inverse);
+    launch.queue(device, args, rows, features)?;
     Ok(Some((out, inverse)))
 }
 
@@ -184,20 +215,20 @@ pub(super) fn backward(
     grad: &Array,
     (needs, right): ([bool; 3], RightGradient),
 ) -> Result<Option<ProductGradients>> {
-    let dtype = x.dtype();
-    let served = |pass, operation| {
-        let plan = Plan::new(device, algebra, x, pass)?;
-        let kernel = kernel(device, operation, algebra, dtype, &[x, y, w, grad])?;
-        Some((pass, plan, kernel))
-    };
+    let arrays = [x, y, w, grad];
     let wanted = right == RightGradient::Transposed && needs[1];
-    let turned = if wanted { served(Pass::Turned, "sgp_rows_bwd_turned") } else { None };
-    let Some((pass, plan, kernel)) = turned.or_else(|| served(Pass::Backward, "sgp_rows_bwd")) else {
-        return Ok(None);
-    };
+    let mut found = if wanted { launch(device, algebra, &arrays, Pass::Turned)? } else { None };
+    if found.is_none() {
+        found = hopper::launch(device, algebra, &arrays, true)?;
+    }
+    if found.is_none() {
+        found = launch(device, algebra, &arrays, Pass::Backward)?;
+    }
+    let Some(launch) = found else { return Ok(None) };
+    let dtype = x.dtype();
     let [blades, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
     let shape = [blades, rows, features];
-    let shape_y = if pass == Pass::Turned { [blades, features, rows] } else { shape };
+    let shape_y = if launch.turned { [blades, features, rows] } else { shape };
     let new = |shape| Array::for_kernel(NAME, shape, dtype, device);
     let grad_x = needs[0].then(|| new(shape)).transpose()?;
     let grad_y = needs[1].then(|| new(shape_y)).transpose()?;
@@ -205,7 +236,7 @@ pub(super) fn backward(
     let weights = w.elements();
     let count = weights.next_multiple_of(4) + features;
     let partials = needs[2]
-        .then(|| Array::for_kernel(NAME, [plan.blocks, count], accumulator(dtype), device))
+        .then(|| Array::for_kernel(NAME, [launch.blocks, count], accumulator(dtype), device))
         .transpose()?;
     let args = Args::new()
         .array(x)
@@ -214,14 +245,11 @@ pub(super) fn backward(
         .array(grad)
         .optional(grad_x.as_ref())
         .optional(grad_y.as_ref())
-        .optional(partials.as_ref())
-        .size(rows)
-        .size(features)
-        .int(plan.stages);
-    device.launch(NAME, kernel, plan.grid(), args)?;
-    let grad_y = match (pass, grad_y) {
-        (Pass::Turned, Some(transposed)) => Some(transposed.transpose(1, 2)?),
-        (_, grad_y) => grad_y,
+        .optional(partials.as_ref());
+    launch.queue(device, args, rows, features)?;
+    let grad_y = match grad_y {
+        Some(transposed) if launch.turned => Some(transposed.transpose(1, 2)?),
+        grad_y => grad_y,
     };
     let mut gradients = ProductGradients { x: grad_x, y: grad_y, ..ProductGradients::default() };
     if let Some(partials) = partials {
@@ -230,4 +258,38 @@ pub(super) fn backward(
         gradients.bias = Some(sums.slice(0, count - features..count)?);
     }
     Ok(Some(gradients))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shares;
+
+    #[test]
+    fn rows_are_dealt_out_whole() {
+        let shares = |features, width, threads| {
+            Shares::new(features, width, threads)
+                .map(|Shares { slices, along, together }| [slices, along, together])
+        };
+        assert_eq!(shares(32, 2, 256), Some([1, 32, 8]));
+        assert_eq!(shares(96, 2, 512), Some([1, 64, 8]));
+        assert_eq!(shares(512, 2, 256), Some([1, 256, 1]));
+        assert_eq!(shares(516, 2, 256), Some([2, 160, 1]));
+        assert_eq!(shares(2072, 2, 512), Some([3, 352, 1]));
+        assert_eq!(shares(4096, 2, 256), Some([8, 256, 1]));
+        assert_eq!(shares(4104, 2, 256), None);
+        for features in 1..5000 {
+            for (width, threads) in [(2, 256), (2, 512), (1, 256), (1, 512), (1, 128)] {
+                let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
+                    continue;
+                };
+                assert!(along * together <= threads && together >= 1 && along % 32 == 0);
+                assert!(slices == 1 || together == 1, "a cluster works on one row at a time");
+                let before = (slices - 1) * along * width;
+                assert!(
+                    before < features && features <= before + along * width,
+                    "{features}: the last is not empty"
+                );
+            }
+        }
+    }
 }

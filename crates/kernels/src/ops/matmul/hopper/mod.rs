@@ -7,7 +7,7 @@ mod tests;
 use super::cuda::{Operand, Product};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, build_info},
+    cuda::{Args, Grid, Kernel, Words},
     tuning::{self, Tile},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
@@ -108,11 +108,6 @@ impl Layout {
     }
 }
 
-/// Whether a device has these instructions and there is code for them.
-fn supported(device: &CudaDevice) -> bool {
-    device.info().compute_capability == (9, 0) && build_info().targets.contains(&"90a")
-}
-
 /// Whether the copy engine can read an operand.
 fn aligned(operand: &Operand<'_>, size: usize) -> bool {
     operand.address.is_multiple_of(16)
@@ -129,7 +124,7 @@ pub(super) fn serves(device: &CudaDevice, product: &Product<'_>) -> bool {
     let fits = [m, n, k].into_iter().all(|extent| i32::try_from(extent).is_ok());
     worth_it
         && fits
-        && supported(device)
+        && device.has_warpgroups()
         && [product.a, product.b].iter().all(|operand| aligned(operand, size))
 }
 

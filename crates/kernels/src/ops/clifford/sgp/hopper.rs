@@ -1,0 +1,78 @@
+//! Which products go by the kernels of csrc/ops/sgp_hopper.cuh, and how those are launched.
+
+use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
+use crate::{Array, CudaDevice, DType, Result, cuda::Grid};
+use gradewise_core::Algebra;
+
+/// How a kernel was compiled: adjacent features per thread, and threads that compute.
+#[derive(Clone, Copy)]
+struct Compiled {
+    width: usize,
+    threads: usize,
+}
+
+/// Threads of a block that bring rows and sum over them.
+const HELPING: usize = 128;
+/// Most rows on their way at a time (MOST_STAGES in the kernels).
+const MOST_STAGES: usize = 4;
+/// Shared memory that the kernels take besides what is asked for, at most.
+const FIXED_SHARED: usize = 6 << 10;
+/// The kernels count rows, and a turn more, in 32 bits.
+const MOST_ROWS: usize = 1 << 30;
+
+impl Compiled {
+    fn of(blades: usize, backward: bool) -> Option<Self> {
+        let (width, threads) = match (blades, backward) {
+            (..=8, false) => (2, 512),
+            (..=8, true) => (2, 256),
+            (..=16, false) => (1, 512),
+            (..=16, true) => (1, 256),
+            (_, false) => (1, 256),
+            (_, true) => return None,
+        };
+        Some(Self { width, threads })
+    }
+}
+
+/// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve, or are faster: forward, those of
+/// ops/sgp_rows.cuh have f32 at the memory's speed where a block has whole rows.
+pub(super) fn launch(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    arrays: &[&Array],
+    backward: bool,
+) -> Result<Option<Launch>> {
+    let x = arrays[0];
+    let [blades, rows, features] = x.dims()[..] else { return Ok(None) };
+    let size = x.dtype().size();
+    let Some(Compiled { width, threads }) = Compiled::of(blades, backward) else { return Ok(None) };
+    let alone = x.dtype() == DType::F32 && !backward && features <= rows::widest(blades);
+    if !device.has_warpgroups()
+        || alone
+        || features < FEWEST_FEATURES
+        || !(features * size).is_multiple_of(16)
+        || !(1..MOST_ROWS).contains(&rows)
+    {
+        return Ok(None);
+    }
+    let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
+        return Ok(None);
+    };
+    let operands = if backward { 3 } else { 2 };
+    let stage = operands * blades * threads * width * size;
+    let kept = if backward { blades * threads * width * size_of::<f32>() } else { 0 };
+    let stages =
+        (device.info().max_shared_memory.saturating_sub(FIXED_SHARED + kept) / stage).min(MOST_STAGES);
+    let operation = if backward { "sgp_hopper_bwd" } else { "sgp_hopper_fwd" };
+    let Some(kernel) = rows::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2)
+    else {
+        return Ok(None);
+    };
+    let block = [(threads + HELPING) as u32, 1, 1];
+    let mut grid = Grid::new([1, slices, 1], block).shared(stages * stage + kept);
+    grid.0.cluster = [1, slices as u32, 1];
+    let most = rows::at_a_time(device, kernel, grid, 1)?;
+    let blocks = rows.div_ceil(together).min(most);
+    grid.0.grid[0] = blocks as u32;
+    Ok(Some(Launch { kernel, grid, blocks, turned: false, last: vec![stages as i32, along as i32] }))
+}
