@@ -234,10 +234,10 @@ impl CudaDevice {
     }
 }
 
-/// The driver of this process, loaded once.
 /// What is kept of an answer of the driver.
 struct ClustersAtATime(u32);
 
+/// The driver of this process, loaded once.
 pub(crate) fn driver() -> Result<&'static Driver, gradewise_ffi::Error> {
     static DRIVER: OnceLock<Result<Driver, gradewise_ffi::Error>> = OnceLock::new();
     DRIVER.get_or_init(Driver::load).as_ref().map_err(Clone::clone)
