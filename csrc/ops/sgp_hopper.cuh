@@ -13,6 +13,7 @@
 #pragma once
 
 #include "ops/multivectors.cuh"
+#include "ops/warp_sums.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -27,9 +28,8 @@ struct SgpHopper {
     /// Elements of one blade that a block works on at a time, at most.
     static constexpr int WIDTH = THREADS * V, STAGE = IN * BLADES * WIDTH, MOST_STAGES = 4;
     static constexpr int WARPS = THREADS / 32, MOST_SLICES = 8;
-    static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
-    /// Sums rounded up to a power of two; each then has so many lanes of a warp.
-    static constexpr int P = power_of_two(SUMS), EACH = 32 / P;
+    using Sums = WarpSums<SUMS>;
+    static constexpr int P = Sums::P, EACH = Sums::EACH;
     /// What the norm takes, in packs of four.
     static constexpr int PACKS = (SUMS + 3) / 4, FACTORS = 4 * PACKS;
 
@@ -105,25 +105,6 @@ struct SgpHopper {
         }
     }
 
-    /// Parts of the sums over a warp: lane l has one of value l/EACH.
-    GW_DEVICE static float over_warp(const float (&values)[SUMS]) {
-        float part[P];
-#pragma unroll
-        for (int i = 0; i < P; ++i) part[i] = i < SUMS ? values[i] : 0.0f;
-#pragma unroll
-        for (int half = P / 2, distance = 16; half > 0; half /= 2, distance /= 2) {
-            const bool upper = threadIdx.x & distance;
-#pragma unroll
-            for (int i = 0; i < P / 2; ++i) {
-                if (i >= half) continue;
-                const float sent = upper ? part[i] : part[i + half];
-                const float kept = upper ? part[i + half] : part[i];
-                part[i] = kept + __shfl_xor_sync(0xffffffffu, sent, distance);
-            }
-        }
-        return part[0];
-    }
-
     /// The sum of all slices of a cluster.
     GW_DEVICE float over_slices(float own, const Turn& turn) const {
         const i32 lane = threadIdx.x % 32;
@@ -165,10 +146,7 @@ struct SgpHopper {
 #pragma unroll
                     for (int i = 0; i < AT_A_TIME; ++i) total += parts[i];
                 }
-#pragma unroll
-                for (int distance = EACH / 2; distance > 0; distance /= 2) {
-                    total += __shfl_xor_sync(0xffffffffu, total, distance);
-                }
+                total = Sums::whole(total);
                 if (gridDim.y > 1) total = over_slices(total, turn);
                 const float scale = inverse_root(total * share + 1e-6f);
                 float* const factors = fixed.factors[turn.which()][y];
@@ -245,7 +223,7 @@ struct SgpHopper {
     GW_DEVICE void give(float (&sums)[SUMS], bool busy, const Turn& turn) const {
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) sums[i] = busy ? sums[i] : 0.0f;
-        fixed.parts[turn.which()][threadIdx.x / 32][threadIdx.x % 32] = over_warp(sums);
+        fixed.parts[turn.which()][threadIdx.x / 32][threadIdx.x % 32] = Sums::parts(sums);
     }
 
     /// What the norm takes, of the turn given.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "ops/multivectors.cuh"
+#include "ops/warp_sums.cuh"
 #include "ptx/bulk.cuh"
 
 template <class A, class T, int V, int THREADS>
@@ -313,42 +314,14 @@ struct SgpRows {
         }
     };
 
-    static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
-
-    /// Sums of K values over a warp, each in the end in 32/power_of_two(K) lanes of its own: lane l has value l·P/32.
-    template <int K, int P = power_of_two(K)>
-    GW_DEVICE static C warp_sums(const C (&values)[K]) {
-        C part[P];
-#pragma unroll
-        for (int i = 0; i < P; ++i) part[i] = i < K ? values[i] : C(0);
-        constexpr int LEVELS = 5;
-#pragma unroll
-        for (int level = 0; level < LEVELS; ++level) {
-            const int half = P >> (level + 1), step = 16 >> level;
-            if (half == 0) {
-                part[0] += __shfl_xor_sync(0xffffffffu, part[0], step);
-                continue;
-            }
-            const bool upper = threadIdx.x & step;
-#pragma unroll
-            for (int i = 0; i < P / 2; ++i) {
-                if (i >= half) continue;
-                const C sent = upper ? part[i] : part[i + half];
-                const C kept = upper ? part[i + half] : part[i];
-                part[i] = kept + __shfl_xor_sync(0xffffffffu, sent, step);
-            }
-        }
-        return part[0];
-    }
-
     /// Scratch for the sums of two consecutive rows' warps.
     template <int K>
-    using Scratch = C[2][THREADS / 32][power_of_two(K)];
+    using Scratch = C[2][THREADS / 32][WarpSums<K>::P];
 
     /// First half of a sum over the threads of a row.
-    template <int K, int P = power_of_two(K)>
+    template <int K, int P = WarpSums<K>::P>
     GW_DEVICE static void give(const C (&values)[K], C (&scratch)[THREADS / 32][P]) {
-        const C sum = warp_sums<K>(values);
+        const C sum = WarpSums<K>::whole(WarpSums<K>::parts(values));
         const int lane = threadIdx.x % 32, warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
         if (lane % (32 / P) == 0) scratch[warp][lane / (32 / P)] = sum;
     }

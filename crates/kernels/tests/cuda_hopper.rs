@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, gpu, rng, tolerance};
+use common::{Pair, gpu, launched, rng, tolerance};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device, build_info, debug,
@@ -54,16 +54,10 @@ impl Case {
     /// What is computed on the device, and whether the kernels in question ran, forward and backward.
     fn observed(&self, needs: [bool; 3]) -> (Product, ProductGradients, [bool; 2]) {
         let Signature { p, q, r } = self.algebra.signature();
-        let mine = || {
-            let thread = std::thread::current();
-            let name = thread.name().unwrap_or("main").to_owned();
-            debug::launches().into_iter().filter(move |launch| *launch.thread == *name)
-        };
-        let last = mine().last().map_or(0, |launch| launch.number);
-        let (product, gradients) = self.run(self.tested(), needs);
+        let ((product, gradients), launches) = launched(|| self.run(self.tested(), needs));
         let ran = ["fwd", "bwd"].map(|pass| {
             let kernel = format!("gw_sgp_hopper_{pass}_{p}_{q}_{r}_{} ", self.dtype);
-            mine().any(|launch| launch.number > last && launch.work.starts_with(&kernel))
+            launches.iter().any(|work| work.starts_with(&kernel))
         });
         (product, gradients, ran)
     }

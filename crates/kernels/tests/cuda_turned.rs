@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Pair, gpu, rng};
+use common::{Pair, gpu, launched, rng};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, Compute, DType, Device, build_info, debug,
@@ -78,14 +78,8 @@ impl Case {
     fn observed(&self, needs: [bool; 4], keep: bool) -> (Gradients, bool) {
         let Signature { p, q, r } = self.algebra.signature();
         let kernel = format!("gw_sgp_rows_bwd_turned_{p}_{q}_{r}_f32 ");
-        let mine = || {
-            let thread = std::thread::current();
-            let name = thread.name().unwrap_or("main").to_owned();
-            debug::launches().into_iter().filter(move |launch| *launch.thread == *name)
-        };
-        let last = mine().last().map_or(0, |launch| launch.number);
-        let found = self.layer(self.tested(), needs, keep);
-        let ran = mine().any(|launch| launch.number > last && launch.work.starts_with(&kernel));
+        let (found, launches) = launched(|| self.layer(self.tested(), needs, keep));
+        let ran = launches.iter().any(|work| work.starts_with(&kernel));
         (found, ran)
     }
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use gradewise_kernels::{Array, DType, Device, Result, Shape};
+use gradewise_kernels::{Array, DType, Device, Result, Shape, debug};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -32,6 +32,18 @@ pub fn gpu() -> Option<Device> {
             None
         }
     }
+}
+
+/// What `work` gives, and what this thread launched meanwhile, as debug mode calls it: the kernel first, then a space.
+pub fn launched<R>(work: impl FnOnce() -> R) -> (R, Vec<String>) {
+    let mine = || {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("main").to_owned();
+        debug::launches().into_iter().filter(move |launch| *launch.thread == *name)
+    };
+    let last = mine().last().map_or(0, |launch| launch.number);
+    let result = work();
+    (result, mine().filter(|launch| launch.number > last).map(|launch| launch.work.to_string()).collect())
 }
 
 pub fn rng(seed: u64) -> ChaCha8Rng {

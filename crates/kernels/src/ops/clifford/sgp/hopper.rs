@@ -74,5 +74,5 @@ pub(super) fn launch(
     let most = rows::at_a_time(device, kernel, grid, 1)?;
     let blocks = rows.div_ceil(together).min(most);
     grid.0.grid[0] = blocks as u32;
-    Ok(Some(Launch { kernel, grid, blocks, turned: false, last: vec![stages as i32, along as i32] }))
+    Ok(Some(Launch { kernel, grid, blocks, turned: false, stages, along: Some(along) }))
 }

@@ -36,8 +36,10 @@ pub(super) struct Launch {
     pub blocks: usize,
     /// Whether the gradient of y comes out transposed.
     pub turned: bool,
-    /// Its last arguments.
-    pub last: Vec<i32>,
+    /// Rows on their way at a time.
+    pub stages: usize,
+    /// Threads along a row, for kernels whose blocks do not say.
+    pub along: Option<usize>,
 }
 
 /// How rows are dealt out to the threads of a block.
@@ -160,14 +162,17 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
     }
     let blocks = units.min(most);
     grid.0.grid[0] = blocks as u32;
-    Ok(Some(Launch { kernel, grid, blocks, turned, last: vec![stages as i32] }))
+    Ok(Some(Launch { kernel, grid, blocks, turned, stages, along: None }))
 }
 
 impl Launch {
     /// `args` before the sizes that every kernel has.
     fn queue(&self, device: &CudaDevice, args: Args<'_>, rows: usize, features: usize) -> Result<()> {
-        let args = args.size(rows).size(features);
-        let args = self.last.iter().fold(args, |args, &value| args.int(value));
+        let args = args.size(rows).size(features).int(self.stages as i32);
+        let args = match self.along {
+            Some(along) => args.int(along as i32),
+            None => args,
+        };
         device.launch(NAME, self.kernel, self.grid, args)
     }
 }
