@@ -274,7 +274,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             release(previous);
             if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
                 add_bias(u, half, sums);
-            } else {
+            } else if (p.alpha != 1) {
 #pragma unroll
                 for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
             }

@@ -60,17 +60,27 @@ struct Stretches {
     i64 stride;
 };
 
+/// Stretches that a thread asks for before it adds them.
+constexpr int AT_ONCE = 6;
+
 /// c[z] = Σ over the stretches of z, in order; each c[z] and partial[stretch] of `size` elements, blockIdx.y = z.
 template <class T>
 GW_DEVICE void sum_stretches(const Stretches& stretches, const float* partial, T* c, i64 size) {
     const i32 z = blockIdx.y, begin = stretches.parts[z], end = stretches.parts[z + 1];
     for (i64 i = 4 * thread_index(); i < size; i += 4 * thread_count()) {
         float sums[4] = {};
-        for (i32 part = begin; part < end; ++part) {
-            float values[4];
-            load<4>(partial + part * size + i, values);
+#pragma unroll 1
+        for (i32 first = begin; first < end; first += AT_ONCE) {
+            float values[AT_ONCE][4] = {};
 #pragma unroll
-            for (int e = 0; e < 4; ++e) sums[e] += values[e];
+            for (int k = 0; k < AT_ONCE; ++k) {
+                if (first + k < end) load<4>(partial + (first + k) * size + i, values[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sums[e] += values[k][e];
+            }
         }
         T* target = c + z * stretches.stride + i;
         if (stretches.accumulate) {
@@ -84,7 +94,7 @@ GW_DEVICE void sum_stretches(const Stretches& stretches, const float* partial, T
 }
 
 #define GW_SUM_STRETCHES(T, NAME)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                                \
         gw_matmul_stretches_##NAME(const Stretches stretches, const float* partial, T* c, i64 size) {                   \
         begin_kernel();                                                                                                 \
         sum_stretches(stretches, partial, c, size);                                                                     \

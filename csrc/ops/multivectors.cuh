@@ -5,6 +5,9 @@
 #include "gradewise/math.cuh"
 
 /// V multivectors at a time, in arithmetic on C; gates are as precise as T, as which they are stored, can tell.
+///
+/// A gate Φ(x_0)·x multiplies all of a multivector by one number, so a product takes those of its operands at the end, and its gradients take them
+/// with that of the result: the operands stay as they are.
 template <class A, class C, int V, class T = C>
 struct Multivectors {
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS;
@@ -116,44 +119,52 @@ struct Multivectors {
         }
     }
 
-    GW_DEVICE static void gate(Element& element) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-            const C phi = density(element.at[0][v]).cdf;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][v] *= phi;
-        }
-    }
+    /// Φ(a_0)·Φ(b_0), which gate(a)·gate(b) takes.
+    struct Gates {
+        C both[V];
 
-    /// What the gradient of a gate takes: Φ, and φ/Φ, both at the scalar part.
-    struct Slope {
-        C phi[V], ratio[V];
+        Gates() = default;
+        GW_DEVICE Gates(const Element& a, const Element& b) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) both[v] = density(a.at[0][v]).cdf * density(b.at[0][v]).cdf;
+        }
+
+        /// To the product, or to one of the operands.
+        GW_DEVICE void apply(Element& element) const {
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) element.at[blade][v] *= both[v];
+            }
+        }
     };
 
-    GW_DEVICE static Slope gate_with_slope(Element& element) {
-        Slope slope;
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-            const Normal<C> at = density(element.at[0][v]);
-            slope.phi[v] = at.cdf;
-            // Far out on the left, where Φ is 0, so is the density.
-            slope.ratio[v] = at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0);
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][v] *= at.cdf;
-        }
-        return slope;
-    }
+    /// What its gradients take besides: φ/Φ at either scalar part.
+    struct Slopes : Gates {
+        C a[V], b[V];
 
-    /// From the gradient of gate(x) to that of x; `gated` is gate(x). Σ g·x is Σ g·gate(x)/Φ.
-    GW_DEVICE static void gate_backward(const Element& gated, const Slope& slope, Element& gradient) {
+        Slopes() = default;
+        GW_DEVICE Slopes(const Element& x, const Element& y) {
+            // Far out on the left, where Φ is 0, so is the density.
+            const auto slope = [](const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); };
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const Normal<C> at_x = density(x.at[0][v]), at_y = density(y.at[0][v]);
+                this->both[v] = at_x.cdf * at_y.cdf;
+                a[v] = slope(at_x);
+                b[v] = slope(at_y);
+            }
+        }
+    };
+
+    /// Adds what comes through the gate's own argument to the gradient of x, Φ·(gradient of gate(x)) until now: φ·Σ x·(gradient of gate(x)).
+    GW_DEVICE static void gate_backward(const Element& x, const C (&slope)[V], Element& gradient) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             C dot = 0;
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) dot += gated.at[blade][v] * gradient.at[blade][v];
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) gradient.at[blade][v] *= slope.phi[v];
-            gradient.at[0][v] += slope.ratio[v] * dot;
+            for (int blade = 0; blade < BLADES; ++blade) dot += x.at[blade][v] * gradient.at[blade][v];
+            gradient.at[0][v] += slope[v] * dot;
         }
     }
 };

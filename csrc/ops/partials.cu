@@ -3,8 +3,8 @@
 
 /// Threads that share the chunks of one result.
 constexpr int LANES = 8;
-/// Chunks that a thread asks for before it adds them.
-constexpr int AT_ONCE = 8;
+/// Chunks that a thread asks for before it adds them: two rounds of these are enough for a chunk from each of 132 multiprocessors.
+constexpr int AT_ONCE = 9;
 
 /// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of 32 results by LANES.
 template <class T>

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "ops/multivectors.cuh"
+#include "ops/row_weights.cuh"
 #include "ops/warp_sums.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/wgmma.cuh"
@@ -21,7 +22,8 @@ template <class A, class T, int V, int THREADS, bool BACKWARD>
 struct SgpHopper {
     using Product = Multivectors<A, float, V, T>;
     using Element = typename Product::Element;
-    using Slope = typename Product::Slope;
+    using Gates = typename Product::Gates;
+    using Slopes = typename Product::Slopes;
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS, GRADES = A::GRADES;
     /// Operands, and sums over a row: of squares and, backward, of the product times the gradient.
     static constexpr int IN = BACKWARD ? 3 : 2, SUMS = BACKWARD ? 2 * GRADES : GRADES;
@@ -63,9 +65,15 @@ struct SgpHopper {
           rows(static_cast<u32>(p.rows)), along(p.along), together(THREADS / p.along), slice(blockIdx.y * p.along * V),
           across(least(p.features - slice, p.along * V)) {}
 
-    /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory.
-    GW_DEVICE u32 begin() const { return blockIdx.x * together; }
-    GW_DEVICE u32 step() const { return gridDim.x * together; }
+    /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory. Backward, the last ones come first: those that the
+    /// forward pass read last may still be in the cache. A row before the first is, without a sign, one beyond the last.
+    GW_DEVICE u32 begin() const {
+        return BACKWARD ? ((rows + together - 1) / together - 1 - blockIdx.x) * together : blockIdx.x * together;
+    }
+    GW_DEVICE i32 step() const {
+        const i32 distance = gridDim.x * together;
+        return BACKWARD ? -distance : distance;
+    }
 
     /// Where one stands in the ring.
     struct Turn {
@@ -135,7 +143,8 @@ struct SgpHopper {
             for (i32 y = first; y < together; y += SUMMERS) {
                 const i32 warps = along / 32;
                 float total = 0;
-                constexpr int AT_A_TIME = 4;
+                // Forward, there are registers for few.
+                constexpr int AT_A_TIME = BACKWARD ? 4 : 3;
 #pragma unroll 1
                 for (i32 from = 0; from < warps; from += AT_A_TIME) {
                     float parts[AT_A_TIME];
@@ -163,14 +172,12 @@ struct SgpHopper {
                     if (blockIdx.y == 0 && base + y < rows) inverse_rms[value * p.rows + base + y] = scale;
                 }
             }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(fixed.ready + turn.which());
+            barrier_arrive(fixed.ready + turn.which());
             turn.next(p.stages);
         }
     }
 
-    /// How many of a thread's weights are adjacent and aligned, for all threads.
-    static constexpr int AT_ONCE = V * PATHS % 4 == 0 ? 4 : V * PATHS % 2 == 0 ? 2 : 1;
+    using Rows = RowWeights<float, T, PATHS, V>;
 
     /// What a thread that computes works on.
     struct Own {
@@ -185,20 +192,14 @@ struct SgpHopper {
         return {y, active ? x * V : 0, active};
     }
 
+    /// Weights of this thread's features.
     template <class W>
     GW_DEVICE void read_weights(const Own& own, W set) const {
-        const T* const w = p.w + (slice + own.feature) * static_cast<i64>(PATHS);
-#pragma unroll
-        for (int i = 0; i < V * PATHS; i += AT_ONCE) {
-            float values[AT_ONCE];
-            ::load<AT_ONCE>(w + i, values);
-#pragma unroll
-            for (int e = 0; e < AT_ONCE; ++e) {
-                // Else they are kept as they are stored, and widened at each use; forward, there are no registers for more.
-                if constexpr (BACKWARD) asm volatile("" : "+f"(values[e]));
-                set((i + e) % PATHS, (i + e) / PATHS, values[e]);
-            }
-        }
+        Rows::read(p.w + (slice + own.feature) * static_cast<i64>(PATHS), [&](int path, int v, float value) {
+            // Else they are kept as they are stored, and widened at each use; forward, there are no registers for more.
+            if constexpr (BACKWARD) asm volatile("" : "+f"(value));
+            set(path, v, value);
+        });
     }
 
     /// V features of all blades, in shared memory.
@@ -211,12 +212,6 @@ struct SgpHopper {
     /// Those of one array of a stage.
     GW_DEVICE void read(i32 stage, int array, i32 place, Element& element) const {
         fetch(stages + stage * STAGE + array * BLADES * WIDTH + place, element);
-    }
-
-    /// This warp has done what the barrier counts.
-    GW_DEVICE static void arrive(u64* barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
     }
 
     /// This thread's part of the sums, if it has one.
@@ -282,9 +277,8 @@ struct SgpHopper {
             barrier_wait(fixed.full + turn.stage, turn.phase);
             read(turn.stage, 0, place, a);
             read(turn.stage, 1, place, b);
-            arrive(fixed.empty + turn.stage);
-            Product::gate(a);
-            Product::gate(b);
+            barrier_arrive(fixed.empty + turn.stage);
+            Gates(a, b).apply(a);
             Product::multiply(a, b, weights, result);
             float squares[SUMS] = {};
             each<BLADES>([&](auto blade) {
@@ -293,7 +287,7 @@ struct SgpHopper {
                 for (int v = 0; v < V; ++v) squares[grade] += result.at[N][v] * result.at[N][v];
             });
             give(squares, own.active && there, turn);
-            arrive(fixed.given + turn.which());
+            barrier_arrive(fixed.given + turn.which());
             if (turn.number > 0) finish(base - step());
             before = result;
             last = turn;
@@ -315,7 +309,7 @@ struct SgpHopper {
         char *to_x = address(grad_x, own), *to_y = address(grad_y, own);
         float* const kept = products + threadIdx.x * V;
         float bias[V] = {};
-        Slope slope_a, slope_b;
+        Slopes gates;
         Turn turn, last;
         u32 base = begin();
         const auto finish = [&](u32 base, const Element& output) {
@@ -329,22 +323,16 @@ struct SgpHopper {
                 constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
                 const float scale = busy ? factors[grade] : 0.0f;
 #pragma unroll
-                for (int v = 0; v < V; ++v) g.at[N][v] = scale * (g.at[N][v] - output.at[N][v] * factors[GRADES + grade]);
+                for (int v = 0; v < V; ++v) {
+                    g.at[N][v] = scale * gates.both[v] * (g.at[N][v] - output.at[N][v] * factors[GRADES + grade]);
+                }
             });
             read(last.stage, 0, place, a);
             read(last.stage, 1, place, b);
-            arrive(fixed.empty + last.stage);
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    a.at[blade][v] *= slope_a.phi[v];
-                    b.at[blade][v] *= slope_b.phi[v];
-                }
-            }
+            barrier_arrive(fixed.empty + last.stage);
             Product::differentiate(a, b, g, weights, da, db, sums);
-            Product::gate_backward(a, slope_a, da);
-            Product::gate_backward(b, slope_b, db);
+            Product::gate_backward(a, gates.a, da);
+            Product::gate_backward(b, gates.b, db);
 #pragma unroll
             for (int v = 0; v < V; ++v) bias[v] += db.at[0][v];
             if (busy && grad_x != nullptr) write(to_x, plane, da);
@@ -360,8 +348,9 @@ struct SgpHopper {
             barrier_wait(fixed.full + turn.stage, turn.phase);
             read(turn.stage, 0, place, a);
             read(turn.stage, 1, place, b);
-            const Slope next_a = Product::gate_with_slope(a), next_b = Product::gate_with_slope(b);
+            const Slopes next(a, b);
             Product::multiply(a, b, weights, output);
+            next.apply(output);
             read(turn.stage, 2, place, g);
             float values[SUMS] = {};
             each<BLADES>([&](auto blade) {
@@ -373,14 +362,13 @@ struct SgpHopper {
                 }
             });
             give(values, own.active && there, turn);
-            arrive(fixed.given + turn.which());
+            barrier_arrive(fixed.given + turn.which());
             Element before;
             if (turn.number > 0) fetch(kept, before);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) ::store<V>(kept + blade * WIDTH, output.at[blade]);
             if (turn.number > 0) finish(base - step(), before);
-            slope_a = next_a;
-            slope_b = next_b;
+            gates = next;
             last = turn;
             turn.next(p.stages);
         }
@@ -392,38 +380,10 @@ struct SgpHopper {
         if (partial == nullptr) return;
         const i64 weight_count = (p.features * PATHS + 3) / 4 * 4;
         partial += blockIdx.x * (weight_count + p.features);
-        leave(own, sums, bias, partial + slice * PATHS, partial + weight_count + slice);
-    }
-
-    GW_DEVICE void meet() const { named_barrier(1, along * together); }
-
-    /// Writes the sums of this block's rows by way of shared memory, where those of rows that were worked on at a time are
-    /// added, in order: to `to_weights` [features of the slice, paths] and to `to_biases` [features of the slice].
-    GW_DEVICE void leave(const Own& own, const typename Product::Weights& sums, const float (&bias)[V], float* to_weights,
-                         float* to_biases) const {
-        float* const shared = reinterpret_cast<float*>(stages);
-        float* const weights = shared + own.feature * PATHS;
-        float* const biases = shared + across * PATHS + own.feature;
-        meet();
-#pragma unroll 1
-        for (i32 y = 0; y < together; ++y) {
-            if (own.y == y && own.active) {
-#pragma unroll
-                for (int i = 0; i < V * PATHS; i += AT_ONCE) {
-                    float values[AT_ONCE] = {};
-                    if (y > 0) ::load<AT_ONCE>(weights + i, values);
-#pragma unroll
-                    for (int e = 0; e < AT_ONCE; ++e) values[e] += sums((i + e) % PATHS, (i + e) / PATHS);
-                    ::store<AT_ONCE>(weights + i, values);
-                }
-#pragma unroll
-                for (int v = 0; v < V; ++v) biases[v] = y == 0 ? bias[v] : biases[v] + bias[v];
-            }
-            meet();
-        }
         const i32 threads = along * together;
-        for (i32 i = threadIdx.x; i < across * PATHS; i += threads) to_weights[i] = shared[i];
-        for (i32 i = threadIdx.x; i < across; i += threads) to_biases[i] = shared[across * PATHS + i];
+        const typename Rows::Place place{own.feature, across, own.y, together, own.active};
+        Rows::leave(sums, bias, place, reinterpret_cast<float*>(stages), partial + slice * PATHS, partial + weight_count + slice,
+                    threadIdx.x, threads, [&] { named_barrier(1, threads); });
     }
 
     /// What all threads of a block do.
@@ -439,11 +399,11 @@ struct SgpHopper {
         if (threadIdx.x == 0) {
             for (int i = 0; i < p.stages; ++i) {
                 barrier_init(fixed.full + i, IN);
-                barrier_init(fixed.empty + i, working / 32);
+                barrier_init(fixed.empty + i, working);
             }
             for (int i = 0; i < 2; ++i) {
-                barrier_init(fixed.given + i, working / 32);
-                barrier_init(fixed.ready + i, SUMMERS);
+                barrier_init(fixed.given + i, working);
+                barrier_init(fixed.ready + i, 32 * SUMMERS);
                 barrier_init(fixed.there + i, 1);
             }
             barrier_init_fence();
