@@ -6,8 +6,8 @@
 
 /// V multivectors at a time, in arithmetic on C; gates are as precise as T, as which they are stored, can tell.
 ///
-/// A gate Φ(x_0)·x multiplies all of a multivector by one number, so a product takes those of its operands at the end, and its gradients take them
-/// with that of the result: the operands stay as they are.
+/// A gate Φ(x_0)·x multiplies all of a multivector by one number, so a product takes those of both operands at one place, at either operand or at
+/// the result. With the gradient of the result, its gradients take the operands as they are.
 template <class A, class C, int V, class T = C>
 struct Multivectors {
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS;
