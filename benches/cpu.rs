@@ -5,9 +5,9 @@
 
 use gradewise::autograd::{BackwardOptions, Tensor, clifford, no_grad};
 use gradewise::core::{Algebra, DType, Signature};
-use gradewise::kernels::{Device, memory};
+use gradewise::kernels::{Array, Device, memory};
 use gradewise::nn::{
-    Module, Placement,
+    Module, Parameter, Placement,
     layers::{CliffordLayer, Layer},
     models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Optimizer},
@@ -109,36 +109,58 @@ fn layer(
     Ok(())
 }
 
-/// One training step of the paper's n-body model: forward, backward, Adam.
-fn nbody((_, flops): (f64, f64), json: bool) -> Result<(), Error> {
-    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(3);
-    let placement = Placement::new(&Device::Cpu, DType::F32);
-    let model = NBody::init(&NBodyConfig::default(), &placement, &mut rng)?;
-    let (systems, particles) = (100, 5);
-    let values = |count: usize, rng: &mut rand_chacha::ChaCha8Rng| {
-        Tensor::randn([count], DType::F64, &Device::Cpu, rng).and_then(|values| values.to_vec::<f64>())
-    };
-    let positions = values(systems * 3 * particles, &mut rng)?;
-    let velocities = values(systems * 3 * particles, &mut rng)?;
-    let charges: Vec<f64> = values(systems * particles, &mut rng)?.iter().map(|c| c.signum()).collect();
-    let batch = NBodyBatch::new((&positions, &velocities, &charges), particles, &placement)?;
-    let targets = batch.targets(&positions)?;
-    let parameters = model.named_parameters();
-    let mut adam = Optimizer::new(Method::adam(1e-4))?;
-    let forward = median_ms(|| no_grad(|| model.loss(&batch, &targets)).map(drop).map_err(Into::into))?;
-    memory::reset_peak();
-    let before = memory::stats().allocated;
-    let step = median_ms(|| {
-        let leaves: Vec<Tensor> = parameters.iter().map(|(_, parameter)| parameter.tensor()).collect();
-        let gradients = model.loss(&batch, &targets)?.backward()?;
+/// The paper's n-body model with a batch of 100 systems, and an optimiser.
+struct Training {
+    model: NBody,
+    batch: NBodyBatch,
+    targets: Tensor,
+    parameters: Vec<(String, Parameter)>,
+    adam: Optimizer,
+}
+
+impl Training {
+    fn new() -> Result<Self, Error> {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(3);
+        let placement = Placement::new(&Device::Cpu, DType::F32);
+        let model = NBody::init(&NBodyConfig::default(), &placement, &mut rng)?;
+        let (systems, particles) = (100, 5);
+        let values = |count: usize, rng: &mut rand_chacha::ChaCha8Rng| {
+            Tensor::randn([count], DType::F64, &Device::Cpu, rng).and_then(|values| values.to_vec::<f64>())
+        };
+        let positions = values(systems * 3 * particles, &mut rng)?;
+        let velocities = values(systems * 3 * particles, &mut rng)?;
+        let charges: Vec<f64> = values(systems * particles, &mut rng)?.iter().map(|c| c.signum()).collect();
+        let batch = NBodyBatch::new((&positions, &velocities, &charges), particles, &placement)?;
+        let targets = batch.targets(&positions)?;
+        let parameters = model.named_parameters();
+        Ok(Self { model, batch, targets, parameters, adam: Optimizer::new(Method::adam(1e-4))? })
+    }
+
+    fn forward(&self) -> Result<(), Error> {
+        no_grad(|| self.model.loss(&self.batch, &self.targets)).map(drop).map_err(Into::into)
+    }
+
+    /// Forward, backward, Adam.
+    fn step(&mut self) -> Result<(), Error> {
+        let leaves: Vec<Tensor> = self.parameters.iter().map(|(_, parameter)| parameter.tensor()).collect();
+        let gradients = self.model.loss(&self.batch, &self.targets)?.backward()?;
         let arrays: Vec<_> = leaves
             .iter()
             .map(|leaf| gradients.get(leaf).ok().map(|gradient| gradient.array().clone()))
             .collect();
         drop(leaves);
-        adam.step(1e-3, &parameters, &arrays)?;
+        self.adam.step(1e-3, &self.parameters, &arrays)?;
         Ok(())
-    })?;
+    }
+}
+
+/// One training step of the paper's n-body model.
+fn nbody((_, flops): (f64, f64), json: bool) -> Result<(), Error> {
+    let mut training = Training::new()?;
+    let forward = median_ms(|| training.forward())?;
+    memory::reset_peak();
+    let before = memory::stats().allocated;
+    let step = median_ms(|| training.step())?;
     // Matrix products alone: per edge or node row and blade, `in·out` multiply-adds of every grade-wise map.
     let mlp = |inputs: f64| inputs * 28.0 + 5.0 * 28.0 * 28.0;
     let rows = 3.0 * (2000.0 * mlp(29.0) + 500.0 * mlp(56.0));
@@ -150,6 +172,49 @@ fn nbody((_, flops): (f64, f64), json: bool) -> Result<(), Error> {
         println!("{{\"name\": \"n-body step peak\", \"bytes\": {peak}}}");
     } else {
         println!("n-body step: peak {:.1} MB above parameters and optimiser state", peak as f64 / 1e6);
+    }
+    Ok(())
+}
+
+/// Steps whose weights hold subnormal numbers, beside steps whose weights hold zeros in their place, taken by turns. Every step starts
+/// from the salted weights, because the optimiser leaves no subnormal number in them.
+fn subnormals(json: bool) -> Result<(), Error> {
+    const STEPS: usize = 30;
+    let mut training = Training::new()?;
+    let salted = |value: f32| -> Result<Vec<Array>, Error> {
+        let salt = |(_, parameter): &(String, Parameter)| {
+            let weights = parameter.tensor();
+            let mut values = weights.to_vec::<f32>()?;
+            values.iter_mut().step_by(3).for_each(|weight| *weight = value.copysign(*weight));
+            Ok(Array::from_vec(values, weights.shape(), &Device::Cpu)?)
+        };
+        training.parameters.iter().map(salt).collect()
+    };
+    let kinds = [salted(0.0)?, salted(1e-40)?];
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..STEPS {
+        for (weights, times) in kinds.iter().zip(&mut times) {
+            for ((_, parameter), weights) in training.parameters.iter().zip(weights) {
+                parameter.set(weights.clone())?;
+            }
+            let start = Instant::now();
+            training.step()?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    let [clean, salted] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[STEPS / 2]
+    });
+    let ratio = salted / clean;
+    if json {
+        println!(
+            "{{\"name\": \"n-body step, weights with subnormal numbers\", \"ms\": {salted:.4}, \"ratio\": {ratio:.3}}}"
+        );
+    } else {
+        println!(
+            "n-body step, a third of the weights subnormal: {salted:.3} ms, {ratio:.3} times that with zeros"
+        );
     }
     Ok(())
 }
@@ -176,6 +241,9 @@ fn main() -> Result<(), Error> {
     }
     if only.is_empty() || only == "nbody" {
         nbody(ceilings, json)?;
+    }
+    if only.is_empty() || only == "subnormals" {
+        subnormals(json)?;
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 // What changes from step to step is read from device memory, so that a captured launch can be replayed: `constants` holds
 // the step's numbers, `control` says whether the step is taken (control[0] != 0) and what gradients are multiplied by
 // (control[1]); null means always, by 1.
+//
+// What is stored goes through `normal`: weights and moments hold no subnormal numbers, as on the CPU.
 #include "gradewise/math.cuh"
 
 /// One parameter: up to four arrays of `count` elements, and the first of the blocks that work on it.
@@ -65,11 +67,11 @@ GW_DEVICE void adam(const Items& items, const double* constants, const double* c
     for_own_elements(item, [&](i64 i) {
         const C value = widen(p[i]);
         const C g = widen(gradient[i]) * grad_scale + decay * value;
-        const C first = beta1 * widen(m[i]) + rest1 * g;
-        const C second = beta2 * widen(v[i]) + rest2 * g * g;
+        const C first = normal(beta1 * widen(m[i]) + rest1 * g);
+        const C second = normal(beta2 * widen(v[i]) + rest2 * g * g);
         m[i] = narrow<T>(first);
         v[i] = narrow<T>(second);
-        p[i] = narrow<T>(shrink * value - step_size * first / (root(second) / bias_root + epsilon));
+        p[i] = narrow<T>(normal(shrink * value - step_size * first / (root(second) / bias_root + epsilon)));
     });
 }
 
@@ -87,9 +89,9 @@ GW_DEVICE void sgd(const Items& items, const double* constants, const double* co
     for_own_elements(item, [&](i64 i) {
         const C value = widen(p[i]);
         const C g = widen(gradient[i]) * grad_scale + decay * value;
-        const C velocity = first ? g : momentum * widen(buffer[i]) + g;
+        const C velocity = normal(first ? g : momentum * widen(buffer[i]) + g);
         buffer[i] = narrow<T>(velocity);
-        p[i] = narrow<T>(value - rate * (momentum == C(0) ? g : velocity));
+        p[i] = narrow<T>(normal(value - rate * (momentum == C(0) ? g : velocity)));
     });
 }
 
@@ -102,7 +104,7 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     const Item& item = own_item(items);
     T* average = array<T>(item, 0);
     const T* p = array<T>(item, 1);
-    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(keep * widen(average[i]) + take * widen(p[i])); });
+    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(normal(keep * widen(average[i]) + take * widen(p[i]))); });
 }
 
 /// The sum over a block of 256 threads, in a fixed order, in thread 0.

@@ -118,8 +118,9 @@ macro_rules! with_storage {
 pub(crate) use with_storage;
 
 /// Evaluates an expression with `$T` standing for the Rust type of a dtype; returns
-/// [`Error::UnsupportedDType`](crate::Error::UnsupportedDType) from the calling function for one the CPU lacks.
-macro_rules! with_element {
+/// [`Error::UnsupportedDType`](crate::Error::UnsupportedDType) from the calling function for one the CPU lacks. For operators
+/// that move or order numbers; those that compute use [`with_element!`](with_element).
+macro_rules! with_element_exact {
     ($dtype:expr, $operation:expr, $T:ident => $body:expr) => {
         match $dtype {
             gradewise_core::DType::F32 => {
@@ -132,6 +133,18 @@ macro_rules! with_element {
             }
             unsupported => return Err($crate::Device::Cpu.unsupported(unsupported, $operation)),
         }
+    };
+}
+pub(crate) use with_element_exact;
+
+/// As [`with_element_exact!`](with_element_exact), for arithmetic: subnormal numbers count as zero
+/// ([`FlushSubnormals`](crate::simd::FlushSubnormals)).
+macro_rules! with_element {
+    ($dtype:expr, $operation:expr, $T:ident => $body:expr) => {
+        $crate::element::with_element_exact!($dtype, $operation, $T => {
+            let _flush = $crate::simd::FlushSubnormals::enter();
+            $body
+        })
     };
 }
 pub(crate) use with_element;

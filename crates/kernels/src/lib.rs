@@ -30,6 +30,7 @@ mod index;
 pub mod memory;
 pub mod occupancy;
 pub mod ops;
+mod parallel;
 mod positions;
 mod simd;
 mod target;

@@ -1,6 +1,7 @@
 //! How work is divided among threads: into chunks whose size depends on the data only, never on the number of threads,
 //! so that the order of every sum is the same on every machine.
 
+use crate::parallel::Flushed;
 use rayon::prelude::*;
 
 /// Elements per chunk: some tens of microseconds of work.
@@ -17,7 +18,7 @@ pub(crate) fn for_chunks<T: Send>(out: &mut [T], size: usize, work: impl Fn(usiz
             work(chunk * size, part);
         }
     } else {
-        out.par_chunks_mut(size).enumerate().for_each(|(chunk, part)| work(chunk * size, part));
+        out.par_chunks_mut(size).enumerate().flushed_for_each(|(chunk, part)| work(chunk * size, part));
     }
 }
 

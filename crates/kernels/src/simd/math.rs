@@ -16,6 +16,13 @@ pub trait Real: Element {
     /// The error function.
     fn error_function<const FMA: bool>(self) -> Self;
 
+    /// The number, or 0 if it is subnormal: for what is stored and comes back every step. It holds where the processor does not
+    /// flush as well, and on CUDA (`normal` in csrc/gradewise/math.cuh).
+    #[inline(always)]
+    fn normal(self) -> Self {
+        if self.abs() < Self::min_positive_value() { Self::zero() } else { self }
+    }
+
     /// The logistic function 1/(1 + e^−x).
     #[inline(always)]
     fn sigmoid<const FMA: bool>(self) -> Self {

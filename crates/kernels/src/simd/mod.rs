@@ -5,8 +5,10 @@
 //! turns those arrays into vector registers. Everything a kernel calls must be `#[inline(always)]`: a function that
 //! is not inlined is compiled for the baseline instruction set.
 
+mod flush;
 mod math;
 
+pub(crate) use flush::FlushSubnormals;
 pub(crate) use math::Real;
 
 /// Elements per tile: the unit of work of the Clifford kernels. Long enough to hide the latency of

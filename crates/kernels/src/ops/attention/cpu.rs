@@ -4,6 +4,7 @@ use super::Problem;
 use crate::{
     Array, Element, Result,
     gemm::{self, Matrix},
+    parallel::Flushed,
     simd::Real,
 };
 use rayon::prelude::*;
@@ -77,19 +78,19 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 outs.push((block, part, part_sums));
                 (rest, rest_sums) = (after, after_sums);
             }
-            outs.into_par_iter().for_each(|(block, out, log_sums)| {
+            outs.into_par_iter().flushed_for_each(|(block, out, log_sums)| {
                 self.forward_block(batch, block, operands, out, log_sums);
             });
         };
         if features == 0 {
             // Nothing to write but the sums.
             let head = |(index, log_sums): (usize, &mut [f64])| head((index, (&mut [][..], log_sums)));
-            return log_sums.par_chunks_mut(queries).enumerate().for_each(head);
+            return log_sums.par_chunks_mut(queries).enumerate().flushed_for_each(head);
         }
         out.par_chunks_mut(queries * features)
             .zip(log_sums.par_chunks_mut(queries))
             .enumerate()
-            .for_each(head);
+            .flushed_for_each(head);
     }
 
     fn forward_block(
@@ -160,7 +161,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
             return;
         }
         let shared = grad_k.par_chunks_mut(keys * features).zip(grad_v.par_chunks_mut(keys * features));
-        grad_q.par_chunks_mut(group * queries * features).zip(shared).enumerate().for_each(
+        grad_q.par_chunks_mut(group * queries * features).zip(shared).enumerate().flushed_for_each(
             |(shared, (grad_q, (grad_k, grad_v)))| {
                 for (member, grad_q) in grad_q.chunks_exact_mut(queries * features).enumerate() {
                     self.backward_head(saved, (shared, shared * group + member), grad_q, grad_k, grad_v);

@@ -5,6 +5,7 @@ use super::{
     program::Programs,
     tile::{Tile, with_capacity, zero_tile},
 };
+use crate::parallel::Flushed;
 use crate::simd::{Kernel, LANES, Lanes, Real, dispatch};
 use rayon::prelude::*;
 
@@ -126,7 +127,7 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
     }
 
     let plan = Plan::new(tables, batch, features, params);
-    split_chunks(out, &plan.layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+    split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         let x = Lines::new(x, &plan.layout, chunk);
         with_capacity!(tables.blades, CAPACITY => {
             dispatch(Forward::<T, O, CAPACITY> {
@@ -181,7 +182,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
     let partials: Vec<Vec<T>> = split_chunks(grad_x, &plan.layout)
         .into_par_iter()
         .enumerate()
-        .map(|(chunk, mut grad_x)| {
+        .flushed_map(|(chunk, mut grad_x)| {
             let (x, grad) = (Lines::new(x, &plan.layout, chunk), Lines::new(grad, &plan.layout, chunk));
             let sums = with_capacity!(tables.blades, CAPACITY => {
                 dispatch(Backward::<T, O, CAPACITY> {

@@ -4,6 +4,7 @@ use super::{
     layout::{Layout, split_chunks},
     program::Programs,
 };
+use crate::parallel::Flushed;
 use crate::simd::{Kernel, Real, dispatch, mul_add};
 use rayon::prelude::*;
 
@@ -196,7 +197,7 @@ pub(crate) fn gradient<T: Real>(tables: &Programs, normalized: &Normalized<'_, T
 
     let layout = Layout::new(tables.blades, normalized.batch, normalized.features);
     let mut out = vec![T::zero(); grad.len()];
-    split_chunks(&mut out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut lines)| {
+    split_chunks(&mut out, &layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut lines)| {
         let first = chunk * layout.chunk;
         dispatch(Rows { tables, normalized, grad, first, lines: &mut lines });
     });

@@ -4,6 +4,7 @@ use super::CrossEntropyOptions;
 use crate::{
     Element,
     ops::{reduce::cpu::row_max, split},
+    parallel::Flushed,
 };
 use rayon::prelude::*;
 
@@ -52,7 +53,7 @@ pub(super) fn forward<T: Element>(
         .zip(counted.par_chunks_mut(chunk))
         .zip(log_sum_exps.par_chunks_mut(chunk))
         .enumerate()
-        .for_each(|(index, ((losses, counted), sums))| fill(index * chunk, losses, counted, sums));
+        .flushed_for_each(|(index, ((losses, counted), sums))| fill(index * chunk, losses, counted, sums));
 }
 
 /// (softmax − target)·scale in rows that count, 0 in others.

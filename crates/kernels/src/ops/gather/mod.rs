@@ -4,7 +4,7 @@ mod cuda;
 
 use crate::{
     Array, Device, Element, Positions, Result, array::require_axis, cuda::rows::accumulator,
-    element::with_element,
+    element::with_element, parallel::Flushed,
 };
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
@@ -112,7 +112,7 @@ fn scatter<T: Element>(x: &[T], words: &[u32], layout: Layout, out: &mut [T]) {
         return;
     }
     let blocks = x.par_chunks(count * inner).zip(words.par_chunks(count * inner));
-    out.par_chunks_mut(size * inner).zip(blocks).for_each(|(out, (x, words))| {
+    out.par_chunks_mut(size * inner).zip(blocks).flushed_for_each(|(out, (x, words))| {
         for (at, (&value, &word)) in x.iter().zip(words).enumerate() {
             out[word as usize * inner + at % inner] += value;
         }

@@ -2,6 +2,7 @@
 
 mod cuda;
 
+use crate::parallel::Flushed;
 use crate::{Array, Device, Element, Index, Result, array::require_axis, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
@@ -46,7 +47,7 @@ fn for_rows<T: Element>(out: &mut [T], inner: usize, work: impl Fn(usize, &mut [
         out.chunks_exact_mut(inner).enumerate().for_each(|(row, out)| work(row, out));
     } else {
         let rows = (16_384 / inner).max(1);
-        out.par_chunks_mut(rows * inner).enumerate().for_each(|(piece, out)| {
+        out.par_chunks_mut(rows * inner).enumerate().flushed_for_each(|(piece, out)| {
             for (row, out) in out.chunks_exact_mut(inner).enumerate() {
                 work(piece * rows + row, out);
             }

@@ -3,6 +3,7 @@
 use super::Matrices;
 use crate::{
     gemm::{self, Matrix},
+    parallel::Flushed,
     simd::Real,
 };
 use rayon::prelude::*;
@@ -33,8 +34,10 @@ pub(super) fn product<T: Real>(out: &mut [T], (a, left): (&[T], &Matrices), (b, 
             out.chunks_mut(rows * n).enumerate().for_each(|(piece, out)| task(matrix, piece, out));
         }
     } else {
-        out.par_chunks_mut(m * n).enumerate().for_each(|(matrix, out)| {
-            out.par_chunks_mut(rows * n).enumerate().for_each(|(piece, out)| task(matrix, piece, out));
+        out.par_chunks_mut(m * n).enumerate().flushed_for_each(|(matrix, out)| {
+            out.par_chunks_mut(rows * n)
+                .enumerate()
+                .flushed_for_each(|(piece, out)| task(matrix, piece, out));
         });
     }
 }

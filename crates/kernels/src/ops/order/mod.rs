@@ -3,7 +3,7 @@
 mod cpu;
 mod cuda;
 
-use crate::{Array, Device, Error, Positions, Result, array::require_axis, element::with_element};
+use crate::{Array, Device, Error, Positions, Result, array::require_axis, element::with_element_exact};
 
 /// Which elements come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn first(
     if let Device::Cuda(device) = x.device() {
         return cuda::first(&device, name, &source, &shape, order);
     }
-    with_element!(x.dtype(), name, T => {
+    with_element_exact!(x.dtype(), name, T => {
         let rows = source.elements().checked_div(size).unwrap_or(0);
         let found = cpu::sorted(source.as_slice::<T>()?, size, order);
         let kept = || (0..rows).flat_map(|row| &found[row * size..row * size + count]);
@@ -118,7 +118,7 @@ fn extremum(name: &'static str, x: &Array, axis: usize, greatest: bool) -> Resul
     if let Device::Cuda(device) = x.device() {
         return cuda::extremum(&device, name, &source, shape, greatest);
     }
-    with_element!(x.dtype(), name, T => {
+    with_element_exact!(x.dtype(), name, T => {
         let source = source.as_slice::<T>()?;
         Positions::build(shape, (size, false), |words| cpu::extremum(source, size, greatest, words))
     })

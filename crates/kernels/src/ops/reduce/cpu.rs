@@ -7,6 +7,7 @@ use super::cuda::Name;
 use crate::{
     Element,
     ops::{copy::Walk, split},
+    parallel::Flushed,
     simd::{Kernel, dispatch},
 };
 use rayon::prelude::*;
@@ -141,7 +142,7 @@ fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mu
                     reducer: PhantomData::<R>,
                 })
             };
-            let partial: Vec<f64> = (0..parts).into_par_iter().map(piece).collect();
+            let partial: Vec<f64> = (0..parts).into_par_iter().flushed_map(piece).collect();
             *out = T::narrow(partial.into_iter().fold(R::START, R::combine) * task.scale);
         }
         return;
@@ -152,7 +153,7 @@ fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mu
         dispatch(Results { task, pieces: &pieces, kept: &kept, first, out, reducer: PhantomData::<R> });
     };
     if large {
-        out.par_chunks_mut(per_chunk).enumerate().for_each(reduce);
+        out.par_chunks_mut(per_chunk).enumerate().flushed_for_each(reduce);
     } else {
         out.chunks_mut(per_chunk).enumerate().for_each(reduce);
     }
@@ -272,7 +273,7 @@ fn side_by_side<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &
             }
         };
         if parallel {
-            let partials: Vec<[f64; BLOCK]> = (0..parts).into_par_iter().map(partial).collect();
+            let partials: Vec<[f64; BLOCK]> = (0..parts).into_par_iter().flushed_map(partial).collect();
             partials.into_iter().for_each(&mut add);
         } else {
             (0..parts).map(partial).for_each(&mut add);
@@ -293,12 +294,12 @@ fn side_by_side<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &
     if large && kept.len() >= ENOUGH {
         let per_chunk = split::rows_per_chunk(columns * count);
         let chunks = out.par_chunks_mut(per_chunk * columns).enumerate();
-        chunks.for_each(|(chunk, out)| rows(chunk * per_chunk, out, false));
+        chunks.flushed_for_each(|(chunk, out)| rows(chunk * per_chunk, out, false));
     } else if large && kept.len() * columns.div_ceil(BLOCK) >= ENOUGH {
         // Few long rows of results: their blocks are the units.
         for (row, [offset]) in out.chunks_mut(columns).zip(kept.offsets(0)) {
             let blocks = row.par_chunks_mut(BLOCK).enumerate();
-            blocks.for_each(|(index, part)| unit(offset + index * BLOCK * step, part, false));
+            blocks.flushed_for_each(|(index, part)| unit(offset + index * BLOCK * step, part, false));
         }
     } else {
         rows(0, out, large && parts > 1);

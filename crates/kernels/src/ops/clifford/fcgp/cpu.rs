@@ -10,6 +10,7 @@ use crate::{
         program::Programs,
         rms_norm, tile,
     },
+    parallel::Flushed,
     simd::{Kernel, LANES, Real, accumulate, dispatch, subtract_product},
 };
 use rayon::prelude::*;
@@ -106,7 +107,7 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, normalize: bool, out:
     let parts: Vec<Vec<T>> = split_chunks(out, &layout)
         .into_par_iter()
         .enumerate()
-        .map(|(chunk, mut out)| {
+        .flushed_map(|(chunk, mut out)| {
             let start = chunk * rows;
             let rows = rows.min(operands.batch - start);
             let widest = tables.blades_of_grade.iter().map(|blades| blades.len()).max().unwrap_or(0);
@@ -163,8 +164,11 @@ fn operand_gradients<T: Real>(operands: &Operands<'_, T>, grad: &[T], grad_x: &m
     let (n, m) = (operands.inputs, operands.outputs);
     let rows = rows_per_chunk(operands);
     let layout = chunked(tables.blades, operands.batch, n, rows);
-    split_chunks(grad_x, &layout).into_par_iter().zip(split_chunks(grad_y, &layout)).enumerate().for_each(
-        |(chunk, (mut grad_x, mut grad_y))| {
+    split_chunks(grad_x, &layout)
+        .into_par_iter()
+        .zip(split_chunks(grad_y, &layout))
+        .enumerate()
+        .flushed_for_each(|(chunk, (mut grad_x, mut grad_y))| {
             let start = chunk * rows;
             let rows = rows.min(operands.batch - start);
             let mut upstream = vec![T::zero(); tables.blades * rows * m];
@@ -197,8 +201,7 @@ fn operand_gradients<T: Real>(operands: &Operands<'_, T>, grad: &[T], grad_x: &m
                     grad_y: &mut grad_y,
                 });
             }
-        },
-    );
+        });
 }
 
 /// Adds ±y_k·sum_j to ∂x_i and ±x_i·sum_j to ∂y_k for every term of a path.
@@ -261,7 +264,7 @@ fn weight_gradient<T: Real>(operands: &Operands<'_, T>, grad: &[T]) -> Vec<T> {
         return weights;
     }
     let rows = rows_per_chunk(operands);
-    weights.par_chunks_exact_mut(n * m).enumerate().for_each(|(path, out)| {
+    weights.par_chunks_exact_mut(n * m).enumerate().flushed_for_each(|(path, out)| {
         let blades = out_blades(tables, path);
         let mut sums = vec![T::zero(); blades.len() * rows * n];
         for start in (0..operands.batch).step_by(rows) {
@@ -312,7 +315,7 @@ fn for_blocks<T: Real>(
     split_chunks(out, &layout)
         .into_par_iter()
         .enumerate()
-        .for_each(|(chunk, mut out)| body(Block { x, out: &mut out, start: chunk * BLOCK }));
+        .flushed_for_each(|(chunk, mut out)| body(Block { x, out: &mut out, start: chunk * BLOCK }));
 }
 
 struct Gate<'a, 'b, T> {

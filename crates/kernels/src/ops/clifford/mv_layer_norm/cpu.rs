@@ -8,6 +8,7 @@ use crate::{
         rms_norm::dot,
         tile::{NORM_EPS, signed_squares, smooth_norm, smooth_norm_slope},
     },
+    parallel::Flushed,
     simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch, mul_add},
 };
 use rayon::prelude::*;
@@ -52,7 +53,7 @@ pub(crate) fn forward<T: Real>(
 ) {
     let layout = Layout::new(tables.blades, batch, features);
     let gains = layout.spread(a, 1);
-    split_chunks(out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+    split_chunks(out, &layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         let x = Lines::new(x, &layout, chunk);
         dispatch(Forward { tables, layout: &layout, gains: &gains, x, out: &mut out });
     });
@@ -115,7 +116,7 @@ pub(crate) fn backward<T: Real>(
     let partials: Vec<Vec<T>> = split_chunks(grad_x, &layout)
         .into_par_iter()
         .enumerate()
-        .map(|(chunk, mut grad_x)| {
+        .flushed_map(|(chunk, mut grad_x)| {
             let (x, grad) = (Lines::new(x, &layout, chunk), Lines::new(grad, &layout, chunk));
             let kernel = Backward { tables, layout: &layout, gains: &gains, x, grad, grad_x: &mut grad_x };
             layout.gather(&dispatch(kernel), 1)

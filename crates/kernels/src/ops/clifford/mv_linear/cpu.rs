@@ -5,6 +5,7 @@
 use crate::{
     gemm::{self, Matrix},
     ops::clifford::{layout::sum_partials, program::Programs},
+    parallel::Flushed,
     simd::Real,
 };
 use rayon::prelude::*;
@@ -65,7 +66,7 @@ impl Linear<'_> {
             return;
         }
         let tasks = self.tasks(self.rows_per_task());
-        split_rows(out, &tasks, n).into_par_iter().zip(&tasks).for_each(|(out, task)| {
+        split_rows(out, &tasks, n).into_par_iter().zip(&tasks).flushed_for_each(|(out, task)| {
             let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs);
             let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], n);
             gemm::product((task.rows.len(), self.inputs, n), a, b, out, false);
@@ -88,11 +89,13 @@ impl Linear<'_> {
             return;
         }
         let tasks = self.tasks(self.rows_per_task());
-        split_rows(grad_x, &tasks, self.inputs).into_par_iter().zip(&tasks).for_each(|(out, task)| {
-            let a = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
-            let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], self.outputs).transposed();
-            gemm::product((task.rows.len(), self.outputs, self.inputs), a, b, out, false);
-        });
+        split_rows(grad_x, &tasks, self.inputs).into_par_iter().zip(&tasks).flushed_for_each(
+            |(out, task)| {
+                let a = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
+                let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], self.outputs).transposed();
+                gemm::product((task.rows.len(), self.outputs, self.inputs), a, b, out, false);
+            },
+        );
     }
 
     /// Σ over rows of xᵀ·grad, for each matrix.
@@ -106,7 +109,7 @@ impl Linear<'_> {
         let tasks = self.tasks(rows.div_ceil(pieces).max(256));
         let partials: Vec<Vec<T>> = tasks
             .par_iter()
-            .map(|task| {
+            .flushed_map(|task| {
                 let mut out = vec![T::zero(); self.matrix_len()];
                 let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs).transposed();
                 let b = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
@@ -131,7 +134,7 @@ impl Linear<'_> {
         const ROWS: usize = 64;
         let partials: Vec<Vec<T>> = grad[biased.start * self.batch * n..biased.end * self.batch * n]
             .par_chunks(ROWS * n)
-            .map(|rows| {
+            .flushed_map(|rows| {
                 let mut sum = vec![T::zero(); n];
                 for row in rows.chunks_exact(n) {
                     for (sum, &value) in sum.iter_mut().zip(row) {

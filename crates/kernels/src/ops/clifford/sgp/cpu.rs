@@ -12,6 +12,7 @@ use crate::{
         rms_norm,
         tile::{self, Tile, with_capacity, zero_tile},
     },
+    parallel::Flushed,
     simd::{Kernel, LANES, Lanes, Real, dispatch},
 };
 use rayon::prelude::*;
@@ -133,7 +134,7 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, out: &mut [T]) -> Vec
     let parts: Vec<Vec<T>> = split_chunks(out, &plan.layout)
         .into_par_iter()
         .enumerate()
-        .map(|(chunk, mut out)| {
+        .flushed_map(|(chunk, mut out)| {
             forward_chunk(&plan, chunk, Lines::new(operands.y, &plan.layout, chunk), &mut out)
         })
         .collect();
@@ -251,7 +252,7 @@ pub(crate) fn backward<T: Real>(
         .into_par_iter()
         .zip(grad_y)
         .enumerate()
-        .map(|(chunk, (mut grad_x, mut grad_y))| {
+        .flushed_map(|(chunk, (mut grad_x, mut grad_y))| {
             let y = Lines::new(operands.y, &plan.layout, chunk);
             backward_chunk(&plan, chunk, y, grad, needs, (&mut grad_x, &mut grad_y))
         })

@@ -10,6 +10,7 @@ use super::{
     program::Programs,
     sgp::{Epilogue, Prologue, cpu, run_backward},
 };
+use crate::parallel::Flushed;
 use crate::{Array, Device, Element, Result};
 use gradewise_core::Algebra;
 use rayon::prelude::*;
@@ -164,7 +165,7 @@ pub fn backward(
                 let (grad, scale) = (grad.as_slice::<T>()?, T::narrow(std::f64::consts::FRAC_1_SQRT_2));
                 Some(Array::build::<T>(arrays.x.shape(), &device, |out| {
                     const PIECE: usize = 1 << 14;
-                    out.par_chunks_mut(PIECE).zip(grad.par_chunks(PIECE)).for_each(|(out, grad)| {
+                    out.par_chunks_mut(PIECE).zip(grad.par_chunks(PIECE)).flushed_for_each(|(out, grad)| {
                         for (out, &grad) in out.iter_mut().zip(grad) {
                             *out = grad * scale;
                         }

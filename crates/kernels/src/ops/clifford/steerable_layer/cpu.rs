@@ -8,6 +8,7 @@ use crate::{
         program::Programs,
         sgp::{Epilogue, Prologue, cpu as product},
     },
+    parallel::Flushed,
     simd::Real,
 };
 use rayon::prelude::*;
@@ -74,7 +75,7 @@ pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, out: &mut [T]) {
     }
     let operands = slices.product();
     let plan = product::Plan::new(&operands);
-    split_chunks(out, &plan.layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+    split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         let len = out[0].len();
         let x = Lines::new(slices.x, &plan.layout, chunk);
         let mut right = vec![T::zero(); slices.tables.blades * len];
@@ -129,7 +130,7 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
     let partials: Vec<Partial<T>> = split_chunks(grad_x, &plan.layout)
         .into_par_iter()
         .enumerate()
-        .map(|(chunk, mut grad_x)| {
+        .flushed_map(|(chunk, mut grad_x)| {
             let len = grad_x[0].len();
             let rows = len / n;
             let x = Lines::new(slices.x, &plan.layout, chunk);

@@ -3,6 +3,7 @@
 use super::Table;
 use crate::{
     ops::clifford::layout::{Layout, load, split_chunks, store},
+    parallel::Flushed,
     simd::{Kernel, LANES, Real, accumulate, dispatch, subtract_product},
 };
 use rayon::prelude::*;
@@ -12,7 +13,7 @@ pub(crate) fn forward<T: Real>(table: &Table, line: usize, a: &[T], b: &[T], out
     // Positions per task: every operand's part of a block stays in cache while all terms read it.
     const BLOCK: usize = 1024;
     let layout = Layout { chunk: BLOCK, ..Layout::new(table.out, line, 1) };
-    split_chunks(out, &layout).into_par_iter().enumerate().for_each(|(chunk, mut out)| {
+    split_chunks(out, &layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         dispatch(Product { table, line, a, b, start: chunk * BLOCK, out: &mut out });
     });
 }
