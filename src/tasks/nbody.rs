@@ -17,7 +17,7 @@ use gradewise_nn::{
     checkpoint::TensorFile,
     data::{
         Split,
-        nbody::{INPUT_FRAME, NBodyData, PARTICLES, TARGET_FRAME, Trajectories},
+        nbody::{INPUT_FRAME, NBodyData, PARTICLES, PublishedDraws, TARGET_FRAME, Trajectories},
         potential::turned,
     },
     models::{NBody, NBodyConfig},
@@ -29,8 +29,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The source of data that are simulated.
+/// The source of data that are simulated from `data.seed`.
 const SIMULATE: &str = "simulate";
+/// The source of the published systems, drawn again from their seed.
+const PUBLISHED_SET: &str = "published";
 /// Samples shown in `trajectories.svg`.
 const PANELS: usize = 6;
 
@@ -41,7 +43,8 @@ pub struct NBodyTask;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NBodySource {
-    /// `simulate`, or the folder of the published NumPy files.
+    /// `published`: the systems of the published data set, drawn again; `simulate`: systems of our own; or the folder of NumPy files as the
+    /// publication's generator writes them.
     pub source: String,
     /// Which files of the folder, such as `_charged5_initvel1small`; empty if there is but one set.
     pub suffix: String,
@@ -62,6 +65,17 @@ pub struct NBodySource {
     pub reversal: bool,
 }
 
+impl NBodySource {
+    /// How many systems of a split are asked for.
+    fn wanted(&self, split: Split) -> usize {
+        match split {
+            Split::Train => self.train,
+            Split::Valid => self.valid,
+            Split::Test => self.test,
+        }
+    }
+}
+
 impl Section for NBodySource {
     fn validate(&self) -> Result<(), ConfigError> {
         at_least_one(&[
@@ -70,7 +84,26 @@ impl Section for NBodySource {
             ("data.test", self.test),
             ("data.moments", self.moments),
         ])?;
-        if self.moments > 1 && self.source != SIMULATE {
+        if self.source == PUBLISHED_SET {
+            if self.particles != PARTICLES {
+                return refuse(
+                    "data.particles",
+                    self.particles,
+                    "5 for the published systems, or data.source=simulate",
+                );
+            }
+            for (key, split, wanted) in [
+                ("data.train", Split::Train, self.train),
+                ("data.valid", Split::Valid, self.valid),
+                ("data.test", Split::Test, self.test),
+            ] {
+                if wanted > PublishedDraws::available(split) {
+                    let expected = "at most the published 10000 train, 2000 valid and 2000 test systems, or data.source=simulate";
+                    return refuse(key, wanted, expected);
+                }
+            }
+        }
+        if self.moments > 1 && ![SIMULATE, PUBLISHED_SET].contains(&self.source.as_str()) {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
         }
         if self.particles < 2 {
@@ -115,6 +148,7 @@ impl Task for NBodyTask {
             name: "paper",
             about: "the schedule of arXiv:2305.11141",
             settings: &[
+                "data.source=published",
                 "train.steps=131072",
                 "train.warmup_steps=2048",
                 "train.decay_steps=32768",
@@ -128,6 +162,7 @@ impl Task for NBodyTask {
             name: "substeps",
             about: "a model of our own: the paper's layers as an integrator of eight steps, with pushes along lines",
             settings: &[
+                "data.source=published",
                 "data.reversal=true",
                 "model.hidden=8",
                 "model.layers=1",
@@ -167,12 +202,9 @@ impl Task for NBodyTask {
 
     fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
         if split != Split::Train {
-            return Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?);
+            return single(config, split);
         }
-        let forward = match config.moments {
-            1 => NBodyData::from_trajectories(&trajectories(config, split)?)?,
-            _ => moments(config)?,
-        };
+        let forward = if config.moments == 1 { single(config, split)? } else { moments(config)? };
         if !config.reversal {
             return Ok(forward);
         }
@@ -268,12 +300,24 @@ impl Task for NBodyTask {
     }
 }
 
+/// Samples from the first moment of the systems of a split.
+fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
+    if config.source == PUBLISHED_SET {
+        return Ok(NBodyData::published(split, config.wanted(split))?);
+    }
+    Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
+}
+
 /// Samples from several moments of simulated systems.
 fn moments(config: &NBodySource) -> Result<NBodyData> {
     const APART: usize = TARGET_FRAME - INPUT_FRAME;
     let (moments, systems) = (config.moments, config.train.div_ceil(config.moments));
     let frames = TARGET_FRAME + 1 + APART * (moments - 1);
-    let motion = Trajectories::simulate(config.particles, systems, frames, config.seed, Split::Train)?;
+    let motion = if config.source == PUBLISHED_SET {
+        Trajectories::published(Split::Train, systems, frames)?
+    } else {
+        Trajectories::simulate(config.particles, systems, frames, config.seed, Split::Train)?
+    };
     let at = |moment: usize| {
         NBodyData::between(&motion, INPUT_FRAME + APART * moment, TARGET_FRAME + APART * moment)
     };
@@ -300,11 +344,10 @@ const PUBLISHED: [(&str, f64); 8] = [
 /// # Errors
 /// Files that are missing or unusable.
 pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> {
-    let wanted = match split {
-        Split::Train => config.train,
-        Split::Valid => config.valid,
-        Split::Test => config.test,
-    };
+    let wanted = config.wanted(split);
+    if config.source == PUBLISHED_SET {
+        return Ok(Trajectories::published(split, wanted, TARGET_FRAME + 1)?);
+    }
     if config.source == SIMULATE {
         return Ok(Trajectories::simulate(config.particles, wanted, TARGET_FRAME + 1, config.seed, split)?);
     }

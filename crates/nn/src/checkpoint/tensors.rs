@@ -113,7 +113,7 @@ impl StoredTensor {
 
 impl TensorFile {
     /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits.
-    pub(super) fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let mut hasher = Sha256::new();
         for (name, tensor) in &self.tensors {
             let head =

@@ -1,11 +1,13 @@
 //! Data sets: simulated, read from files, checked, and served in batches.
 
+pub mod cache;
 mod element;
 mod hdf5;
 pub mod jets;
 pub mod loader;
 pub mod nbody;
 pub mod npy;
+pub mod numpy;
 pub mod points;
 pub mod potential;
 pub mod text;

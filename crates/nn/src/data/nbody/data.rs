@@ -11,11 +11,11 @@ use crate::{Error, Result};
 pub struct NBodyData {
     samples: usize,
     particles: usize,
-    loc: Vec<f64>,
-    vel: Vec<f64>,
-    charges: Vec<f64>,
-    target: Vec<f64>,
-    target_vel: Option<Vec<f64>>,
+    pub(super) loc: Vec<f64>,
+    pub(super) vel: Vec<f64>,
+    pub(super) charges: Vec<f64>,
+    pub(super) target: Vec<f64>,
+    pub(super) target_vel: Option<Vec<f64>>,
 }
 
 impl NBodyData {

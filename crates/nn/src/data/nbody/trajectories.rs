@@ -31,7 +31,12 @@ impl Trajectories {
         seed: u64,
         split: Split,
     ) -> Result<Self> {
-        let mut simulation = Simulation::sample(particles, systems, seed, split)?;
+        Ok(Self::record(Simulation::sample(particles, systems, seed, split)?, frames))
+    }
+
+    /// What a simulation does in `frames` frames.
+    pub(super) fn record(mut simulation: Simulation, frames: usize) -> Self {
+        let (systems, particles) = (simulation.systems(), simulation.particles());
         let size = frames * 3 * particles;
         let (mut loc, mut vel) = (vec![0.0; systems * size], vec![0.0; systems * size]);
         for frame in 0..frames {
@@ -43,7 +48,7 @@ impl Trajectories {
                 }
             }
         }
-        Ok(Self { systems, frames, particles, loc, vel, charges: simulation.charges().to_vec() })
+        Self { systems, frames, particles, loc, vel, charges: simulation.charges().to_vec() }
     }
 
     /// Simulates all [`PUBLISHED_FRAMES`] frames.

@@ -1,0 +1,135 @@
+//! Data that take long to make, kept in the user's cache directory.
+//!
+//! A file's name holds a hash of all that its data are made from, and of this crate's version. A file that is damaged, or that somebody
+//! else put there, is made anew; a directory that cannot be written costs the time of making data each time, and nothing else.
+
+use crate::{
+    Error, Result,
+    checkpoint::{StoredTensor, TensorFile},
+};
+use gradewise_core::DType;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// The variable that names another directory, or none at all if it is empty.
+pub const VARIABLE: &str = "GRADEWISE_DATA_CACHE";
+
+const KEY: &str = "made_from";
+const HASH: &str = "sha256";
+
+/// Where data are kept: what `GRADEWISE_DATA_CACHE` says, else `gradewise/data` in the user's cache directory. `None` if there is no such
+/// place.
+pub fn directory() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os(VARIABLE) {
+        return (!given.is_empty()).then(|| PathBuf::from(given));
+    }
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = variable("XDG_CACHE_HOME")
+        .or_else(|| variable("LOCALAPPDATA").filter(|_| cfg!(windows)))
+        .or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
+    base.is_absolute().then(|| base.join("gradewise").join("data"))
+}
+
+/// Arrays in double precision from the cache, or from `make`, which are then kept. `key` names all that they depend on; `name` begins the
+/// file's name.
+///
+/// # Errors
+/// Those of `make`.
+pub fn arrays<const N: usize>(
+    name: &str,
+    key: &str,
+    names: [&str; N],
+    make: impl FnOnce() -> Result<[Vec<f64>; N]>,
+) -> Result<[Vec<f64>; N]> {
+    let Some(folder) = directory() else { return make() };
+    arrays_in(&folder, name, key, names, make)
+}
+
+fn arrays_in<const N: usize>(
+    folder: &Path,
+    name: &str,
+    key: &str,
+    names: [&str; N],
+    make: impl FnOnce() -> Result<[Vec<f64>; N]>,
+) -> Result<[Vec<f64>; N]> {
+    let key = format!("{key}, gradewise {}", env!("CARGO_PKG_VERSION"));
+    let path = folder.join(format!("{name}-{}.safetensors", &hex(&key)[..16]));
+    if path.exists() {
+        match read(&path, &key, names) {
+            Some(arrays) => return Ok(arrays),
+            None => tracing::warn!("{} is not what was kept there; making its data anew", path.display()),
+        }
+    }
+    let arrays = make()?;
+    if let Err(error) = keep(&path, &key, names, &arrays) {
+        tracing::warn!("data are not kept for next time: {error}");
+    }
+    Ok(arrays)
+}
+
+fn hex(key: &str) -> String {
+    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn keep<const N: usize>(path: &Path, key: &str, names: [&str; N], arrays: &[Vec<f64>; N]) -> Result<()> {
+    let mut file = TensorFile::new();
+    file.metadata.insert(KEY.to_owned(), key.to_owned());
+    for (name, values) in names.iter().zip(arrays) {
+        file.insert(*name, StoredTensor::from_f64(&[values.len()], values, DType::F64)?);
+    }
+    file.metadata.insert(HASH.to_owned(), file.digest());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|source| Error::io("make the cache", folder, source))?;
+    }
+    file.write(path)
+}
+
+/// The arrays of a file, unless it is damaged or holds something else.
+fn read<const N: usize>(path: &Path, key: &str, names: [&str; N]) -> Option<[Vec<f64>; N]> {
+    let file = TensorFile::read(path).ok()?;
+    if file.metadata.get(KEY)? != key || *file.metadata.get(HASH)? != file.digest() {
+        return None;
+    }
+    let arrays: Vec<Vec<f64>> =
+        names.iter().map(|name| file.get(name)?.to_f64_vec()).collect::<Option<_>>()?;
+    arrays.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn data_are_made_once_and_again_if_the_file_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Cell::new(0);
+        let get = |key: &str| {
+            arrays_in(folder.path(), "test", key, ["a", "b"], || {
+                made.set(made.get() + 1);
+                Ok([vec![1.0, f64::MIN_POSITIVE], vec![-0.0; made.get()]])
+            })
+            .unwrap()
+        };
+        let first = get("one");
+        assert_eq!((get("one"), made.get()), (first.clone(), 1));
+        assert_eq!((get("two")[1].len(), made.get()), (2, 2));
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!((get("one")[1].len(), made.get()), (3, 3), "a damaged file is not used");
+        assert_eq!((get("one")[1].len(), made.get()), (3, 3));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "no folder").unwrap();
+        assert_eq!(arrays_in(&file, "test", "key", ["a"], || Ok([vec![2.0]])).unwrap(), [[2.0]]);
+    }
+}

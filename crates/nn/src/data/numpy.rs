@@ -1,0 +1,142 @@
+//! NumPy's legacy generator of random numbers, by which published data sets were drawn.
+//!
+//! NumPy freezes this stream (`numpy.random.RandomState`, NEP 19): a seed gives the same numbers in every release. What draws them
+//! here repeats it bit for bit, where the platform's logarithm is glibc's; elsewhere normal deviates may differ in the last bit.
+
+use rand_mt::Mt;
+
+/// `numpy.random.RandomState`.
+#[derive(Clone, Debug)]
+pub struct RandomState {
+    words: Mt,
+    /// The second of the pair of normal deviates drawn last, if it was not asked for yet.
+    cached: Option<f64>,
+}
+
+impl RandomState {
+    /// `RandomState(seed)` with a whole number, as `numpy.random.seed(seed)`.
+    pub fn new(seed: u32) -> Self {
+        Self { words: Mt::new(seed), cached: None }
+    }
+
+    /// A word of the Mersenne Twister MT19937.
+    pub fn word(&mut self) -> u32 {
+        self.words.next_u32()
+    }
+
+    /// `random_sample()`: uniform on [0, 1), with 53 bits.
+    pub fn uniform(&mut self) -> f64 {
+        let high = f64::from(self.word() >> 5);
+        let low = f64::from(self.word() >> 6);
+        (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
+    }
+
+    /// `standard_normal()`, by Marsaglia's polar method: the second deviate of a pair is given first, the first is kept for the next
+    /// call.
+    pub fn normal(&mut self) -> f64 {
+        if let Some(cached) = self.cached.take() {
+            return cached;
+        }
+        let (first, second, square) = self.point_in_disc();
+        let factor = (-2.0 * square.ln() / square).sqrt();
+        self.cached = Some(factor * first);
+        factor * second
+    }
+
+    /// Goes on as if [`normal`](Self::normal) had been called `count` times.
+    pub fn skip_normals(&mut self, count: usize) {
+        let mut left = count;
+        if left > 0 && self.cached.take().is_some() {
+            left -= 1;
+        }
+        for _ in 0..left / 2 {
+            self.point_in_disc();
+        }
+        if !left.is_multiple_of(2) {
+            self.normal();
+        }
+    }
+
+    /// A point of the unit disc without its centre, and the square of its distance from there.
+    fn point_in_disc(&mut self) -> (f64, f64, f64) {
+        loop {
+            let x = 2.0 * self.uniform() - 1.0;
+            let y = 2.0 * self.uniform() - 1.0;
+            let square = x * x + y * y;
+            if square < 1.0 && square != 0.0 {
+                return (x, y, square);
+            }
+        }
+    }
+
+    /// `choice(len, p=probabilities)`: an index, by the cumulative probabilities.
+    pub fn choice(&mut self, probabilities: &[f64]) -> usize {
+        let mut total = 0.0;
+        let cumulative: Vec<f64> = probabilities
+            .iter()
+            .map(|probability| {
+                total += probability;
+                total
+            })
+            .collect();
+        let sample = self.uniform();
+        cumulative.iter().filter(|&&bound| bound / total <= sample).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RandomState;
+
+    // Values printed by NumPy itself.
+
+    #[test]
+    fn words_and_uniform_numbers() {
+        let mut state = RandomState::new(43);
+        let words: Vec<u32> = (0..5).map(|_| state.word()).collect();
+        assert_eq!(words, [494_155_588, 2_134_003_008, 2_615_920_895, 442_015_537, 572_909_845]);
+        let mut state = RandomState::new(43);
+        let samples: [f64; 3] = std::array::from_fn(|_| state.uniform());
+        let bits = [0x3fbd_7437_4fe6_49a8, 0x3fe3_7d79_1c69_627c, 0x3fc1_12f4_8261_5f80];
+        assert_eq!(samples.map(f64::to_bits), bits);
+    }
+
+    #[test]
+    fn normal_deviates_and_choices() {
+        let mut state = RandomState::new(43);
+        let normals: [f64; 6] = std::array::from_fn(|_| state.normal());
+        let expected = [
+            0.257_399_925_345_346_93,
+            -0.908_481_432_780_663_1,
+            -0.378_503_106_058_823_06,
+            -0.534_915_598_775_570_7,
+            0.858_073_346_075_172_6,
+            -0.413_009_982_314_726_96,
+        ];
+        for (normal, expected) in normals.iter().zip(expected) {
+            assert!((normal - expected).abs() <= 2.0 * f64::EPSILON, "{normal} {expected}");
+        }
+        let mut state = RandomState::new(43);
+        let choices: Vec<i32> = (0..10).map(|_| [-1, 0, 1][state.choice(&[0.5, 0.0, 0.5])]).collect();
+        assert_eq!(choices, [-1, 1, -1, -1, -1, 1, 1, 1, -1, 1]);
+    }
+
+    #[test]
+    fn skipping_is_drawing() {
+        for before in 0..3 {
+            for count in 0..6 {
+                let mut drawn = RandomState::new(5);
+                for _ in 0..before {
+                    drawn.normal();
+                }
+                let mut skipped = drawn.clone();
+                for _ in 0..count {
+                    drawn.normal();
+                }
+                skipped.skip_normals(count);
+                assert_eq!(drawn.normal().to_bits(), skipped.normal().to_bits(), "{count} after {before}");
+                assert_eq!(drawn.uniform().to_bits(), skipped.uniform().to_bits());
+            }
+        }
+    }
+}
