@@ -318,6 +318,7 @@ fn trainer_config(train: &TrainConfig) -> TrainerConfig {
         schedule,
         accumulation: train.accumulation,
         clip_norm: (train.clip_norm > 0.0).then_some(train.clip_norm),
+        clip_value: (train.clip_value > 0.0).then_some(train.clip_value),
         ema: (train.ema > 0.0).then_some(train.ema),
     }
 }

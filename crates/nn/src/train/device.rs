@@ -126,9 +126,13 @@ impl<B: Batch> CapturedStep<B> {
         }
         let sizes: Vec<usize> =
             trained.iter().map(|&position| gradients[position].as_ref().map_or(0, Array::elements)).collect();
+        let decided = StepState::new(&self.device)?;
+        if let Some(limit) = trainer.config.clip_value {
+            decided.set_clip_value(limit)?;
+        }
         self.steps = Some(DeviceSteps {
             decision: Decision::new(&self.device, &sizes)?,
-            decided: StepState::new(&self.device)?,
+            decided,
             constants: StepState::new(&self.device)?,
             average: trainer.average.as_ref().map(|_| StepState::new(&self.device)).transpose()?,
             device: self.device.clone(),

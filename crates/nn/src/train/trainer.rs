@@ -4,7 +4,7 @@ use super::Exchange;
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
     GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
-    UnderflowWatch, clip_by_norm,
+    UnderflowWatch, clip_by_norm, clip_by_value,
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
@@ -26,6 +26,9 @@ pub struct TrainerConfig {
     pub accumulation: usize,
     /// Largest norm of all gradients together, if there is a limit.
     pub clip_norm: Option<f64>,
+    /// Largest magnitude of each element of the gradients, if there is a limit: a positive number. Where `clip_norm` is given, too, it
+    /// acts first.
+    pub clip_value: Option<f64>,
     /// Decay of the moving average of the weights, if one is kept.
     pub ema: Option<f64>,
 }
@@ -41,7 +44,7 @@ pub struct StepReport {
     pub lr: f64,
     /// Norms of the gradients, before clipping, in the order of the parameters.
     pub norms: GradientNorms,
-    /// Whether the gradients were scaled down.
+    /// Whether the gradients were scaled down to the largest norm; elements that exceed the largest value are not counted.
     pub clipped: bool,
     /// Whether the step was left out because its loss or gradients were not finite.
     pub skipped: bool,
@@ -97,6 +100,15 @@ impl<M: Module> Trainer<M> {
                 argument: "accumulation",
                 actual: "0".to_owned(),
                 expected: "at least 1".to_owned(),
+            });
+        }
+        // Written so that NaN is refused.
+        if let Some(limit) = config.clip_value.filter(|limit| !(*limit > 0.0)) {
+            return Err(Error::Argument {
+                operation: "trainer",
+                argument: "clip_value",
+                actual: limit.to_string(),
+                expected: "greater than 0, or none".to_owned(),
             });
         }
         let optimizer = Optimizer::new(config.method)?;
@@ -249,6 +261,9 @@ impl<M: Module> Trainer<M> {
         } else {
             if let Some(limit) = self.config.clip_norm {
                 clipped = clip_by_norm(&mut gradients, &norms, limit)?;
+            }
+            if let Some(limit) = self.config.clip_value {
+                clip_by_value(&mut gradients, limit)?;
             }
             let account = memory::within("optimizer");
             self.optimizer.step(lr, &self.parameters, &gradients)?;
