@@ -7,7 +7,8 @@ use crate::{
     run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
-use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies};
+use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies, trace};
+use gradewise_ffi::nvtx;
 use gradewise_kernels::{
     Device, debug,
     memory::{LeakWatcher, census},
@@ -384,6 +385,7 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
     fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
+        let _range = nvtx::range("evaluate");
         let measures = self.trainer.evaluate(|model| T::measure(&[model], valid, self.placement))?;
         let error = measures.first().value;
         self.stall.see(error);
@@ -425,6 +427,7 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        let _range = nvtx::range("checkpoint");
         Ok(self.weights()?.write(self.folder.checkpoint())?)
     }
 

@@ -8,6 +8,7 @@ use crate::optim::{
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
+use gradewise_ffi::nvtx;
 use gradewise_kernels::{Array, DType, memory, ops};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
@@ -55,6 +56,9 @@ pub struct StepReport {
 }
 
 /// A model with its optimiser, schedule and moving average.
+///
+/// Profilers that listen to NVTX see its steps as ranges `step`, with `wait for a batch`, `forward`, `backward` and `update` inside; a
+/// step that is replayed as a CUDA graph has `replay` instead of the last three.
 ///
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
 /// are, the data and the schedule move on, and the step is reported and counted.
@@ -156,6 +160,7 @@ impl<M: Module> Trainer<M> {
 
     /// The loss of a batch, in the precision of this trainer.
     pub(super) fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B) -> Result<Tensor> {
+        let _range = nvtx::range("forward");
         match &self.mixed {
             Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
             None => loss(&self.model, batch),
@@ -229,6 +234,7 @@ impl<M: Module> Trainer<M> {
         batches: &mut impl Iterator<Item = Result<B>>,
         loss: impl Fn(&M, &B) -> Result<Tensor>,
     ) -> Result<StepReport> {
+        let _step = nvtx::range("step");
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean_loss = 0.0;
         let mut mean: Option<Array> = None;
@@ -244,6 +250,7 @@ impl<M: Module> Trainer<M> {
             mean_loss = exchange.finish(&mean, &mut gradients)?.item()?;
             exchange.check()?;
         }
+        let update = nvtx::range("update");
         let scale = self.loss_scale();
         if let Some(scale) = scale {
             for gradient in gradients.iter_mut().flatten() {
@@ -273,6 +280,7 @@ impl<M: Module> Trainer<M> {
             drop(account);
             self.skips.consecutive = 0;
         }
+        drop(update);
         self.scaled(skipped, zeros)?;
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
@@ -342,6 +350,7 @@ impl<M: Module> Trainer<M> {
         loss: &Tensor,
         last: bool,
     ) -> Result<Array> {
+        let _range = nvtx::range("backward");
         let loss = match self.config.accumulation {
             1 => loss.clone(),
             batches => loss.mul_scalar(1.0 / batches as f64)?,
@@ -511,6 +520,7 @@ fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
 }
 
 fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
+    let _range = nvtx::range("wait for a batch");
     batches.next().unwrap_or_else(|| {
         Err(Error::Worker { operation: "training step", reason: "there are no more batches".to_owned() })
     })
