@@ -16,6 +16,7 @@ use gradewise_kernels::{
 use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
+    optim::GradientWatch,
     train::{Batch as _, CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
 };
 use serde_json::{Value, json};
@@ -186,6 +187,7 @@ pub struct Session<'a, T: Task> {
     best: f64,
     stall: Stall,
     leaks: LeakWatcher,
+    gradients: GradientWatch,
     /// Seconds of training before this session.
     earlier: f64,
     start: Instant,
@@ -227,6 +229,7 @@ impl<'a, T: Task> Session<'a, T> {
             best,
             stall,
             leaks,
+            gradients: GradientWatch::default(),
             earlier,
             start,
         })
@@ -288,6 +291,7 @@ impl<'a, T: Task> Session<'a, T> {
                 Err(error) => return Err(error.into()),
             };
             let step = report.step;
+            self.watch_gradients(&report, &progress);
             losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
@@ -320,6 +324,25 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(End::Done)
     }
 
+    /// Warns once, before the numbers stop being finite, of a layer whose gradients leave their past.
+    fn watch_gradients(&mut self, report: &StepReport, progress: &Progress) {
+        let norms = self.trainer.parameter_names().zip(report.norms.each.iter().copied());
+        if let Some(excursion) = self.gradients.see(report.step, norms) {
+            progress.line(&format!("warning: {excursion}"));
+        }
+    }
+
+    /// A line about the steps with such gradients, if there were more than the one that was told.
+    fn gradient_count(&self) -> String {
+        const FACTOR: f64 = GradientWatch::FACTOR;
+        match self.gradients.steps() {
+            0 | 1 => String::new(),
+            steps => format!(
+                "gradients   of a layer beyond {FACTOR} times their median, or below 1/{FACTOR} of it, in {steps} steps\n"
+            ),
+        }
+    }
+
     /// Says what grows, if memory does.
     fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
         // The host counts for all runs at once: what grows may be another's.
@@ -344,7 +367,7 @@ impl<'a, T: Task> Session<'a, T> {
         use gradewise_autograd::Error as Autograd;
         let Error::Nn(source) = error else { return error };
         let step = self.trainer.steps();
-        let mut next = String::new();
+        let mut next = self.gradient_count();
         // Weights that give no finite numbers are to be looked at, not to go on from.
         if matches!(
             &source,
@@ -493,6 +516,7 @@ impl<'a, T: Task> Session<'a, T> {
         if !comparison.is_empty() {
             text += &format!("{comparison}\n");
         }
+        text += &self.gradient_count();
         text += &format!("symmetry    {asymmetry:.1e} relative change under {}\n", T::GROUP);
         for member in &memory {
             text += &format!("memory      {} on {}\n", member.usage, member.device);
