@@ -1,6 +1,7 @@
 //! What every run has: a device, a folder, a way to stop, and something to watch.
 
 mod deterministic;
+mod dump;
 mod energy;
 mod failure;
 mod folder;
@@ -11,6 +12,7 @@ mod sampler;
 mod team;
 
 pub use deterministic::require_deterministic;
+pub use dump::dumped;
 pub use energy::Energy;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;

@@ -82,7 +82,9 @@ impl<T: Task> Steps<T> {
             Device::Cuda(cuda) => {
                 // What waits for the host, or may, cannot be captured.
                 let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
-                Some(CapturedStep::new(cuda, config.train.capture && !watched && !chosen))
+                // Nor does a graph log its operations.
+                let eager = watched || chosen || trace::is_on();
+                Some(CapturedStep::new(cuda, config.train.capture && !eager))
             }
         };
         let again = config.runtime.detect_anomaly && !watched;
