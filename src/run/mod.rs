@@ -92,6 +92,10 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     if runtime.debug_cuda {
         debug::set(true);
     }
+    // Before the device is opened: what can be said of it is of use if that fails.
+    if debug::is_on() {
+        crate::commands::introduce(&runtime.device);
+    }
     let device: Device = runtime.device.parse()?;
     if debug::is_on() {
         crate::output::note(&debugged(&device, &build_info()));
