@@ -64,7 +64,7 @@ fn evaluate<T: Task>(arguments: &Eval, path: &Path, checkpoints: &[Checkpoint]) 
         let data = T::load(&config.data, split)?;
         let measure = || T::measure(&models, &data, placement);
         let measures = match models.as_slice() {
-            [model] => run::dumped(arguments.dump.as_deref(), Path::new("."), *model, measure)?,
+            [model] => run::dumped(arguments.dump.as_deref(), Path::new(""), *model, measure)?,
             _ => measure()?,
         };
         let asymmetries = models

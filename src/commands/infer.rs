@@ -38,7 +38,7 @@ pub fn run(arguments: &Infer) -> Result<()> {
         let predicted = |path: &PathBuf| -> Result<Vec<f64>> {
             let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
             let work = || predict(&model, &data, EVALUATION_BATCH);
-            run::dumped(arguments.dump.as_deref(), Path::new("."), &model, work)
+            run::dumped(arguments.dump.as_deref(), Path::new(""), &model, work)
         };
         let each = arguments.checkpoint.iter().map(predicted).collect::<Result<Vec<_>>>()?;
         Ok((data, each, placement.dtype))

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// The folder of the files, below that of the run or the current one.
-pub const FOLDER: &str = "dump";
+const FOLDER: &str = "dump";
 
 /// What identifies a result: the parameters that the operation read, and the operation.
 type Key = (Vec<String>, &'static str);

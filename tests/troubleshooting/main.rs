@@ -33,6 +33,8 @@ fn run(folder: &Path, command: &str, fake: Option<&str>) -> (i32, String) {
     let place = program.parent().expect("the program is in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", place.display())).env_remove("LD_LIBRARY_PATH");
+    // What goes to a file of a block has no colours, whatever the terminal.
+    shell.env("NO_COLOR", "1");
     // Tests begin in the folder of their package.
     shell.env("ROOT", std::env::current_dir().expect("there is a current folder"));
     if let Some(settings) = fake {

@@ -106,8 +106,7 @@ impl<M: Module> Trainer<M> {
                 expected: "at least 1".to_owned(),
             });
         }
-        // Written so that NaN is refused.
-        if let Some(limit) = config.clip_value.filter(|limit| !(*limit > 0.0)) {
+        if let Some(limit) = config.clip_value.filter(|limit| limit.is_nan() || *limit <= 0.0) {
             return Err(Error::Argument {
                 operation: "trainer",
                 argument: "clip_value",
