@@ -42,7 +42,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or input.";
 #[derive(Debug, Parser)]
 #[command(name = "gradewise", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
-    /// Say more about what is being done.
+    /// Say more about what is being done: every operation with its shapes and its time, too (also GRADEWISE_LOG=trace).
     #[arg(short, long, global = true)]
     pub verbose: bool,
     #[command(subcommand)]

@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let arguments = cli::Cli::parse();
-    let default = if arguments.verbose { "debug" } else { "warn" };
+    let default = if arguments.verbose { "debug,gradewise::operations=trace" } else { "warn" };
     let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     match commands::run(arguments.command) {

@@ -91,6 +91,25 @@ fn without_a_driver_it_says_what_was_tried_and_what_to_do() {
 }
 
 #[test]
+fn a_container_is_named_with_how_to_give_it_a_gpu() {
+    let podman = |fake: Option<&str>| {
+        let mut command = Command::new(program());
+        command.args(["doctor", "--json", "--quick"]).env("container", "podman");
+        command.env_remove("LD_LIBRARY_PATH").env_remove("KUBERNETES_SERVICE_HOST");
+        if let Some(settings) = fake {
+            command.env("LD_LIBRARY_PATH", gradewise_fake_driver::folder()).env("FAKE_CUDA", settings);
+        }
+        serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()
+    };
+    assert_check(&podman(Some("")), "container", "info", &["Podman"]);
+    assert_check(&podman(Some("devices=0")), "container", "warn", &["Podman", "nvidia.com/gpu=all"]);
+    let mut report = Command::new(program());
+    report.args(["report", "--show", "environment.txt"]).env("container", "podman");
+    let text = String::from_utf8(report.output().unwrap().stdout).unwrap();
+    assert!(text.contains("\ncontainer   Podman"), "{text}");
+}
+
+#[test]
 fn devices_are_described_with_what_goes_on_there() {
     let found = report(&["--quick"], Some(""));
     assert_check(&found, "driver", "ok", &["libcuda.so.1"]);

@@ -1,8 +1,9 @@
 // Optimiser updates of all parameters in one launch, and the sums of squares of all gradients.
 //
 // What changes from step to step is read from device memory, so that a captured launch can be replayed: `constants` holds
-// the step's numbers, `control` says whether the step is taken (control[0] != 0) and what gradients are multiplied by
-// (control[1]); null means always, by 1.
+// the step's numbers, `control` says whether the step is taken (control[0] != 0), what gradients are multiplied by
+// (control[1]), and the largest magnitude of their elements after that (control[2]; 0 for no limit); null means always, by 1,
+// without a limit.
 //
 // What is stored goes through `normal`: weights and moments hold no subnormal numbers, as on the CPU.
 #include "gradewise/math.cuh"
@@ -51,22 +52,36 @@ GW_DEVICE void for_own_elements(const Item& item, F f) {
     for (i64 i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
 }
 
+/// Calls `use(i, g)` for the block's own elements with the gradient as an update takes it: scaled, and within the limit. The two
+/// loops keep the arithmetic without a limit what it is: a multiplication that the compiler may contract with what `use` adds.
+template <class T, class F>
+GW_DEVICE void for_own_gradients(const Item& item, const T* gradient, const double* control, F use) {
+    using C = Compute<T>;
+    const C scale = control == nullptr ? C(1) : C(control[1]), limit = control == nullptr ? C(0) : C(control[2]);
+    if (limit > C(0)) {
+        for_own_elements(item, [&](i64 i) {
+            const C g = widen(gradient[i]) * scale;
+            use(i, g > limit ? limit : g < -limit ? -limit : g);
+        });
+    } else {
+        for_own_elements(item, [&](i64 i) { use(i, widen(gradient[i]) * scale); });
+    }
+}
+
 /// Adam (arXiv:1412.6980). Arrays: parameter, gradient, first and second moment. Constants: step size, root of the second
 /// bias correction, β1, β2, 1 − β1, 1 − β2, ε, factor on the parameter, λ added to the gradient.
 template <class T>
 GW_DEVICE void adam(const Items& items, const double* constants, const double* control) {
     using C = Compute<T>;
     if (control != nullptr && control[0] == 0) return;
-    const C grad_scale = control == nullptr ? C(1) : C(control[1]);
     const C step_size = C(constants[0]), bias_root = C(constants[1]), beta1 = C(constants[2]), beta2 = C(constants[3]);
     const C rest1 = C(constants[4]), rest2 = C(constants[5]), epsilon = C(constants[6]);
     const C shrink = C(constants[7]), decay = C(constants[8]);
     const Item& item = own_item(items);
     T *p = array<T>(item, 0), *m = array<T>(item, 2), *v = array<T>(item, 3);
-    const T* gradient = array<T>(item, 1);
-    for_own_elements(item, [&](i64 i) {
+    for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
         const C value = widen(p[i]);
-        const C g = widen(gradient[i]) * grad_scale + decay * value;
+        const C g = scaled + decay * value;
         const C first = normal(beta1 * widen(m[i]) + rest1 * g);
         const C second = normal(beta2 * widen(v[i]) + rest2 * g * g);
         m[i] = narrow<T>(first);
@@ -80,15 +95,13 @@ template <class T>
 GW_DEVICE void sgd(const Items& items, const double* constants, const double* control) {
     using C = Compute<T>;
     if (control != nullptr && control[0] == 0) return;
-    const C grad_scale = control == nullptr ? C(1) : C(control[1]);
     const C rate = C(constants[0]), momentum = C(constants[1]), decay = C(constants[2]);
     const bool first = constants[3] != 0;
     const Item& item = own_item(items);
     T *p = array<T>(item, 0), *buffer = array<T>(item, 2);
-    const T* gradient = array<T>(item, 1);
-    for_own_elements(item, [&](i64 i) {
+    for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
         const C value = widen(p[i]);
-        const C g = widen(gradient[i]) * grad_scale + decay * value;
+        const C g = scaled + decay * value;
         const C velocity = normal(first ? g : momentum * widen(buffer[i]) + g);
         buffer[i] = narrow<T>(velocity);
         p[i] = narrow<T>(normal(value - rate * (momentum == C(0) ? g : velocity)));

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 Examples:
   gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
   gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy
+  gradewise eval --checkpoint c.safetensors --dump layers.1.edge.0    what that layer computes, as dump/layers.1.edge.0.npy
   gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30
   gradewise eval --checkpoint seed-0/best.safetensors --checkpoint seed-1/best.safetensors")]
 pub struct Eval {
@@ -25,6 +26,10 @@ pub struct Eval {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Write what layers compute for the first samples into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
+    /// checkpoint.
+    #[arg(long, value_name = "LAYERS", conflicts_with = "rollout")]
+    pub dump: Option<String>,
     /// Follow the test systems of an n-body model that predicts velocities (model.velocities=true) on its own predictions, beside the
     /// simulator, and write an animation, the error over time, and a table into this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "json")]
@@ -56,6 +61,10 @@ pub struct Infer {
     /// Where the predictions go.
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
+    /// checkpoint.
+    #[arg(long, value_name = "LAYERS")]
+    pub dump: Option<String>,
     #[command(flatten)]
     pub settings: Settings,
 }

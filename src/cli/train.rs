@@ -152,6 +152,10 @@ pub struct TrainRun {
     /// Divide batches into as many parts as the free memory needs; a step stays on the same samples. (runtime.fit_memory)
     #[arg(long)]
     fit_memory: bool,
+    /// Write what layers compute for the first samples, before the first step, into dump/LAYER.npy of the run folder: names such as
+    /// layers.1.edge.0, separated by commas.
+    #[arg(long, value_name = "LAYERS", conflicts_with_all = ["seeds", "curve"])]
+    pub dump: Option<String>,
     #[command(flatten)]
     settings: Settings,
 }

@@ -18,6 +18,9 @@ pub fn run(arguments: &Eval) -> Result<()> {
         return Err(Error::Usage("--checkpoint FILE is missing".to_owned()));
     };
     let (model, path) = (&first.metadata.model, first.tensors.path());
+    if arguments.dump.is_some() && !others.is_empty() {
+        return Err(Error::Usage("--dump shows one model; leave out all but one --checkpoint".to_owned()));
+    }
     match &arguments.rollout {
         None => with_task!(model, T => evaluate::<T>(arguments, path, &checkpoints)),
         Some(_) if !others.is_empty() => {
@@ -59,7 +62,11 @@ fn evaluate<T: Task>(arguments: &Eval, path: &Path, checkpoints: &[Checkpoint]) 
             .collect::<Result<Vec<_>>>()?;
         let models: Vec<&T::Model> = models.iter().collect();
         let data = T::load(&config.data, split)?;
-        let measures = T::measure(&models, &data, placement)?;
+        let measure = || T::measure(&models, &data, placement);
+        let measures = match models.as_slice() {
+            [model] => run::dumped(arguments.dump.as_deref(), Path::new(""), *model, measure)?,
+            _ => measure()?,
+        };
         let asymmetries = models
             .into_iter()
             .map(|model| Ok(tasks::asymmetry::<T>(model, &data, placement)?))

@@ -30,11 +30,15 @@ pub fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
+    if arguments.dump.is_some() && arguments.checkpoint.len() > 1 {
+        return Err(Error::Usage("--dump shows one model; leave out all but one --checkpoint".to_owned()));
+    }
     let (data, each, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let predicted = |path: &PathBuf| -> Result<Vec<f64>> {
             let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
-            Ok(predict(&model, &data, EVALUATION_BATCH)?)
+            let work = || predict(&model, &data, EVALUATION_BATCH);
+            run::dumped(arguments.dump.as_deref(), Path::new(""), &model, work)
         };
         let each = arguments.checkpoint.iter().map(predicted).collect::<Result<Vec<_>>>()?;
         Ok((data, each, placement.dtype))

@@ -24,6 +24,7 @@ mod train;
 mod verify;
 
 pub use debug::Drill;
+pub use doctor::introduce;
 
 use crate::{
     cli::Command,

@@ -28,6 +28,8 @@ pub struct Hardware {
     /// The file as it stands.
     pub text: &'static str,
     pub about: String,
+    /// Cards that it is for, as `--hardware` takes their names.
+    cards: Vec<String>,
     /// What a GPU must have; none for the CPU.
     needs: Option<Needs>,
     settings: Table,
@@ -46,6 +48,8 @@ struct Needs {
 #[serde(deny_unknown_fields)]
 struct Header {
     about: String,
+    #[serde(default)]
+    cards: Vec<String>,
     capability: Option<String>,
     #[serde(default)]
     memory_gib: f64,
@@ -71,35 +75,46 @@ impl Hardware {
         let bad = |reason: String| ConfigError::Form(format!("hardware preset {name}: {reason}"));
         let mut settings: Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let header = settings.remove("hardware").ok_or_else(|| bad("[hardware] is missing".to_owned()))?;
-        let Header { about, capability, memory_gib: memory } =
+        let Header { about, cards, capability, memory_gib: memory } =
             header.try_into().map_err(|error: toml::de::Error| bad(error.to_string()))?;
         let capability = capability.map(|text| {
             let numbers = text.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             numbers.ok_or_else(|| bad(format!("`{text}` is not a compute capability")))
         });
         let needs = capability.transpose()?.map(|capability| Needs { capability, memory });
-        Ok(Self { name, text, about, needs, settings })
+        Ok(Self { name, text, about, cards, needs, settings })
     }
 
-    /// The one of this name, or, for `auto`, that of this machine, with the reason.
+    /// The one of this name or for the card of this name (`rtx3060`, `NVIDIA GeForce RTX 3060`), or, for `auto`, that of this machine,
+    /// with the reason.
     ///
     /// # Errors
-    /// A name that there is not, with the names there are.
+    /// Unknown name; lists the valid ones.
     pub fn find(name: &str) -> Result<Detected, ConfigError> {
         if name == "auto" {
             return Self::detect();
         }
         let all = Self::all()?;
-        let names: Vec<&str> = all.iter().map(|hardware| hardware.name).collect();
-        let meant = nearest(name, &names).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
-        match all.iter().find(|hardware| hardware.name == name) {
-            Some(hardware) => Ok(Detected { hardware: hardware.clone(), reason: "as asked".to_owned() }),
-            None => Err(ConfigError::Value {
-                key: "--hardware",
-                actual: format!("`{name}`{meant}"),
-                expected: format!("auto, or one of {} (gradewise hardware shows them)", names.join(", ")),
-            }),
+        if let Some(hardware) = all.iter().find(|hardware| hardware.name == name) {
+            return Ok(Detected { hardware: hardware.clone(), reason: "as asked".to_owned() });
         }
+        let card = card(name);
+        if let Some(hardware) = all.iter().find(|hardware| hardware.cards.contains(&card)) {
+            return Ok(Detected { hardware: hardware.clone(), reason: format!("for {card}") });
+        }
+        let presets: Vec<&str> = all.iter().map(|hardware| hardware.name).collect();
+        let cards = all.iter().flat_map(|hardware| &hardware.cards).map(String::as_str);
+        let names: Vec<&str> = presets.iter().copied().chain(cards).collect();
+        let near = nearest(name, &names).or_else(|| nearest(&card, &names));
+        let meant = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+        Err(ConfigError::Value {
+            key: "--hardware",
+            actual: format!("`{name}`{meant}"),
+            expected: format!(
+                "auto, one of {}, or the name of a card, such as rtx3060 (gradewise hardware shows them)",
+                presets.join(", ")
+            ),
+        })
     }
 
     /// The one for this machine: by the GPU that `--device cuda` means, or for the CPU.
@@ -158,6 +173,21 @@ impl Hardware {
             format!("{major}.{minor} {memory:.0} GiB")
         })
     }
+}
+
+/// The name of a card as the presets have it: `NVIDIA GeForce RTX 3060 Ti` is `rtx3060ti`, `A100-SXM4-80GB` is `a100`. What differs by
+/// memory keeps its ending; no SUPER has less than the card it is named after.
+fn card(name: &str) -> String {
+    let name = name.to_ascii_lowercase().replace(['-', '_'], " ");
+    let words: Vec<&str> = name
+        .split_whitespace()
+        .skip_while(|word| matches!(*word, "nvidia" | "geforce" | "tesla" | "quadro"))
+        .collect();
+    let family = words.first().is_some_and(|word| matches!(*word, "rtx" | "gtx" | "titan"));
+    let (model, rest) = words.split_at(words.len().min(if family { 2 } else { 1 }));
+    let endings = rest.iter().filter(|word| matches!(**word, "ti" | "super" | "ada" | "laptop"));
+    let card: String = model.iter().chain(endings).copied().collect();
+    card.strip_suffix("super").map_or(card.clone(), str::to_owned)
 }
 
 fn plain(value: &toml::Value) -> String {
@@ -228,12 +258,49 @@ mod tests {
     }
 
     #[test]
+    fn cards_are_found_by_their_names_in_the_preset_that_their_memory_and_capability_call_for() {
+        for (name, expected) in [
+            ("rtx3060", "gpu-12gb"),
+            ("RTX 3060", "gpu-12gb"),
+            ("NVIDIA GeForce RTX 4080 SUPER", "gpu-12gb"),
+            ("rtx-4070-ti", "gpu-12gb"),
+            ("rtx4070ti", "gpu-12gb"),
+            ("rtx4090", "gpu-24gb"),
+            ("NVIDIA L40S", "a100"),
+            ("rtx3060ti", "gpu-8gb"),
+            ("RTX 6000 Ada Generation", "a100"),
+            ("rtx2080ti", "gpu-8gb"),
+            ("gtx1660", "gpu-8gb"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("a6000", "a100"),
+            ("h100", "h100"),
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("gh200", "h100"),
+            ("NVIDIA H200", "h200"),
+            ("b200", "h200"),
+        ] {
+            assert_eq!(Hardware::find(name).unwrap().hardware.name, expected, "{name}");
+        }
+        // With less memory than the card of the same number.
+        assert!(Hardware::find("NVIDIA GeForce RTX 4090 Laptop GPU").is_err());
+        let all = Hardware::all().unwrap();
+        let cards: Vec<&String> = all.iter().flat_map(|hardware| &hardware.cards).collect();
+        for (position, found) in cards.iter().enumerate() {
+            assert_eq!(&card(found), *found, "as users' names are read");
+            assert!(!cards[..position].contains(found), "{found} is in two presets");
+        }
+    }
+
+    #[test]
     fn a_preset_that_there_is_not_is_named_with_those_there_are() {
         let message = Hardware::find("h20").unwrap_err().to_string();
         assert!(
             message.contains("`h20`") && message.contains("did you mean") && message.contains("gpu-12gb")
         );
         assert_eq!(Hardware::find("t4").unwrap().hardware.name, "t4");
+        let message = Hardware::find("rtx3061").unwrap_err().to_string();
+        assert!(message.contains("did you mean `rtx3060`"), "{message}");
         assert!(!Hardware::detect().unwrap().reason.is_empty());
     }
 }

@@ -63,6 +63,8 @@ pub struct Train {
     pub final_lr: f64,
     /// Largest norm of all gradients together; 0 for no limit.
     pub clip_norm: f64,
+    /// Largest magnitude of each element of the gradients; 0 for no limit. Where there is a limit of the norm, too, that acts first.
+    pub clip_value: f64,
     /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
     pub capture: bool,
     /// Decay of an exponential moving average of the weights, which is then what is evaluated; 0 for none.
@@ -161,6 +163,7 @@ impl Default for Train {
             decay_steps: default_decay(DEFAULT_STEPS),
             final_lr: 1e-7,
             clip_norm: 0.0,
+            clip_value: 0.0,
             capture: true,
             ema: 0.0,
             select: "last".to_owned(),
@@ -281,6 +284,7 @@ impl Train {
             ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0"),
             ("train.momentum", t.momentum, (0.0..1.0).contains(&t.momentum), "at least 0 and less than 1"),
             ("train.clip_norm", t.clip_norm, t.clip_norm >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.clip_value", t.clip_value, t.clip_value >= 0.0, "at least 0 (0 for no limit)"),
             ("train.ema", t.ema, (0.0..1.0).contains(&t.ema), "at least 0 (none) and less than 1"),
             ("train.time_budget", t.time_budget, t.time_budget >= 0.0, "at least 0 seconds (0 for no limit)"),
         ] {

@@ -1,6 +1,7 @@
 //! What every run has: a device, a folder, a way to stop, and something to watch.
 
 mod deterministic;
+mod dump;
 mod energy;
 mod failure;
 mod folder;
@@ -11,6 +12,7 @@ mod sampler;
 mod team;
 
 pub use deterministic::require_deterministic;
+pub use dump::dumped;
 pub use energy::Energy;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
@@ -89,6 +91,10 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     }
     if runtime.debug_cuda {
         debug::set(true);
+    }
+    // Before the device is opened: what can be said of it is of use if that fails.
+    if debug::is_on() {
+        crate::commands::introduce(&runtime.device);
     }
     let device: Device = runtime.device.parse()?;
     if debug::is_on() {

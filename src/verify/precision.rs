@@ -132,19 +132,20 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// The layer: what the names of its parameters have in common, if it has some.
+    /// The layer that the operation belongs to, if it reads parameters ([`layer_of`]).
     pub fn layer(&self) -> Option<&str> {
-        let first = self.parameters.first()?;
-        let common = self.parameters.iter().fold(first.len(), |length, name| {
-            first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
-        });
-        let common = &first[..common];
-        Some(if self.parameters.len() == 1 {
-            first.rsplit_once('.').map_or(first.as_str(), |(layer, _)| layer)
-        } else {
-            common.rsplit_once('.').map_or(first.as_str(), |(layer, _)| layer)
-        })
+        layer_of(&self.parameters)
     }
+}
+
+/// The layer that parameters of these names belong to: the path that they have in common. None of no parameters.
+pub fn layer_of(parameters: &[String]) -> Option<&str> {
+    let first = parameters.first()?;
+    let common = parameters.iter().fold(first.len(), |length, name| {
+        first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
+    });
+    let path = if parameters.len() == 1 { first.as_str() } else { &first[..common] };
+    Some(path.rsplit_once('.').map_or(first.as_str(), |(layer, _)| layer))
 }
 
 /// The first result of a pass whose error is above `threshold`, or is NaN.

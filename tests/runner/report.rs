@@ -55,7 +55,12 @@ fn a_report_has_what_an_issue_needs_and_nothing_that_is_private() {
     written.arg("--yes");
     let output = written.output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("file it at https://") && said.contains("/issues/new: attach"), "{said}");
     let entries = unpack(&here.join("gradewise-report-run.tar.gz"));
+    for part in ["**Expected:**", "**Actual:**", "**Command**", "gradewise bisect"] {
+        assert!(entries["issue.md"].contains(part), "`{part}` is not in: {}", entries["issue.md"]);
+    }
     let error = &entries["error.json"];
     for part in [
         "infinite values from finite values",
@@ -87,7 +92,7 @@ fn a_report_has_what_an_issue_needs_and_nothing_that_is_private() {
     succeed(here, "report --yes --out machine.tar.gz");
     assert_eq!(
         unpack(&here.join("machine.tar.gz")).keys().collect::<Vec<_>>(),
-        ["doctor.json", "environment.txt"]
+        ["doctor.json", "environment.txt", "issue.md"]
     );
     refuse(command(here, "report nowhere --yes"), 2, &["nowhere", "not the folder of a run"]);
 }

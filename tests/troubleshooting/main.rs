@@ -33,6 +33,8 @@ fn run(folder: &Path, command: &str, fake: Option<&str>) -> (i32, String) {
     let place = program.parent().expect("the program is in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", place.display())).env_remove("LD_LIBRARY_PATH");
+    // What goes to a file of a block has no colours, whatever the terminal.
+    shell.env("NO_COLOR", "1");
     // Tests begin in the folder of their package.
     shell.env("ROOT", std::env::current_dir().expect("there is a current folder"));
     if let Some(settings) = fake {
@@ -147,22 +149,77 @@ fn its_commands_print_what_it_says() {
     assert!(wrong.is_empty(), "GRADEWISE_REWRITE_DOCS=1 writes what is printed:\n{}", wrong.join("\n"));
 }
 
-/// A link that leads nowhere helps nobody.
-#[test]
-fn its_table_leads_to_its_headings() {
+/// The anchors of a page's headings.
+fn headings(page: &str) -> Vec<String> {
     let anchor = |title: &str| -> String {
         let kept = title.to_lowercase().replace(' ', "-");
         kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
     };
-    let headings: Vec<String> = PAGE
-        .lines()
-        .filter(|line| line.starts_with('#'))
-        .map(|line| anchor(line.trim_start_matches('#').trim()))
-        .collect();
+    let titles = page.lines().filter(|line| line.starts_with('#'));
+    titles.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
+}
+
+/// A link that leads nowhere helps nobody.
+#[test]
+fn its_table_leads_to_its_headings() {
+    let headings = headings(PAGE);
     let links: Vec<&str> = PAGE.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     assert!(links.len() > 2);
     for link in &links {
         assert!(headings.iter().any(|heading| heading == link), "#{link} is not among {headings:?}");
+    }
+}
+
+/// Whoever looks for one of these finds a line with a link.
+#[test]
+fn every_symptom_has_a_line_with_a_link() {
+    for symptom in [
+        "shape mismatch",
+        "not contiguous",
+        "INVALID_IMAGE",
+        "kernel not found",
+        "NVRTC errors",
+        "driver too old",
+        "initialisation test",
+        "shared memory exceeded",
+        "wrong gradients",
+        "broadcasting",
+        "races",
+        "crashes at random",
+        "loss-scale underflow",
+        "vanishing",
+        "works at one size and fails at another",
+        "slow first call",
+        "slower than PyTorch",
+        "process is lost",
+        "low occupancy",
+        "bank conflicts",
+        "pipelining without effect",
+        "launch overhead",
+        "benchmarks that vary",
+        "how to run one test",
+        "CUDA_LAUNCH_BLOCKING",
+    ] {
+        let row = PAGE.lines().find(|line| {
+            line.strip_prefix("| ")
+                .and_then(|line| line.split(" | ").next())
+                .is_some_and(|cell| cell.contains(symptom))
+        });
+        assert!(row.is_some_and(|row| row.contains("](")), "`{symptom}`: {row:?}");
+    }
+    for guide in ["cuda-driver-api/group__CUDA__TYPES.html", "wsl-user-guide"] {
+        assert!(PAGE.contains(guide), "{guide}");
+    }
+}
+
+#[test]
+fn its_links_to_other_pages_lead_to_their_headings() {
+    let docs = std::env::current_dir().unwrap().join("docs");
+    let links: Vec<&str> = PAGE.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    for link in links.into_iter().filter(|link| !link.starts_with('#') && !link.starts_with("https://")) {
+        let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+        let text = std::fs::read_to_string(docs.join(file)).unwrap_or_else(|error| panic!("{link}: {error}"));
+        assert!(heading.is_empty() || headings(&text).iter().any(|found| found == heading), "{link}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! tensor before the tensor itself: a heap replaces the topological sort, and the order in which contributions to a
 //! gradient are added is fixed by the program, not by the run.
 
-use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext};
+use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext, trace};
 use gradewise_kernels::{memory, ops::ADD_N_AT_ONCE};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
@@ -232,9 +232,11 @@ impl Pass<'_> {
             let Some(node) = tensor.node() else { continue };
             let context = RuleContext { inputs: &node.inputs, output: &tensor };
             observe::begin(node.operation, observe::Pass::Backward)?;
+            let began = trace::begin(Some(gradient.array()))?;
             let within = (observe::within(node.operation), memory::within(node.operation));
             let gradients = backend::backward(node, &context, &gradient)?;
             drop(within);
+            began.backward(node, &gradients)?;
             observe::backward(node, &gradient, &gradients)?;
             if gradients.len() != node.inputs.len() {
                 return Err(Error::GradientCount {

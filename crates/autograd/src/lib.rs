@@ -35,6 +35,7 @@ mod operation;
 mod ops;
 pub mod recipe;
 mod tensor;
+pub mod trace;
 
 pub use autocast::{Policy, Rule, autocast, autocast_with, current_policy, without_autocast};
 pub use checkpoint::checkpoint;

@@ -5,6 +5,7 @@ use crate::{
     backend::{self, Saved},
     engine, mode, observe,
     operation::{Body, Composite, Primitive},
+    trace,
 };
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element, ops};
@@ -89,9 +90,11 @@ impl Tensor {
         };
         let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
         observe::begin(operation, observe::Pass::Forward)?;
+        let began = trace::begin(arrays.first())?;
         let account = gradewise_kernels::memory::within(operation);
         let (array, saved) = backend::forward(operation, body.as_ref(), &arrays)?;
         drop((account, arrays));
+        began.forward(operation, &inputs, &array)?;
         observe::forward(operation, &inputs, &array, body.as_ref())?;
         Ok(Self::with_node(operation, array, &inputs, body, saved))
     }

@@ -28,10 +28,10 @@ fn printed(output: &Output) -> (String, String) {
 /// What ncu prints for two launches, shortened to the columns that matter and one that does not.
 const NCU: &str = r#"==PROF== Connected to process 465 (/tmp/gpu)
 product Cl(3,0,0) 4096x512 f32    0.0815
-"ID","Kernel Name","Block Size","dram__bytes_read.sum","gpu__time_duration.sum","launch__registers_per_thread","smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio","smsp__average_warps_issue_stalled_selected_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
-"","","","Mbyte","us","register/thread","inst","inst","inst"
-"0","gw_sgp_fwd_3_0_0_f32","(256, 1, 1)","1,134.2","97.95","128","3.0","1.0","2.0"
-"1","gw_sum_partials_f32","(256, 1, 1)","0.5","4.00","40","0.5","1.0","2.5"
+"ID","Kernel Name","Block Size","dram__bytes_read.sum","gpu__time_duration.sum","l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed","l1tex__data_pipe_lsu_wavefronts_mem_shared.sum","launch__grid_size","launch__registers_per_thread","launch__waves_per_multiprocessor","smsp__thread_inst_executed_per_inst_executed.ratio","smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio","smsp__average_warps_issue_stalled_selected_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
+"","","","Mbyte","us","%","","","register/thread","","","inst","inst","inst"
+"0","gw_sgp_fwd_3_0_0_f32","(256, 1, 1)","1,134.2","97.95","41.7","9,795,000","1,056","128","4.00","28.8","3.0","1.0","2.0"
+"1","gw_sum_partials_f32","(256, 1, 1)","0.5","4.00","0.0","0","64","40","0.24","32","0.5","1.0","2.5"
 "#;
 
 #[test]
@@ -50,6 +50,12 @@ fn counters_become_a_table() {
     let (table, errors) = printed(&output);
     assert!(output.status.success(), "{errors}");
     assert!(table.contains("| `gw_sgp_fwd_3_0_0_f32` | 98.0 | 1134 |"), "{table}");
+    // Shared memory: its share of the peak, and 128 bytes a pass over the time; 28.8 of 32 threads of a warp at work.
+    assert!(table.contains("| shared % | shared TB/s | warp efficiency % |"), "{table}");
+    assert!(table.contains("| 42 | 12.8 | 90 |"), "{table}");
+    assert!(table.contains("| 0 | 0.0 | 100 |"), "{table}");
+    // Grid size, threads (not recorded here) and waves.
+    assert!(table.contains("| 128 | 1056 |  | 4.00 |") && table.contains("| 40 | 64 |  | 0.24 |"), "{table}");
     assert!(table.contains("| long_scoreboard 50%, wait 33% |"), "selected is no wait: {table}");
     assert!(table.contains("| wait 62%, long_scoreboard 12% |"), "{table}");
     assert!(table.contains("2 launches, 102.0 µs together"), "{table}");
@@ -57,6 +63,17 @@ fn counters_become_a_table() {
     let told: Vec<&str> = told.lines().collect();
     let at = |word: &str| told.iter().position(|found| *found == word).unwrap();
     assert_eq!(told[at("--nvtx-include") + 1], "measure/");
+    let metrics: Vec<&str> = told[at("--metrics") + 1].split(',').collect();
+    for name in [
+        "smsp__thread_inst_executed_per_inst_executed.ratio",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        "launch__grid_size",
+        "launch__waves_per_multiprocessor",
+    ] {
+        assert!(metrics.contains(&name), "`{name}` is not in {metrics:?}");
+    }
+    assert!(metrics.iter().all(|name| name.contains("__")), "counters of ncu alone: {metrics:?}");
     // The first --nvtx is ncu's, the one behind the program the program's.
     assert!(told[at("BENCH")..].contains(&"--nvtx") && at("--nvtx") < at("BENCH"), "{told:?}");
     assert_eq!(printed(&run(&["--csv", kept.to_str().unwrap()])).0, table);

@@ -41,6 +41,7 @@ fn trainer(model: NBody, accumulation: usize) -> Trainer<NBody> {
         schedule: Schedule::Constant { lr: 1e-2, warmup: 0 },
         accumulation,
         clip_norm: Some(2.0),
+        clip_value: None,
         ema: Some(0.5),
     };
     Trainer::new(model, config).unwrap()
@@ -172,6 +173,7 @@ fn pair_steps(
         schedule: Schedule::Constant { lr: 0.5, warmup: 0 },
         accumulation: 1,
         clip_norm: None,
+        clip_value: None,
         ema: None,
     };
     let mut trainer = Trainer::new(pair(2), config)?;

@@ -35,17 +35,26 @@ fn mode() -> u8 {
 
 #[cold]
 fn read() -> u8 {
-    let given = |name| std::env::var_os(name).is_some_and(|value| value == "1");
+    let mode = said(|name| std::env::var_os(name).is_some_and(|value| value == "1"));
+    MODE.fetch_or(mode, Ordering::Relaxed) | mode
+}
+
+/// The mode by the variables that are `given`, which are set to 1.
+fn said(given: impl Fn(&str) -> bool) -> u8 {
     let mut mode = READ;
-    for (name, bit) in
-        [("GRADEWISE_DEBUG_CUDA", DEBUG), ("GRADEWISE_LAUNCH_BLOCKING", WAIT), ("GRADEWISE_POISON", POISON)]
-    {
+    for (name, bit) in [
+        ("GRADEWISE_DEBUG_CUDA", DEBUG),
+        ("GRADEWISE_LAUNCH_BLOCKING", WAIT),
+        // What users of other libraries type for the same.
+        ("CUDA_LAUNCH_BLOCKING", WAIT),
+        ("GRADEWISE_POISON", POISON),
+    ] {
         mode |= if given(name) { bit } else { 0 };
     }
     if cfg!(debug_assertions) {
         mode |= POISON;
     }
-    MODE.fetch_or(mode, Ordering::Relaxed) | mode
+    mode
 }
 
 /// Whether debug mode is on.
@@ -63,7 +72,7 @@ pub fn set(on: bool) {
     };
 }
 
-/// Whether every launch is waited for: in debug mode, or with `GRADEWISE_LAUNCH_BLOCKING=1`.
+/// Whether every launch is waited for: in debug mode, or with `GRADEWISE_LAUNCH_BLOCKING=1` or `CUDA_LAUNCH_BLOCKING=1`.
 #[inline]
 pub fn waits() -> bool {
     mode() & (DEBUG | WAIT) != 0
@@ -204,6 +213,16 @@ pub fn launches() -> Vec<Launch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launches_are_waited_for_by_our_variable_and_by_that_of_cuda() {
+        for name in ["GRADEWISE_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"] {
+            let mode = said(|given| given == name);
+            assert_eq!(mode & (WAIT | DEBUG), WAIT, "{name}");
+        }
+        assert_eq!(said(|_| false) & (WAIT | DEBUG), 0);
+        assert_eq!(said(|given| given == "GRADEWISE_DEBUG_CUDA") & (WAIT | DEBUG), DEBUG);
+    }
 
     #[test]
     fn the_last_launches_of_every_thread_are_kept_in_order() {

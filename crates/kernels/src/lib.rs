@@ -34,6 +34,7 @@ mod parallel;
 mod positions;
 mod simd;
 mod target;
+pub mod transfers;
 pub mod tuning;
 
 pub use array::{Array, Summary, Validation};

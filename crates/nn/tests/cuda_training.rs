@@ -21,7 +21,14 @@ fn small() -> NBodyConfig {
 
 fn config(method: Method) -> TrainerConfig {
     let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };
-    TrainerConfig { method, schedule, accumulation: 1, clip_norm: Some(0.5), ema: Some(0.9) }
+    TrainerConfig {
+        method,
+        schedule,
+        accumulation: 1,
+        clip_norm: Some(0.5),
+        clip_value: None,
+        ema: Some(0.9),
+    }
 }
 
 fn trainer(config: TrainerConfig, placement: &Placement) -> Trainer<NBody> {
@@ -127,6 +134,31 @@ fn the_host_computes_the_same_steps() {
         assert!((a.norms.total - b.norms.total).abs() <= 1e-8 * b.norms.total);
         assert_eq!((a.step, a.lr, a.clipped, a.skipped), (b.step, b.lr, b.clipped, b.skipped));
     }
+}
+
+#[test]
+fn elements_of_gradients_are_clipped_as_on_the_host() {
+    let Some(device) = gpu() else { return };
+    let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
+    let cpu = Placement::new(&Device::Cpu, DType::F64);
+    // The weights show the gradients themselves; the norm's limit acts first on some of the steps.
+    let method = Method::Sgd { momentum: 0.5, weight_decay: 1e-4 };
+    let schedule = Schedule::Constant { lr: 1e-2, warmup: 0 };
+    let clipped = TrainerConfig { schedule, clip_value: Some(1e-2), ..config(method) };
+    let free = TrainerConfig { clip_value: None, ..clipped.clone() };
+    let (mut there, mut here) = (trainer(clipped.clone(), &cuda), trainer(clipped.clone(), &cpu));
+    let mut stepper = CapturedStep::new(&device, true);
+    let (mut first, mut second) = (batches(4, DType::F64), batches(4, DType::F64));
+    for _ in 0..10 {
+        stepper.step(&mut there, &mut first, loss).unwrap();
+        here.step(&mut second, loss).unwrap();
+    }
+    let values = |bits: Vec<u64>| bits.into_iter().map(f64::from_bits).collect::<Vec<_>>();
+    let (there, here) = (values(bits(there.model())), values(bits(here.model())));
+    let distance = gradewise_nn::symmetry::relative_distance(&there, &here);
+    assert!(distance < 1e-9, "{distance:e}");
+    assert_ne!(train(&device, true, clipped.clone(), 10).0, train(&device, true, free, 10).0, "it acts");
+    assert_eq!(train(&device, true, clipped.clone(), 10), train(&device, false, clipped, 10));
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn trainer() -> Trainer<NBody> {
         schedule: Schedule::Constant { lr: 1e-2, warmup: 2 },
         accumulation: 1,
         clip_norm: None,
+        clip_value: None,
         ema: Some(0.9),
     };
     Trainer::new(model, config).unwrap()

@@ -31,6 +31,7 @@ fn trainer(config: &GptConfig, placement: &Placement) -> Trainer<Gpt> {
         schedule,
         accumulation: 1,
         clip_norm: Some(1.0),
+        clip_value: None,
         ema: None,
     };
     Trainer::new(model(config, placement), config_of_trainer).unwrap()

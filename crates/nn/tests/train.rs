@@ -41,6 +41,7 @@ fn config() -> TrainerConfig {
         schedule: Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
         accumulation: 2,
         clip_norm: Some(1.0),
+        clip_value: None,
         ema: Some(0.9),
     }
 }
@@ -128,6 +129,39 @@ fn accumulated_gradients_are_those_of_the_larger_batch() {
     assert!((whole.norms.total / parts.norms.total - 1.0).abs() < 1e-10);
     let difference: f64 = a.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
     assert!(difference / b.iter().map(|b| b * b).sum::<f64>().sqrt() < 1e-8, "{difference:e}");
+}
+
+#[test]
+fn elements_of_gradients_are_clipped_to_the_largest_value() {
+    let data = data(8);
+    let method = Method::Sgd { momentum: 0.0, weight_decay: 0.0 };
+    let schedule = Schedule::Constant { lr: 1.0, warmup: 0 };
+    let change = |clip_norm, clip_value| {
+        let config = TrainerConfig { method, schedule, accumulation: 1, clip_norm, clip_value, ema: None };
+        let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
+        let before = weights(&trainer);
+        let report = run(&mut trainer, &data, 1).remove(0);
+        let change = before.iter().zip(weights(&trainer)).map(|(before, after)| before - after);
+        (change.collect::<Vec<f64>>(), report.norms.total)
+    };
+    let (free, norm) = change(None, None);
+    let largest = free.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let limit = largest / 10.0;
+    // With a learning rate of 1 the weights change by the gradients: each element is cut off, and not scaled.
+    let (clipped, _) = change(None, Some(limit));
+    let expected = |value: f64| value.clamp(-limit, limit);
+    let near = |(found, free): (&f64, &f64)| (found - expected(*free)).abs() < 1e-12 * largest;
+    assert!(clipped.iter().zip(&free).all(near));
+    assert!(clipped.iter().any(|value| (value.abs() / limit - 1.0).abs() < 1e-9), "the limit is reached");
+    // The limit of the norm acts first.
+    let (both, _) = change(Some(0.5 * norm), Some(limit));
+    let near = |(found, free): (&f64, &f64)| (found - expected(0.5 * free)).abs() < 1e-12 * largest;
+    assert!(both.iter().zip(&free).all(near));
+    for refused in [0.0, -1.0, f64::NAN] {
+        let config = TrainerConfig { clip_value: Some(refused), ..config() };
+        let error = Trainer::new(model(DType::F32), config).err().unwrap();
+        assert!(matches!(error, Error::Argument { argument: "clip_value", .. }), "{refused}: {error}");
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub fn run(arguments: &Debug) -> Result<()> {
         return Err(Error::Usage("`debug` runs another command, not itself".to_owned()));
     }
     debug::set(true);
+    // Shown here, of all devices, and not again by the command.
+    doctor::is_introduced();
     let report = doctor::examine(false);
     output::note(&report.information());
     let failed: Vec<String> =

@@ -1,5 +1,6 @@
 //! `doctor`: what works on this machine, and what to do about the rest.
 
+mod container;
 mod driver;
 mod report;
 mod selftest;
@@ -10,9 +11,11 @@ use crate::{
     error::{Error, Result},
     output,
 };
+pub use container::container;
 use gradewise_ffi::{DeviceInfo, Driver};
 use gradewise_kernels::{Device, build_info};
 use report::{Check, CudaInfo, Report, Versions};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub fn run(arguments: &Doctor) -> Result<()> {
     let report = examine(arguments.quick);
@@ -32,6 +35,50 @@ pub fn run(arguments: &Doctor) -> Result<()> {
 
 /// Everything that is known of this machine's GPUs; without the self-test if `quick`.
 pub fn examine(quick: bool) -> Report {
+    examine_testing(|_| !quick)
+}
+
+/// Whether this process has shown its information block.
+static INTRODUCED: AtomicBool = AtomicBool::new(false);
+
+/// Says that this process has shown its information block, and whether it had before.
+pub fn is_introduced() -> bool {
+    INTRODUCED.swap(true, Ordering::Relaxed)
+}
+
+/// What debug mode shows first, once a process: the information block, and the self-test of the device that is about to compute (`cpu`,
+/// `cuda` or `cuda:N`). A test that fails is a warning: the command that follows is what one wants to see.
+pub fn introduce(device: &str) {
+    if is_introduced() {
+        return;
+    }
+    let ordinal = match device.to_ascii_lowercase().split_once(':') {
+        Some(("cuda", number)) => number.parse().ok(),
+        None if device.eq_ignore_ascii_case("cuda") => Some(0),
+        _ => None,
+    };
+    let report = examine_testing(|tested| Some(tested) == ordinal);
+    introduction(&report, ordinal).iter().for_each(|text| output::note(text));
+}
+
+/// The information block and, for a device, its self-test; a test that fails is followed by a line that warns.
+fn introduction(report: &Report, ordinal: Option<usize>) -> Vec<String> {
+    let mut said = vec![report.information()];
+    let name = ordinal.map(|ordinal| format!("cuda:{ordinal} self-test"));
+    if let Some(test) = report.self_tests().find(|test| Some(&test.check) == name.as_ref()) {
+        said.push(test.to_string());
+        if test.is_failed() {
+            said.push(
+                "warning: the initialisation test fails, so that what follows may be wrong; gradewise doctor says more"
+                    .to_owned(),
+            );
+        }
+    }
+    said
+}
+
+/// As [`examine`], with the self-test of the devices that `tests` says by their numbers.
+fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
     let build = build_info();
     let loaded = Driver::load();
     let mut cuda = CudaInfo {
@@ -74,7 +121,7 @@ pub fn examine(quick: bool) -> Report {
             if ordinal == 0 {
                 cuda = with_current(cuda, &info, usable);
             }
-            checks.push(self_test(ordinal, usable, quick));
+            checks.push(self_test(ordinal, usable, !tests(ordinal)));
         }
     }
     let (nvcc, nvcc_version) = tools::nvcc();
@@ -85,6 +132,7 @@ pub fn examine(quick: bool) -> Report {
     cuda.versions.nccl = nccl_version;
     checks.extend([nvml_check, nvcc, nvrtc, nccl]);
     checks.extend(tools::wsl());
+    checks.extend(container::check(cuda.count));
     Report::new(cuda, checks)
 }
 
@@ -114,5 +162,25 @@ fn self_test(ordinal: usize, usable: bool, quick: bool) -> Check {
             error.to_string(),
             "if the memory is taken, wait for the processes that have it; otherwise see the checks above",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_mode_shows_the_test_of_the_device_in_use_and_warns_if_it_fails() {
+        let checks = vec![
+            Check::fail("cuda:0 self-test", "sgp is off by 1.0e0", "advice"),
+            Check::ok("cuda:1 self-test", "all agree"),
+        ];
+        let report = Report::new(CudaInfo::default(), checks);
+        let said = introduction(&report, Some(0));
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].starts_with("[CUDA Info]") && !said[0].contains("[Checks]"), "{said:?}");
+        assert!(said[1].starts_with("FAIL cuda:0 self-test") && said[2].starts_with("warning: "), "{said:?}");
+        assert_eq!(introduction(&report, Some(1)).len(), 2, "the other device's failure is not this one's");
+        assert_eq!(introduction(&report, None).len(), 1, "the CPU has no such test");
     }
 }

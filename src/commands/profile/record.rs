@@ -11,10 +11,10 @@ use crate::{
 use gradewise_autograd::observe::observe;
 use gradewise_bench::{
     gpu::Timer,
-    profile::{Clock, NamedTime, Recorder, Recording, Timers},
+    profile::{Clock, CopyRow, NamedTime, Recorder, Recording, Timers},
 };
 use gradewise_ffi::DeviceMemory;
-use gradewise_kernels::Device;
+use gradewise_kernels::{Device, transfers};
 use std::cell::RefCell;
 
 /// Steps as they were recorded.
@@ -23,6 +23,8 @@ pub(super) struct Recorded {
     /// Mean time of a step by the clock of the device.
     pub(super) step_seconds: f64,
     pub(super) parts: Vec<NamedTime>,
+    /// Copies between host and device.
+    pub(super) copies: Vec<CopyRow>,
 }
 
 /// Takes steps and records every operation.
@@ -64,7 +66,12 @@ pub(super) fn record<T: Task>(
         })?;
     }
     let parts = timers.report().map_err(failed)?;
-    Ok(Recorded { recordings, step_seconds: total / steps as f64, parts })
+    // Apart, too: each copy is waited for.
+    let (taken, transfers) =
+        transfers::watched(|| (0..steps).try_for_each(|_| stepper.step(batches, T::loss).map(drop)));
+    taken?;
+    let copies = CopyRow::of(&transfers, steps);
+    Ok(Recorded { recordings, step_seconds: total / steps as f64, parts, copies })
 }
 
 /// Keeps a GPU busy while the host queues a step, so that the times of operations are the device's alone.

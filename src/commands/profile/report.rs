@@ -4,7 +4,7 @@ use super::{failed, record::Recorded, speed::Speed};
 use crate::{cli::Profile as Arguments, error::Result, output};
 use gradewise_bench::{
     Ceilings,
-    profile::{Profile, Recording, trace},
+    profile::{CopyRow, Profile, Recording, trace},
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{Placement, checkpoint::replace_file};
@@ -48,6 +48,7 @@ impl Report {
             "parameters": parameters,
             "profile": profile,
             "parts": recorded.parts,
+            "copies": recorded.copies,
             "eager_seconds": speed.eager,
             "captured_seconds": speed.captured,
             "captured_nodes": speed.kernels,
@@ -69,6 +70,10 @@ impl Report {
         text += &format!("\n{:<33}{:>11}{:>7}{:>11}{:>11}\n", "part", "ms", "calls", "peak MiB", "kept MiB");
         for part in &recorded.parts {
             text += &format!("{part}\n");
+        }
+        if !recorded.copies.is_empty() {
+            text += &format!("\n{}\n", CopyRow::heading());
+            recorded.copies.iter().for_each(|row| text += &format!("{row}\n"));
         }
         text += "\n";
         for line in speed.advice(*batch_size, &recorded.parts) {

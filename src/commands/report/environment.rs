@@ -1,5 +1,6 @@
 //! The machine, as an issue needs to know it.
 
+use crate::commands::doctor;
 use gradewise_kernels::build_info;
 use std::{env, fmt::Write, fs};
 
@@ -49,6 +50,7 @@ pub fn describe() -> String {
             line(name, &value);
         }
     }
+    line("container", &doctor::container().unwrap_or_else(|| "none".to_owned()));
     line("cores", &std::thread::available_parallelism().map_or(0, usize::from).to_string());
     let mut variables: Vec<(String, String)> = env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))

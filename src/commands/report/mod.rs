@@ -23,6 +23,11 @@ use std::{
 /// Lines that are kept of the record of a run, and of each log.
 const LAST: usize = 200;
 
+/// What an issue should say, to be filled in.
+const TEMPLATE: &str = include_str!("../../../docs/issue-template.md");
+/// Where issues are filed.
+const ISSUES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/issues/new");
+
 /// A file of the archive.
 struct Entry {
     name: String,
@@ -56,7 +61,11 @@ pub fn run(arguments: &Report) -> Result<()> {
     let archive =
         archive(&entries).map_err(|error| Error::Output { path: file.clone(), reason: error.to_string() })?;
     replace_file(&file, |out| out.write_all(&archive))?;
-    output::print(&format!("{}: {}\n", file.display(), Bytes(archive.len())))
+    output::print(&format!(
+        "{}: {}\nfile it at {ISSUES}: attach the archive, and say what you expected and what happened, as issue.md in it asks\n",
+        file.display(),
+        Bytes(archive.len())
+    ))
 }
 
 fn default_name(run: Option<&Path>) -> PathBuf {
@@ -80,6 +89,11 @@ fn entries(run: Option<&Path>) -> Result<Vec<Entry>> {
             environment::describe(),
         ),
         entry("doctor.json", "what gradewise doctor --quick --json finds", doctor),
+        entry(
+            "issue.md",
+            "what the issue should say, to be filled in: expected against actual",
+            TEMPLATE.to_owned(),
+        ),
     ];
     let Some(run) = run else { return Ok(entries) };
     let folder = RunFolder::at(run);

@@ -101,7 +101,8 @@ fn shared<T: Task>(
         let interrupt = interrupt.clone();
         run::obey_supervisor(move || interrupt.request());
     }
-    let runs = Runs { placement, data, interrupt, team, at_once: arguments.at_once };
+    let dump = arguments.dump.as_deref();
+    let runs = Runs { placement, data, interrupt, team, at_once: arguments.at_once, dump };
     let out = arguments.out.as_deref();
     match (curve, seeds) {
         (Some(configs), seeds) => {
@@ -182,6 +183,8 @@ struct Runs<'a, T: Task> {
     team: &'a Team,
     /// How many there are at the same time.
     at_once: usize,
+    /// Layers whose results for the first samples are written into the run folder, separated by commas.
+    dump: Option<&'a str>,
 }
 
 impl<T: Task> Runs<'_, T> {
@@ -220,6 +223,12 @@ impl<T: Task> Runs<'_, T> {
             Place::New(_) if !self.team.leads() => None,
             Place::New(out) => Some(RunFolder::create(out.as_deref(), T::NAME)?),
         };
+        if let (Some(_), Some(folder)) = (self.dump, &folder) {
+            let first: Vec<usize> = (0..config.train.batch_size).collect();
+            let batch = data.train.batch(&first, placement)?;
+            let look = || trainer.look(&batch, T::loss);
+            run::dumped(self.dump, folder.path(), trainer.model(), look)?;
+        }
         self.team.attach(&mut trainer)?;
         let first = trainer.steps() * config.train.accumulation as u64;
         let loading = run::loading(placement);
@@ -318,6 +327,7 @@ fn trainer_config(train: &TrainConfig) -> TrainerConfig {
         schedule,
         accumulation: train.accumulation,
         clip_norm: (train.clip_norm > 0.0).then_some(train.clip_norm),
+        clip_value: (train.clip_value > 0.0).then_some(train.clip_value),
         ema: (train.ema > 0.0).then_some(train.ema),
     }
 }

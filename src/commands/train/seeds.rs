@@ -140,7 +140,8 @@ fn several<T: Task>(
         if let Device::Cuda(cuda) = &placement.device {
             cuda.set_limit(config.runtime.memory_mib.saturating_mul(1 << 20) / threads);
         }
-        let runs = Runs { placement, data: data.clone(), interrupt: interrupt.clone(), team: &team, at_once };
+        let (data, interrupt) = (data.clone(), interrupt.clone());
+        let runs = Runs { placement, data, interrupt, team: &team, at_once, dump: None };
         let mut outcomes = Vec::new();
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,8 @@ use crate::{
     run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     tasks::{self, Batch, Measures, Task, TaskConfig, number},
 };
-use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies};
+use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies, trace};
+use gradewise_ffi::nvtx;
 use gradewise_kernels::{
     Device, debug,
     memory::{LeakWatcher, census},
@@ -15,6 +16,7 @@ use gradewise_kernels::{
 use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
+    optim::GradientWatch,
     train::{Batch as _, CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
 };
 use serde_json::{Value, json};
@@ -80,7 +82,9 @@ impl<T: Task> Steps<T> {
             Device::Cuda(cuda) => {
                 // What waits for the host, or may, cannot be captured.
                 let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
-                Some(CapturedStep::new(cuda, config.train.capture && !watched && !chosen))
+                // Nor does a graph log its operations.
+                let eager = watched || chosen || trace::is_on();
+                Some(CapturedStep::new(cuda, config.train.capture && !eager))
             }
         };
         let again = config.runtime.detect_anomaly && !watched;
@@ -185,6 +189,7 @@ pub struct Session<'a, T: Task> {
     best: f64,
     stall: Stall,
     leaks: LeakWatcher,
+    gradients: GradientWatch,
     /// Seconds of training before this session.
     earlier: f64,
     start: Instant,
@@ -226,6 +231,7 @@ impl<'a, T: Task> Session<'a, T> {
             best,
             stall,
             leaks,
+            gradients: GradientWatch::default(),
             earlier,
             start,
         })
@@ -287,6 +293,7 @@ impl<'a, T: Task> Session<'a, T> {
                 Err(error) => return Err(error.into()),
             };
             let step = report.step;
+            self.watch_gradients(&report, &progress);
             losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
@@ -319,6 +326,25 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(End::Done)
     }
 
+    /// Warns once, before the numbers stop being finite, of a layer whose gradients leave their past.
+    fn watch_gradients(&mut self, report: &StepReport, progress: &Progress) {
+        let norms = self.trainer.parameter_names().zip(report.norms.each.iter().copied());
+        if let Some(excursion) = self.gradients.see(report.step, norms) {
+            progress.line(&format!("warning: {excursion}"));
+        }
+    }
+
+    /// A line about the steps with such gradients, if there were more than the one that was told.
+    fn gradient_count(&self) -> String {
+        const FACTOR: f64 = GradientWatch::FACTOR;
+        match self.gradients.steps() {
+            0 | 1 => String::new(),
+            steps => format!(
+                "gradients   of a layer beyond {FACTOR} times their median, or below 1/{FACTOR} of it, in {steps} steps\n"
+            ),
+        }
+    }
+
     /// Says what grows, if memory does.
     fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
         // The host counts for all runs at once: what grows may be another's.
@@ -343,7 +369,7 @@ impl<'a, T: Task> Session<'a, T> {
         use gradewise_autograd::Error as Autograd;
         let Error::Nn(source) = error else { return error };
         let step = self.trainer.steps();
-        let mut next = String::new();
+        let mut next = self.gradient_count();
         // Weights that give no finite numbers are to be looked at, not to go on from.
         if matches!(
             &source,
@@ -384,6 +410,7 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
     fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
+        let _range = nvtx::range("evaluate");
         let measures = self.trainer.evaluate(|model| T::measure(&[model], valid, self.placement))?;
         let error = measures.first().value;
         self.stall.see(error);
@@ -425,6 +452,7 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        let _range = nvtx::range("checkpoint");
         Ok(self.weights()?.write(self.folder.checkpoint())?)
     }
 
@@ -490,6 +518,7 @@ impl<'a, T: Task> Session<'a, T> {
         if !comparison.is_empty() {
             text += &format!("{comparison}\n");
         }
+        text += &self.gradient_count();
         text += &format!("symmetry    {asymmetry:.1e} relative change under {}\n", T::GROUP);
         for member in &memory {
             text += &format!("memory      {} on {}\n", member.usage, member.device);

@@ -63,6 +63,7 @@ impl Workload for NBodyStep {
             schedule: Schedule::Constant { lr: 1e-4, warmup: 0 },
             accumulation: 1,
             clip_norm: None,
+            clip_value: None,
             ema: None,
         };
         let mut trainer = Trainer::new(model, config)?;

@@ -4,6 +4,7 @@
 //! with [`Ceilings`](crate::Ceilings); [`trace`] writes it for trace viewers. [`Timers`] take parts of a program by name.
 
 mod clock;
+mod copies;
 mod host;
 mod observed;
 mod recorder;
@@ -12,6 +13,7 @@ mod timers;
 mod trace;
 
 pub use clock::{Clock, Mark};
+pub use copies::CopyRow;
 pub use host::ceilings as host_ceilings;
 pub use recorder::{Call, Recorder, Recording};
 pub use table::{Grouping, OperationRow, Profile, Table};

@@ -192,7 +192,7 @@ impl CudaDevice {
     }
 
     /// Runs `queue`, which queues work for `operation`. In debug mode the work, as `describe` calls it, is kept among the last
-    /// launches and waited for; with `GRADEWISE_LAUNCH_BLOCKING=1` it is waited for.
+    /// launches and waited for; with `GRADEWISE_LAUNCH_BLOCKING=1` (or `CUDA_LAUNCH_BLOCKING=1`) it is waited for.
     #[inline]
     pub(crate) fn queue(
         &self,

@@ -4,6 +4,7 @@ use super::{CudaDevice, device::default_pool};
 use crate::{
     Error, Holder, Result, debug,
     memory::{self, Holders, Stats, census::Ticket},
+    transfers::{self, Direction},
 };
 use gradewise_ffi::{DeviceMemory, sys};
 use std::{
@@ -225,7 +226,9 @@ impl Buffer {
         self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
         let describe = || format!("copy of {} bytes from the host", source.len());
-        self.device.queue(operation, describe, || self.memory.write(offset, source))
+        transfers::timed(&self.device, operation, (Direction::ToDevice, source.len()), || {
+            self.device.queue(operation, describe, || self.memory.write(offset, source))
+        })
     }
 
     /// Copies to the host, after all work queued before.
@@ -235,7 +238,9 @@ impl Buffer {
         let describe = || format!("copy of {} bytes to the host", target.len());
         // What waits anyway is described before it is lent.
         let described = debug::is_on().then(describe).unwrap_or_default();
-        self.device.queue(operation, || described, || self.memory.read(offset, target))
+        transfers::timed(&self.device, operation, (Direction::ToHost, target.len()), || {
+            self.device.queue(operation, || described, || self.memory.read(offset, target))
+        })
     }
 
     /// Queues a copy from another buffer of the device.

@@ -6,6 +6,7 @@ mod optimizer;
 mod report;
 mod scaler;
 mod schedule;
+mod watch;
 
 pub use average::MovingAverage;
 pub use clip::{GradientNorms, clip_by_norm, clip_by_value};
@@ -14,3 +15,4 @@ pub use report::{GradientReport, GradientState};
 pub use scaler::{GradientScaler, MixedPrecision, ScalerConfig};
 pub(crate) use scaler::{ScalerState, UnderflowWatch};
 pub use schedule::Schedule;
+pub use watch::{Excursion, GradientWatch};

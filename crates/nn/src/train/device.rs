@@ -5,6 +5,7 @@ use super::{Batch, Trainer, trainer::StepReport};
 use crate::optim::{GradientNorms, Method};
 use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
+use gradewise_ffi::nvtx;
 use gradewise_kernels::{
     Array, CapturedGraph, CudaDevice, Device,
     ops::{
@@ -69,6 +70,7 @@ impl<B: Batch> CapturedStep<B> {
         batches: &mut impl Iterator<Item = Result<B>>,
         loss: impl Fn(&M, &B) -> Result<Tensor>,
     ) -> Result<StepReport> {
+        let _step = nvtx::range("step");
         let given = trainer.next_batches(batches)?;
         if self.replay(trainer, &given)? {
             return self.report(trainer);
@@ -108,6 +110,7 @@ impl<B: Batch> CapturedStep<B> {
             }
         }
         steps.set_constants(trainer)?;
+        let _range = nvtx::range("replay");
         captured.graph.replay()?;
         Ok(true)
     }
@@ -126,9 +129,13 @@ impl<B: Batch> CapturedStep<B> {
         }
         let sizes: Vec<usize> =
             trained.iter().map(|&position| gradients[position].as_ref().map_or(0, Array::elements)).collect();
+        let decided = StepState::new(&self.device)?;
+        if let Some(limit) = trainer.config.clip_value {
+            decided.set_clip_value(limit)?;
+        }
         self.steps = Some(DeviceSteps {
             decision: Decision::new(&self.device, &sizes)?,
-            decided: StepState::new(&self.device)?,
+            decided,
             constants: StepState::new(&self.device)?,
             average: trainer.average.as_ref().map(|_| StepState::new(&self.device)).transpose()?,
             device: self.device.clone(),
@@ -211,6 +218,7 @@ impl DeviceSteps {
         loss: &Array,
         gradients: &[Option<Array>],
     ) -> Result<()> {
+        let _range = nvtx::range("update");
         let trained = || self.trained.iter().map(|&position| (position, gradients[position].as_ref()));
         if gradients.iter().flatten().count() != self.trained.len() || trained().any(|(_, g)| g.is_none()) {
             return Err(Error::Argument {

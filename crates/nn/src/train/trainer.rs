@@ -4,10 +4,11 @@ use super::Exchange;
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
     GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
-    UnderflowWatch, clip_by_norm,
+    UnderflowWatch, clip_by_norm, clip_by_value,
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
+use gradewise_ffi::nvtx;
 use gradewise_kernels::{Array, DType, memory, ops};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
@@ -26,6 +27,9 @@ pub struct TrainerConfig {
     pub accumulation: usize,
     /// Largest norm of all gradients together, if there is a limit.
     pub clip_norm: Option<f64>,
+    /// Largest magnitude of each element of the gradients, if there is a limit: a positive number. Where `clip_norm` is given, too, it
+    /// acts first.
+    pub clip_value: Option<f64>,
     /// Decay of the moving average of the weights, if one is kept.
     pub ema: Option<f64>,
 }
@@ -41,7 +45,7 @@ pub struct StepReport {
     pub lr: f64,
     /// Norms of the gradients, before clipping, in the order of the parameters.
     pub norms: GradientNorms,
-    /// Whether the gradients were scaled down.
+    /// Whether the gradients were scaled down to the largest norm; elements that exceed the largest value are not counted.
     pub clipped: bool,
     /// Whether the step was left out because its loss or gradients were not finite.
     pub skipped: bool,
@@ -52,6 +56,9 @@ pub struct StepReport {
 }
 
 /// A model with its optimiser, schedule and moving average.
+///
+/// Profilers that listen to NVTX see its steps as ranges `step`, with `wait for a batch`, `forward`, `backward` and `update` inside; a
+/// step that is replayed as a CUDA graph has `replay` instead of the last three.
 ///
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
 /// are, the data and the schedule move on, and the step is reported and counted.
@@ -99,6 +106,14 @@ impl<M: Module> Trainer<M> {
                 expected: "at least 1".to_owned(),
             });
         }
+        if let Some(limit) = config.clip_value.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+            return Err(Error::Argument {
+                operation: "trainer",
+                argument: "clip_value",
+                actual: limit.to_string(),
+                expected: "greater than 0, or none".to_owned(),
+            });
+        }
         let optimizer = Optimizer::new(config.method)?;
         let parameters = model.named_parameters();
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
@@ -144,6 +159,7 @@ impl<M: Module> Trainer<M> {
 
     /// The loss of a batch, in the precision of this trainer.
     pub(super) fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B) -> Result<Tensor> {
+        let _range = nvtx::range("forward");
         match &self.mixed {
             Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
             None => loss(&self.model, batch),
@@ -217,6 +233,7 @@ impl<M: Module> Trainer<M> {
         batches: &mut impl Iterator<Item = Result<B>>,
         loss: impl Fn(&M, &B) -> Result<Tensor>,
     ) -> Result<StepReport> {
+        let _step = nvtx::range("step");
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean_loss = 0.0;
         let mut mean: Option<Array> = None;
@@ -232,6 +249,7 @@ impl<M: Module> Trainer<M> {
             mean_loss = exchange.finish(&mean, &mut gradients)?.item()?;
             exchange.check()?;
         }
+        let update = nvtx::range("update");
         let scale = self.loss_scale();
         if let Some(scale) = scale {
             for gradient in gradients.iter_mut().flatten() {
@@ -250,6 +268,9 @@ impl<M: Module> Trainer<M> {
             if let Some(limit) = self.config.clip_norm {
                 clipped = clip_by_norm(&mut gradients, &norms, limit)?;
             }
+            if let Some(limit) = self.config.clip_value {
+                clip_by_value(&mut gradients, limit)?;
+            }
             let account = memory::within("optimizer");
             self.optimizer.step(lr, &self.parameters, &gradients)?;
             if let Some(average) = &mut self.average {
@@ -258,6 +279,7 @@ impl<M: Module> Trainer<M> {
             drop(account);
             self.skips.consecutive = 0;
         }
+        drop(update);
         self.scaled(skipped, zeros)?;
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
@@ -327,6 +349,7 @@ impl<M: Module> Trainer<M> {
         loss: &Tensor,
         last: bool,
     ) -> Result<Array> {
+        let _range = nvtx::range("backward");
         let loss = match self.config.accumulation {
             1 => loss.clone(),
             batches => loss.mul_scalar(1.0 / batches as f64)?,
@@ -496,6 +519,7 @@ fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
 }
 
 fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
+    let _range = nvtx::range("wait for a batch");
     batches.next().unwrap_or_else(|| {
         Err(Error::Worker { operation: "training step", reason: "there are no more batches".to_owned() })
     })

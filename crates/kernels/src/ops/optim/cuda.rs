@@ -65,6 +65,8 @@ pub struct StepState {
 
 /// Numbers of [`StepState`], at most.
 const CONSTANTS: usize = 16;
+/// Numbers that control an update: whether it is made, what gradients are multiplied by, and their largest magnitude after that.
+const CONTROL: usize = 3;
 
 impl StepState {
     /// Room for the constants of one kind of update.
@@ -76,9 +78,9 @@ impl StepState {
         let state = Self {
             device: device.clone(),
             constants: Buffer::new(device, CONSTANTS * size_of::<f64>(), NAME)?,
-            control: Buffer::new(device, 2 * size_of::<f64>(), NAME)?,
+            control: Buffer::new(device, CONTROL * size_of::<f64>(), NAME)?,
         };
-        state.control.write(0, bytemuck::cast_slice(&[1.0f64, 1.0]), NAME)?;
+        state.control.write(0, bytemuck::cast_slice(&[1.0f64, 1.0, 0.0]), NAME)?;
         state.constants.write(0, bytemuck::cast_slice(&[1.0f64]), NAME)?;
         Ok(state)
     }
@@ -127,6 +129,15 @@ impl StepState {
     /// As [`set_adam`](Self::set_adam).
     pub fn set_unscale(&self, factor: f64) -> Result<()> {
         self.set("unscale", &[factor])
+    }
+
+    /// For a decision: the largest magnitude of each element of the gradients as updates use them, after they were scaled down to the
+    /// largest norm; 0, as it is unless set, for no limit.
+    ///
+    /// # Errors
+    /// As [`set_adam`](Self::set_adam).
+    pub fn set_clip_value(&self, limit: f64) -> Result<()> {
+        self.control.write(2 * size_of::<f64>(), bytemuck::cast_slice(&[limit]), "clip by value")
     }
 
     /// The device.
