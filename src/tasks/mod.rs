@@ -109,6 +109,9 @@ pub trait Task: Sized + 'static {
     /// From the operators.
     fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
 
+    /// Settings of the model that a run may change when it goes on: they are no part of what the weights are.
+    const CHANGEABLE: &'static [&'static str] = &[];
+
     /// How good a model is on samples or, of several, the mean of what they predict (of classes: of their logarithmic odds). The
     /// first measure is the one that decides; smaller is better.
     ///
@@ -197,6 +200,15 @@ pub fn configure<T: Task>(preset: Option<&str>, given: &Settings) -> Result<Task
     Ok(TaskConfig::<T>::resolve(given.apply(&mut resolver::<T>(preset)?)?)?)
 }
 
+/// What identifies the model of a run that goes on.
+pub fn identity<T: Task>(config: &T::ModelConfig) -> serde_json::Value {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    if let Some(settings) = value.as_object_mut() {
+        settings.retain(|key, _| !T::CHANGEABLE.contains(&key.as_str()));
+    }
+    value
+}
+
 /// A new model with weights drawn from a seed.
 ///
 /// # Errors
@@ -241,7 +253,7 @@ pub fn load_weights(model: &impl Module, tensors: &TensorFile, placement: &Place
     let averaged = MovingAverage::is_in(tensors);
     Ok(model.load(&|name| {
         let name = if averaged { format!("ema::{name}") } else { name.to_owned() };
-        tensors.array(&name, placement.dtype, &placement.device).ok()
+        tensors.find_array(&name, placement.dtype, &placement.device)
     })?)
 }
 
