@@ -321,6 +321,24 @@ mod tests {
     }
 
     #[test]
+    fn a_tensor_without_numbers_is_named_and_not_called_missing() {
+        let header = r#"{"weight":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat();
+        let file = TensorFile::from_bytes(&bytes, "complex").unwrap();
+        let placement = Placement::from(&gradewise_kernels::Device::Cpu);
+        let linear = gradewise_nn::layers::Linear::new(1, 1).bias(false);
+        let linear = linear.init(&placement, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
+        let error = load_weights(&linear, &file, &placement).unwrap_err().to_string();
+        assert!(error.contains("`weight`") && error.contains("c64") && !error.contains("lacks"), "{error}");
+    }
+
+    #[test]
+    fn what_a_run_may_change_is_no_part_of_its_model() {
+        let value = identity::<GptTask>(&gradewise_nn::models::GptConfig::default());
+        assert!(value.get("width").is_some() && value.get("dropout").is_none(), "{value}");
+    }
+
+    #[test]
     fn presets_are_valid_and_survive_toml() {
         check::<NBodyTask>();
         check::<Volumes>();
