@@ -174,6 +174,27 @@ fn a_run_stopped_half_way_goes_on_to_the_same_weights() {
 }
 
 #[test]
+fn a_run_with_dropout_goes_on_to_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let settings = "data.window=8 data.train=64 data.valid=4 data.test=4 model.block=8 model.width=8 model.heads=2 model.layers=1 \
+                    model.dropout=0.3 train.batch_size=4 train.steps=6 train.eval_every=3 train.checkpoint_every=3";
+    succeed(here, &format!("train gpt {settings} --out straight"));
+    succeed(here, &format!("train gpt {settings} --out stopped train.time_budget=1e-9"));
+    let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+    assert_ne!(bytes("stopped"), bytes("straight"));
+    succeed(here, "train gpt --resume stopped train.time_budget=0");
+    assert_eq!(bytes("stopped"), bytes("straight"));
+    // Evaluation drops nothing, so it repeats; a block that is computed again draws the masks it drew.
+    succeed(here, &format!("train gpt {settings} --out again model.recompute=true"));
+    let weights = |run: &str| {
+        let checkpoint = Checkpoint::read(here.join(run).join("checkpoint.safetensors")).unwrap();
+        checkpoint.tensors.iter().map(|(_, tensor)| tensor.to_f64_vec().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(weights("again"), weights("straight"));
+}
+
+#[test]
 fn several_seeds_are_the_runs_of_each_and_their_mean() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

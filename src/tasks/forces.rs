@@ -172,10 +172,10 @@ impl Task for Forces {
         let (forces, energies) = predict(model, &data, placement)?;
         let mut worst = 0f64;
         for reflections in 1..=3 {
-            let isometry = Isometry::random(Signature::CL3, reflections, rng);
+            let isometry = Isometry::random(Signature::CL3, reflections, rng)?;
             let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
             let moved = predict(model, &data.moved(&isometry, shift)?, placement)?;
-            let expected = turned(&forces, data.particles(), &isometry, [0.0; 3]);
+            let expected = turned(&forces, data.particles(), &isometry, [0.0; 3])?;
             worst =
                 worst.max(relative_distance(&moved.0, &expected)).max(relative_distance(&moved.1, &energies));
         }

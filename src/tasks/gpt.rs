@@ -75,13 +75,6 @@ impl Section for GptConfig {
         if !(0.0..1.0).contains(&self.dropout) {
             return refuse("model.dropout", self.dropout, "at least 0 and less than 1");
         }
-        if self.recompute && self.dropout > 0.0 {
-            return refuse(
-                "model.recompute",
-                true,
-                "false with model.dropout, whose masks would be drawn anew",
-            );
-        }
         Ok(())
     }
 }
@@ -122,6 +115,8 @@ impl Task for GptTask {
             ],
         },
     ];
+    const CHANGEABLE: &'static [&'static str] = &["dropout", "recompute"];
+
     type DataConfig = Text;
     type ModelConfig = GptConfig;
     type Data = TextData;
@@ -163,7 +158,7 @@ impl Task for GptTask {
     }
 
     fn recomputing(config: &GptConfig) -> Option<GptConfig> {
-        (config.dropout == 0.0 && !config.recompute).then_some(GptConfig { recompute: true, ..*config })
+        (!config.recompute).then_some(GptConfig { recompute: true, ..*config })
     }
 
     fn fits(config: &GptConfig, weights: &TensorFile) -> bool {
@@ -174,12 +169,10 @@ impl Task for GptTask {
     }
 
     fn loss(model: &Gpt, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
-        model.set_training(true);
         model.loss(batch)
     }
 
     fn measure(models: &[&Gpt], data: &TextData, placement: &Placement) -> gradewise_nn::Result<Measures> {
-        models.iter().for_each(|model| model.set_training(false));
         let (mut total, mut rows) = (0.0, 0);
         for_each_batch(data, WINDOWS, placement, |batch| {
             total += Gpt::mean_loss(models, batch)?.item()? * batch.rows as f64;
@@ -197,8 +190,7 @@ impl Task for GptTask {
         placement: &Placement,
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<f64> {
-        model.set_training(false);
-        let whole: Vec<u8> = data.window(0).to_vec();
+        let whole: Vec<u8> = data.window(0)?.to_vec();
         let kept = data.block() / 2;
         let mut changed = whole.clone();
         for byte in &mut changed[kept..] {

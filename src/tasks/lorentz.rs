@@ -188,8 +188,8 @@ impl Task for Lorentz {
         let plain = scores(model, &data, placement)?;
         let mut worst = 0f64;
         for reflections in 1..=4 {
-            let isometry = Isometry::random(Signature::STA, reflections, rng);
-            let moved = scores(model, &data.clone().moved(&isometry), placement)?;
+            let isometry = Isometry::random(Signature::STA, reflections, rng)?;
+            let moved = scores(model, &data.clone().moved(&isometry)?, placement)?;
             worst = worst.max(relative_distance(&moved, &plain));
         }
         Ok(worst)

@@ -109,6 +109,9 @@ pub trait Task: Sized + 'static {
     /// From the operators.
     fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
 
+    /// Settings of the model that a run may change when it goes on: they are no part of what the weights are.
+    const CHANGEABLE: &'static [&'static str] = &[];
+
     /// How good a model is on samples or, of several, the mean of what they predict (of classes: of their logarithmic odds). The
     /// first measure is the one that decides; smaller is better.
     ///
@@ -197,6 +200,15 @@ pub fn configure<T: Task>(preset: Option<&str>, given: &Settings) -> Result<Task
     Ok(TaskConfig::<T>::resolve(given.apply(&mut resolver::<T>(preset)?)?)?)
 }
 
+/// What identifies the model of a run that goes on.
+pub fn identity<T: Task>(config: &T::ModelConfig) -> serde_json::Value {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    if let Some(settings) = value.as_object_mut() {
+        settings.retain(|key, _| !T::CHANGEABLE.contains(&key.as_str()));
+    }
+    value
+}
+
 /// A new model with weights drawn from a seed.
 ///
 /// # Errors
@@ -241,7 +253,7 @@ pub fn load_weights(model: &impl Module, tensors: &TensorFile, placement: &Place
     let averaged = MovingAverage::is_in(tensors);
     Ok(model.load(&|name| {
         let name = if averaged { format!("ema::{name}") } else { name.to_owned() };
-        tensors.array(&name, placement.dtype, &placement.device).ok()
+        tensors.find_array(&name, placement.dtype, &placement.device)
     })?)
 }
 
@@ -306,6 +318,24 @@ mod tests {
         }
         let message = resolver::<T>(Some("none")).unwrap_err().to_string();
         assert!(message.contains("quick") && message.contains(T::NAME), "{message}");
+    }
+
+    #[test]
+    fn a_tensor_without_numbers_is_named_and_not_called_missing() {
+        let header = r#"{"weight":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat();
+        let file = TensorFile::from_bytes(&bytes, "complex").unwrap();
+        let placement = Placement::from(&gradewise_kernels::Device::Cpu);
+        let linear = gradewise_nn::layers::Linear::new(1, 1).bias(false);
+        let linear = linear.init(&placement, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
+        let error = load_weights(&linear, &file, &placement).unwrap_err().to_string();
+        assert!(error.contains("`weight`") && error.contains("c64") && !error.contains("lacks"), "{error}");
+    }
+
+    #[test]
+    fn what_a_run_may_change_is_no_part_of_its_model() {
+        let value = identity::<GptTask>(&gradewise_nn::models::GptConfig::default());
+        assert!(value.get("width").is_some() && value.get("dropout").is_none(), "{value}");
     }
 
     #[test]

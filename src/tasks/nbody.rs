@@ -260,7 +260,7 @@ impl Task for NBodyTask {
         let plain = predict(model, &data, EVALUATION_BATCH)?;
         let mut worst = 0f64;
         for reflections in 1..=3 {
-            let isometry = Isometry::random(Signature::CL3, reflections, rng);
+            let isometry = Isometry::random(Signature::CL3, reflections, rng)?;
             let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
             let start = data.moved(&isometry, shift)?;
             let moved = predict(model, &start, EVALUATION_BATCH)?;
@@ -274,7 +274,7 @@ impl Task for NBodyTask {
             worst = worst.max(error);
             if model.predicts_velocities() {
                 let velocities = |data: &NBodyData| predict_states(model, data, EVALUATION_BATCH);
-                let expected = turned(&velocities(&data)?.1, data.particles(), &isometry, [0.0; 3]);
+                let expected = turned(&velocities(&data)?.1, data.particles(), &isometry, [0.0; 3])?;
                 worst = worst.max(relative_distance(&velocities(&start)?.1, &expected));
             }
         }

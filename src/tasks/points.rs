@@ -160,10 +160,10 @@ impl<R: Regression> Task for R {
         let signature = Signature::new(dimension as u8, 0, 0);
         let mut worst = 0f64;
         for reflections in 1..=dimension {
-            let isometry = Isometry::random(signature, reflections, rng);
+            let isometry = Isometry::random(signature, reflections, rng)?;
             let sign = if R::PSEUDOSCALAR { isometry.determinant() } else { 1.0 };
             let expected: Vec<f64> = plain.iter().map(|value| sign * value).collect();
-            let moved = predict(model, &data.clone().moved(&isometry), placement)?;
+            let moved = predict(model, &data.clone().moved(&isometry)?, placement)?;
             worst = worst.max(relative_distance(&moved, &expected));
         }
         Ok(worst)

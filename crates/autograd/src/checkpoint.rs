@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashSet};
 /// Computes `body(inputs)` without keeping its intermediate results; the backward pass computes them again.
 ///
 /// Gradients reach `inputs` and everything else that `body` uses, such as parameters it captures. `body` must compute
-/// the same function both times: random numbers in it must come from a fixed seed (Chen et al. 2016,
-/// arXiv:1604.06174). It is in the same mixed precision both times.
+/// the same function both times: random numbers in it must come from a fixed seed or from
+/// [`training_stream`](crate::training_stream), which repeats itself (Chen et al. 2016, arXiv:1604.06174). It is in the same mixed
+/// precision, and in the same pass of training or evaluation, both times.
 ///
 /// # Errors
 /// Whatever `body` returns.
@@ -31,6 +32,8 @@ pub fn checkpoint(
     // Ids ascend: what is older than this and appears in the graph was captured by `body`.
     let start = TensorId::next();
     let local = aliases(false);
+    // With the draws so far: the recomputation draws again what `body` draws now.
+    let pass = mode::current_pass();
     let output = body(&local)?;
     let captured = captured(&output, start);
     let array = output.array().clone();
@@ -52,7 +55,8 @@ pub fn checkpoint(
                     (false, _) => input.clone(),
                 })
                 .collect();
-            let output = autocast::scoped(policy.clone(), || body(&local))?;
+            let again = || autocast::scoped(policy.clone(), || body(&local));
+            let output = mode::with_pass(pass.clone(), again)?;
             let wanted: Vec<&Tensor> = local.iter().chain(captured).collect();
             let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
             engine::partial(&output, &wanted, &options)

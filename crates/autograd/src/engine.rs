@@ -34,13 +34,7 @@ fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
         return Err(Error::NoHistory { shape: output.shape().clone() });
     }
     match &options.seed {
-        Some(seed) if seed.shape() == output.shape() => Ok(seed.clone()),
-        Some(seed) => Err(Error::GradientShape {
-            operation: "backward",
-            index: 0,
-            actual: seed.shape().clone(),
-            expected: output.shape().clone(),
-        }),
+        Some(seed) => require_gradient_of("backward", 0, seed, output).map(|()| seed.clone()),
         None if output.shape().elements() == 1 => {
             Tensor::ones(output.shape().clone(), output.dtype(), &output.device())
         }
@@ -214,6 +208,29 @@ impl Ord for Pending {
     }
 }
 
+/// Refuses a gradient, given by a rule or a hook of `operation` for input `index`, that does not belong to `input`.
+pub(crate) fn require_gradient_of(
+    operation: &'static str,
+    index: usize,
+    gradient: &Tensor,
+    input: &Tensor,
+) -> Result<()> {
+    if gradient.shape() != input.shape() {
+        let (actual, expected) = (gradient.shape().clone(), input.shape().clone());
+        return Err(Error::GradientShape { operation, index, actual, expected });
+    }
+    if gradient.dtype() != input.dtype() || gradient.device() != input.device() {
+        let place = |tensor: &Tensor| format!("{} on {}", tensor.dtype(), tensor.device());
+        return Err(Error::GradientPlace {
+            operation,
+            index,
+            actual: place(gradient),
+            expected: place(input),
+        });
+    }
+    Ok(())
+}
+
 /// The sum of what arrived at a tensor to which nothing more is added, if anything did.
 fn total(arriving: &mut HashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
     arriving.remove(&tensor.id()).map_or(Ok(None), Contributions::sum)
@@ -251,14 +268,7 @@ impl Pass<'_> {
                 if !input.is_grad_required() || !relevant {
                     continue;
                 }
-                if gradient.shape() != input.shape() {
-                    return Err(Error::GradientShape {
-                        operation: node.operation,
-                        index,
-                        actual: gradient.shape().clone(),
-                        expected: input.shape().clone(),
-                    });
-                }
+                require_gradient_of(node.operation, index, &gradient, input)?;
                 let contributions = arriving.entry(input.id()).or_insert_with(|| {
                     heap.push(Pending(input.clone()));
                     Contributions::default()

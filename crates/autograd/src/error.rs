@@ -70,6 +70,20 @@ pub enum Error {
         /// Shape of the input.
         expected: Shape,
     },
+    /// A backward rule returned a gradient of another dtype, or on another device, than its input.
+    #[error(
+        "backward of `{operation}`: gradient {index} is {actual}, its input is {expected}; convert it with cast and to_device"
+    )]
+    GradientPlace {
+        /// The operation.
+        operation: &'static str,
+        /// Which input.
+        index: usize,
+        /// Dtype and device of the gradient.
+        actual: String,
+        /// Dtype and device of the input.
+        expected: String,
+    },
     /// A backward rule returned a number of gradients other than its number of inputs.
     #[error("backward of `{operation}` returned {actual} gradients for {expected} inputs")]
     GradientCount {

@@ -45,7 +45,7 @@ pub use footprint::{Footprint, OperationMemory, footprint};
 pub use function::{BackwardContext, Function};
 pub use gradcheck::{Deviation, GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
-pub use mode::{is_grad_enabled, no_grad};
+pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, training_stream};
 pub use observe::{Anomaly, detect_anomalies};
 pub use operation::Attributes;
 pub use ops::add_n;

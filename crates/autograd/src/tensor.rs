@@ -1,7 +1,7 @@
 //! Tensors: arrays with a history.
 
 use crate::{
-    Attributes, BackwardOptions, Error, Gradients, Result, add_n, autocast,
+    Attributes, BackwardOptions, Gradients, Result, add_n, autocast,
     backend::{self, Saved},
     engine, mode, observe,
     operation::{Body, Composite, Primitive},
@@ -304,14 +304,7 @@ impl Tensor {
         let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for hook in hooks {
             if let Some(replacement) = hook(&gradient)? {
-                if replacement.shape() != self.shape() {
-                    return Err(Error::GradientShape {
-                        operation: "hook",
-                        index: 0,
-                        actual: replacement.shape().clone(),
-                        expected: self.shape().clone(),
-                    });
-                }
+                engine::require_gradient_of("hook", 0, &replacement, self)?;
                 gradient = replacement;
             }
         }

@@ -1,9 +1,10 @@
 //! The gradient engine: accumulation, errors with reasons, hooks, deep graphs, threads, checkpointing, higher orders.
 
 use gradewise_autograd::{
-    BackwardContext, BackwardOptions, Error, Function, Result, Tensor, checkpoint, concat, grad,
-    is_grad_enabled, no_grad,
+    BackwardContext, BackwardOptions, Error, Function, Result, Tensor, checkpoint, concat, evaluation, grad,
+    is_grad_enabled, is_training, no_grad,
     observe::{Event, Observer, observe},
+    training, training_stream,
 };
 use gradewise_kernels::{Array, DType, Device, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -397,6 +398,42 @@ fn checkpoints_nest_and_pass_errors_on() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_pass_of_training_ends_with_its_body_and_gives_each_draw_its_own_stream() {
+    let draw = || (training_stream(5), training_stream(5), training_stream(6));
+    assert!(!is_training());
+    assert_eq!(draw(), (None, None, None));
+    let (first, second, other) = training(9, draw);
+    assert_eq!((first, other), (Some(9), Some(9)), "the number of the pass, for every seed");
+    assert!(second.is_some() && second != first);
+    assert_eq!(training(9, draw), (first, second, other), "a pass of the same number draws the same");
+    assert_ne!(training(10, draw).1, second);
+    let (outside, inside) = training(9, || (evaluation(draw), no_grad(draw)));
+    assert_eq!((outside, inside), ((None, None, None), (None, None, None)));
+    let inner = training(1, || (training(2, || training_stream(5)), training_stream(5)));
+    assert_eq!(inner, (Some(2), Some(1)), "the outer pass goes on");
+    let panicked = std::panic::catch_unwind(|| training(1, || std::panic::resume_unwind(Box::new(()))));
+    assert!(panicked.is_err() && !is_training());
+    training(1, || std::thread::scope(|scope| scope.spawn(|| assert!(!is_training())).join().unwrap()));
+}
+
+#[test]
+fn a_checkpoint_draws_the_same_masks_again() -> Result<()> {
+    let x = random(&[40], 3);
+    let drop = |x: &Tensor| x.square()?.dropout(0.5, (7, training_stream(7).unwrap_or(u64::MAX)));
+    let run = |through: &dyn Fn(&Tensor) -> Result<Tensor>| -> Result<Vec<f64>> {
+        // A mask before, one within, one after.
+        let y = training(4, || drop(&through(&drop(&x)?)?))?;
+        Ok(values(y.sum_all()?.backward()?.get(&x)?))
+    };
+    let plain = run(&drop)?;
+    assert!(plain.iter().any(|&value| value == 0.0) && plain.iter().any(|&value| value != 0.0));
+    assert_eq!(run(&|x| checkpoint(&[x], move |x| drop(&x[0])))?, plain);
+    let twice = move |x: &[Tensor]| checkpoint(&[&x[0]], move |x| drop(&x[0]));
+    assert_eq!(run(&|x| checkpoint(&[x], twice))?, plain);
+    Ok(())
+}
+
 /// Returns gradients that do not fit.
 struct Misfit(Vec<Option<Array>>);
 
@@ -423,8 +460,58 @@ fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
     assert_eq!(run(vec![Some(one.clone())]).unwrap_err().to_string(), count.to_string());
     let error = run(vec![Some(one.clone()), Some(one.broadcast_to([2])?)]).unwrap_err();
     assert!(matches!(error, Error::GradientShape { operation: "misfit", index: 1, .. }), "{error}");
+    let narrow = one.cast(DType::F32)?;
+    let error = run(vec![None, Some(narrow.clone())]).unwrap_err();
+    assert!(matches!(error, Error::GradientPlace { operation: "misfit", index: 1, .. }), "{error}");
+    assert!(error.to_string().contains("f32 on cpu") && error.to_string().contains("f64 on cpu"), "{error}");
+    let y = Tensor::apply(Misfit(vec![Some(one.clone()), None]), &[&a, &b])?;
+    let seed = BackwardOptions::seed(Tensor::new(narrow.clone()));
+    assert!(matches!(y.backward_with(&seed), Err(Error::GradientPlace { operation: "backward", .. })));
+    let hooked = leaf(&[1.0]);
+    hooked.register_hook(move |_| Ok(Some(Tensor::new(narrow.clone()))));
+    let error = hooked.square()?.backward().unwrap_err();
+    assert!(matches!(error, Error::GradientPlace { operation: "hook", .. }), "{error}");
     let grads = run(vec![Some(one), None])?;
     assert!(grads.contains(&a) && !grads.contains(&b));
+    Ok(())
+}
+
+/// What docs/numerics.md says about derivatives at 0.
+#[test]
+fn derivatives_at_zero_are_those_of_the_docs() -> Result<()> {
+    let slope = |function: &dyn Fn(&Tensor) -> Result<Tensor>| -> Result<f64> {
+        let x = leaf(&[0.0]);
+        Ok(values(function(&x)?.sum_all()?.backward()?.get(&x)?)[0])
+    };
+    let cases: [(f64, f64); 7] = [
+        (0.0, 0.0),
+        (1.0, 1.0),
+        (2.0, 0.0),
+        (1.5, 0.0),
+        (3.0, 0.0),
+        (0.5, f64::INFINITY),
+        (-2.0, f64::NEG_INFINITY),
+    ];
+    for (exponent, expected) in cases {
+        assert_eq!(slope(&|x| x.pow(exponent))?, expected, "x^{exponent}");
+    }
+    assert_eq!(slope(&Tensor::sqrt)?, f64::INFINITY);
+    assert_eq!(slope(&Tensor::log)?, f64::INFINITY);
+    assert_eq!(slope(&Tensor::rsqrt)?, f64::NEG_INFINITY);
+    assert_eq!(slope(&Tensor::recip)?, f64::NEG_INFINITY);
+    assert_eq!(slope(&Tensor::abs)?, 0.0);
+    assert_eq!(slope(&Tensor::relu)?, 0.0);
+    assert_eq!(slope(&|x| x.clamp(0.0, 1.0))?, 1.0);
+    assert!(slope(&|x| x.layer_norm(None, None, 1e-5))?.is_finite());
+    assert!(slope(&|x| x.rms_norm(None, 1e-5))?.is_finite());
+    // The derivative of x is x⁰, and the one after that 0, at 0 too.
+    for exponent in [0.0, 1.0] {
+        let x = leaf(&[0.0, 2.0]);
+        let first =
+            grad(&x.pow(exponent)?.sum_all()?, &[&x], &BackwardOptions::create_graph())?[0].clone().unwrap();
+        let both = first.mul(&x)?.sum_all()?.backward()?;
+        assert_eq!(values(both.get(&x)?), [exponent; 2], "x^{exponent}");
+    }
     Ok(())
 }
 

@@ -121,7 +121,9 @@ pub(crate) use with_storage;
 /// [`Error::UnsupportedDType`](crate::Error::UnsupportedDType) from the calling function for one the CPU lacks. For operators
 /// that move or order numbers; those that compute use [`with_element!`](with_element).
 macro_rules! with_element_exact {
-    ($dtype:expr, $operation:expr, $T:ident => $body:expr) => {
+    ($dtype:expr, $operation:expr, $T:ident => $body:expr) => {{
+        // Memory that the operator asks for is on its account.
+        let _account = $crate::memory::within_operator($operation);
         match $dtype {
             gradewise_core::DType::F32 => {
                 type $T = f32;
@@ -133,7 +135,7 @@ macro_rules! with_element_exact {
             }
             unsupported => return Err($crate::Device::Cpu.unsupported(unsupported, $operation)),
         }
-    };
+    }};
 }
 pub(crate) use with_element_exact;
 

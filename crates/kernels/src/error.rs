@@ -1,6 +1,6 @@
 //! Errors of arrays, devices and operators.
 
-use crate::{Device, Holder, Target, debug, fault};
+use crate::{Device, Holder, Target, debug, fault, memory::Largest};
 use gradewise_core::{DType, Shape};
 
 /// The result of a fallible operation of this crate.
@@ -140,8 +140,8 @@ pub enum Error {
     /// The system has no memory left for a buffer.
     #[error(
         "{operation}: out of memory: {requested} bytes requested, {allocated} in use, {reserved} reserved from the \
-         system; largest: {}; reduce the batch, or accumulate gradients over smaller batches",
-        holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+         system{}; reduce the batch, or accumulate gradients over smaller batches",
+        Largest(holders)
     )]
     OutOfMemory {
         /// The operation that asked.
@@ -170,8 +170,8 @@ pub enum Error {
     /// A CUDA device has no memory left for an array.
     #[error(
         "{operation} on cuda:{device}: out of memory: {requested} bytes requested, {free} of {total} free, {allocated} in \
-         arrays of this process; largest: {}; reduce the batch, or accumulate gradients over smaller batches",
-        holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+         arrays of this process{}; reduce the batch, or accumulate gradients over smaller batches",
+        Largest(holders)
     )]
     DeviceOutOfMemory {
         /// The operation that asked.

@@ -197,7 +197,7 @@ impl Index {
             let current = self.reciprocals(*dtype, &Device::Cpu)?;
             match self.device() {
                 Device::Cpu => *known = current,
-                Device::Cuda(_) => known.overwrite(&current)?,
+                Device::Cuda(_) => known.overwrite_shared(&current)?,
             }
         }
         Ok(true)

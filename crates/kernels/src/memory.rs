@@ -23,7 +23,7 @@ pub use monitor::{Bytes, Delta, Monitor};
 
 use crate::{Error, Result, debug};
 use census::Ticket;
-pub(crate) use holders::Holders;
+pub(crate) use holders::{Holders, Largest, within_operator};
 use std::{
     alloc::{self, Layout},
     ptr::NonNull,
@@ -79,6 +79,21 @@ pub fn set_limit(bytes: usize) {
 /// Returns the blocks that no array holds to the system; gives their size in bytes.
 pub fn trim() -> usize {
     pool().trim()
+}
+
+/// The error of `operation`, which asked for so many bytes.
+fn out_of_memory(operation: &'static str, requested: usize) -> Error {
+    let Stats { allocated, reserved, .. } = stats();
+    let holders = holders().into_iter().take(5).collect();
+    Error::OutOfMemory { operation, requested, allocated, reserved, holders }
+}
+
+/// An empty vector with room for `count` elements: what leaves the pool for the caller.
+pub(crate) fn vector<T>(operation: &'static str, count: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    values.try_reserve_exact(count).map_err(|_| out_of_memory(holders::account(operation), bytes))?;
+    Ok(values)
 }
 
 /// A free block. Owned by the pool's list it is in.
@@ -189,11 +204,7 @@ unsafe impl Sync for Block {}
 impl Block {
     pub fn new(bytes: usize, asking: &'static str) -> Result<Self> {
         let operation = holders::account(asking);
-        let out_of_memory = || {
-            let Stats { allocated, reserved, .. } = stats();
-            let holders = holders().into_iter().take(5).collect();
-            Error::OutOfMemory { operation, requested: bytes, allocated, reserved, holders }
-        };
+        let out_of_memory = || out_of_memory(operation, bytes);
         let class = class_of(bytes);
         let size = class_size(class).ok_or_else(out_of_memory)?;
         // The lock is let go of before the error looks at the counters.

@@ -32,7 +32,7 @@ fn assert_usable(device: &CudaDevice) {
     let x = upload(device, 100).unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), values(100));
     let y = upload(device, 100).unwrap();
-    let ((), graph) = device.capture(|| y.overwrite(&x)).unwrap();
+    let ((), graph) = device.capture(|| y.overwrite_shared(&x)).unwrap();
     graph.replay().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), values(100));
     drop((x, y, graph));
@@ -194,8 +194,8 @@ fn errors_in_the_middle_of_transfers_lose_nothing() {
         assert_usable(&device);
     };
     check("cuMemcpyHtoDAsync_v2", "build", &|| upload(&device, 10).map(|_| ()));
-    check("cuMemcpyHtoDAsync_v2", "overwrite", &|| x.overwrite(&other));
-    check("cuMemcpyDtoDAsync_v2", "overwrite", &|| x.overwrite(&y));
+    check("cuMemcpyHtoDAsync_v2", "overwrite_shared", &|| x.overwrite_shared(&other));
+    check("cuMemcpyDtoDAsync_v2", "overwrite_shared", &|| x.overwrite_shared(&y));
     check("cuMemcpyDtoHAsync_v2", "to_vec", &|| x.to_vec::<f32>().map(|_| ()));
     check("cuStreamSynchronize", "to_vec", &|| x.to_vec::<f32>().map(|_| ()));
     check("cuCtxSetCurrent", "to_vec", &|| x.to_vec::<f32>().map(|_| ()));
@@ -237,7 +237,7 @@ fn a_function_that_the_driver_lacks_is_named_by_the_operation_that_needs_it() {
             let device = CudaDevice::with_driver(&driver, 0)?;
             let (x, y) = (upload(&device, 10)?, upload(&device, 10)?);
             x.to_vec::<f32>()?;
-            device.capture(|| y.overwrite(&x))?.1.replay()
+            device.capture(|| y.overwrite_shared(&x))?.1.replay()
         };
         let error = work().unwrap_err();
         let Error::Cuda { operation: found, source, .. } = &error else { panic!("{error:?}") };
@@ -334,7 +334,7 @@ fn what_a_graph_cannot_hold_is_refused_and_the_capture_goes_on() {
     let device = open(&fake);
     let (x, y) = (upload(&device, 50).unwrap(), upload(&device, 50).unwrap());
     let host = Array::full([50], 3.0, DType::F32, &Device::Cpu).unwrap();
-    let ((), other) = device.capture(|| x.overwrite(&y)).unwrap();
+    let ((), other) = device.capture(|| x.overwrite_shared(&y)).unwrap();
     let refused = |result: Result<()>, operation: &'static str| {
         assert_eq!(result.unwrap_err(), Error::InCapture { operation });
     };
@@ -342,12 +342,12 @@ fn what_a_graph_cannot_hold_is_refused_and_the_capture_goes_on() {
         .capture(|| {
             refused(x.to_vec::<f32>().map(|_| ()), "to_vec");
             refused(upload(&device, 10).map(|_| ()), "build");
-            refused(x.overwrite(&host), "overwrite");
+            refused(x.overwrite_shared(&host), "overwrite_shared");
             refused(device.synchronize(), "synchronize");
             refused(device.trim().map(|_| ()), "trim");
             refused(device.capture(|| Ok(())).map(|_| ()), "capture");
             refused(other.replay(), "replay");
-            y.overwrite(&x)
+            y.overwrite_shared(&x)
         })
         .unwrap();
     assert!(graph.bytes() >= 40, "what the refused upload took belongs to the graph");
@@ -356,7 +356,7 @@ fn what_a_graph_cannot_hold_is_refused_and_the_capture_goes_on() {
     device.set_limit(400 + graph.bytes() + 100);
     assert!(upload(&device, 50).unwrap_err().is_out_of_memory());
     device.set_limit(0);
-    x.overwrite(&host).unwrap();
+    x.overwrite_shared(&host).unwrap();
     graph.replay().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 50]);
     assert_usable(&device);
@@ -370,13 +370,13 @@ fn errors_and_panics_inside_a_capture_leave_the_device_usable() {
     let device = open(&fake);
     let (x, y) = (upload(&device, 50).unwrap(), upload(&device, 50).unwrap());
     let own = || Error::Argument { operation: "test", argument: "x", actual: String::new(), expected: "" };
-    let error = device.capture(|| y.overwrite(&x).and(Err::<(), _>(own()))).map(|_| ()).unwrap_err();
+    let error = device.capture(|| y.overwrite_shared(&x).and(Err::<(), _>(own()))).map(|_| ()).unwrap_err();
     assert_eq!(error, own());
     assert_usable(&device);
     let before = upload(&device, 10).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         device.capture(|| -> Result<()> {
-            y.overwrite(&x)?;
+            y.overwrite_shared(&x)?;
             drop(before);
             let _taken = upload(&device, 1000);
             panic!("on purpose")
@@ -392,7 +392,7 @@ fn errors_and_panics_inside_a_capture_leave_the_device_usable() {
         "cuMemcpyDtoDAsync_v2",
     ] {
         fake.fail(call, 1, UNKNOWN);
-        let error = device.capture(|| y.overwrite(&x)).map(|_| ()).unwrap_err();
+        let error = device.capture(|| y.overwrite_shared(&x)).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Cuda { .. }) && error.to_string().contains(call), "{error}");
         if call == "cuStreamEndCapture" {
             // A call that is told to fail does nothing; the driver's would have ended the capture.
@@ -413,7 +413,7 @@ fn memory_let_go_during_a_capture_lives_until_the_graph_goes() {
         let x = upload(&device, 50).unwrap();
         let ((), graph) = device
             .capture(|| {
-                y.overwrite(&x)?;
+                y.overwrite_shared(&x)?;
                 drop(x);
                 Ok(())
             })
@@ -424,7 +424,7 @@ fn memory_let_go_during_a_capture_lives_until_the_graph_goes() {
     let graph = record();
     let held = fake.stat("blocks");
     for _ in 0..3 {
-        y.overwrite(&zeros).unwrap();
+        y.overwrite_shared(&zeros).unwrap();
         assert_usable(&device);
         graph.replay().unwrap();
         assert_eq!(y.to_vec::<f32>().unwrap(), values(50));
@@ -462,7 +462,7 @@ fn other_threads_wait_for_a_capture_to_end() {
     let device = open(&fake);
     let (x, y, mine) =
         (upload(&device, 50).unwrap(), upload(&device, 50).unwrap(), upload(&device, 9).unwrap());
-    let ((), own) = device.capture(|| y.overwrite(&x)).unwrap();
+    let ((), own) = device.capture(|| y.overwrite_shared(&x)).unwrap();
     let (thread, graph) = device
         .capture(|| {
             let (started, wait) = std::sync::mpsc::channel();
@@ -475,7 +475,7 @@ fn other_threads_wait_for_a_capture_to_end() {
             wait.recv().unwrap();
             // Time for it to do harm, if it could.
             std::thread::sleep(std::time::Duration::from_millis(20));
-            y.overwrite(&x)?;
+            y.overwrite_shared(&x)?;
             Ok(thread)
         })
         .unwrap();
@@ -501,7 +501,7 @@ fn any_single_failure_is_an_error_and_leaks_nothing() {
         let (x, y) = (upload(&device, 50)?, upload(&device, 50)?);
         let gone = upload(&device, 50)?;
         let ((), graph) = device.capture(|| {
-            y.overwrite(&x)?;
+            y.overwrite_shared(&x)?;
             let _ = upload(&device, 10);
             drop(gone);
             Ok(())
@@ -546,7 +546,7 @@ fn a_device_beside_another_has_memory_and_captures_of_its_own() {
     let ((), graph) = device
         .capture(|| {
             assert_eq!(other.to_vec::<f32>().unwrap(), values(20));
-            y.overwrite(&x)
+            y.overwrite_shared(&x)
         })
         .unwrap();
     assert_eq!(graph.node_count().unwrap(), 1);

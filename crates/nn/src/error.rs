@@ -18,11 +18,30 @@ pub enum Error {
     /// A graph could not be built or differentiated.
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
+    /// Two parameters of a module with one name.
+    #[error(
+        "two parameters of the model are named `{name}`, so that files and optimisers would keep one of them; where the \
+         module visits its parts, give each a name of its own: visitor.modules(\"layers\", &self.layers) numbers those of a list"
+    )]
+    DuplicateParameter {
+        /// The name.
+        name: String,
+    },
     /// Parameters that the source does not have.
     #[error("load: the source lacks {} of the model's parameters: {}", names.len(), names.join(", "))]
     MissingParameters {
         /// Their names.
         names: Vec<String>,
+    },
+    /// Weights of the Python reference, whose axes are in another order.
+    #[error(
+        "load: the source is of the Python reference of Clifford group equivariant networks (it holds `{table}`), whose weights are \
+         [out, in, grades] and [out, in, paths] where this library's are [grades, in, out] and [paths, in, out]; bring each to this \
+         order first (permute [2, 1, 0]), and leave the tables of the algebra out"
+    )]
+    ReferenceLayout {
+        /// The tensor that tells.
+        table: String,
     },
     /// A parameter of another shape than the model's.
     #[error("load: parameter `{name}` has shape {actual}, the model's has {expected}")]
@@ -171,6 +190,7 @@ impl Error {
             | Self::Tensor { .. }
             | Self::MissingParameters { .. }
             | Self::ParameterShape { .. }
+            | Self::ReferenceLayout { .. }
             | Self::DataSet { .. }
             | Self::NotFinite { .. }
             | Self::Argument { .. } => true,
@@ -180,6 +200,7 @@ impl Error {
             | Self::Write { .. }
             | Self::Diverged { .. }
             | Self::Exchange { .. }
+            | Self::DuplicateParameter { .. }
             | Self::Worker { .. } => false,
         }
     }

@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, DType, Device, Shape};
 use std::{
+    collections::HashSet,
     fmt,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -41,28 +42,59 @@ impl Parameter {
     /// # Errors
     /// Another shape, dtype or device.
     pub fn set(&self, values: Array) -> Result<()> {
-        self.update(|current| {
-            values.require_like(current, "set", "values")?;
-            values.require_shape("set", "values", current.dims(), || "it replaces a parameter".to_owned())?;
-            *current = values;
-            Ok(())
-        })
+        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        require_fit("set", &values, slot.array())?;
+        *slot = Tensor::new(values).requires_grad();
+        Ok(())
     }
 
-    /// Changes the values in place: without a copy if no graph holds them any more.
+    /// Replaces the values by what `change` makes of a copy of them. If it fails or panics, the parameter stays as it was.
     ///
     /// # Errors
-    /// Whatever `change` returns; the values are then what `change` left.
+    /// Whatever `change` returns; another shape, dtype or device than before.
     pub fn update<R>(&self, change: impl FnOnce(&mut Array) -> Result<R>) -> Result<R> {
         let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Two arrays show the storage, so the first change in place copies it.
         let mut values = slot.array().clone();
-        // The slot must let go of the storage for the change to be in place.
-        let placeholder = Array::zeros([0], values.dtype(), &Device::Cpu)?;
-        *slot = Tensor::new(placeholder);
-        let result = change(&mut values);
+        let result = change(&mut values)?;
+        require_fit("update", &values, slot.array())?;
         *slot = Tensor::new(values).requires_grad();
-        result
+        Ok(result)
     }
+
+    /// Changes the values in place, without a copy if no graph holds them any more. `change` must keep shape, dtype and device; if it
+    /// fails, the values are what it left.
+    ///
+    /// # Errors
+    /// Whatever `change` returns; no memory.
+    pub(crate) fn update_in_place<R>(&self, change: impl FnOnce(&mut Array) -> Result<R>) -> Result<R> {
+        /// Puts the values back, also if `change` panics.
+        struct Taken<'a>(&'a mut Tensor, Array);
+        impl Drop for Taken<'_> {
+            fn drop(&mut self) {
+                *self.0 = Tensor::new(self.1.clone()).requires_grad();
+            }
+        }
+        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // The slot must let go of the storage for the change to be in place.
+        let placeholder = Array::zeros([0], slot.dtype(), &Device::Cpu)?;
+        let values = slot.array().clone();
+        *slot = Tensor::new(placeholder);
+        change(&mut Taken(&mut slot, values).1)
+    }
+
+    /// Puts `values`, of the same shape, dtype and device, in place of the present ones, which are returned.
+    pub(crate) fn replace(&self, values: Array) -> Array {
+        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(require_fit("replace", &values, slot.array()).is_ok());
+        std::mem::replace(&mut *slot, Tensor::new(values).requires_grad()).array().clone()
+    }
+}
+
+/// Refuses values that are not like those of a parameter.
+fn require_fit(operation: &'static str, values: &Array, current: &Array) -> Result<()> {
+    values.require_like(current, operation, "values")?;
+    Ok(values.require_shape(operation, "values", current.dims(), || "it replaces a parameter".to_owned())?)
 }
 
 impl fmt::Debug for Parameter {
@@ -85,6 +117,16 @@ pub trait Module {
         found
     }
 
+    /// The parameters with their full names, each of which is there once: what names can stand for, as in a file.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateParameter`].
+    fn unique_parameters(&self) -> Result<Vec<(String, Parameter)>> {
+        let parameters = self.named_parameters();
+        require_unique(&parameters)?;
+        Ok(parameters)
+    }
+
     /// The parameters without their names.
     fn parameters(&self) -> Vec<Parameter> {
         self.named_parameters().into_iter().map(|(_, parameter)| parameter).collect()
@@ -97,41 +139,74 @@ pub trait Module {
 
     /// Replaces every parameter by the array of its name, converted to the parameter's dtype and device.
     ///
-    /// Every name must be there, with the parameter's shape; axes of size 1 may differ (the Python reference stores a
-    /// bias as `[1, 1, features]`). Nothing changes unless everything fits.
+    /// Every name must be there (`values` gives `None` for one that is not), with the parameter's shape; axes of size 1 may differ (the
+    /// Python reference of [`CliffordLayer`](crate::layers::CliffordLayer) stores a bias as `[1, 1, features]`). Each is asked for once.
+    /// Nothing changes unless everything fits.
     ///
     /// # Errors
-    /// [`Error::MissingParameters`] or [`Error::ParameterShape`].
-    fn load(&self, values: &dyn Fn(&str) -> Option<Array>) -> Result<()> {
-        let parameters = self.named_parameters();
-        let missing: Vec<String> = parameters
-            .iter()
-            .filter(|(name, _)| values(name).is_none())
-            .map(|(name, _)| name.clone())
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::MissingParameters { names: missing });
-        }
+    /// [`Error::DuplicateParameter`], [`Error::ReferenceLayout`], [`Error::MissingParameters`] or [`Error::ParameterShape`]; those of
+    /// `values`.
+    fn load(&self, values: &dyn Fn(&str) -> Result<Option<Array>>) -> Result<()> {
+        let parameters = self.unique_parameters()?;
+        require_own_layout(&parameters, values)?;
+        let (mut missing, mut misfit) = (Vec::new(), None);
         let mut prepared = Vec::with_capacity(parameters.len());
         for (name, parameter) in &parameters {
-            let Some(array) = values(name) else { continue };
+            let Some(array) = values(name)? else {
+                missing.push(name.clone());
+                continue;
+            };
             let current = parameter.array();
             let significant =
                 |shape: &Shape| shape.iter().copied().filter(|&size| size != 1).collect::<Vec<_>>();
             if significant(array.shape()) != significant(current.shape()) {
-                return Err(Error::ParameterShape {
+                misfit.get_or_insert_with(|| Error::ParameterShape {
                     name: name.clone(),
                     actual: array.shape().clone(),
                     expected: current.shape().clone(),
                 });
+            } else if missing.is_empty() && misfit.is_none() {
+                let array = array.reshape(current.shape())?.cast(current.dtype())?;
+                prepared.push(array.to_device(&current.device())?);
             }
-            prepared
-                .push(array.reshape(current.shape())?.cast(current.dtype())?.to_device(&current.device())?);
+        }
+        if !missing.is_empty() {
+            return Err(Error::MissingParameters { names: missing });
+        }
+        if let Some(misfit) = misfit {
+            return Err(misfit);
         }
         for ((_, parameter), array) in parameters.iter().zip(prepared) {
             parameter.set(array)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses the state of a model of the Python reference by Ruhe et al.: names and, where a layer is square, shapes of its weights are those
+/// of ours, but its axes are in another order. Its modules carry tables of their algebra, which tell it from others.
+fn require_own_layout(
+    parameters: &[(String, Parameter)],
+    values: &dyn Fn(&str) -> Result<Option<Array>>,
+) -> Result<()> {
+    const TABLE: &str = "algebra.cayley";
+    let modules = parameters.iter().map(|(name, _)| name.rsplit_once('.').map_or("", |(module, _)| module));
+    let mut asked = HashSet::new();
+    for module in std::iter::once("").chain(modules) {
+        let table = if module.is_empty() { TABLE.to_owned() } else { format!("{module}.{TABLE}") };
+        if asked.insert(module) && values(&table)?.is_some() {
+            return Err(Error::ReferenceLayout { table });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses parameters of which two have one name.
+pub(crate) fn require_unique(parameters: &[(String, Parameter)]) -> Result<()> {
+    let mut seen = HashSet::with_capacity(parameters.len());
+    match parameters.iter().find(|(name, _)| !seen.insert(name)) {
+        Some((name, _)) => Err(Error::DuplicateParameter { name: name.clone() }),
+        None => Ok(()),
     }
 }
 
@@ -148,12 +223,25 @@ impl Visitor<'_> {
         (self.found)(&full, parameter);
     }
 
-    /// Reports the parameters of a part, their names prefixed with `name` and a dot.
+    /// Reports the parameters of a part, their names prefixed with `name` and a dot. Parts need different names; those of a list are
+    /// for [`modules`](Self::modules).
     pub fn module(&mut self, name: impl fmt::Display, part: &(impl Module + ?Sized)) {
         let length = self.prefix.len();
         self.prefix.push_str(&format!("{name}."));
         part.visit(self);
         self.prefix.truncate(length);
+    }
+
+    /// Reports the parameters of each of a list of parts, their names prefixed with `name`, the position and dots: `layers.0.weight`,
+    /// `layers.1.weight`, …
+    pub fn modules<'p, P: Module + ?Sized + 'p>(
+        &mut self,
+        name: impl fmt::Display,
+        parts: impl IntoIterator<Item = &'p P>,
+    ) {
+        for (index, part) in parts.into_iter().enumerate() {
+            self.module(format_args!("{name}.{index}"), part);
+        }
     }
 }
 
@@ -173,12 +261,23 @@ impl Placement {
     }
 
     /// A parameter of normal samples with this standard deviation.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a deviation below 0, or none; a dtype the device does not serve, or no memory.
     pub(crate) fn normal<R: rand::Rng + ?Sized>(
         &self,
         shape: impl Into<Shape>,
         deviation: f64,
         rng: &mut R,
     ) -> Result<Parameter> {
+        if !(deviation >= 0.0 && deviation.is_finite()) {
+            return Err(Error::Argument {
+                operation: "initial weights",
+                argument: "deviation",
+                actual: deviation.to_string(),
+                expected: "at least 0, finite".to_owned(),
+            });
+        }
         let values = Array::randn(shape, self.dtype, &self.device, rng)?;
         Ok(Parameter::new(gradewise_kernels::ops::mul_scalar(&values, deviation)?))
     }

@@ -1,5 +1,6 @@
 //! Random elements of the groups that models must commute with.
 
+use crate::{Error, Result};
 use gradewise_core::Signature;
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -19,15 +20,26 @@ impl Isometry {
     ///
     /// Normals near the null cone are passed over: they give boosts of large rapidity, under which vectors lose all their
     /// digits against each other.
-    pub fn random<R: Rng + ?Sized>(signature: Signature, reflections: usize, rng: &mut R) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for reflections of a signature whose generators are all null: it has none.
+    pub fn random<R: Rng + ?Sized>(signature: Signature, reflections: usize, rng: &mut R) -> Result<Self> {
         let dimension = signature.dimension();
+        if reflections > 0 && signature.p + signature.q == 0 {
+            return Err(Error::Argument {
+                operation: "Isometry",
+                argument: "reflections",
+                actual: format!("{reflections} of {signature}"),
+                expected: "0: reflections need a generator that is not null".to_owned(),
+            });
+        }
         let mut matrix = vec![0.0; dimension * dimension];
         (0..dimension).for_each(|axis| matrix[axis * (dimension + 1)] = 1.0);
         let mut isometry = Self { dimension, determinant: 1.0, matrix };
         for _ in 0..reflections {
             isometry.reflect(&normal(signature, rng), signature);
         }
-        isometry
+        Ok(isometry)
     }
 
     /// Follows the map by the reflection x − 2 (x·v)/(v·v) v.
@@ -49,18 +61,43 @@ impl Isometry {
         self.determinant
     }
 
-    /// The image of a vector of as many components as the signature has generators.
-    pub fn apply(&self, vector: &[f64]) -> Vec<f64> {
-        debug_assert_eq!(vector.len(), self.dimension);
+    /// The image of a vector.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of components than the signature has generators.
+    pub fn apply(&self, vector: &[f64]) -> Result<Vec<f64>> {
+        if vector.len() != self.dimension {
+            return Err(self.refuse(vector, "components, one for each generator"));
+        }
+        Ok(self.image(vector))
+    }
+
+    /// Replaces each of many vectors, one after the other, by its image.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a number of components that is no multiple of that of generators; nothing is changed.
+    pub fn apply_all(&self, vectors: &mut [f64]) -> Result<()> {
+        if self.dimension == 0 || !vectors.len().is_multiple_of(self.dimension) {
+            return Err(self.refuse(vectors, "components, or a multiple, for whole vectors"));
+        }
+        for vector in vectors.chunks_exact_mut(self.dimension) {
+            let image = self.image(vector);
+            vector.copy_from_slice(&image);
+        }
+        Ok(())
+    }
+
+    fn image(&self, vector: &[f64]) -> Vec<f64> {
         let row = |row: &[f64]| row.iter().zip(vector).map(|(a, x)| a * x).sum();
         self.matrix.chunks_exact(self.dimension.max(1)).map(row).collect()
     }
 
-    /// Replaces each of many vectors, one after the other, by its image.
-    pub fn apply_all(&self, vectors: &mut [f64]) {
-        for vector in vectors.chunks_exact_mut(self.dimension.max(1)) {
-            let image = self.apply(vector);
-            vector.copy_from_slice(&image);
+    fn refuse(&self, vectors: &[f64], expected: &str) -> Error {
+        Error::Argument {
+            operation: "Isometry",
+            argument: "vector",
+            actual: format!("{} components", vectors.len()),
+            expected: format!("{} {expected}", self.dimension),
         }
     }
 }
@@ -82,8 +119,7 @@ fn normal<R: Rng + ?Sized>(signature: Signature, rng: &mut R) -> Vec<f64> {
         let v: Vec<f64> = (0..signature.dimension()).map(|_| StandardNormal.sample(rng)).collect();
         let terms = || v.iter().enumerate().map(|(axis, v)| square(signature, axis) * v * v);
         let (form, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
-        // A signature of null generators alone has no reflections; its only normal is as good as any.
-        if form.abs() > 0.8 * size || size == 0.0 {
+        if form.abs() > 0.8 * size {
             return v;
         }
     }
@@ -116,11 +152,11 @@ mod tests {
                 (0..n).map(|axis| square(signature, axis) * a[axis] * b[axis]).sum()
             };
             for reflections in 0..=n {
-                let isometry = Isometry::random(signature, reflections, &mut rng);
+                let isometry = Isometry::random(signature, reflections, &mut rng).unwrap();
                 assert_eq!(isometry.determinant(), if reflections % 2 == 0 { 1.0 } else { -1.0 });
                 let mut vectors: Vec<f64> = (0..2 * n).map(|_| StandardNormal.sample(&mut rng)).collect();
                 let before = form(&vectors[..n], &vectors[n..]);
-                isometry.apply_all(&mut vectors);
+                isometry.apply_all(&mut vectors).unwrap();
                 let after = form(&vectors[..n], &vectors[n..]);
                 assert!((before - after).abs() < 1e-10, "{signature}: {before} {after}");
             }
@@ -136,13 +172,33 @@ mod tests {
             let n = signature.dimension();
             let v = normal(signature, &mut rng);
             let versor: Multivector<Algebra, f64> = algebra.vector(&v).unwrap();
-            let mut isometry = Isometry::random(signature, 0, &mut rng);
+            let mut isometry = Isometry::random(signature, 0, &mut rng).unwrap();
             isometry.reflect(&v, signature);
             let x: Vec<f64> = (0..n).map(|_| StandardNormal.sample(&mut rng)).collect();
             let moved = versor.sandwich(&algebra.vector(&x).unwrap()).unwrap();
-            let error = relative_distance(&isometry.apply(&x), &moved.coefficients()[1..=n]);
+            let error = relative_distance(&isometry.apply(&x).unwrap(), &moved.coefficients()[1..=n]);
             assert!(error < 1e-12, "{signature}: {error:e}");
         }
+    }
+
+    #[test]
+    fn vectors_of_other_lengths_and_reflections_that_there_are_not_are_refused() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let isometry = Isometry::random(Signature::CL3, 2, &mut rng).unwrap();
+        for length in [0, 2, 4] {
+            let error = isometry.apply(&vec![1.0; length]).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("{length} components")) && error.contains("expected 3"),
+                "{error}"
+            );
+        }
+        let mut vectors = vec![1.0; 7];
+        assert!(isometry.apply_all(&mut vectors).is_err());
+        assert_eq!(vectors, [1.0; 7]);
+        assert!(isometry.apply_all(&mut vectors[..6]).is_ok());
+        let null = Signature::new(0, 0, 2);
+        assert!(Isometry::random(null, 1, &mut rng).unwrap_err().to_string().contains("null"));
+        assert_eq!(Isometry::random(null, 0, &mut rng).unwrap().apply(&[3.0, 4.0]).unwrap(), [3.0, 4.0]);
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn checkpoints_go_from_the_gpu_to_the_host_and_back() {
     }
     first.checkpoint("nbody", serde_json::Value::Null).unwrap().write(&path).unwrap();
     let mut here = trainer(config(method), &cpu);
-    here.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+    here.resume(&Checkpoint::read(&path).unwrap(), "nbody", &serde_json::Value::Null).unwrap();
     assert_eq!(bits(first.model()), bits(here.model()));
     let mut on = batches(4, DType::F64).skip(5);
     for _ in 0..5 {
@@ -187,7 +187,7 @@ fn checkpoints_go_from_the_gpu_to_the_host_and_back() {
     here.checkpoint("nbody", serde_json::Value::Null).unwrap().write(&path).unwrap();
 
     // Back into a trainer whose step is captured: the weights it was captured with are replaced.
-    first.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+    first.resume(&Checkpoint::read(&path).unwrap(), "nbody", &serde_json::Value::Null).unwrap();
     assert_eq!(bits(first.model()), bits(here.model()));
     let (mut a, mut b) = (batches(4, DType::F64).skip(10), batches(4, DType::F64).skip(10));
     for _ in 0..5 {

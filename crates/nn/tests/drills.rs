@@ -151,7 +151,7 @@ fn assert_goes_on(path: &Path, straight: &Trainer<NBody>) {
     let checkpoint = Checkpoint::read(path).unwrap();
     assert_eq!(checkpoint.metadata.step, 4);
     let mut resumed = trainer();
-    resumed.resume(&checkpoint).unwrap();
+    resumed.resume(&checkpoint, "nbody", &serde_json::json!({})).unwrap();
     train(&mut resumed, &Probe::new(), 10, path).unwrap();
     assert_eq!(bytes(&resumed), bytes(straight));
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::gpu;
-use gradewise_autograd::{Tensor, no_grad};
+use gradewise_autograd::{Tensor, no_grad, training};
 use gradewise_kernels::{DType, Device, Index};
 use gradewise_nn::{
     Module, Placement, Result,
@@ -118,9 +118,12 @@ fn dropout_is_for_training_alone() {
     let model = model(&GptConfig { dropout: 0.5, ..SMALL }, &placement);
     let batch = source(&placement).next().unwrap().unwrap();
     let loss = || model.loss(&batch).unwrap().item().unwrap();
-    assert_ne!(loss(), loss());
-    model.set_training(false);
     assert_eq!(loss(), loss());
+    let drawn = |pass| training(pass, loss);
+    assert_ne!(drawn(0), loss());
+    assert_ne!(drawn(0), drawn(1));
+    assert_eq!(drawn(1), drawn(1), "masks follow from the number of the pass");
+    assert_eq!(training(0, || no_grad(loss)), loss());
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn weights(trainer: &Trainer<NBody>) -> Vec<f64> {
     trainer.model().parameters().iter().flat_map(|p| p.array().to_f64_vec().unwrap()).collect()
 }
 
-fn averaged(trainer: &Trainer<NBody>) -> Vec<f64> {
+fn averaged(trainer: &mut Trainer<NBody>) -> Vec<f64> {
     trainer
         .evaluate(|m| Ok(m.parameters().iter().flat_map(|p| p.array().to_f64_vec().unwrap()).collect()))
         .unwrap()
@@ -82,12 +82,12 @@ fn an_interrupted_run_goes_on_with_the_same_bits() {
             &mut ChaCha8Rng::seed_from_u64(99),
         );
         let mut second = Trainer::new(other.unwrap(), config()).unwrap();
-        second.resume(&Checkpoint::read(&path).unwrap()).unwrap();
+        second.resume(&Checkpoint::read(&path).unwrap(), "nbody", &serde_json::json!({})).unwrap();
         assert_eq!(second.steps(), 4);
         assert_eq!(run(&mut second, &data, 5), reports[4..]);
         assert_eq!(weights(&second), weights(&straight));
-        assert_eq!(averaged(&second), averaged(&straight));
-        assert_ne!(averaged(&second), weights(&second));
+        assert_eq!(averaged(&mut second), averaged(&mut straight));
+        assert_ne!(averaged(&mut second), weights(&second));
     }
 }
 
@@ -98,10 +98,10 @@ fn training_reduces_the_error() {
     let config = TrainerConfig { schedule, accumulation: 2, clip_norm: None, ema: None, ..config() };
     let mut trainer = Trainer::new(model(DType::F32), config).unwrap();
     let error =
-        |t: &Trainer<NBody>| t.evaluate(|m| mean_squared_error(&predict(m, &data, 10)?, &data)).unwrap();
-    let before = error(&trainer);
+        |t: &mut Trainer<NBody>| t.evaluate(|m| mean_squared_error(&predict(m, &data, 10)?, &data)).unwrap();
+    let before = error(&mut trainer);
     let reports = run(&mut trainer, &data, 120);
-    let after = error(&trainer);
+    let after = error(&mut trainer);
     assert!(after < 0.5 * before, "{before} -> {after}");
     assert!(reports.iter().all(|report| !report.skipped));
     let names: Vec<&str> = trainer.parameter_names().collect();
@@ -169,14 +169,14 @@ fn steps_that_are_not_finite_are_skipped_and_many_of_them_end_training() {
     let data = data(8);
     let mut trainer = Trainer::new(model(DType::F32), config()).unwrap();
     run(&mut trainer, &data, 1);
-    let (before, average) = (weights(&trainer), averaged(&trainer));
+    let (before, average) = (weights(&trainer), averaged(&mut trainer));
     let mut batches = std::iter::repeat_with(|| Example::new(&data, &placement(DType::F32)))
         .take(2 * MAX_CONSECUTIVE_SKIPS as usize);
     let spoiled = |m: &NBody, e: &Example| Ok(m.loss(&e.batch, &e.targets)?.mul_scalar(f64::NAN)?);
     let mut outcome: Result<StepReport> = trainer.step(&mut batches, spoiled);
     let report = outcome.as_ref().unwrap();
     assert!(report.skipped && !report.norms.are_finite() && report.step == 2);
-    assert_eq!((weights(&trainer), averaged(&trainer), trainer.skipped_steps()), (before, average, 1));
+    assert_eq!((weights(&trainer), averaged(&mut trainer), trainer.skipped_steps()), (before, average, 1));
     for _ in 1..MAX_CONSECUTIVE_SKIPS {
         outcome = trainer.step(&mut batches, spoiled);
     }
@@ -193,18 +193,28 @@ fn checkpoints_of_other_models_and_bare_weights_are_refused() {
 
     let mut bare = good.clone();
     bare.metadata.training = serde_json::Value::Null;
-    assert!(trainer.resume(&bare).unwrap_err().to_string().contains("without the state"));
+    assert!(
+        trainer
+            .resume(&bare, "nbody", &serde_json::json!({}))
+            .unwrap_err()
+            .to_string()
+            .contains("without the state")
+    );
 
     let mut empty = good.clone();
     empty.tensors = TensorFile::new();
-    assert!(matches!(trainer.resume(&empty), Err(Error::Tensor { .. })));
+    assert!(matches!(trainer.resume(&empty, "nbody", &serde_json::json!({})), Err(Error::Tensor { .. })));
 
     let wider = NBody::init(
         &NBodyConfig { hidden: 5, layers: 1, ..NBodyConfig::default() },
         placement(DType::F32),
         &mut ChaCha8Rng::seed_from_u64(1),
     );
-    let error = Trainer::new(wider.unwrap(), config()).unwrap().resume(&good).unwrap_err().to_string();
+    let error = Trainer::new(wider.unwrap(), config())
+        .unwrap()
+        .resume(&good, "nbody", &serde_json::json!({}))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("expected"), "{error}");
     assert_eq!(weights(&trainer), before);
 }
@@ -271,7 +281,7 @@ fn a_scale_that_overflows_backs_off_and_steps_are_skipped_until_it_fits() {
     // The scale is part of a checkpoint.
     let checkpoint = trainer.checkpoint("nbody", serde_json::Value::Null).unwrap();
     let mut resumed = start();
-    resumed.resume(&checkpoint).unwrap();
+    resumed.resume(&checkpoint, "nbody", &serde_json::Value::Null).unwrap();
     assert_eq!(resumed.loss_scale(), trainer.loss_scale());
     run(&mut trainer, &data, 6);
     run(&mut resumed, &data, 6);

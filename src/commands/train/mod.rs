@@ -216,7 +216,11 @@ impl<T: Task> Runs<'_, T> {
         ));
         let folder = match place {
             Place::Resumed(folder) => {
-                trainer.resume(&Checkpoint::read(folder.checkpoint())?)?;
+                trainer.resume(
+                    &Checkpoint::read(folder.checkpoint())?,
+                    T::NAME,
+                    &tasks::identity::<T>(&config.model),
+                )?;
                 output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
                 Some(folder)
             }

@@ -133,8 +133,7 @@ impl<T: Task> Steps<T> {
         let report = self.step(trainer, &mut given.iter().map(|part| part.to_device(&Device::Cpu)))?;
         if report.skipped {
             detect_anomalies(|| {
-                let look = |part: &Part<Batch<T>>| trainer.look(&part.to_device(&self.place)?, Self::loss);
-                given.iter().try_for_each(look)
+                trainer.look(given.iter().map(|part| part.to_device(&self.place)), Self::loss)
             })?;
         }
         Ok(report)

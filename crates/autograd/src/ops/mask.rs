@@ -35,7 +35,8 @@ impl Tensor {
     /// Zeroes each element with probability `p` and scales the others by 1/(1 − p) (Srivastava et al. 2014).
     ///
     /// The mask follows from `seed`, `stream` and the position of the element only: a recomputation under
-    /// [`checkpoint`](crate::checkpoint) gets the same one. Use another `stream` for every layer and step.
+    /// [`checkpoint`](crate::checkpoint) gets the same one. Use another `stream` for every layer and step:
+    /// [`training_stream`](crate::training_stream) gives one in training, and none in evaluation.
     ///
     /// # Errors
     /// `p` outside [0, 1).

@@ -43,7 +43,7 @@ impl Tensor {
         self.unary("exp", ops::exp, |_, y| Ok(y.clone()))
     }
 
-    /// The natural logarithm.
+    /// The natural logarithm; −∞ at 0, where its derivative 1/x is infinite.
     ///
     /// # Errors
     /// As [`neg`](Self::neg).
@@ -51,7 +51,7 @@ impl Tensor {
         self.unary("log", ops::log, |x, _| x.recip())
     }
 
-    /// √x.
+    /// √x; its derivative at 0 is infinite, so that an upstream gradient of 0 gives NaN there: add an ε where 0 can occur.
     ///
     /// # Errors
     /// As [`neg`](Self::neg).
@@ -59,7 +59,7 @@ impl Tensor {
         self.unary("sqrt", ops::sqrt, |_, y| y.recip()?.mul_scalar(0.5))
     }
 
-    /// 1/√x.
+    /// 1/√x; infinite at 0, where its derivative is −∞.
     ///
     /// # Errors
     /// As [`neg`](Self::neg).
@@ -67,7 +67,7 @@ impl Tensor {
         self.unary("rsqrt", ops::rsqrt, |x, y| y.div(x)?.mul_scalar(-0.5))
     }
 
-    /// 1/x.
+    /// 1/x; infinite at 0, where its derivative is −∞.
     ///
     /// # Errors
     /// As [`neg`](Self::neg).
@@ -83,7 +83,8 @@ impl Tensor {
         self.unary("square", ops::square, |x, _| x.mul_scalar(2.0))
     }
 
-    /// x to a constant power.
+    /// x to a constant power p. Its derivative p·x^(p−1) at 0 is 0 for p = 0 (and everywhere, whatever x⁻¹ is) and for p > 1, 1 for p = 1,
+    /// and infinite for other p below 1.
     ///
     /// # Errors
     /// As [`neg`](Self::neg).
@@ -91,8 +92,12 @@ impl Tensor {
         let attributes = move || Attributes::new().with("exponent", exponent);
         let forward = move |x: &[Array]| Ok(ops::pow_scalar(&x[0], exponent)?);
         Tensor::operate("pow", &[self], attributes, forward, move |context, grad| {
-            let slope = context.inputs[0].pow(exponent - 1.0)?.mul_scalar(exponent)?;
-            Ok(vec![Some(grad.mul(&slope)?)])
+            let x = &context.inputs[0];
+            if exponent == 0.0 {
+                // A constant: 0·x⁻¹ would be NaN at 0.
+                return Ok(vec![Some(Tensor::zeros(x.shape(), x.dtype(), &x.device())?)]);
+            }
+            Ok(vec![Some(grad.mul(&x.pow(exponent - 1.0)?.mul_scalar(exponent)?)?)])
         })
     }
 

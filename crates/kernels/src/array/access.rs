@@ -1,8 +1,13 @@
 //! Reading and writing elements from the host.
 
 use super::{Array, Storage};
-use crate::{Device, Element, Error, Result, element::with_storage, memory::Block, ops::copy};
-use gradewise_core::Shape;
+use crate::{
+    Device, Element, Error, Result,
+    element::with_storage,
+    memory::{self, Block},
+    ops::copy,
+};
+use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
 impl Array {
@@ -18,12 +23,20 @@ impl Array {
         device: &Device,
         fill: impl FnOnce(&mut [T]),
     ) -> Result<Self> {
-        const NAME: &str = "build";
-        let shape = shape.into();
+        Self::build_as("build", shape.into(), device, fill)
+    }
+
+    /// [`build`](Self::build) on behalf of `operation`, unless another one has named itself.
+    pub(super) fn build_as<T: Element>(
+        operation: &'static str,
+        shape: Shape,
+        device: &Device,
+        fill: impl FnOnce(&mut [T]),
+    ) -> Result<Self> {
         let elements = shape.elements();
         match device {
             Device::Cpu => {
-                let mut block = Block::new(elements.saturating_mul(size_of::<T>()), NAME)?;
+                let mut block = Block::new(elements.saturating_mul(size_of::<T>()), operation)?;
                 fill(bytemuck::cast_slice_mut(block.bytes_mut()));
                 let strides = shape.contiguous_strides();
                 Ok(Self {
@@ -35,9 +48,10 @@ impl Array {
                 })
             }
             Device::Cuda(cuda) => {
-                let mut values = vec![T::nan(); elements];
+                let mut values = memory::vector(operation, elements)?;
+                values.resize(elements, T::nan());
                 fill(&mut values);
-                Self::upload(NAME, &values, shape, cuda)
+                Self::upload(operation, &values, shape, cuda)
             }
         }
     }
@@ -85,17 +99,20 @@ impl Array {
     /// The elements in row-major order, copied.
     ///
     /// # Errors
-    /// If `T` is not the dtype.
+    /// If `T` is not the dtype; if there is no memory, as for a broadcast view of more elements than fit.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.require_element::<T>("to_vec")?;
+        const NAME: &str = "to_vec";
+        self.require_element::<T>(NAME)?;
         if let Storage::Cuda(_) = &self.storage {
-            return self.download("to_vec");
+            return self.download(NAME);
         }
+        let mut out = memory::vector(NAME, self.elements())?;
         if self.is_contiguous() {
-            return Ok(self.as_slice::<T>()?.to_vec());
+            out.extend_from_slice(self.as_slice::<T>()?);
+            return Ok(out);
         }
-        let mut out = vec![T::zero(); self.elements()];
-        let source = copy::view::<T>(self, "to_vec")?;
+        out.resize(self.elements(), T::zero());
+        let source = copy::view::<T>(self, NAME)?;
         copy::copy_into(self.dims(), source, (&mut out, &self.shape.contiguous_strides()));
         Ok(out)
     }
@@ -103,10 +120,16 @@ impl Array {
     /// The elements in row-major order, widened to double precision.
     ///
     /// # Errors
-    /// If the host cannot read the dtype.
+    /// If there is no memory.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        if self.dtype == DType::F64 {
+            return self.to_vec();
+        }
         with_storage!(self.dtype, T => {
-            Ok(self.to_vec::<T>()?.into_iter().map(Element::widen).collect())
+            let values = self.to_vec::<T>()?;
+            let mut wide = memory::vector("to_f64_vec", values.len())?;
+            wide.extend(values.into_iter().map(Element::widen));
+            Ok(wide)
         })
     }
 

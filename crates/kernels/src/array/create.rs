@@ -20,7 +20,7 @@ impl Array {
         if values.len() != shape.elements() {
             return Err(Error::Length { operation: "from_slice", shape, actual: values.len() });
         }
-        Self::build(shape, device, |out: &mut [T]| out.copy_from_slice(values))
+        Self::build_as("from_slice", shape, device, |out: &mut [T]| out.copy_from_slice(values))
     }
 
     /// [`from_slice`](Self::from_slice) for a vector.
@@ -41,7 +41,7 @@ impl Array {
             return Err(Error::Length { operation: "from_f64", shape, actual: values.len() });
         }
         let mut values = values.iter().copied();
-        Self::generate(shape, dtype, device, || values.next().unwrap_or(f64::NAN))
+        Self::generate("from_f64", shape, dtype, device, || values.next().unwrap_or(f64::NAN))
     }
 
     /// An array that is the same all the time, such as a quadratic form: as [`from_f64`](Self::from_f64), but put on a CUDA device the
@@ -77,7 +77,7 @@ impl Array {
             return fill::full(cuda, "full", shape, value, dtype);
         }
         with_storage!(dtype, T => {
-            Self::build(shape, device, |out: &mut [T]| out.fill(T::narrow(value)))
+            Self::build_as("full", shape.into(), device, |out: &mut [T]| out.fill(T::narrow(value)))
         })
     }
 
@@ -128,7 +128,7 @@ impl Array {
     ) -> Result<Self> {
         // 24 bits are exact in f32 as well: no rounding reaches 1.
         const STEP: f64 = 1.0 / (1u64 << 24) as f64;
-        Self::generate(shape.into(), dtype, device, || {
+        Self::generate("uniform", shape.into(), dtype, device, || {
             let sample: f64 = StandardUniform.sample(rng);
             if dtype == DType::F64 { sample } else { (sample / STEP).floor() * STEP }
         })
@@ -147,7 +147,7 @@ impl Array {
         device: &Device,
         rng: &mut R,
     ) -> Result<Self> {
-        Self::generate(shape.into(), dtype, device, || StandardNormal.sample(rng))
+        Self::generate("randn", shape.into(), dtype, device, || StandardNormal.sample(rng))
     }
 
     /// The same values in another dtype; shares the storage if it is the same one.
@@ -164,7 +164,7 @@ impl Array {
         let source = copy::contiguous(self)?;
         with_storage!(self.dtype, S => with_storage!(dtype, T => {
             let values = source.as_slice::<S>()?;
-            Self::build(&self.shape, &self.device(), |out: &mut [T]| {
+            Self::build_as("cast", self.shape.clone(), &self.device(), |out: &mut [T]| {
                 for (out, &value) in out.iter_mut().zip(values) {
                     *out = T::narrow(value.widen());
                 }
@@ -185,9 +185,15 @@ impl Array {
         }
     }
 
-    fn generate(shape: Shape, dtype: DType, device: &Device, mut next: impl FnMut() -> f64) -> Result<Self> {
+    fn generate(
+        operation: &'static str,
+        shape: Shape,
+        dtype: DType,
+        device: &Device,
+        mut next: impl FnMut() -> f64,
+    ) -> Result<Self> {
         with_storage!(dtype, T => {
-            Self::build(shape, device, |out: &mut [T]| out.fill_with(|| T::narrow(next())))
+            Self::build_as(operation, shape, device, |out: &mut [T]| out.fill_with(|| T::narrow(next())))
         })
     }
 }

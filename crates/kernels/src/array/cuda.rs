@@ -1,7 +1,7 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, ops::copy};
+use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, memory, ops::copy};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
@@ -64,18 +64,21 @@ impl Array {
         let Storage::Cuda(buffer) = &source.storage else {
             return Err(Error::NotOnHost { operation, device: Device::Cpu });
         };
-        let mut values = vec![T::nan(); source.elements()];
+        let mut values = memory::vector(operation, source.elements())?;
+        values.resize(source.elements(), T::nan());
         buffer.read(source.offset * size_of::<T>(), bytemuck::cast_slice_mut(&mut values), operation)?;
         Ok(values)
     }
 
-    /// Overwrites the elements in place with those of `source`, of the same shape and dtype, on the same device or the host,
-    /// whoever else shows this storage: captured work that reads this array sees the new values.
+    /// Overwrites the elements in place with those of `source`, of the same shape and dtype, on the same device or the host.
+    ///
+    /// The one exception to copying before writing: every array that shares this storage changes with it, views and clones, and what a graph
+    /// of gradients kept. That is how captured work, which reads fixed addresses, gets new input. For anything else assign a new array.
     ///
     /// # Errors
     /// Shapes, dtypes or devices that differ; a view that is not contiguous; an array on the host.
-    pub fn overwrite(&self, source: &Self) -> Result<()> {
-        const NAME: &str = "overwrite";
+    pub fn overwrite_shared(&self, source: &Self) -> Result<()> {
+        const NAME: &str = "overwrite_shared";
         if source.device() != Device::Cpu {
             source.require_like(self, NAME, "source")?;
         } else if source.dtype != self.dtype {

@@ -63,6 +63,37 @@ impl Array {
     /// # Errors
     /// If the host cannot read the dtype.
     pub fn summary(&self) -> Result<Summary> {
+        let (distinct, repeats) = self.distinct()?;
+        let Summary { min, max, mean, std, nan, infinite, .. } = distinct.summary_of_all()?;
+        Ok(Summary {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            device: self.device(),
+            first: self.first_values()?,
+            min,
+            max,
+            mean,
+            std,
+            nan: nan.saturating_mul(repeats),
+            infinite: infinite.saturating_mul(repeats),
+        })
+    }
+
+    /// Each element that a broadcast axis repeats once, and how often the axes repeat it: enough for statistics, whatever the size of
+    /// the view.
+    fn distinct(&self) -> Result<(Self, usize)> {
+        let (mut part, mut repeats) = (self.clone(), 1usize);
+        for axis in 0..self.rank() {
+            let size = self.dims()[axis];
+            if self.strides[axis] == 0 && size > 1 {
+                part = part.slice(axis, 0..1)?;
+                repeats = repeats.saturating_mul(size);
+            }
+        }
+        Ok((part, repeats))
+    }
+
+    fn summary_of_all(&self) -> Result<Summary> {
         if let Device::Cuda(device) = self.device() {
             return self.summary_on(&device);
         }
@@ -77,7 +108,7 @@ impl Array {
             shape: self.shape.clone(),
             dtype: self.dtype,
             device: self.device(),
-            first: values.iter().copied().take(FIRST).collect(),
+            first: Vec::new(),
             min: finite().fold(f64::NAN, f64::min),
             max: finite().fold(f64::NAN, f64::max),
             mean,
@@ -87,7 +118,7 @@ impl Array {
         })
     }
 
-    /// The summary, without reading more than the first values to the host.
+    /// The statistics, computed on the device.
     fn summary_on(&self, device: &CudaDevice) -> Result<Summary> {
         const NAME: &str = "summary";
         let Statistics { nan, infinite, min, max, sum, .. } =
@@ -100,7 +131,7 @@ impl Array {
             shape: self.shape.clone(),
             dtype: self.dtype,
             device: self.device(),
-            first: self.first_values()?,
+            first: Vec::new(),
             min: limit(min),
             max: limit(max),
             mean,
@@ -127,6 +158,13 @@ impl Array {
     /// # Errors
     /// If the host cannot read the dtype.
     pub fn validate(&self) -> Result<Validation> {
+        let (distinct, repeats) = self.distinct()?;
+        let Validation { nan, infinite, large } = distinct.validate_all()?;
+        let [nan, infinite, large] = [nan, infinite, large].map(|count| count.saturating_mul(repeats));
+        Ok(Validation { nan, infinite, large })
+    }
+
+    fn validate_all(&self) -> Result<Validation> {
         if let Device::Cuda(device) = self.device() {
             let Statistics { nan, infinite, large, .. } =
                 statistics::statistics(&device, "validate", self, LARGE)?;

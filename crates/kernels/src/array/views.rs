@@ -74,7 +74,7 @@ impl Array {
     /// Repeats the array, without copying, to a shape that it broadcasts to.
     ///
     /// # Errors
-    /// If a size is neither equal to the target's nor 1.
+    /// If a size is neither equal to the target's nor 1; if the target has more elements than can be counted.
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         const NAME: &str = "broadcast_to";
         let shape = shape.into();
@@ -86,6 +86,12 @@ impl Array {
             left: self.shape.clone(),
             right: shape.clone(),
         };
+        // Zero sizes among others still let products of the others overflow.
+        let extent = shape.iter().try_fold(1usize, |extent, &size| extent.checked_mul(size.max(1)));
+        if extent.is_none_or(|extent| extent > isize::MAX as usize) {
+            let (actual, expected) = (shape.to_string(), "a shape of fewer than 2⁶³ elements");
+            return Err(Error::Argument { operation: NAME, argument: "shape", actual, expected });
+        }
         let missing = shape.rank().checked_sub(self.rank()).ok_or_else(mismatch)?;
         let mut strides = vec![0; shape.rank()];
         for axis in 0..self.rank() {

@@ -115,7 +115,8 @@ impl<'a> Args<'a> {
         self
     }
 
-    /// The address of the first element of an array to be read.
+    /// The address of the first element of an array, which the kernel reads or writes. One that it writes must be fresh
+    /// (`Array::for_kernel`) or unique (`Array::make_unique`): nothing here copies it before.
     pub fn array(self, array: &Array) -> Self {
         self.pointer(array.cuda_address())
     }

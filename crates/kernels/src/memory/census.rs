@@ -144,19 +144,25 @@ impl Drop for Ticket {
     }
 }
 
-/// The first function of a backtrace that belongs to whoever uses arrays, with its line.
+/// The first function of a backtrace that belongs to whoever uses arrays, with its line. A program without symbols has no names for its
+/// own functions, only for those of shared libraries: nothing in its traces is a site.
 fn site(trace: &str) -> Option<String> {
     const OURS: [&str; 6] =
         ["gradewise_kernels::", "gradewise_autograd::", "std::", "core::", "alloc::", "__rust"];
     let mut lines = trace.lines().peekable();
+    let mut has_symbols = false;
     while let Some(line) = lines.next() {
         let Some((number, function)) = line.trim_start().split_once(": ") else { continue };
-        // A program without symbols has no names for its functions.
-        if number.parse::<usize>().is_err() || function == "<unknown>" {
+        if number.parse::<usize>().is_err() {
             continue;
         }
         let bare = function.trim_start_matches(['<', '&', '(']);
         if OURS.iter().any(|ours| bare.starts_with(ours)) {
+            has_symbols = true;
+            continue;
+        }
+        // Functions of C, such as libc's that start threads, have no path.
+        if !has_symbols || !function.contains("::") {
             continue;
         }
         let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("at "));
@@ -229,5 +235,13 @@ mod tests {
         assert_eq!(site("   0: std::x\n   1: user::f\n").unwrap(), "user::f");
         assert_eq!(site("disabled backtrace"), None);
         assert_eq!(site("   0: <unknown>\n   1: <unknown>\n"), None);
+        let stripped = "   0: <unknown>\n   1: <unknown>\n   2: start_thread\n   3: __clone3\n";
+        assert_eq!(site(stripped), None);
+        let foreign =
+            "   0: <unknown>\n   1: <unknown>\n   2: some_library::callback\n   3: __libc_start_main\n";
+        assert_eq!(site(foreign), None, "not the program's own");
+        let thread =
+            "   0: std::x\n   1: gradewise_kernels::y\n   2: std::z\n   3: start_thread\n   4: __clone3\n";
+        assert_eq!(site(thread), None);
     }
 }

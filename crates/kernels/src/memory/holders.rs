@@ -24,6 +24,18 @@ impl fmt::Display for Holder {
     }
 }
 
+/// "; largest: mul (64 bytes in 1 arrays), …" for the end of a message; nothing if nothing is held.
+pub(crate) struct Largest<'a>(pub &'a [Holder]);
+
+impl fmt::Display for Largest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, holder) in self.0.iter().enumerate() {
+            write!(f, "{}{holder}", if position == 0 { "; largest: " } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
 /// Arrays and bytes by operation.
 #[derive(Default)]
 pub(crate) struct Holders(Mutex<HashMap<&'static str, (usize, usize)>>);
@@ -72,6 +84,11 @@ pub struct Within(Option<&'static str>);
 /// Lets memory of the host be on account of `operation` until the guard is dropped. Kernels of a device name themselves.
 pub fn within(operation: &'static str) -> Within {
     Within(OPERATION.replace(Some(operation)))
+}
+
+/// [`within`] for an operator: whoever called it may have named itself already, and keeps the account.
+pub(crate) fn within_operator(operation: &'static str) -> Within {
+    Within(OPERATION.replace(Some(account(operation))))
 }
 
 impl Drop for Within {

@@ -7,6 +7,26 @@ use std::{
     path::Path,
 };
 
+/// The bytes of a file, on behalf of `operation`. Devices, pipes and sockets are refused: they may have no end, or keep a reader waiting.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn read_file(operation: &'static str, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    require_regular(operation, path)?;
+    std::fs::read(path).map_err(|source| Error::io(operation, path, source))
+}
+
+/// Refuses what is neither a file nor a folder, without opening it.
+pub(crate) fn require_regular(operation: &'static str, path: &Path) -> Result<()> {
+    let kind = std::fs::metadata(path).map_err(|source| Error::io(operation, path, source))?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return Ok(());
+    }
+    let reason = "it is a device, a pipe or a socket; write its contents to a file first";
+    Err(Error::io(operation, path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
+}
+
 /// Writes a file so that its name never stands for half of it: the contents go to `<name>.partial` in the same
 /// folder, reach the disk, and then take the place of `path` in one step. If anything fails, or the process is
 /// killed, a previous file at `path` stays as it was.

@@ -3,7 +3,8 @@
 mod atomic;
 mod tensors;
 
-pub use atomic::replace_file;
+pub(crate) use atomic::require_regular;
+pub use atomic::{read_file, replace_file};
 pub use tensors::{StoredTensor, TensorFile};
 
 use crate::{Error, Result};
@@ -207,6 +208,18 @@ mod tests {
         let error = parse(&newer.to_bytes(Path::new("x")).unwrap()).unwrap_err().to_string();
         assert!(error.contains("newer gradewise"), "{error}");
         assert!(matches!(Checkpoint::read("/nonexistent/c.safetensors"), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn files_without_an_end_are_refused_before_they_are_read() {
+        for path in ["/dev/zero", "/dev/null"] {
+            for error in [TensorFile::read(path).unwrap_err(), Checkpoint::read(path).unwrap_err()] {
+                assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("device"), "{error}");
+            }
+            assert!(crate::data::npy::NpyArray::read(path).unwrap_err().to_string().contains("device"));
+        }
+        assert!(matches!(TensorFile::read(std::env::temp_dir()), Err(Error::Io { .. })));
     }
 
     proptest! {

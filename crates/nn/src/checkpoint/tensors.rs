@@ -146,7 +146,7 @@ impl TensorFile {
     /// [`Error::Io`]; [`Error::Format`] if the file is truncated or foreign.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::io("read tensor file", path, source))?;
+        let bytes = super::read_file("read tensor file", path)?;
         Self::from_bytes(&bytes, path)
     }
 
@@ -248,6 +248,14 @@ impl TensorFile {
             self.refuse(name, format!("it has dtype {}, expected real numbers", tensor.dtype_name()))
         })?;
         Ok(Array::from_f64(&values, tensor.shape(), dtype, device)?)
+    }
+
+    /// Like [`TensorFile::array`], but `None` if there is no tensor of that name: what [`Module::load`](crate::Module::load) asks for.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if it does not hold real numbers; no memory.
+    pub fn find_array(&self, name: &str, dtype: DType, device: &Device) -> Result<Option<Array>> {
+        self.get(name).map(|_| self.array(name, dtype, device)).transpose()
     }
 
     /// Like [`TensorFile::array`], refusing any other shape.

@@ -68,11 +68,6 @@ impl GeometricBlock {
         let changed = self.out.forward(&scalar_gate(&products)?)?;
         x.add(&self.dropouts[1].forward(&changed)?)
     }
-
-    /// Whether to drop, as in training.
-    pub fn set_training(&self, training: bool) {
-        self.dropouts.iter().for_each(|dropout| dropout.set_training(training));
-    }
 }
 
 impl Module for GeometricBlock {

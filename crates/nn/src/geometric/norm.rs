@@ -48,8 +48,9 @@ pub fn scalar_gate(x: &Streams) -> Result<Streams> {
     Ok(Streams { multivectors: x.multivectors.mul(&gate)?, scalars: x.scalars.gelu()? })
 }
 
-/// Zeroes whole grades of a token's channel, and single scalars, with probability `p` while training, and scales the rest by 1/(1 − p). Blades
-/// of one grade go together: alone they have no meaning that motions leave alone.
+/// Zeroes whole grades of a token's channel, and single scalars, with probability `p` in a pass of
+/// [`training`](gradewise_autograd::training), and scales the rest by 1/(1 − p); the identity in every other pass. Blades of one grade go
+/// together: alone they have no meaning that motions leave alone.
 #[derive(Debug)]
 pub struct GradeDropout {
     multivectors: Dropout,
@@ -58,7 +59,7 @@ pub struct GradeDropout {
 }
 
 impl GradeDropout {
-    /// With drop probability `p` in training mode; its masks follow from `seed`.
+    /// With drop probability `p`; its masks follow from `seed` and the number of the pass.
     ///
     /// # Errors
     /// A probability outside 0 ≤ p < 1.
@@ -69,12 +70,6 @@ impl GradeDropout {
             scalars: Dropout::new(p, seed.wrapping_mul(2).wrapping_add(1))?,
             grades: grade_index(space.algebra(), device)?,
         })
-    }
-
-    /// Whether to drop; in evaluation the layer is the identity.
-    pub fn set_training(&self, training: bool) {
-        self.multivectors.set_training(training);
-        self.scalars.set_training(training);
     }
 
     /// What is left of both streams.

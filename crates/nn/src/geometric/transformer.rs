@@ -89,19 +89,12 @@ impl GeometricTransformer {
         }
         self.output.forward(&hidden)
     }
-
-    /// Whether to drop while computing, as in training.
-    pub fn set_training(&self, training: bool) {
-        self.blocks.iter().for_each(|block| block.set_training(training));
-    }
 }
 
 impl Module for GeometricTransformer {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("input", &self.input);
-        for (index, block) in self.blocks.iter().enumerate() {
-            visitor.module(format_args!("blocks.{index}"), block);
-        }
+        visitor.modules("blocks", &self.blocks);
         visitor.module("output", &self.output);
     }
 }

@@ -30,6 +30,10 @@ use crate::{Module, Result};
 use gradewise_autograd::Tensor;
 
 /// A module that maps one tensor to one tensor.
+///
+/// Layers that act in training alone ask for the mode of the pass under way ([`is_training`](gradewise_autograd::is_training)): it is
+/// evaluation unless the caller is within [`training`](gradewise_autograd::training), as in a step of a
+/// [`Trainer`](crate::train::Trainer).
 pub trait Layer: Module + Send + Sync {
     /// The layer's output for `x`.
     ///

@@ -1,7 +1,7 @@
 //! The grade-wise linear layer.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Error, Module, Parameter, Placement, Result, Visitor};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -73,7 +73,7 @@ impl MvLinearBuilder {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    /// More generators than are supported, a variance below 0, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,
@@ -82,6 +82,14 @@ impl MvLinearBuilder {
         let placement = placement.into();
         let algebra = Algebra::new(self.signature)?;
         let variance = self.variance.unwrap_or(1.0 / self.inputs.max(1) as f64);
+        if !(variance >= 0.0 && variance.is_finite()) {
+            return Err(Error::Argument {
+                operation: "MvLinear",
+                argument: "variance",
+                actual: variance.to_string(),
+                expected: "at least 0, finite".to_owned(),
+            });
+        }
         let mut shape = vec![self.inputs, self.outputs];
         if self.per_grade {
             shape.insert(0, algebra.grade_count());

@@ -2,9 +2,8 @@
 
 use super::Layer;
 use crate::{Error, Module, Parameter, Placement, Result, Visitor};
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Normalises the last axis to mean 0 and variance 1, then scales and shifts: (x − μ)/√(σ² + 1e-5)·weight + bias (Ba et
 /// al. 2016, arXiv:1607.06450). The variance is computed from centred values.
@@ -53,8 +52,16 @@ impl RmsNorm {
     /// For `features` in the last axis.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory.
+    /// An ε below 0, a dtype the device does not serve, or no memory.
     pub fn init(features: usize, epsilon: f64, placement: impl Into<Placement>) -> Result<Self> {
+        if !(epsilon >= 0.0 && epsilon.is_finite()) {
+            return Err(Error::Argument {
+                operation: "RmsNorm",
+                argument: "epsilon",
+                actual: epsilon.to_string(),
+                expected: "at least 0, finite".to_owned(),
+            });
+        }
         Ok(Self { weight: placement.into().filled([features], 1.0)?, epsilon })
     }
 }
@@ -71,21 +78,19 @@ impl Layer for RmsNorm {
     }
 }
 
-/// Zeroes each element with probability `p` and scales the others by 1/(1 − p), while training.
+/// Zeroes each element with probability `p` and scales the others by 1/(1 − p) in a pass of
+/// [`training`](gradewise_autograd::training), as a [`Trainer`](crate::train::Trainer) takes it; the identity in every other.
 ///
-/// The masks follow from the seed and the number of forward passes so far (give each layer its own seed): a run repeats
-/// exactly, on every device, and
-/// [`set_position`](Self::set_position) resumes one.
-#[derive(Debug)]
+/// The masks follow from the seed, the number of the pass and how often the pass has drawn from this seed before: a run repeats
+/// exactly, on every device, and goes on after a resume as if undisturbed. The layer itself keeps no state.
+#[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     p: f64,
     seed: u64,
-    position: AtomicU64,
-    training: AtomicBool,
 }
 
 impl Dropout {
-    /// With drop probability `p`, in training mode.
+    /// With drop probability `p`.
     ///
     /// # Errors
     /// A probability outside 0 ≤ p < 1.
@@ -98,27 +103,12 @@ impl Dropout {
                 expected: "a probability of at least 0 and below 1".to_owned(),
             });
         }
-        Ok(Self { p, seed, position: AtomicU64::new(0), training: AtomicBool::new(true) })
+        Ok(Self { p, seed })
     }
 
-    /// Whether to drop; in evaluation the layer is the identity.
-    pub fn set_training(&self, training: bool) {
-        self.training.store(training, Ordering::Relaxed);
-    }
-
-    /// Whether a forward pass drops anything.
+    /// Whether a forward pass drops anything at present, on this thread.
     pub fn drops(&self) -> bool {
-        self.p > 0.0 && self.training.load(Ordering::Relaxed)
-    }
-
-    /// Number of masks drawn so far.
-    pub fn position(&self) -> u64 {
-        self.position.load(Ordering::Relaxed)
-    }
-
-    /// Continues after `position` masks.
-    pub fn set_position(&self, position: u64) {
-        self.position.store(position, Ordering::Relaxed);
+        self.p > 0.0 && is_training()
     }
 }
 
@@ -128,10 +118,9 @@ impl Module for Dropout {
 
 impl Layer for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if !self.drops() {
-            return Ok(x.clone());
+        match training_stream(self.seed) {
+            Some(stream) if self.p > 0.0 => Ok(x.dropout(self.p, (self.seed, stream))?),
+            _ => Ok(x.clone()),
         }
-        let stream = self.position.fetch_add(1, Ordering::Relaxed);
-        Ok(x.dropout(self.p, (self.seed, stream))?)
     }
 }

@@ -108,9 +108,7 @@ impl ForceField {
 impl Module for ForceField {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("embedding", &self.embedding);
-        for (index, layer) in self.layers.iter().enumerate() {
-            visitor.module(format_args!("layers.{index}"), layer);
-        }
+        visitor.modules("layers", &self.layers);
         visitor.module("projection", &self.projection);
     }
 }

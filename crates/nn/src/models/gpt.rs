@@ -29,7 +29,7 @@ pub struct GptConfig {
     /// Probability to drop what a block adds, while training.
     pub dropout: f64,
     /// Compute blocks again in the backward pass instead of keeping what they computed: a fraction of the memory for a third more
-    /// time. Not with dropout, whose masks would be others.
+    /// time.
     pub recompute: bool,
 }
 
@@ -214,13 +214,6 @@ impl Gpt {
         Ok(mean.cross_entropy(&batch.targets, &CrossEntropyOptions::default())?)
     }
 
-    /// Whether to drop while computing, as in training.
-    pub fn set_training(&self, training: bool) {
-        for dropout in self.blocks.iter().flat_map(|block| &block.dropouts) {
-            dropout.set_training(training);
-        }
-    }
-
     /// `count` bytes that go on from `prompt`, which must not be empty; calls `seen` with each.
     ///
     /// # Errors
@@ -242,7 +235,6 @@ impl Gpt {
         if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
             return refuse("temperature", sampling.temperature.to_string(), "at least 0");
         }
-        self.set_training(false);
         let device = self.positions.array().device();
         let mut text = prompt.to_vec();
         for _ in 0..count {
@@ -287,9 +279,7 @@ impl Module for Gpt {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("tokens", &self.tokens);
         visitor.parameter("positions", &self.positions);
-        for (index, block) in self.blocks.iter().enumerate() {
-            visitor.module(format_args!("blocks.{index}"), &**block);
-        }
+        visitor.modules("blocks", self.blocks.iter().map(Arc::as_ref));
         visitor.module("norm", &self.norm);
     }
 }

@@ -102,9 +102,7 @@ impl JetTagger {
 impl Module for JetTagger {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("embedding", &self.embedding);
-        for (index, layer) in self.layers.iter().enumerate() {
-            visitor.module(format_args!("layers.{index}"), layer);
-        }
+        visitor.modules("layers", &self.layers);
         visitor.module("classifier", &self.classifier);
     }
 }

@@ -104,9 +104,7 @@ impl HullVolume {
 impl Module for HullVolume {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("embedding", &self.embedding);
-        for (index, product) in self.products.iter().enumerate() {
-            visitor.module(format_args!("products.{index}"), product);
-        }
+        visitor.modules("products", &self.products);
         visitor.module("readout", &self.readout);
     }
 }

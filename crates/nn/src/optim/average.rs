@@ -1,7 +1,7 @@
 //! Exponential moving average of weights.
 
 use crate::checkpoint::TensorFile;
-use crate::{Error, Parameter, Result};
+use crate::{Error, Parameter, Result, parameter::require_unique};
 use gradewise_kernels::{Array, ops::optim};
 
 const SECTION: &str = "ema";
@@ -24,7 +24,7 @@ impl MovingAverage {
     /// Starts from the current values.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a decay outside [0, 1).
+    /// [`Error::Argument`] for a decay outside [0, 1); [`Error::DuplicateParameter`].
     pub fn new(decay: f64, parameters: Vec<(String, Parameter)>) -> Result<Self> {
         if !(0.0..1.0).contains(&decay) {
             return Err(Error::Argument {
@@ -34,6 +34,7 @@ impl MovingAverage {
                 expected: "at least 0 and less than 1".to_owned(),
             });
         }
+        require_unique(&parameters)?;
         // Copies of their own: sharing would make the next in-place update copy the parameter instead.
         let copy = |(_, p): &(String, Parameter)| -> Result<Array> {
             let values = p.array();
@@ -64,22 +65,26 @@ impl MovingAverage {
         Ok(())
     }
 
-    /// Runs `work` with the averages in place of the parameters, which get their own values back afterwards, also if
-    /// `work` fails.
+    /// Runs `work` with the averages in place of the parameters, which get their own values back afterwards, also if `work` fails or
+    /// panics. Whoever holds the same parameters meanwhile, on this thread or another, sees the averages.
     ///
     /// # Errors
     /// Those of `work`.
-    pub fn apply<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let own: Vec<Array> = self.parameters.iter().map(|(_, parameter)| parameter.array()).collect();
-        let put = |values: &[Array]| {
-            self.parameters
-                .iter()
-                .zip(values)
-                .try_for_each(|((_, parameter), value)| parameter.set(value.clone()))
-        };
-        let result = put(&self.averages).and_then(|()| work());
-        put(&own)?;
-        result
+    pub fn apply<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        /// The parameters' own values.
+        struct Restore<'a>(&'a [(String, Parameter)], Vec<Array>);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                for ((_, parameter), value) in self.0.iter().zip(self.1.drain(..)) {
+                    parameter.replace(value);
+                }
+            }
+        }
+        let put =
+            |((_, parameter), average): (&(String, Parameter), &Array)| parameter.replace(average.clone());
+        let own = self.parameters.iter().zip(&self.averages).map(put).collect();
+        let _restore = Restore(&self.parameters, own);
+        work()
     }
 
     /// Adds the averages to `tensors`, as `ema::<parameter>`.
@@ -136,6 +141,9 @@ mod tests {
             average.apply(|| Err(Error::Worker { operation: "test", reason: "no".to_owned() }));
         assert!(failed.is_err());
         assert_eq!(p.array().to_f64_vec().unwrap(), [9.0, -10.0]);
+        let panicking = || average.apply(|| -> Result<()> { std::panic::resume_unwind(Box::new(())) });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
+        assert_eq!(p.array().to_f64_vec().unwrap(), [9.0, -10.0], "after a panic");
         assert!(MovingAverage::new(1.0, Vec::new()).is_err());
     }
 

@@ -142,7 +142,7 @@ impl Optimizer {
             self.ensure(name, gradient)?;
             let Some(slot) = self.slots.get_mut(name) else { continue };
             slot.step += 1;
-            parameter.update(|values| update(&self.method, lr, values, gradient, slot))?;
+            parameter.update_in_place(|values| update(&self.method, lr, values, gradient, slot))?;
         }
         Ok(())
     }

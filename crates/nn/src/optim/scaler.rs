@@ -141,7 +141,12 @@ impl GradientScaler {
     /// Puts the scale where a device reads it.
     fn publish(&self) -> Result<()> {
         if let Some(array) = self.resident.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            array.overwrite(&Array::full(array.shape(), self.scale(), array.dtype(), &Device::Cpu)?)?;
+            array.overwrite_shared(&Array::full(
+                array.shape(),
+                self.scale(),
+                array.dtype(),
+                &Device::Cpu,
+            )?)?;
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ pub fn overwrite(pairs: &[(&Tensor, &Tensor)]) -> Result<bool> {
         return Ok(false);
     }
     for (target, source) in pairs {
-        target.array().overwrite(source.array())?;
+        target.array().overwrite_shared(source.array())?;
     }
     Ok(true)
 }

@@ -80,7 +80,7 @@ impl<B: Batch> CapturedStep<B> {
         let inputs = given.iter().map(|batch| batch.to_device(&device)).collect::<Result<Vec<_>>>()?;
         // Updates write where the parameters are, so nothing else may show that storage.
         for (_, parameter) in &trainer.parameters {
-            parameter.update(|values| Ok(values.make_unique()?))?;
+            parameter.update_in_place(|values| Ok(values.make_unique()?))?;
         }
         let (value, gradients) = trainer.gradients(&inputs, &loss)?;
         self.prepare(trainer, &gradients)?;
@@ -266,7 +266,7 @@ impl<M: Module> Trainer<M> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean: Option<Array> = None;
         for (number, batch) in batches.iter().enumerate() {
-            let loss = self.loss(loss, batch)?;
+            let loss = self.next_loss(loss, batch, number)?;
             let share = self.backward(&mut gradients, &loss, number + 1 == batches.len())?;
             mean = Some(match mean {
                 Some(mean) => ops::add(&mean, &share)?,

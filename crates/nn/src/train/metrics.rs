@@ -67,7 +67,7 @@ impl MetricsLog {
     /// [`Error::Io`].
     pub fn read(path: impl AsRef<Path>) -> Result<Vec<Value>> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::io("read metrics", path, source))?;
+        let bytes = crate::checkpoint::read_file("read metrics", path)?;
         let lines = bytes.split(|&byte| byte == b'\n');
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).filter(Value::is_object).collect())
     }

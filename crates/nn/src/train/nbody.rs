@@ -43,7 +43,7 @@ impl Batch for Example {
         if self.targets.shape() != source.targets.shape() || !self.batch.overwrite(&source.batch)? {
             return Ok(false);
         }
-        self.targets.array().overwrite(source.targets.array())?;
+        self.targets.array().overwrite_shared(source.targets.array())?;
         Ok(true)
     }
 

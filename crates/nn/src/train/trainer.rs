@@ -7,7 +7,7 @@ use crate::optim::{
     UnderflowWatch, clip_by_norm, clip_by_value,
 };
 use crate::{Error, Module, Parameter, Result};
-use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with};
+use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with, evaluation, training};
 use gradewise_ffi::nvtx;
 use gradewise_kernels::{Array, DType, memory, ops};
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,8 @@ pub struct Trainer<M> {
     underflow: UnderflowWatch,
     pub(super) exchange: Option<Arc<dyn Exchange>>,
     step: u64,
+    /// Forward passes of the steps taken: what the masks of dropout follow from.
+    passes: u64,
     skips: Skips,
 }
 
@@ -89,13 +91,16 @@ struct State {
     skips: Skips,
     #[serde(default)]
     scaler: Option<ScalerState>,
+    /// Checkpoints of earlier versions have none: it is then that of steps with the accumulation of now.
+    #[serde(default)]
+    passes: Option<u64>,
 }
 
 impl<M: Module> Trainer<M> {
     /// Starts training at step 0.
     ///
     /// # Errors
-    /// [`Error::Argument`] for constants outside their range.
+    /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
     pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
         config.schedule.validate()?;
         if config.accumulation == 0 {
@@ -114,8 +119,16 @@ impl<M: Module> Trainer<M> {
                 expected: "greater than 0, or none".to_owned(),
             });
         }
+        if let Some(limit) = config.clip_norm.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+            return Err(Error::Argument {
+                operation: "trainer",
+                argument: "clip_norm",
+                actual: limit.to_string(),
+                expected: "greater than 0; none for no limit".to_owned(),
+            });
+        }
         let optimizer = Optimizer::new(config.method)?;
-        let parameters = model.named_parameters();
+        let parameters = model.unique_parameters()?;
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
         Ok(Self {
             model,
@@ -128,6 +141,7 @@ impl<M: Module> Trainer<M> {
             exchange: None,
             underflow: UnderflowWatch::default(),
             step: 0,
+            passes: 0,
             skips: Skips::default(),
         })
     }
@@ -157,13 +171,30 @@ impl<M: Module> Trainer<M> {
         self.scaler.as_ref().map(GradientScaler::scale)
     }
 
-    /// The loss of a batch, in the precision of this trainer.
-    pub(super) fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B) -> Result<Tensor> {
+    /// The loss of a batch in forward pass number `pass` of training, in the precision of this trainer.
+    fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B, pass: u64) -> Result<Tensor> {
         let _range = nvtx::range("forward");
-        match &self.mixed {
+        training(pass, || match &self.mixed {
             Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
             None => loss(&self.model, batch),
-        }
+        })
+    }
+
+    /// [`loss`](Self::loss) of batch `number` of the step under way. A step that fails has not advanced `passes`: taken again, it
+    /// draws the same.
+    pub(super) fn next_loss<B>(
+        &self,
+        loss: &impl Fn(&M, &B) -> Result<Tensor>,
+        batch: &B,
+        number: usize,
+    ) -> Result<Tensor> {
+        self.loss(loss, batch, self.passes + number as u64)
+    }
+
+    /// Counts a step, whatever came of it.
+    fn count_step(&mut self) {
+        self.step += 1;
+        self.passes += self.config.accumulation as u64;
     }
 
     /// Takes its steps together with other processes from now on. Their models must be equal, and stay so: each step is the same
@@ -237,9 +268,10 @@ impl<M: Module> Trainer<M> {
         let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
         let mut mean_loss = 0.0;
         let mut mean: Option<Array> = None;
-        for remaining in (0..self.config.accumulation).rev() {
+        for number in 0..self.config.accumulation {
             let batch = next_batch(batches)?;
-            let share = self.backward(&mut gradients, &self.loss(&loss, &batch)?, remaining == 0)?;
+            let last = number + 1 == self.config.accumulation;
+            let share = self.backward(&mut gradients, &self.next_loss(&loss, &batch, number)?, last)?;
             match self.exchange {
                 None => mean_loss += share.item()?,
                 Some(_) => add_to(&mut mean, share)?,
@@ -259,7 +291,7 @@ impl<M: Module> Trainer<M> {
         let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
         let lr = self.config.schedule.lr(self.step);
-        self.step += 1;
+        self.count_step();
         let skipped = !(mean_loss.is_finite() && norms.are_finite());
         let mut clipped = false;
         if skipped {
@@ -284,13 +316,22 @@ impl<M: Module> Trainer<M> {
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
-    /// The loss of a batch and its gradients as a step computes them, for whoever observes this thread; nothing is kept or changed.
+    /// The losses of the last step's `batches` once more and their gradients, with the masks of dropout that the step drew, for whoever
+    /// observes this thread; nothing is kept or changed.
     ///
     /// # Errors
-    /// From the operators, or whatever an observer has to say.
-    pub fn look<B>(&self, batch: &B, loss: impl Fn(&M, &B) -> Result<Tensor>) -> Result<()> {
-        let mut gradients = vec![None; self.parameters.len()];
-        self.backward(&mut gradients, &self.loss(&loss, batch)?, false).map(drop)
+    /// Those of the batches; from the operators, or whatever an observer has to say.
+    pub fn look<B>(
+        &self,
+        batches: impl IntoIterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<()> {
+        let first = self.passes.saturating_sub(self.config.accumulation as u64);
+        for (batch, pass) in batches.into_iter().zip(first..) {
+            let mut gradients = vec![None; self.parameters.len()];
+            self.backward(&mut gradients, &self.loss(&loss, &batch?, pass)?, false)?;
+        }
+        Ok(())
     }
 
     /// The batches of the next step.
@@ -313,7 +354,7 @@ impl<M: Module> Trainer<M> {
         names: &[String],
     ) -> Result<StepReport> {
         let (lr, scale) = (self.next_lr(), self.loss_scale());
-        self.step += 1;
+        self.count_step();
         let skipped = !(loss.is_finite() && norms.are_finite());
         if skipped {
             self.skip(loss, &norms)?;
@@ -423,14 +464,19 @@ impl<M: Module> Trainer<M> {
         Ok(())
     }
 
-    /// Runs `work` on the weights that count: their moving average if one is kept, else the weights themselves.
+    /// Runs `work` on the weights that count: their moving average if one is kept, else the weights themselves. It is in evaluation mode
+    /// ([`evaluation`]): nothing is dropped.
+    ///
+    /// The averages take the place of the weights meanwhile, hence the exclusive borrow. The weights return when `work` ends, also if it
+    /// panics.
     ///
     /// # Errors
     /// Those of `work`.
-    pub fn evaluate<T>(&self, work: impl FnOnce(&M) -> Result<T>) -> Result<T> {
-        match &self.average {
-            Some(average) => average.apply(|| work(&self.model)),
-            None => work(&self.model),
+    pub fn evaluate<T>(&mut self, work: impl FnOnce(&M) -> Result<T>) -> Result<T> {
+        let work = || evaluation(|| work(&self.model));
+        match &mut self.average {
+            Some(average) => average.apply(work),
+            None => work(),
         }
     }
 
@@ -447,7 +493,12 @@ impl<M: Module> Trainer<M> {
             average.save(&mut tensors)?;
         }
         let scaler = self.scaler.as_ref().map(GradientScaler::state);
-        let state = State { optimizer: self.optimizer.save(&mut tensors)?, skips: self.skips, scaler };
+        let state = State {
+            optimizer: self.optimizer.save(&mut tensors)?,
+            skips: self.skips,
+            scaler,
+            passes: Some(self.passes),
+        };
         let training = serde_json::to_value(state).map_err(|error| Error::Worker {
             operation: "checkpoint",
             reason: format!("the training state has no JSON form: {error}"),
@@ -462,13 +513,29 @@ impl<M: Module> Trainer<M> {
         Ok(Checkpoint { metadata, tensors })
     }
 
-    /// Goes on from a checkpoint: the steps that follow compute the same bits as if training had not been interrupted,
-    /// provided they see the same batches.
+    /// Goes on from a checkpoint of the model that `name` and `model_config` identify, as for [`checkpoint`](Self::checkpoint): the steps
+    /// that follow compute the same bits as if training had not been interrupted, provided they see the same batches. Settings of the
+    /// model that only one side has are not compared, so that older checkpoints can be resumed. Nothing changes unless everything fits.
     ///
     /// # Errors
-    /// [`Error::Tensor`], [`Error::Argument`] or [`Error::Format`] if the checkpoint is of another model or optimiser,
-    /// or holds weights alone.
-    pub fn resume(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+    /// [`Error::Tensor`], [`Error::Argument`] or [`Error::Format`] if the checkpoint is of another model, configuration or optimiser, holds
+    /// weights alone, or holds a moving average that this trainer does not keep.
+    pub fn resume(
+        &mut self,
+        checkpoint: &Checkpoint,
+        name: &str,
+        model_config: &serde_json::Value,
+    ) -> Result<()> {
+        require_same_model(&checkpoint.metadata, name, model_config)?;
+        if self.average.is_none() && MovingAverage::is_in(&checkpoint.tensors) {
+            return Err(Error::Argument {
+                operation: "resume",
+                argument: "ema",
+                actual: "none".to_owned(),
+                expected: "the decay of the moving average that the checkpoint holds; it would be lost"
+                    .to_owned(),
+            });
+        }
         let state = State::deserialize(&checkpoint.metadata.training).map_err(|_| Error::Format {
             path: checkpoint.tensors.path().to_owned(),
             format: "checkpoint",
@@ -483,6 +550,7 @@ impl<M: Module> Trainer<M> {
         }
         let mut optimizer = Optimizer::new(self.config.method)?;
         optimizer.load(&state.optimizer, &checkpoint.tensors, &self.parameters)?;
+        // All or nothing itself, and the last that can refuse.
         if let Some(average) = &mut self.average {
             average.load(&checkpoint.tensors)?;
         }
@@ -493,7 +561,33 @@ impl<M: Module> Trainer<M> {
             scaler.restore(state)?;
         }
         (self.optimizer, self.step, self.skips) = (optimizer, checkpoint.metadata.step, state.skips);
+        self.passes =
+            state.passes.unwrap_or_else(|| self.step.saturating_mul(self.config.accumulation as u64));
         Ok(())
+    }
+}
+
+/// Refuses a checkpoint of another model than that of `name` and `config`.
+fn require_same_model(metadata: &CheckpointMetadata, name: &str, config: &serde_json::Value) -> Result<()> {
+    let refuse = |argument, actual: String, expected: String| {
+        Err(Error::Argument { operation: "resume", argument, actual, expected })
+    };
+    if metadata.model != name {
+        return refuse("model", format!("`{}` in the checkpoint", metadata.model), format!("`{name}`"));
+    }
+    let differing = match (metadata.model_config.as_object(), config.as_object()) {
+        (Some(theirs), Some(ours)) => theirs.iter().find_map(|(key, value)| {
+            ours.get(key).filter(|own| *own != value).map(|own| (key.as_str(), value, own))
+        }),
+        _ if metadata.model_config == *config => None,
+        _ => Some(("", &metadata.model_config, config)),
+    };
+    match differing {
+        None => Ok(()),
+        Some((key, theirs, ours)) => {
+            let key = if key.is_empty() { String::new() } else { format!("{key} = ") };
+            refuse("model_config", format!("{key}{theirs} in the checkpoint"), format!("{key}{ours}"))
+        }
     }
 }
 

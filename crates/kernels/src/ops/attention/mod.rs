@@ -105,15 +105,20 @@ impl Problem {
             return Err(Error::Argument { operation: NAME, argument: "q, k", actual, expected });
         }
         if let Some(lengths) = &options.lengths {
-            if lengths.len() != batch || lengths.bound() > keys + 1 {
+            if lengths.len() != batch {
                 return Err(CoreError::Shape {
                     operation: NAME,
                     argument: "lengths",
                     actual: Shape::from([lengths.len()]),
-                    expected: format!("[{batch}], numbers up to {keys}"),
-                    reason: format!("a number of keys for each batch; their bound is {}", lengths.bound()),
+                    expected: format!("[{batch}]"),
+                    reason: "a number of keys for each batch".to_owned(),
                 }
                 .into());
+            }
+            if lengths.bound() > keys + 1 {
+                let actual = format!("an index below {}, with {keys} keys", lengths.bound());
+                let expected = "an index below the number of keys + 1: no length is greater than that number";
+                return Err(Error::Argument { operation: NAME, argument: "lengths", actual, expected });
             }
             q.require_beside(lengths.device(), NAME, "lengths")?;
         }

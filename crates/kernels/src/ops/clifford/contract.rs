@@ -1,6 +1,10 @@
 //! Shape contracts shared by the operators on `[blades, batch, features]`.
 
-use crate::{Array, Result};
+use super::{
+    rms_norm,
+    sgp::{Product, ProductGradients, ProductOptions},
+};
+use crate::{Array, Error, Result, cuda::rows::accumulator};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
 /// Checks that `array` is `[blades, batch, features]` of `algebra` and returns (batch, features).
@@ -63,6 +67,62 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
         first.require_beside(&array.device(), operation, argument)?;
     }
     Ok(first.dtype())
+}
+
+/// Checks that `product` is what the forward pass with these options gives for operands like `x`: `output` is the shape of its output.
+/// Otherwise the backward pass would compute a gradient of something else.
+pub(crate) fn require_product(
+    operation: &'static str,
+    algebra: &Algebra,
+    product: &Product,
+    (x, output): (&Array, &[usize]),
+    options: ProductOptions,
+) -> Result<()> {
+    product.output.require_like(x, operation, "product.output")?;
+    exact(operation, "product.output", &product.output, output, || {
+        "the product is that of the same operands".to_owned()
+    })?;
+    const NORMS: &str = "product.inverse_rms";
+    match (&product.inverse_rms, options.normalize) {
+        (None, false) => Ok(()),
+        (Some(inverse_rms), true) => {
+            let (actual, expected) = (inverse_rms.dtype(), accumulator(x.dtype()));
+            if actual != expected {
+                return Err(CoreError::DType { operation, argument: NORMS, actual, expected }.into());
+            }
+            x.require_beside(&inverse_rms.device(), operation, NORMS)?;
+            exact(operation, NORMS, inverse_rms, &[algebra.grade_count(), output[1]], || {
+                grades_reason(algebra)
+            })
+        }
+        (found, _) => {
+            let actual = if found.is_some() { "those of a normalised product" } else { "none" }.to_owned();
+            let expected = "those of a forward pass with the same `normalize`";
+            Err(Error::Argument { operation, argument: NORMS, actual, expected })
+        }
+    }
+}
+
+/// The product of operands like `x` whose output, of this shape, has no elements: the mean square of nothing is 0.
+pub(crate) fn empty_product(
+    operation: &'static str,
+    algebra: &Algebra,
+    (x, output): (&Array, [usize; 3]),
+    options: ProductOptions,
+) -> Result<Product> {
+    let (dtype, device) = (x.dtype(), x.device());
+    device.require(dtype, operation)?;
+    let norms = [algebra.grade_count(), output[1]];
+    let rms = |_| Array::full(norms, rms_norm::EPS.sqrt().recip(), accumulator(dtype), &device);
+    let inverse_rms = options.normalize.then_some(()).map(rms).transpose()?;
+    Ok(Product { output: Array::zeros(output, dtype, &device)?, inverse_rms })
+}
+
+/// Gradients of a product without terms: zeros.
+pub(crate) fn empty_gradients((x, w): (&Array, &Array), needs: [bool; 3]) -> Result<ProductGradients> {
+    let zeros = |needed: bool, like: &Array| needed.then(|| like.zeros_like()).transpose();
+    let [x, y, weights] = [zeros(needs[0], x)?, zeros(needs[1], x)?, zeros(needs[2], w)?];
+    Ok(ProductGradients { x, y, weights, bias: None })
 }
 
 /// "20 grade paths of Cl(3,0,0)": the reason behind a weight's shape.

@@ -9,7 +9,7 @@ use crate::simd::{Kernel, Real, dispatch, mul_add};
 use rayon::prelude::*;
 
 /// Added to the mean square before the root (SPEC).
-const EPS: f64 = 1e-6;
+pub(crate) const EPS: f64 = 1e-6;
 /// Independent partial sums, so that a reduction over features vectorises and rounds like a short sum.
 const PARTIALS: usize = 16;
 

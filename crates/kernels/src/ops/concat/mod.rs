@@ -4,6 +4,7 @@ use crate::{
     Array, Device, Error, Result,
     array::require_axis,
     element::with_storage,
+    memory::within_operator,
     ops::copy::{self, copy_into, view},
 };
 use gradewise_core::Shape;
@@ -56,6 +57,7 @@ pub fn concat(arrays: &[&Array], axis: usize) -> Result<Array> {
         }
         return Ok(out);
     }
+    let _account = within_operator(NAME);
     with_storage!(first.dtype(), T => {
         let sources = arrays.iter().map(|array| view::<T>(array, NAME)).collect::<Result<Vec<_>>>()?;
         Array::build(&shape, &first.device(), |out: &mut [T]| {

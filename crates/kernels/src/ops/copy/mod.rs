@@ -7,15 +7,17 @@ mod layout;
 pub(crate) use cpu::copy_into;
 pub(crate) use layout::{Walk, collapse};
 
-use crate::{Array, Device, Element, Result, element::with_storage};
+use crate::{Array, Device, Element, Result, element::with_storage, memory::within_operator};
 
 /// A contiguous copy of a view, in storage of its own.
 pub(crate) fn contiguous(array: &Array) -> Result<Array> {
     if let Device::Cuda(device) = array.device() {
         return cuda::contiguous(&device, array);
     }
+    const NAME: &str = "contiguous";
+    let _account = within_operator(NAME);
     with_storage!(array.dtype(), T => {
-        let source = view::<T>(array, "contiguous")?;
+        let source = view::<T>(array, NAME)?;
         let strides = array.shape().contiguous_strides();
         Array::build(array.shape(), &array.device(), |out: &mut [T]| {
             copy_into(array.dims(), source, (out, &strides));

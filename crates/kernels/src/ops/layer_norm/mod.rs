@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
+    Array, Device, Error, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
 };
 
 /// The ε of the published layers, added to the variance.
@@ -84,6 +84,10 @@ fn normalize(
     centred: bool,
     epsilon: f64,
 ) -> Result<Normalized> {
+    if !(epsilon >= 0.0 && epsilon.is_finite()) {
+        let (actual, expected) = (epsilon.to_string(), "at least 0, finite");
+        return Err(Error::Argument { operation: NAME, argument: "epsilon", actual, expected });
+    }
     let features = features(x)?;
     check_parameter("weight", weight, x, features)?;
     check_parameter("bias", bias, x, features)?;
@@ -115,7 +119,7 @@ fn normalize(
 /// and adds `bias`, both `[features]`. ε is added to the variance; usually [`EPSILON`].
 ///
 /// # Errors
-/// If `x` has rank 0, or shapes, dtypes or devices do not fit together.
+/// If `x` has rank 0, or shapes, dtypes or devices do not fit together; an ε below 0 or not finite.
 pub fn layer_norm(
     x: &Array,
     weight: Option<&Array>,

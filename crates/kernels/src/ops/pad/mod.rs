@@ -4,6 +4,7 @@ use crate::{
     Array, Device, Error, Result,
     array::require_axis,
     element::with_storage,
+    memory::within_operator,
     ops::{
         copy::{self, copy_into, view},
         split,
@@ -31,6 +32,7 @@ pub fn pad(x: &Array, axis: usize, start: usize, size: usize) -> Result<Array> {
         copy::cuda::join(&device, NAME, &out, axis, &[(x, start)])?;
         return Ok(out);
     }
+    let _account = within_operator(NAME);
     with_storage!(x.dtype(), T => {
         let source = view::<T>(x, NAME)?;
         Array::build(&shape, &x.device(), |out: &mut [T]| {

@@ -3,7 +3,11 @@
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Result, array::require_axis, cuda::rows::accumulator, element::with_element,
+    Array, Device, Element, Error, Result,
+    array::require_axis,
+    cuda::rows::accumulator,
+    element::{with_element, with_storage},
+    memory::within_operator,
     ops::split,
 };
 use gradewise_core::{DType, Error as CoreError};
@@ -21,15 +25,26 @@ impl RotaryTable {
     /// For positions 0 to `positions` − 1 of arrays of this dtype; the usual base is 10000. Computed in double precision.
     ///
     /// # Errors
-    /// If the device does not serve the dtype or has no memory.
+    /// An odd number of features, a base that is not positive; if the device does not serve the dtype or has no memory.
     pub fn new(positions: usize, features: usize, base: f64, dtype: DType, device: &Device) -> Result<Self> {
+        let refuse = |argument, actual: String, expected| {
+            Err(Error::Argument { operation: NAME, argument, actual, expected })
+        };
+        if !features.is_multiple_of(2) {
+            return refuse("features", features.to_string(), "an even number: pairs are turned");
+        }
+        if !(base > 0.0 && base.is_finite()) {
+            return refuse("base", base.to_string(), "more than 0, finite");
+        }
         let pairs = features / 2;
-        let angles: Vec<f64> = (0..positions * pairs)
-            .map(|at| (at / pairs) as f64 * base.powf(-2.0 * (at % pairs) as f64 / features as f64))
-            .collect();
+        let angle = |at: usize| (at / pairs) as f64 * base.powf(-2.0 * (at % pairs) as f64 / features as f64);
         let table = |function: fn(f64) -> f64| {
-            let values: Vec<f64> = angles.iter().map(|&angle| function(angle)).collect();
-            Array::from_f64(&values, [positions, pairs], accumulator(dtype), device)
+            let _account = within_operator(NAME);
+            with_storage!(accumulator(dtype), T => {
+                Array::build([positions, pairs], device, |out: &mut [T]| {
+                    out.iter_mut().enumerate().for_each(|(at, out)| *out = T::narrow(function(angle(at))));
+                })
+            })
         };
         Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)? })
     }

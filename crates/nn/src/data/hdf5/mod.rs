@@ -45,6 +45,7 @@ impl Source {
             // A block holds whole chunks, so none is wanted twice.
             .with_chunk_cache_bytes(0)
             .with_max_read_bytes(LARGEST_BLOCK);
+        crate::checkpoint::require_regular("read HDF5 file", path)?;
         let file = Hdf5File::open_with_options(path, options).map_err(|error| refused(path, error))?;
         Ok(Self { path: path.to_owned(), file })
     }

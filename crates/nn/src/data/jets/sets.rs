@@ -109,10 +109,12 @@ impl JetSets {
     }
 
     /// The jets under a Lorentz transformation.
-    #[must_use]
-    pub fn moved(mut self, isometry: &Isometry) -> Self {
-        isometry.apply_all(&mut self.momenta);
-        self
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an isometry of another dimension.
+    pub fn moved(mut self, isometry: &Isometry) -> Result<Self> {
+        isometry.apply_all(&mut self.momenta)?;
+        Ok(self)
     }
 
     fn particle(&self, jet: usize, particle: usize) -> FourMomentum {
@@ -271,8 +273,8 @@ mod tests {
     fn scalars_of_a_batch_do_not_change_under_boosts_and_vectors_do() {
         let jets = JetSets::simulate(5, 8, 1, Split::Valid).unwrap();
         let place = Placement::new(&Device::Cpu, DType::F64);
-        let isometry = Isometry::random(Signature::STA, 4, &mut ChaCha8Rng::seed_from_u64(4));
-        let moved = jets.clone().moved(&isometry).batch(&[4, 1, 1], &place).unwrap();
+        let isometry = Isometry::random(Signature::STA, 4, &mut ChaCha8Rng::seed_from_u64(4)).unwrap();
+        let moved = jets.clone().moved(&isometry).unwrap().batch(&[4, 1, 1], &place).unwrap();
         let plain = jets.batch(&[4, 1, 1], &place).unwrap();
         let values = |tensor: &Tensor| tensor.array().to_f64_vec().unwrap();
         let error = relative_distance(&values(&moved.attributes), &values(&plain.attributes));

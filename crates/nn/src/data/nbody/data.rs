@@ -203,8 +203,8 @@ impl NBodyData {
         let n = self.particles;
         let turn = |values: &[f64], shift| turned(values, n, isometry, shift);
         let (loc, vel, target) =
-            (turn(&self.loc, shift), turn(&self.vel, [0.0; 3]), turn(&self.target, shift));
-        let target_vel = self.target_vel.as_ref().map(|vel| turn(vel, [0.0; 3]));
+            (turn(&self.loc, shift)?, turn(&self.vel, [0.0; 3])?, turn(&self.target, shift)?);
+        let target_vel = self.target_vel.as_ref().map(|vel| turn(vel, [0.0; 3])).transpose()?;
         Ok(Self { target_vel, ..Self::new(n, loc, vel, self.charges.clone(), target)? })
     }
 
@@ -271,7 +271,7 @@ mod tests {
         // Turning twice by a reflection is nothing; distances stay.
         let mirror = {
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-            Isometry::random(gradewise_core::Signature::CL3, 1, &mut rng)
+            Isometry::random(gradewise_core::Signature::CL3, 1, &mut rng).unwrap()
         };
         let moved = data.moved(&mirror, [0.0; 3]).unwrap();
         let close = |a: &[f64], b: &[f64]| crate::symmetry::relative_distance(a, b) < 1e-12;

@@ -35,7 +35,7 @@ impl NpyArray {
     /// without real numbers in it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::io("read .npy file", path, source))?;
+        let bytes = crate::checkpoint::read_file("read .npy file", path)?;
         Self::from_bytes(&bytes, path)
     }
 

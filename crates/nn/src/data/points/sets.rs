@@ -154,10 +154,12 @@ impl PointSets {
     }
 
     /// The samples with all their points moved; targets stay.
-    #[must_use]
-    pub fn moved(mut self, isometry: &Isometry) -> Self {
-        isometry.apply_all(&mut self.loc);
-        self
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an isometry of another dimension.
+    pub fn moved(mut self, isometry: &Isometry) -> Result<Self> {
+        isometry.apply_all(&mut self.loc)?;
+        Ok(self)
     }
 }
 

@@ -142,26 +142,29 @@ impl ForceData {
     /// As [`ForceData::new`].
     pub fn moved(&self, isometry: &Isometry, shift: [f64; 3]) -> Result<Self> {
         let motion = Motion {
-            loc: turned(&self.motion.loc, self.particles, isometry, shift),
-            vel: turned(&self.motion.vel, self.particles, isometry, [0.0; 3]),
+            loc: turned(&self.motion.loc, self.particles, isometry, shift)?,
+            vel: turned(&self.motion.vel, self.particles, isometry, [0.0; 3])?,
         };
         Self::new(self.particles, motion, self.charges.clone())
     }
 }
 
 /// Vectors `[systems, 3, particles]` turned by an isometry of space, then moved by `shift`.
-pub fn turned(values: &[f64], particles: usize, isometry: &Isometry, shift: [f64; 3]) -> Vec<f64> {
+///
+/// # Errors
+/// [`Error::Argument`] for an isometry of another dimension.
+pub fn turned(values: &[f64], particles: usize, isometry: &Isometry, shift: [f64; 3]) -> Result<Vec<f64>> {
     let mut moved = values.to_vec();
-    let width = 3 * particles;
+    let width = (3 * particles).max(1);
     for (system, moved) in values.chunks_exact(width).zip(moved.chunks_exact_mut(width)) {
         for particle in 0..particles {
             let vector = [0, 1, 2].map(|axis| system[axis * particles + particle]);
-            for (axis, (x, shift)) in isometry.apply(&vector).into_iter().zip(shift).enumerate() {
+            for (axis, (x, shift)) in isometry.apply(&vector)?.into_iter().zip(shift).enumerate() {
                 moved[axis * particles + particle] = x + shift;
             }
         }
     }
-    moved
+    Ok(moved)
 }
 
 /// A batch of systems with the forces to learn.
@@ -227,10 +230,10 @@ mod tests {
     fn energies_stay_and_forces_turn_under_motions() {
         let data = ForceData::simulate(6, 4, 1, Split::Valid).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let isometry = Isometry::random(gradewise_core::Signature::CL3, 3, &mut rng);
+        let isometry = Isometry::random(gradewise_core::Signature::CL3, 3, &mut rng).unwrap();
         let moved = data.moved(&isometry, [1.0, -2.0, 0.5]).unwrap();
         let close = |a: &[f64], b: &[f64]| crate::symmetry::relative_distance(a, b) < 1e-12;
         assert!(close(moved.energy(), data.energy()));
-        assert!(close(moved.force(), &turned(data.force(), 4, &isometry, [0.0; 3])));
+        assert!(close(moved.force(), &turned(data.force(), 4, &isometry, [0.0; 3]).unwrap()));
     }
 }

@@ -40,7 +40,7 @@ impl TextData {
     /// with, a twentieth each to watch and to report.
     ///
     /// # Errors
-    /// A split that has no window.
+    /// A split that has no window; none asked for.
     pub fn new(text: impl Into<Arc<[u8]>>, split: Split, block: usize, windows: usize) -> Result<Self> {
         let text = text.into();
         let (nine_tenths, rest) = (text.len() / 10 * 9, text.len() - text.len() / 10 * 9);
@@ -62,6 +62,14 @@ impl TextData {
                 ),
             });
         }
+        if windows == 0 {
+            return Err(Error::Argument {
+                operation: "TextData",
+                argument: "windows",
+                actual: "0".to_owned(),
+                expected: "at least 1".to_owned(),
+            });
+        }
         Ok(Self { text, part, block, windows: windows.min(places) })
     }
 
@@ -70,15 +78,26 @@ impl TextData {
     /// # Errors
     /// [`Error::Io`] if it cannot be read; as [`new`](Self::new).
     pub fn read(path: &Path, split: Split, block: usize, windows: usize) -> Result<Self> {
-        let text = std::fs::read(path).map_err(|source| Error::io("read text", path, source))?;
+        let text = crate::checkpoint::read_file("read text", path)?;
         Self::new(text, split, block, windows)
     }
 
     /// The window's tokens and the one after them.
-    pub fn window(&self, index: usize) -> &[u8] {
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an index that is not below the number of windows.
+    pub fn window(&self, index: usize) -> Result<&[u8]> {
+        if index >= self.windows {
+            return Err(Error::Argument {
+                operation: "TextData",
+                argument: "index",
+                actual: index.to_string(),
+                expected: format!("less than {}, the number of windows", self.windows),
+            });
+        }
         let places = self.part.len() - self.block;
         let start = self.part.start + (index as u128 * places as u128 / self.windows as u128) as usize;
-        &self.text[start..=start + self.block]
+        Ok(&self.text[start..=start + self.block])
     }
 
     /// Tokens of a window.
@@ -113,7 +132,8 @@ impl Samples for TextData {
     }
 
     fn batch(&self, indices: &[usize], placement: &Placement) -> Result<TextBatch> {
-        TextBatch::new(indices.iter().map(|&index| self.window(index)), &placement.device)
+        let windows = indices.iter().map(|&index| self.window(index)).collect::<Result<Vec<_>>>()?;
+        TextBatch::new(windows.into_iter(), &placement.device)
     }
 }
 
@@ -140,10 +160,13 @@ mod tests {
         let mut ends = 0;
         for split in Split::ALL {
             let data = TextData::new(text.clone(), split, 4, usize::MAX).unwrap();
-            assert_eq!(usize::from(data.window(0)[0]), ends);
-            ends = usize::from(*data.window(data.len() - 1).last().unwrap()) + 1;
+            assert_eq!(usize::from(data.window(0).unwrap()[0]), ends);
+            ends = usize::from(*data.window(data.len() - 1).unwrap().last().unwrap()) + 1;
             let few = TextData::new(text.clone(), split, 4, 3).unwrap();
-            assert_eq!((few.len(), few.window(0)), (3, data.window(0)));
+            assert_eq!((few.len(), few.window(0).unwrap()), (3, data.window(0).unwrap()));
+            assert!(few.window(3).unwrap_err().to_string().contains("less than 3"));
+            assert!(few.batch(&[0, 3], &Placement::from(&Device::Cpu)).is_err());
+            assert!(TextData::new(text.clone(), split, 4, 0).is_err());
         }
         assert_eq!(ends, 200);
         assert!(TextData::new(text, Split::Valid, 10, 1).is_err());

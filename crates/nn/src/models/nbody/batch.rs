@@ -142,7 +142,7 @@ impl NBodyBatch {
             (&self.positions, &source.positions),
         ];
         for (target, source) in pairs {
-            target.array().overwrite(source.array())?;
+            target.array().overwrite_shared(source.array())?;
         }
         Ok(true)
     }

@@ -217,9 +217,7 @@ impl NBody {
 impl Module for NBody {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module("embedding", &self.embedding);
-        for (index, layer) in self.layers.iter().enumerate() {
-            visitor.module(format_args!("layers.{index}"), layer);
-        }
+        visitor.modules("layers", &self.layers);
         visitor.module("projection", &self.projection);
         if let Some(pushes) = &self.pushes {
             visitor.module("pushes", pushes);

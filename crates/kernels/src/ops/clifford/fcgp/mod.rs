@@ -9,7 +9,9 @@ mod cuda;
 mod pairs;
 
 use super::{
-    contract::{alike, exact, features, paths_reason, with_real},
+    contract::{
+        alike, empty_gradients, empty_product, exact, features, paths_reason, require_product, with_real,
+    },
     program::Programs,
     rms_norm::{self, Normalized},
     sgp::{Product, ProductGradients, ProductOptions},
@@ -61,6 +63,9 @@ pub fn forward(
 ) -> Result<Product> {
     let Sizes { batch, inputs, outputs } = check(algebra, x, y, w)?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
+    if batch * outputs == 0 {
+        return empty_product(NAME, algebra, (x, [algebra.blade_count(), batch, outputs]), options);
+    }
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         let sizes = Sizes { batch, inputs, outputs };
@@ -87,10 +92,11 @@ pub fn forward(
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute.
+/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute. `product` is what
+/// [`forward`] gave for the same operands and options.
 ///
 /// # Errors
-/// As [`forward`].
+/// As [`forward`]; a `product` of other shapes, or of another `normalize`.
 pub fn backward(
     algebra: &Algebra,
     (x, y, w): (&Array, &Array, &Array),
@@ -100,10 +106,13 @@ pub fn backward(
     [need_x, need_y, need_weights]: [bool; 3],
 ) -> Result<ProductGradients> {
     let Sizes { batch, inputs, outputs } = check(algebra, x, y, w)?;
-    exact(NAME, "grad", grad, product.output.shape(), || {
-        "the gradient has the shape of the output".to_owned()
-    })?;
+    let shape = [algebra.blade_count(), batch, outputs];
+    exact(NAME, "grad", grad, &shape, || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
+    require_product(NAME, algebra, product, (x, &shape), options)?;
+    if batch * inputs * outputs == 0 {
+        return empty_gradients((x, w), [need_x, need_y, need_weights]);
+    }
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         let (sizes, needs) = (Sizes { batch, inputs, outputs }, [need_x, need_y, need_weights]);
@@ -117,10 +126,12 @@ pub fn backward(
         let operands = cpu::Operands {
             tables: &tables, batch, inputs, outputs, x: &gated_x, y: &gated_y, weights: w.as_slice::<T>()?,
         };
-        let upstream = match &product.inverse_rms {
+        let output = product.output.contiguous()?;
+        let inverse_rms = product.inverse_rms.as_ref().map(Array::contiguous).transpose()?;
+        let upstream = match &inverse_rms {
             Some(inverse_rms) => {
                 let normalized = Normalized {
-                    output: product.output.as_slice::<T>()?,
+                    output: output.as_slice::<T>()?,
                     inverse_rms: inverse_rms.as_slice::<T>()?,
                     batch,
                     features: outputs,

@@ -11,7 +11,9 @@ mod rows;
 pub(super) mod unrolled;
 
 use super::{
-    contract::{alike, exact, features, paths_reason, with_real},
+    contract::{
+        alike, empty_gradients, empty_product, exact, features, paths_reason, require_product, with_real,
+    },
     program::Programs,
     rms_norm::Normalized,
 };
@@ -114,6 +116,9 @@ pub fn forward(
 ) -> Result<Product> {
     let (batch, n) = check(algebra, x, y, w)?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
+    if x.elements() == 0 {
+        return empty_product(NAME, algebra, (x, [algebra.blade_count(), batch, n]), options);
+    }
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         return cuda::forward(&device, algebra, (&x, &y, &w), options);
@@ -144,10 +149,11 @@ pub fn forward(
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute.
+/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute. `product` is what
+/// [`forward`] gave for the same operands and options.
 ///
 /// # Errors
-/// As [`forward`].
+/// As [`forward`]; a `product` of other shapes, or of another `normalize`.
 pub fn backward(
     algebra: &Algebra,
     (x, y, w): (&Array, &Array, &Array),
@@ -171,15 +177,21 @@ pub(super) fn backward_with(
     let (batch, n) = check(algebra, x, y, w)?;
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
+    require_product(NAME, algebra, product, (x, x.dims()), options)?;
+    if x.elements() == 0 {
+        return empty_gradients((x, w), needs);
+    }
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
         return cuda::backward(&device, algebra, (&x, &y, &w), options, product, &grad, (needs, right));
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let normalized = match &product.inverse_rms {
+        let output = product.output.contiguous()?;
+        let inverse_rms = product.inverse_rms.as_ref().map(Array::contiguous).transpose()?;
+        let normalized = match &inverse_rms {
             Some(inverse_rms) => Some(Normalized {
-                output: product.output.as_slice::<T>()?,
+                output: output.as_slice::<T>()?,
                 inverse_rms: inverse_rms.as_slice::<T>()?,
                 batch,
                 features: n,
