@@ -38,6 +38,17 @@ pub enum Error {
         /// What is kept, and how to go on.
         next: String,
     },
+    /// Weights with which a model predicts no finite numbers. The data were checked when they were read.
+    #[error(
+        "diverged: {measured}: {weights} give no finite predictions; the data are not at fault\ntrain again with a lower \
+         train.lr or with train.clip_norm=1; runtime.detect_anomaly=true names the operation that first gives no finite number"
+    )]
+    Diverged {
+        /// What was measured, such as `the test MSE is NaN`.
+        measured: String,
+        /// Which weights: a file, or the step they are of.
+        weights: String,
+    },
     /// The user stopped the work.
     #[error("{0}")]
     Interrupted(String),
@@ -59,7 +70,11 @@ impl Error {
             Self::Kernels(error) => is_kernels_input(error),
             Self::Distributed(error) => error.is_input(),
             Self::Stopped { source, .. } => source.is_input(),
-            Self::OutOfMemory { .. } | Self::Output { .. } | Self::Interrupted(_) | Self::Failed(_) => false,
+            Self::OutOfMemory { .. }
+            | Self::Output { .. }
+            | Self::Diverged { .. }
+            | Self::Interrupted(_)
+            | Self::Failed(_) => false,
         }
     }
 }
@@ -84,6 +99,7 @@ fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
     match error {
         Kernels::NoBackend { .. }
         | Kernels::InvalidDevice { .. }
+        | Kernels::NoSuchDevice { .. }
         | Kernels::UnsupportedTarget { .. }
         | Kernels::UnsupportedDType { .. }
         | Kernels::UnsupportedDevice { .. } => true,

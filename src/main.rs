@@ -18,7 +18,13 @@ fn main() -> ExitCode {
     let arguments = cli::Cli::parse();
     let default = if arguments.verbose { "debug,gradewise::operations=trace" } else { "warn" };
     let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(output::is_coloured())
+        .with_writer(std::io::stderr)
+        .without_time()
+        .init();
+    run::remember_panics();
     match commands::run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

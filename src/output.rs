@@ -24,6 +24,12 @@ pub fn is_named() -> bool {
     NAME.with_borrow(Option::is_some)
 }
 
+/// Whether lines of the log may hold the escape sequences of colours: on a terminal that shows them, unless `NO_COLOR` or `CLICOLOR=0`
+/// is set; elsewhere with `CLICOLOR_FORCE`. Help goes by the same rules, for each of the two streams.
+pub fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}
+
 /// Writes text to the standard output.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();

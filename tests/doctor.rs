@@ -173,4 +173,15 @@ fn what_is_wrong_with_driver_or_device_fails_with_advice() {
 fn a_device_that_computes_nothing_fails_the_self_test() {
     let found = report(&[], Some("devices=1"));
     assert_check(&found, "cuda:0 self-test", "fail", &["operators fail", "GRADEWISE_LAUNCH_BLOCKING=1"]);
+    assert_eq!(found["cuda"]["available"], false, "what computes something else is not to be computed on");
+    // Debug mode says so and goes on: the command is about the CPU.
+    let output = Command::new(program())
+        .args(["debug", "--", "gradcheck", "--only", "sin"])
+        .env("LD_LIBRARY_PATH", gradewise_fake_driver::folder())
+        .env("FAKE_CUDA", "devices=1")
+        .output()
+        .expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("warning: the initialisation test fails on cuda:0; the command runs"), "{said}");
 }

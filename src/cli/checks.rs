@@ -57,7 +57,7 @@ pub struct Verify {
 ///
 /// Runs the loss of a task on a batch, forward and backward. Every operation is compared with the CPU in double precision, on the same
 /// inputs; the first that is too far off is named, and written with its inputs to a file that --replay runs again. Exits with 1 if
-/// one is found.
+/// one is found, and also if all agree on a loss or on gradients that are not finite.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +86,7 @@ pub struct Bisect {
 ///
 /// The loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with the
 /// relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64
-/// or f32 (storage), or bf16 or f16 (mixed precision).
+/// or f32 (storage), or bf16 or f16 (mixed precision). Exits with 1 if the loss, a result or a gradient is not finite.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -31,8 +31,9 @@ pub struct Doctor {
 
 /// List the GPU kernels of this build: what each needs, and how many blocks of it a multiprocessor holds.
 ///
-/// Registers, shared memory, stack and spills are the compiler's; occupancy follows from them and from the threads and the dynamic
-/// shared memory of a block. Tiles of matrix products say these themselves. Needs no GPU, but a build with kernels.
+/// Registers, static shared memory, stack and spills are the compiler's; occupancy follows from them, from the threads of the blocks
+/// that the library launches, and from the dynamic shared memory of a block, which depends on shapes where it is not that of a tile of
+/// matrix products (--shared). Needs no GPU, but a build with kernels.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,9 +48,9 @@ pub struct Kernels {
     /// An architecture, such as 90a.
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// Threads of a block.
-    #[arg(long, default_value_t = 256)]
-    pub threads: u32,
+    /// Threads of a block [default: those that the library launches each kernel with]
+    #[arg(long)]
+    pub threads: Option<u32>,
     /// Bytes of dynamic shared memory of a block.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub shared: u32,

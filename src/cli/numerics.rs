@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Compare two runs, or two checkpoints: where their parameters, numbers and settings differ.
 ///
 /// Of two folders of runs: the relative difference of each parameter, the first step at which each number of metrics.jsonl parts, and the
-/// settings that differ. Of files: the parameters. Exits with 1 if anything but settings differs by more than the tolerance, so that
+/// settings that differ. Of files: the parameters. With --tolerance, what is past it, the largest first. Exits with 1 if anything but settings differs by more than the tolerance, so that
 /// it tells whether two runs have the same bits.
 #[derive(Debug, Args)]
 #[command(after_help = "\

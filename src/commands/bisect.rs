@@ -9,7 +9,7 @@ use crate::{
 };
 use gradewise::verify::bisect::{Bisection, Deviant, replay};
 use gradewise_autograd::{autocast_with, observe::observe};
-use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
+use gradewise_nn::{Module, checkpoint::Checkpoint, data::Split, train::Samples};
 use serde::Serialize;
 use std::path::Path;
 
@@ -50,19 +50,27 @@ fn search<T: Task>(arguments: &Bisect) -> Result<()> {
     let data = T::load(&config.data, Split::Train)?;
     let indices: Vec<usize> = (0..config.train.batch_size.min(data.len())).collect();
     let batch = data.batch(&indices, &placement)?;
-    let pass = || -> gradewise_nn::Result<f64> {
+    let pass = || -> gradewise_nn::Result<(f64, usize)> {
         let loss = match &mixed {
             Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
             None => T::loss(&model, &batch),
         }?;
-        loss.backward()?;
-        Ok(loss.item()?)
+        let gradients = loss.backward()?;
+        let mut not_finite = 0;
+        for (_, parameter) in model.named_parameters() {
+            let leaf = parameter.tensor();
+            if gradients.contains(&leaf) {
+                let found = gradients.get(&leaf)?.array().summary()?;
+                not_finite += usize::from(found.nan + found.infinite > 0);
+            }
+        }
+        Ok((loss.item()?, not_finite))
     };
     let (result, bisection) = observe(Bisection::default(), pass);
     match (&bisection.found, result) {
         (Some(found), _) => report(found, arguments),
         (None, Err(error)) => Err(error.into()),
-        (None, Ok(loss)) => {
+        (None, Ok((loss, not_finite))) => {
             let mut text = format!(
                 "{} results of one step agree with the reference; the loss is {loss}\n",
                 bisection.agreed
@@ -73,7 +81,21 @@ fn search<T: Task>(arguments: &Bisect) -> Result<()> {
                     distance.error, distance.tolerance
                 );
             }
-            output::print(&text)
+            output::print(&text)?;
+            if loss.is_finite() && not_finite == 0 {
+                return Ok(());
+            }
+            let weights = match &arguments.checkpoint {
+                Some(path) => {
+                    format!("every operation computes what it should, and the weights in {}", path.display())
+                }
+                None => "every operation computes what it should, and fresh weights".to_owned(),
+            };
+            let measured = match not_finite {
+                0 => format!("the loss is {loss}"),
+                some => format!("the loss is {loss}, and {some} gradients are not finite"),
+            };
+            Err(Error::Diverged { measured, weights })
         }
     }
 }

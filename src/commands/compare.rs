@@ -25,7 +25,7 @@ pub fn run(arguments: &Compare) -> Result<()> {
     if arguments.json {
         output::print(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
     } else {
-        output::print(&report.text(arguments.limit))?;
+        output::print(&report.text(arguments.limit, arguments.tolerance))?;
     }
     let differences = report.beyond(arguments.tolerance);
     if differences == 0 {
@@ -127,6 +127,16 @@ struct Report {
     settings: Vec<(String, String, String)>,
 }
 
+/// Whether a difference does not pass: what is no number never does.
+fn beyond(difference: Option<f64>, tolerance: f64) -> bool {
+    difference.is_none_or(|difference| difference > tolerance)
+}
+
+/// A difference to sort by.
+fn size(difference: Option<f64>) -> f64 {
+    difference.unwrap_or(f64::INFINITY)
+}
+
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
@@ -146,8 +156,7 @@ impl Report {
             all.1.extend_from_slice(other);
             parameters.push(Parameter { name: (*name).to_owned(), difference, shapes });
         }
-        let size = |parameter: &Parameter| parameter.difference.unwrap_or(f64::INFINITY);
-        parameters.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        parameters.sort_by(|a, b| size(b.difference).total_cmp(&size(a.difference)));
         let difference =
             if all.0.len() == all.1.len() { finite(relative_error(&all.0, &all.1)) } else { None };
         let (mut partings, mut steps) = (Vec::new(), BTreeSet::new());
@@ -188,19 +197,26 @@ impl Report {
 
     /// How many parameters and numbers are not within a tolerance.
     fn beyond(&self, tolerance: f64) -> usize {
-        let beyond = |difference: Option<f64>| difference.is_none_or(|difference| difference > tolerance);
-        self.parameters.iter().filter(|parameter| beyond(parameter.difference)).count()
-            + self.partings.iter().filter(|parting| beyond(parting.largest)).count()
+        self.parameters.iter().filter(|parameter| beyond(parameter.difference, tolerance)).count()
+            + self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).count()
             + self.only_first.len()
             + self.only_second.len()
     }
 
-    fn text(&self, limit: usize) -> String {
+    /// What is past the tolerance, the largest first; of what is within, the number alone.
+    fn text(&self, limit: usize, tolerance: f64) -> String {
         let differ = self.parameters.iter().filter(|parameter| parameter.difference != Some(0.0)).count();
         let mut text = format!("parameters  {} in both, {differ} differ", self.parameters.len());
         if differ > 0 {
             text += &format!("; all together by {}", Shown(self.difference));
         }
+        // They come sorted.
+        let past =
+            self.parameters.iter().take_while(|parameter| beyond(parameter.difference, tolerance)).count();
+        if tolerance > 0.0 && differ > 0 {
+            text += &format!("; {past} by more than {tolerance:e}");
+        }
+        let differ = past;
         text.push('\n');
         for parameter in self.parameters.iter().take(differ.min(limit)) {
             text += &match &parameter.shapes {
@@ -222,11 +238,21 @@ impl Report {
                 Some(first) => format!("metrics     part at step {}\n", first.step),
             };
         }
-        for Parting { name, step, values: [a, b], largest } in self.partings.iter().take(limit) {
+        let mut past: Vec<&Parting> =
+            self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).collect();
+        if tolerance > 0.0 {
+            // By default in the order in which they part: the first is where the runs went apart.
+            past.sort_by(|a, b| size(b.largest).total_cmp(&size(a.largest)));
+            if !self.partings.is_empty() {
+                let (parted, past) = (self.partings.len(), past.len());
+                text += &format!("            {parted} numbers part, {past} by more than {tolerance:e}\n");
+            }
+        }
+        for Parting { name, step, values: [a, b], largest } in past.iter().take(limit) {
             text += &format!("  {name}: {a} and {b} at step {step}, at most {} apart\n", Shown(*largest));
         }
-        if self.partings.len() > limit {
-            text += &format!("            and {} more numbers (--limit)\n", self.partings.len() - limit);
+        if past.len() > limit {
+            text += &format!("            and {} more numbers (--limit)\n", past.len() - limit);
         }
         for (position, (key, a, b)) in self.settings.iter().enumerate() {
             text += &format!("{:<12}{key}: {a} and {b}\n", if position == 0 { "settings" } else { "" });

@@ -113,14 +113,12 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
     let diverged = first_beyond(&divergences, Pass::Forward, arguments.threshold);
     let expected: std::collections::BTreeMap<&str, &Vec<f64>> =
         right.gradients.iter().map(|(name, values)| (name.as_str(), values)).collect();
-    let mut gradients: Vec<(&str, f64, f64)> = Vec::new();
+    let mut gradients: Vec<Gradient> = Vec::new();
     for (name, values) in &other.gradients {
         let Some(expected) = expected.get(name.as_str()) else { continue };
-        let zero =
-            |values: &[f64]| values.iter().filter(|&&v| v == 0.0).count() as f64 / values.len().max(1) as f64;
-        // Zeros that the right precision does not have.
-        gradients.push((name, relative_error(values, expected), (zero(values) - zero(expected)).max(0.0)));
+        gradients.push(Gradient::new(name, values, expected));
     }
+    let verdict = Verdict::new(&divergences, &gradients, &other, arguments.threshold);
     if arguments.json {
         let row = |d: &&Divergence| json!({"operation": d.operation, "layer": d.layer(), "parameters": d.parameters, "dtype": d.dtype.to_string(), "error": d.error});
         let record = json!({
@@ -128,9 +126,12 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
             "loss": [right.loss, other.loss],
             "first_diverged": diverged.as_ref().map(row),
             "operations": forward.iter().map(row).collect::<Vec<_>>(),
-            "gradients": gradients.iter().map(|(name, error, zeros)| json!({"parameter": name, "error": error, "lost": zeros})).collect::<Vec<_>>(),
+            "gradients": gradients.iter().map(|g| json!({"parameter": g.name, "error": g.error, "lost": g.lost, "finite": g.is_finite})).collect::<Vec<_>>(),
+            "first_gradient_diverged": verdict.gradients.first().map(|gradient| gradient.name),
+            "finite": verdict.is_finite(),
         });
-        return output::print(&format!("{record}\n"));
+        output::print(&format!("{record}\n"))?;
+        return verdict.result(second);
     }
     let mut text = format!("{second} against {first}: loss {} and {}\n\n", other.loss, right.loss);
     text += &format!("{:<18}{:<8}{:>9}  layer\n", "operation", "dtype", "error");
@@ -144,8 +145,10 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
         }
     }
     text += &format!("\n{:<40}{:>9}  lost to zero\n", "gradient of", "error");
-    for (name, error, zeros) in &gradients {
-        text += &format!("{name:<40}{error:>9.1e}  {:.1}%\n", 100.0 * zeros);
+    for gradient in &gradients {
+        let mark = if gradient.is_beyond(arguments.threshold) { " *" } else { "" };
+        text +=
+            &format!("{:<40}{:>9.1e}  {:.1}%{mark}\n", gradient.name, gradient.error, 100.0 * gradient.lost);
     }
     text += &match diverged {
         Some(d) => format!(
@@ -155,7 +158,132 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
             d.layer().map_or_else(String::new, |layer| format!(" of layer {layer}")),
             d.error
         ),
-        None => format!("\nno result diverges by more than {}\n", arguments.threshold),
+        None => format!("\nno result of the forward pass diverges by more than {}\n", arguments.threshold),
     };
-    output::print(&text)
+    text += &verdict.of_gradients(gradients.len(), arguments.threshold);
+    output::print(&text)?;
+    verdict.result(second)
+}
+
+/// The gradient of a parameter in two precisions.
+struct Gradient<'a> {
+    name: &'a str,
+    /// ‖gradient − reference‖ / ‖reference‖.
+    error: f64,
+    /// The fraction of elements that are zero, beyond those of the reference.
+    lost: f64,
+    is_finite: bool,
+}
+
+impl<'a> Gradient<'a> {
+    fn new(name: &'a str, values: &[f64], expected: &[f64]) -> Self {
+        let zero =
+            |values: &[f64]| values.iter().filter(|&&v| v == 0.0).count() as f64 / values.len().max(1) as f64;
+        Self {
+            name,
+            error: relative_error(values, expected),
+            lost: (zero(values) - zero(expected)).max(0.0),
+            is_finite: values.iter().all(|value| value.is_finite()),
+        }
+    }
+
+    fn is_beyond(&self, threshold: f64) -> bool {
+        !self.is_finite || self.error.is_nan() || self.error > threshold
+    }
+}
+
+/// What the comparison comes to, gradients included.
+struct Verdict<'a> {
+    /// Those past the threshold, the worst first.
+    gradients: Vec<&'a Gradient<'a>>,
+    /// What is not finite in the precision that is compared.
+    not_finite: Vec<String>,
+}
+
+impl<'a> Verdict<'a> {
+    fn new(
+        divergences: &[Divergence],
+        gradients: &'a [Gradient<'a>],
+        other: &Outcome,
+        threshold: f64,
+    ) -> Self {
+        let mut past: Vec<&Gradient> = gradients.iter().filter(|g| g.is_beyond(threshold)).collect();
+        let size = |gradient: &Gradient| if gradient.is_finite { gradient.error } else { f64::INFINITY };
+        past.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        let mut not_finite = Vec::new();
+        if !other.loss.is_finite() {
+            not_finite.push(format!("the loss ({})", other.loss));
+        }
+        // A relative error is finite wherever both results are, but for squares that overflow.
+        let result = divergences.iter().find(|d| d.pass == Pass::Forward && !d.error.is_finite());
+        not_finite.extend(result.map(|d| format!("a result of `{}`", d.operation)));
+        let gradients: Vec<&str> = past.iter().filter(|g| !g.is_finite).map(|g| g.name).collect();
+        match gradients[..] {
+            [] => {}
+            [one] => not_finite.push(format!("the gradient of `{one}`")),
+            [first, ..] => {
+                not_finite.push(format!("{} gradients, such as that of `{first}`", gradients.len()))
+            }
+        }
+        Self { gradients: past, not_finite }
+    }
+
+    fn is_finite(&self) -> bool {
+        self.not_finite.is_empty()
+    }
+
+    fn of_gradients(&self, all: usize, threshold: f64) -> String {
+        match self.gradients.first() {
+            None => format!("no gradient diverges by more than {threshold}\n"),
+            Some(worst) => format!(
+                "{} of {all} gradients diverge by more than {threshold}, most that of `{}`, error {:.1e}\n",
+                self.gradients.len(),
+                worst.name,
+                worst.error
+            ),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Failed`] if something is not finite. Rounding alone is a finding, and no failure.
+    fn result(&self, precision: &str) -> Result<()> {
+        if self.is_finite() {
+            return Ok(());
+        }
+        Err(Error::Failed(format!("in {precision} not finite: {}", self.not_finite.join("; "))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_count_for_the_verdict() {
+        let gradients = [
+            Gradient::new("near", &[1.0, 2.0], &[1.0, 2.0]),
+            Gradient::new("far", &[1.0, 3.0], &[1.0, 2.0]),
+            Gradient::new("lost", &[0.0, 0.0], &[1.0, 2.0]),
+            Gradient::new("gone", &[1.0, f64::INFINITY], &[1.0, 2.0]),
+        ];
+        let outcome = |loss| Outcome { loss, recording: Recording::new([]), gradients: Vec::new() };
+        let verdict = |gradients: &'static [Gradient<'static>], loss| {
+            Verdict::new(&[], gradients, &outcome(loss), 0.02)
+        };
+        let gradients: &'static [Gradient<'static>] = Vec::from(gradients).leak();
+        let found = verdict(gradients, 1.0);
+        assert_eq!(found.gradients.iter().map(|g| g.name).collect::<Vec<_>>(), ["gone", "lost", "far"]);
+        let message = found.result("f16").unwrap_err().to_string();
+        assert!(message.contains("in f16 not finite: the gradient of `gone`"), "{message}");
+        assert!(
+            found.of_gradients(4, 0.02).contains("3 of 4 gradients diverge"),
+            "{}",
+            found.of_gradients(4, 0.02)
+        );
+        assert_eq!(gradients[2].lost, 1.0);
+        // Rounding is no failure, and agreement is said of gradients, too.
+        assert!(verdict(&gradients[..3], 1.0).result("f16").is_ok());
+        assert!(verdict(&gradients[..1], 1.0).of_gradients(1, 0.02).contains("no gradient diverges"));
+        assert!(verdict(&gradients[..1], f64::NAN).result("f16").is_err());
+    }
 }

@@ -51,6 +51,14 @@ fn follow(arguments: &Eval, checkpoint: &Checkpoint, folder: &Path) -> Result<()
     })
 }
 
+/// The weights of checkpoints, for readers of a verdict.
+pub fn weights_of(checkpoints: &[Checkpoint]) -> String {
+    match checkpoints {
+        [one] => format!("the weights in {} (step {})", one.tensors.path().display(), one.metadata.step),
+        several => format!("weights of the {} checkpoints", several.len()),
+    }
+}
+
 /// `path` is that of the checkpoint whose settings count.
 fn evaluate<T: Task>(arguments: &Eval, path: &Path, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = settings::<T>(path, &arguments.settings)?;
@@ -97,15 +105,11 @@ fn evaluate<T: Task>(arguments: &Eval, path: &Path, checkpoints: &[Checkpoint]) 
             text += &format!("{split} {} {}\n", other.label, number(other.value));
         }
         text += &format!("symmetry {asymmetry:.1e} relative change under {}\n", T::GROUP);
-        let comparison = if split == Split::Test { T::comparison(&measures) } else { String::new() };
+        let comparison = if split == Split::Test { T::comparison(&measures, &config) } else { String::new() };
         if !comparison.is_empty() {
             text += &format!("\n{comparison}");
         }
         output::print(&text)?;
     }
-    if first.value.is_finite() {
-        Ok(())
-    } else {
-        Err(Error::Failed(format!("the {} is {}", first.label, first.value)))
-    }
+    measures.verdict(split.name(), &weights_of(checkpoints))
 }

@@ -8,6 +8,7 @@ use crate::{
 use gradewise_kernels::{
     BuildInfo, Resources, build_info,
     occupancy::{Limits, Needs},
+    threads_of_kernel,
     tuning::Tile,
 };
 use serde::Serialize;
@@ -73,7 +74,7 @@ fn line(arguments: &Kernels, resources: Resources) -> Line {
     let tile = Tile::shared_bytes_of_kernel(kernel);
     let (threads, dynamic) = match tile {
         Some(shared) => (Tile::THREADS, u32::try_from(shared).unwrap_or(u32::MAX)),
-        None => (arguments.threads, arguments.shared),
+        None => (arguments.threads.unwrap_or_else(|| threads_of_kernel(kernel)), arguments.shared),
     };
     let shared = shared.saturating_add(dynamic);
     let fit = match Limits::of(target) {
@@ -86,7 +87,7 @@ fn line(arguments: &Kernels, resources: Resources) -> Line {
             Ok(found) => Fit::Fits {
                 blocks: found.blocks,
                 occupancy: f64::from(found.warps) / f64::from(found.most),
-                limit: found.limit.to_string(),
+                limit: found.limits().map(|limit| limit.to_string()).collect::<Vec<_>>().join(" and "),
             },
             Err(error) => Fit::Not { problem: error.to_string() },
         },
@@ -123,6 +124,7 @@ mod tests {
     const REPORT: &str = "kernel target registers shared stack spills
 gw_gate_fwd_f32 80 32 0 0 0
 gw_gate_fwd_f32 90a 40 1024 0 0
+gw_attention_warp_fwd_64_bf16 90a 128 0 0 0
 gw_matmul_hopper_kk_256_2_f32 80 4 0 0 0
 gw_matmul_hopper_kk_256_2_f32 90a 168 0 0 0
 ";
@@ -137,21 +139,29 @@ gw_matmul_hopper_kk_256_2_f32 90a 168 0 0 0
 
     fn arguments(name: Option<&str>, target: Option<&str>) -> Kernels {
         let [name, target] = [name, target].map(|text| text.map(str::to_owned));
-        Kernels { name, target, threads: 256, shared: 0, json: false }
+        Kernels { name, target, threads: None, shared: 0, json: false }
     }
 
     #[test]
     fn a_line_for_each_kernel_and_architecture() {
         let text = table(&lines(&arguments(None, None), &BUILD).unwrap());
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words.len(), 5);
-        assert_eq!(words[1], ["gw_gate_fwd_f32", "80", "32", "0", "0", "256", "0", "8", "100%", "threads"]);
+        assert_eq!(words.len(), 6);
+        assert_eq!(words[1][..9], ["gw_gate_fwd_f32", "80", "32", "0", "0", "256", "0", "8", "100%"]);
+        assert_eq!(words[1][9..], ["threads", "and", "registers"], "both would keep a ninth block out");
         assert_eq!(
             words[2],
             ["gw_gate_fwd_f32", "90a", "40", "0", "0", "256", "1024", "6", "75%", "registers"]
         );
         assert!(text.contains("for sm_90a only"), "{text}");
-        assert_eq!(words[4][5..], ["384", "230400", "1", "19%", "registers"], "{text}");
+        assert_eq!(
+            words[3][5..],
+            ["128", "0", "4", "25%", "registers"],
+            "the block it is launched with: {text}"
+        );
+        let asked = Kernels { threads: Some(64), ..arguments(Some("attention"), None) };
+        assert!(table(&lines(&asked, &BUILD).unwrap()).contains(" 64 "));
+        assert_eq!(words[5][5..], ["384", "230400", "1", "19%", "registers", "and", "shared"], "{text}");
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! `memory`: what a training step takes, by the batch, by operation, and by name.
 
-use super::train::fit;
+use super::train::fit::{self, Needs};
 use crate::{
     cli::Memory,
     error::Result,
     output, run,
-    tasks::{self, Task, with_task},
+    tasks::{self, Task, TaskConfig, with_task},
 };
 use gradewise_autograd::footprint;
 use gradewise_kernels::memory::{Bytes, census};
 use gradewise_nn::{
+    Placement,
     data::Split,
     train::{Part, Samples},
 };
+
+/// What the columns of the table of operations mean.
+const LEGEND: &str = "kept: left allocated, less what was let go of; negative where the backward pass frees what the forward pass kept\n\
+                      forward: also the operations that backward rules call";
 
 pub fn run(arguments: &Memory) -> Result<()> {
     with_task!(&arguments.task, T => show::<T>(arguments))
@@ -23,16 +28,43 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
     let placement = run::placement(&config.runtime)?;
     let data = T::load(&config.data, Split::Train)?;
     let batch = config.train.batch_size;
-    let mut text = format!("on {}: {}\n\n", placement.device, fit::advice::<T>(&config, &data, &placement)?);
+    let advice = fit::advice::<T>(&config, &data, &placement, 1)?;
+    let mut text = format!("on {}: {}\n\n", placement.device, advice.text);
+    // What does not fit is shown by what does.
+    let smaller = advice.needs.as_ref().map(Needs::largest).filter(|samples| *samples < batch);
+    let found = match detail::<T>(arguments, &config, &data, &placement, batch) {
+        Err(error) if error.is_out_of_memory() => {
+            placement.device.trim_memory()?;
+            text += &format!("a step with {batch} samples does not fit: {error}\n\n");
+            match smaller {
+                Some(samples) => detail::<T>(arguments, &config, &data, &placement, samples),
+                None => {
+                    output::print(&text)?;
+                    return Err(error);
+                }
+            }
+        }
+        found => found,
+    };
+    output::print(&(text + &found?))
+}
 
-    // One step, eagerly, for its operations and for what is alive after it.
+/// One step, eagerly, for its operations and for what is alive after it.
+fn detail<T: Task>(
+    arguments: &Memory,
+    config: &TaskConfig<T>,
+    data: &T::Data,
+    placement: &Placement,
+    batch: usize,
+) -> Result<String> {
     run::census(&config.runtime, census::Detail::Operations);
+    let stop = Stop;
     let mut eager = config.clone();
     eager.train.capture = false;
-    let (mut trainer, mut steps) = fit::start::<T>(&eager, &placement)?;
+    let (mut trainer, mut steps) = fit::start::<T>(&eager, placement)?;
     let indices: Vec<usize> = (0..batch).map(|index| index % data.len()).collect();
     let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<_> {
-        Ok(Part::whole(data.batch(&indices, &placement)?))
+        Ok(Part::whole(data.batch(&indices, placement)?))
     });
     steps.take(&mut trainer, &mut batches)?;
     let (report, mut found) = footprint(&placement.device, || steps.take(&mut trainer, &mut batches))
@@ -40,7 +72,8 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
     report?;
     trainer.name_arrays();
     found.operations.truncate(arguments.limit);
-    text += &format!("a step with {batch} samples, by operation:\n\n{found}\n\n");
+    let samples = if batch == 1 { "sample" } else { "samples" };
+    let mut text = format!("a step with {batch} {samples}, by operation:\n\n{found}\n{LEGEND}\n\n");
     text += &format!("alive after it:\n\n{:>10}  {:>6}  what\n", "bytes", "arrays");
     let live = census::live();
     let groups = census::grouped(&live);
@@ -52,6 +85,15 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
         text +=
             &format!("{:>10}          {} more\n", Bytes(rest).to_string(), groups.len() - arguments.limit);
     }
-    census::stop();
-    output::print(&text)
+    drop(stop);
+    Ok(text)
+}
+
+/// Ends the census, also where a step fails.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        census::stop();
+    }
 }

@@ -1,5 +1,6 @@
 //! `sample`: text that a trained transformer goes on with.
 
+use super::eval::weights_of;
 use crate::{
     cli::Sample,
     error::{Error, Result},
@@ -21,8 +22,17 @@ pub fn run(arguments: &Sample) -> Result<()> {
     }
     let config = TaskConfig::<GptTask>::resolve(arguments.runtime.apply(&mut resolver)?)?;
     run::once(&config.runtime, |placement| {
-        let model = tasks::load_model::<GptTask>(&Checkpoint::read(&arguments.checkpoint)?, placement)?;
-        write(&model, arguments)
+        let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
+        let model = tasks::load_model::<GptTask>(&checkpoint, placement)?;
+        write(&model, arguments).map_err(|error| match error {
+            Error::Nn(gradewise_nn::Error::Kernels(gradewise_kernels::Error::NotFinite { .. })) => {
+                Error::Diverged {
+                    measured: "no byte is likelier than another: the logits are not finite".to_owned(),
+                    weights: weights_of(&[checkpoint]),
+                }
+            }
+            other => other,
+        })
     })
 }
 

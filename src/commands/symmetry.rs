@@ -1,6 +1,6 @@
 //! `symmetry`: whether a checkpoint's predictions move as their inputs do.
 
-use super::eval::settings;
+use super::eval::{settings, weights_of};
 use crate::{
     cli::Symmetry,
     error::{Error, Result},
@@ -62,6 +62,11 @@ fn check<T: Task>(arguments: &Symmetry, checkpoint: &Checkpoint) -> Result<()> {
     }
     if holds {
         Ok(())
+    } else if !worst.is_finite() {
+        Err(Error::Diverged {
+            measured: format!("the relative change is {worst}"),
+            weights: weights_of(std::slice::from_ref(checkpoint)),
+        })
     } else {
         Err(Error::Failed(format!("the predictions are not symmetric under {}", T::GROUP)))
     }

@@ -50,6 +50,16 @@ pub enum ConfigError {
     /// A value that makes no sense, alone or with others.
     #[error("configuration: `{key}` is {actual}, expected {expected}")]
     Value { key: &'static str, actual: String, expected: String },
+    /// A number below zero where things are counted.
+    #[error("configuration: `{key}` is {actual}, expected a whole number, {expected}")]
+    Negative {
+        /// The setting.
+        key: String,
+        /// Its value.
+        actual: i64,
+        /// The least that is accepted, such as `at least 1`.
+        expected: String,
+    },
     /// The merged table does not have the form of the configuration.
     #[error("configuration: {0}")]
     Form(String),
@@ -61,6 +71,7 @@ pub enum ConfigError {
 pub struct UnknownKey {
     origin: Origin,
     key: String,
+    /// Full keys, in quotes.
     suggestion: Option<String>,
     /// The table the key is not in; empty at the top.
     table: String,
@@ -69,7 +80,7 @@ pub struct UnknownKey {
 
 impl UnknownKey {
     fn suggest(&self) -> String {
-        self.suggestion.as_ref().map_or_else(String::new, |key| format!(", did you mean `{key}`?"))
+        self.suggestion.as_ref().map_or_else(String::new, |key| format!(", did you mean {key}?"))
     }
 
     fn list(&self) -> String {
@@ -160,8 +171,28 @@ impl Resolver {
 
     /// The settings as a typed value.
     pub fn finish<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        self.table.clone().try_into().map_err(|error: toml::de::Error| ConfigError::Form(error.to_string()))
+        self.table.clone().try_into().map_err(|error: toml::de::Error| {
+            // Whole numbers are counts and seeds; the deserialiser would name the type of Rust that holds them.
+            match negative(&self.table, "") {
+                Some((key, actual)) => {
+                    ConfigError::Negative { key, actual, expected: "at least 0".to_owned() }
+                }
+                None => ConfigError::Form(error.to_string()),
+            }
+        })
     }
+}
+
+/// The first whole number below zero, under its dotted key.
+fn negative(table: &Table, prefix: &str) -> Option<(String, i64)> {
+    table.iter().find_map(|(name, value)| {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Table(inner) => negative(inner, &key),
+            Value::Integer(number) if *number < 0 => Some((key, *number)),
+            _ => None,
+        }
+    })
 }
 
 /// Text that may be a number, written without quotes.
@@ -202,8 +233,12 @@ fn merge(
         }
         let Some(slot) = base.get_mut(&name) else {
             let valid: Vec<String> = base.keys().cloned().collect();
-            let suggestion = nearest(&name, &valid)
-                .map(|near| if prefix.is_empty() { near.to_owned() } else { format!("{prefix}.{near}") });
+            let suggestion = match (prefix, &value) {
+                ("", Value::Table(_)) => nearest(&name, &valid).map(|near| format!("`{near}`")),
+                // A setting without its table.
+                ("", _) => settings_named(&name, base),
+                _ => nearest(&name, &valid).map(|near| format!("`{prefix}.{near}`")),
+            };
             let origin = origin.clone();
             let table = prefix.to_owned();
             return Err(ConfigError::UnknownKey(Box::new(UnknownKey {
@@ -248,6 +283,15 @@ fn describe(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Table(_) => "a table of settings",
     }
+}
+
+/// The settings of any table whose own name is most like `name`: `train.batch_size` for `batch_size`.
+fn settings_named(name: &str, tables: &Table) -> Option<String> {
+    let tables = || tables.iter().filter_map(|(table, value)| Some((table, value.as_table()?)));
+    let leaves: Vec<&str> = tables().flat_map(|(_, inner)| inner.keys()).map(String::as_str).collect();
+    let near = nearest(name, &leaves)?;
+    let holders = tables().filter(|(_, inner)| inner.contains_key(near));
+    Some(holders.map(|(table, _)| format!("`{table}.{near}`")).collect::<Vec<_>>().join(" or "))
 }
 
 /// The candidate most like `name`, if any is much like it.
@@ -297,6 +341,30 @@ mod tests {
         assert!(message.contains("did you mean `train`?") && message.contains("runtime"), "{message}");
         assert!(!refuse("train.qqqq=4").contains("did you mean"));
         assert!(refuse("train.steps.more=4").contains("expected a whole number"));
+        // The table is what is missing.
+        assert!(
+            refuse("batch_size=4").contains("unknown key `batch_size`, did you mean `train.batch_size`?")
+        );
+        assert!(refuse("bacth_size=4").contains("did you mean `train.batch_size`?"));
+        assert!(refuse("seed=4").contains("did you mean `data.seed` or `train.seed`?"));
+        assert!(!refuse("qqqq=4").contains("did you mean"));
+    }
+
+    #[test]
+    fn numbers_below_zero_are_refused_in_words() {
+        for (text, expected) in [
+            ("train.batch_size=-3", "`train.batch_size` is -3, expected a whole number, at least 1"),
+            ("data.particles=-1", "`data.particles` is -1, expected a whole number, at least 2"),
+            ("train.warmup_steps=-1", "`train.warmup_steps` is -1, expected a whole number, at least 0"),
+            ("runtime.threads=-2", "`runtime.threads` is -2, expected a whole number, at least 0"),
+            ("train.seed=-2", "`train.seed` is -2, expected a whole number, at least 0"),
+        ] {
+            let mut resolver = resolver();
+            resolver.assignment(text).unwrap();
+            let message = TaskConfig::<NBodyTask>::resolve(&resolver).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains("usize") && !message.contains("u64"), "{message}");
+        }
     }
 
     #[test]

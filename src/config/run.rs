@@ -222,7 +222,13 @@ impl<D: DataSection, M: Section> Config<D, M> {
     /// # Errors
     /// As [`Config::validate`].
     pub fn resolve(resolver: &Resolver) -> Result<Self, ConfigError> {
-        let mut config: Self = resolver.finish()?;
+        let mut config: Self = resolver.finish().map_err(|error| match error {
+            ConfigError::Negative { key, actual, expected } => {
+                let expected = Self::least(resolver, &key).unwrap_or(expected);
+                ConfigError::Negative { key, actual, expected }
+            }
+            other => other,
+        })?;
         let train = &mut config.train;
         if !resolver.is_set("train.warmup_steps") {
             train.warmup_steps = default_warmup(train.steps);
@@ -232,6 +238,15 @@ impl<D: DataSection, M: Section> Config<D, M> {
         }
         config.validate()?;
         Ok(config)
+    }
+
+    /// What is accepted of a count, by what is said of it where it is 0.
+    fn least(resolver: &Resolver, key: &str) -> Option<String> {
+        let mut zero = resolver.clone();
+        match Self::resolve(zero.assignment(&format!("{key}=0")).ok()?) {
+            Err(ConfigError::Value { key: refused, expected, .. }) if refused == key => Some(expected),
+            _ => None,
+        }
     }
 
     /// Checks what types alone do not.

@@ -5,9 +5,23 @@ use crate::error::{Error, Result};
 use gradewise_nn::checkpoint::replace_file;
 use serde_json::json;
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
+
+/// What the last panic of any thread said, with its place.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Lets panics be remembered for the folder of the run that they end, beside what is said of them anyway.
+pub fn remember_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
+        before(panic);
+    }));
+}
 
 impl RunFolder {
     /// The last error, if the run ended with one.
@@ -27,10 +41,28 @@ impl RunFolder {
             Err(error) => error,
         };
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+        let causes = causes.map(ToString::to_string).collect();
+        // Lines as lines: the form for programmers escapes them inside of strings.
+        let details = format!("{error:?}").replace("\\n", "\n").replace("\\\"", "\"");
+        self.write_error(&error.to_string(), causes, &details, Some(step));
+    }
+
+    /// Does the work of a run; if it panics, the panic is kept as what ended the run, and goes on.
+    pub fn keeping_panics<R>(&self, work: impl FnOnce() -> R) -> R {
+        // What the work has left half done is not used: the panic ends the thread.
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+            let said = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let said = said.unwrap_or_else(|| "a panic".to_owned());
+            self.write_error(&said, Vec::new(), "a panic: a bug of the program", None);
+            resume_unwind(payload)
+        })
+    }
+
+    fn write_error(&self, error: &str, causes: Vec<String>, details: &str, step: Option<u64>) {
         let record = json!({
-            "error": error.to_string(),
-            "causes": causes.map(ToString::to_string).collect::<Vec<_>>(),
-            "details": format!("{error:?}"),
+            "error": error,
+            "causes": causes,
+            "details": details,
             "step": step,
             "command": std::env::args().collect::<Vec<_>>(),
             "version": env!("CARGO_PKG_VERSION"),
@@ -40,5 +72,27 @@ impl RunFolder {
         if let Err(worse) = replace_file(self.error(), |file| file.write_all(text.as_bytes())) {
             tracing::warn!("the error is not kept in the run folder: {worse}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_kept_with_its_place_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::at(folder.path());
+        remember_panics();
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| run.keeping_panics(|| panic!("seven is not a shape"))));
+        assert!(outcome.is_err(), "it goes on");
+        let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(run.error()).unwrap()).unwrap();
+        let error = kept["error"].as_str().unwrap();
+        assert!(error.contains("seven is not a shape") && error.contains("failure.rs:"), "{error}");
+        assert_eq!(run.keeping_panics(|| 3), 3);
+        // What went well afterwards clears it.
+        run.keep_error(1, &Ok(()));
+        assert!(!run.error().exists());
     }
 }

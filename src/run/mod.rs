@@ -14,6 +14,7 @@ mod team;
 pub use deterministic::require_deterministic;
 pub use dump::dumped;
 pub use energy::Energy;
+pub use failure::remember_panics;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;
@@ -101,6 +102,13 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
         crate::output::note(&debugged(&device, &build_info()));
     }
     let dtype: DType = runtime.dtype.parse()?;
+    if device == Device::Cpu && matches!(dtype, DType::BF16 | DType::F16) {
+        // The error of the operators advises a cast, which is nothing for a command line.
+        return Err(Error::Usage(format!(
+            "runtime.dtype: {dtype} as storage is not supported on cpu, which has f32 and f64; mixed precision computes \
+             products in {dtype} and keeps weights in f32: --precision {dtype}"
+        )));
+    }
     device.require(dtype, "runtime.dtype")?;
     device.limit_memory(runtime.memory_mib.saturating_mul(1 << 20));
     choose_backends(&runtime.backends)?;

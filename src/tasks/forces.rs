@@ -209,10 +209,16 @@ impl Task for Forces {
             &title,
             ("time", "energy, in units of the potential's spread"),
         )?;
+        if let Some(step) = learned.left {
+            output::note(&format!(
+                "dynamics: under the learned forces a system leaves the finite numbers in step {step} of {steps}"
+            ));
+        }
         let largest = |values: &[f64]| values.iter().fold(0f64, |largest, value| largest.max(*value));
         let record = json!({
             "systems": FOLLOWED,
             "steps": steps,
+            "left_finite_numbers_in_step": learned.left,
             "time_step": TIME_STEP,
             "learned_energy_change": {"largest": largest(&learned.own), "last": learned.own.last()},
             "exact_energy_change": {"largest": largest(&learned.exact), "last": learned.exact.last()},
@@ -255,6 +261,8 @@ struct Energies {
     own: Vec<f64>,
     /// With the energy in closed form.
     exact: Vec<f64>,
+    /// The step in which positions or velocities ceased to be finite, if they did; both lists end before it.
+    left: Option<usize>,
 }
 
 /// Follows systems under forces that come with an energy.
@@ -273,16 +281,24 @@ fn follow(
     };
     let potential_energies = std::cell::RefCell::new(Vec::new());
     let mut first: Option<[Vec<f64>; 2]> = None;
-    let mut energies = Energies { own: Vec::new(), exact: Vec::new() };
+    let mut energies = Energies { own: Vec::new(), exact: Vec::new(), left: None };
     velocity_verlet(
         &mut start.motion().clone(),
         (steps, TIME_STEP),
         |loc| {
+            // Where forces have led is no data to be checked as such: a model may drive particles beyond all numbers.
+            if !loc.iter().all(|x| x.is_finite()) {
+                return Ok(vec![f64::NAN; loc.len()]);
+            }
             let (forces, energies) = field(&state(loc)?)?;
             *potential_energies.borrow_mut() = energies;
             Ok(forces)
         },
-        |_, motion| {
+        |step, motion| {
+            if energies.left.is_some() || !motion.loc.iter().chain(&motion.vel).all(|x| x.is_finite()) {
+                energies.left.get_or_insert(step);
+                return Ok(());
+            }
             let kinetic = motion.kinetic(particles);
             let total = |potential: &[f64]| -> Vec<f64> {
                 kinetic.iter().zip(potential).map(|(k, p)| k + p).collect()
@@ -339,9 +355,16 @@ mod tests {
         let start = ForceData::simulate(5, 3, 2, Split::Test).unwrap();
         let exact = |data: &ForceData| Ok((data.force().to_vec(), data.energy().to_vec()));
         let energies = follow(&start, 300, exact).unwrap();
-        assert_eq!((energies.own.len(), energies.own[0]), (301, 0.0));
+        assert_eq!((energies.own.len(), energies.own[0], energies.left), (301, 0.0, None));
         let worst = |values: &[f64]| values.iter().fold(0f64, |worst, value| worst.max(*value));
         assert!(worst(&energies.own) > 0.0 && worst(&energies.own) < 5e-3, "{}", worst(&energies.own));
+        // A field that drives particles apart ends in no error: the motion is followed as long as it is one.
+        let wild = |data: &ForceData| {
+            Ok((data.motion().loc.iter().map(|x| 1e150 * x).collect(), data.energy().to_vec()))
+        };
+        let far = follow(&start, 300, wild).unwrap();
+        let left = far.left.unwrap();
+        assert!((1..300).contains(&left) && far.own.len() == left, "{left} {}", far.own.len());
         // Forces that belong to no such energy do not conserve it.
         let wrong =
             |data: &ForceData| Ok((data.force().iter().map(|f| 1.2 * f).collect(), data.energy().to_vec()));

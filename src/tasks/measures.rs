@@ -1,5 +1,6 @@
 //! What is measured of a model.
 
+use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 
 /// One number.
@@ -44,9 +45,36 @@ impl Measures {
         &self.0[1..]
     }
 
-    /// `{"<prefix>mse": …}`
+    /// Whether the weights they are of still predict numbers: the measure that decides is finite. Others may be infinite by right, such
+    /// as a rejection where no background passes.
+    pub fn are_finite(&self) -> bool {
+        self.first().value.is_finite()
+    }
+
+    /// The verdict on `weights` measured on `split`.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] if the measure that decides is not finite.
+    pub fn verdict(&self, split: &str, weights: &str) -> Result<()> {
+        if self.are_finite() {
+            return Ok(());
+        }
+        let Measure { label, value, .. } = self.first();
+        Err(Error::Diverged {
+            measured: format!("the {split} {label} is {value}"),
+            weights: weights.to_owned(),
+        })
+    }
+
+    /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if they have diverged: JSON has no NaN, and null alone does
+    /// not tell why.
     pub fn json(&self, prefix: &str) -> Map<String, Value> {
-        self.0.iter().map(|measure| (format!("{prefix}{}", measure.key), measure.value.into())).collect()
+        let mut record: Map<String, Value> =
+            self.0.iter().map(|measure| (format!("{prefix}{}", measure.key), measure.value.into())).collect();
+        if !self.are_finite() {
+            record.insert(format!("{prefix}verdict"), "diverged".into());
+        }
+        record
     }
 }
 
@@ -71,5 +99,19 @@ mod tests {
             r#"{"test_mae":0.25,"test_mse":0.5}"#
         );
         assert_eq!((measures.first().value, measures.others().len()), (0.5, 1));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_the_fault_of_the_weights() {
+        let sound = Measures::new("mse", "MSE", 0.5).and("rejection", "rejection", f64::INFINITY);
+        assert!(sound.verdict("test", "the weights").is_ok());
+        for value in [f64::NAN, f64::INFINITY] {
+            let diverged = Measures::new("mse", "MSE", value);
+            let error = diverged.verdict("test", "the weights of step 3").unwrap_err();
+            assert!(
+                matches!(&error, Error::Diverged { .. }) && error.to_string().contains("the test MSE is")
+            );
+            assert_eq!(diverged.json("test_")["test_verdict"], "diverged");
+        }
     }
 }

@@ -140,8 +140,9 @@ pub trait Task: Sized + 'static {
         None
     }
 
-    /// What others have reached beside `measures`, as text; empty if nothing comparable is published.
-    fn comparison(_measures: &Measures) -> String {
+    /// What others have reached beside `measures`, as text; empty if nothing comparable is published: for the task, or for runs of such
+    /// settings.
+    fn comparison(_measures: &Measures, _config: &TaskConfig<Self>) -> String {
         String::new()
     }
 

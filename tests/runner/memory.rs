@@ -65,6 +65,74 @@ fn a_batch_that_does_not_fit_is_explained_by_its_own_numbers_and_divided_on_requ
 }
 
 #[test]
+fn a_batch_of_one_is_found_where_two_samples_do_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let run =
+        "train gpt train.steps=2 train.eval_every=0 data.train=64 data.valid=2 data.test=2 runtime.threads=1";
+    // The least limit at which single samples train, and two at once do not.
+    let one = format!("{run} train.batch_size=1 train.accumulation=16");
+    let limit = (12..60)
+        .find(|limit| {
+            let output =
+                command(here, &format!("{one} runtime.memory_mib={limit} --out one-{limit}")).output();
+            output.unwrap().status.success()
+        })
+        .unwrap();
+    let limited = format!("{run} runtime.memory_mib={limit}");
+    refuse(command(here, &format!("{limited} train.batch_size=2 --out two")), 1, &["out of memory"]);
+    let (_, said) = succeed(here, &format!("{limited} --fit-memory --out fitted"));
+    assert!(
+        said.contains("1 sample, and 2 do not fit") && said.contains("still 16 samples a step"),
+        "{said}"
+    );
+    assert!(said.contains("train.batch_size=1 train.accumulation=16"), "{said}");
+    // Without the flag, the advice is the same, and the way to go on is one that works.
+    let said = refuse(
+        command(here, &format!("{limited} --out refused")),
+        1,
+        &[
+            "a step takes ",
+            "1 sample, and 2 do not fit",
+            "at most 1 sample at once",
+            "--resume refused --fit-memory",
+        ],
+    );
+    assert!(said.contains("MiB requested") && !said.contains(" bytes"), "{said}");
+    succeed(here, "train gpt --resume refused --fit-memory");
+    // The memory of a step that does not fit is shown by one that does.
+    let (text, _) = succeed(here, &format!("memory gpt runtime.memory_mib={limit} runtime.threads=1"));
+    assert!(text.contains("a step with 16 samples does not fit: "), "{text}");
+    assert!(text.contains("a step with 1 sample, by operation:") && text.contains("kept: left"), "{text}");
+    // Where not even one sample fits, that is said, and what was measured of other ways.
+    let parts = ["not even a step with one sample fits", "out of memory"];
+    refuse(command(here, &format!("{run} runtime.memory_mib=4 --out never")), 1, &parts);
+    refuse(command(here, &format!("{run} runtime.memory_mib=4 --fit-memory --out never-fitted")), 1, &parts);
+    refuse(command(here, "memory gpt runtime.memory_mib=4 runtime.threads=1"), 1, &parts);
+}
+
+#[test]
+fn processes_that_run_out_of_memory_give_advice_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let run = format!("train nbody {LARGE} --dtype f64 --devices 2 runtime.memory_mib=2 --out two");
+    refuse(
+        command(here, &run),
+        1,
+        &[
+            "out of memory",
+            "a step takes ",
+            " on each of 2 devices",
+            "what --fit-memory chooses",
+            "--fit-memory",
+        ],
+    );
+    // What each process takes has its rank.
+    let (text, _) = succeed(here, &format!("train nbody {LARGE} --devices 2 --out roomy"));
+    assert!(text.contains("on cpu (rank 0)\n") && text.contains("on cpu (rank 1)\n"), "{text}");
+}
+
+#[test]
 fn a_steps_memory_is_shown_by_the_batch_by_operation_and_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let small = TINY.replace("train.warmup_steps=2 train.decay_steps=4", "");

@@ -32,6 +32,20 @@ fn two_runs_are_compared_by_parameters_numbers_and_settings() {
         "{json}"
     );
 
+    // What is past a tolerance is listed, the largest first, and what is within is not.
+    let text = refuse(
+        command(here, "compare a b --tolerance 0.9 --limit 400"),
+        1,
+        &["by more than 9e-1", "numbers part, "],
+    );
+    let apart: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.split_once("at most ")?.1.split_once(" apart")?.0.parse().ok())
+        .collect();
+    assert!(!apart.is_empty() && apart.iter().all(|&difference| difference > 0.9), "{text}");
+    assert!(apart.windows(2).all(|pair| pair[0] >= pair[1]), "{text}");
+    assert!(text.contains("  lr: ") && !text.contains("and 0 more"), "{text}");
+
     // Files: what only one has, and what is no number, never passes.
     let file = |name: &str, values: &[f64], extra: bool| {
         let mut file = TensorFile::new();
@@ -122,7 +136,12 @@ fn a_checkpoint_has_its_symmetry_or_the_command_fails() {
     refuse(
         command(here, "symmetry --checkpoint volumes/checkpoint.safetensors"),
         1,
-        &["inf relative", "does NOT hold"],
+        &[
+            "inf relative",
+            "does NOT hold",
+            "diverged: the relative change is inf",
+            "the data are not at fault",
+        ],
     );
     refuse(command(here, "symmetry --checkpoint none.safetensors"), 2, &["none.safetensors"]);
 }

@@ -71,6 +71,12 @@ fn a_report_has_what_an_issue_needs_and_nothing_that_is_private() {
     ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
+    // Nothing in the message is private, and its line breaks begin no paths.
+    let kept = std::fs::read_to_string(here.join("run/error.json")).unwrap();
+    let [kept, archived] = [&kept, error].map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+    assert_eq!(kept["error"], archived["error"]);
+    assert_eq!(kept["details"], archived["details"]);
+    assert!(kept["error"].as_str().unwrap().lines().count() > 3, "{kept}");
     assert!(
         entries["environment.txt"].contains("variable    CUDA_VISIBLE_DEVICES=3"),
         "{}",

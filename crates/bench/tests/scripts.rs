@@ -146,3 +146,65 @@ fn the_comparison_says_what_it_lacks() {
     let (ok, (_, errors)) = run(blind, &["--out", "x"]);
     assert!(!ok && errors.contains("one of --binary and --ours"), "{errors}");
 }
+
+#[test]
+fn a_pack_holds_the_tests_that_are_named_and_then_no_benches() {
+    if Command::new("xz").arg("--version").output().is_err() {
+        eprintln!("not tested: xz is not here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("target");
+    fs::create_dir_all(target.join("gpu")).unwrap();
+    for program in ["gradewise", "bench-plots"] {
+        fs::write(target.join("gpu").join(program), program).unwrap();
+    }
+    let (log, fake) = (folder.path().join("log"), folder.path().join("fake"));
+    fs::create_dir(&fake).unwrap();
+    fs::write(fake.join("libcuda.so.1"), "").unwrap();
+    let bench = folder.path().join("a-bench");
+    fs::write(&bench, "").unwrap();
+    let message = format!(r#"{{"kind":["bench"],"name":"operators","executable":"{}"}}"#, bench.display());
+    let cargo = format!(
+        "echo \"$@\" >>'{}'\ncase \"$*\" in *'--example folder'*) echo '{}' ;; *--benches*) echo '{message}' ;; esac",
+        log.display(),
+        fake.display()
+    );
+    executable(&folder, "cargo", &cargo);
+    executable(&folder, "cargo-nextest", "");
+    executable(&folder, "git", "if [ $1 = archive ]; then tar -c -T /dev/null; else echo abc; fi");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let run = |arguments: &[&str]| {
+        let _ = fs::remove_file(&log);
+        let output = Command::new(repository().join("scripts/pack-gpu"))
+            .args(arguments)
+            .env("PATH", &path)
+            .env("CARGO_TARGET_DIR", &target)
+            .output()
+            .unwrap();
+        (output, fs::read_to_string(&log).unwrap_or_default())
+    };
+    let held = |archive: &Path| {
+        let output = Command::new("tar").arg("tJf").arg(archive).output().unwrap();
+        printed(&output).0
+    };
+
+    let (output, told) = run(&["cuda_reduce", "cli"]);
+    assert!(output.status.success(), "{}", printed(&output).1);
+    assert!(told.contains("--features cuda --test cuda_reduce --test cli --cargo-profile gpu"), "{told}");
+    assert!(!told.contains("--benches") && told.contains("--bin gradewise"), "{told}");
+    let names = held(&target.join("gradewise-gpu.tar.xz"));
+    assert!(names.contains("bin/gradewise") && names.contains("fake/libcuda.so.1"), "{names}");
+    assert!(!names.contains("bin/bench-") && !names.contains("bench-plots"), "{names}");
+
+    let out = folder.path().join("all.tar.xz");
+    let (output, told) = run(&[out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", printed(&output).1);
+    assert!(!told.contains("--test ") && told.contains("--benches"), "{told}");
+    let names = held(&out);
+    assert!(names.contains("bin/bench-operators") && names.contains("tools/bench-plots"), "{names}");
+
+    let (output, told) = run(&["out/pack"]);
+    assert!(output.status.code() == Some(2) && told.is_empty(), "{}", printed(&output).1);
+    assert!(printed(&output).1.contains("usage: pack-gpu"), "{}", printed(&output).1);
+}

@@ -67,13 +67,7 @@ impl Request {
             (Wanted::All, minimum) => (available, minimum.unwrap_or(1)),
             (Wanted::Count(wanted), minimum) => (wanted, minimum.unwrap_or(wanted)),
         };
-        if let (Wanted::Count(wanted), Some(minimum)) = (self.wanted, self.minimum)
-            && minimum > wanted
-        {
-            return Err(Error::Devices {
-                problem: format!("--min-devices {minimum} is more than --devices {wanted}"),
-            });
-        }
+        self.validate()?;
         let plan = |count: usize, reason: String| {
             Ok(Plan { devices: (0..count).map(|ordinal| format!("cuda:{ordinal}")).collect(), reason })
         };
@@ -107,12 +101,30 @@ impl Request {
     }
 
     /// The processes of a run on the CPU: one unless a number is asked for, because one uses all cores.
-    pub fn processes(&self) -> Plan {
+    ///
+    /// # Errors
+    /// [`Error::Devices`] for a minimum of more than the number asked for.
+    pub fn processes(&self) -> Result<Plan> {
+        self.validate()?;
         let (count, reason) = match self.wanted {
-            Wanted::All => (1, "one process uses all cores".to_owned()),
+            // A minimum is a number that was asked for, too.
+            Wanted::All => match self.minimum.unwrap_or(1) {
+                0 | 1 => (1, "one process uses all cores".to_owned()),
+                minimum => (minimum, "processes on the CPU, as few as asked".to_owned()),
+            },
             Wanted::Count(count) => (count, "processes on the CPU, as asked".to_owned()),
         };
-        Plan { devices: vec!["cpu".to_owned(); count], reason }
+        Ok(Plan { devices: vec!["cpu".to_owned(); count], reason })
+    }
+
+    /// Refuses a request that contradicts itself, whatever the devices are.
+    fn validate(&self) -> Result<()> {
+        match (self.wanted, self.minimum) {
+            (Wanted::Count(wanted), Some(minimum)) if minimum > wanted => Err(Error::Devices {
+                problem: format!("--min-devices {minimum} is more than --devices {wanted}"),
+            }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -154,7 +166,11 @@ mod tests {
         for text in ["0", "-1", "all", ""] {
             assert!(text.parse::<Wanted>().unwrap_err().to_string().contains("auto"), "{text}");
         }
-        assert_eq!(request("3", None, false).processes().devices, ["cpu"; 3]);
-        assert_eq!(request("auto", None, false).processes().devices, ["cpu"]);
+        let processes = |wanted, minimum| request(wanted, minimum, false).processes();
+        assert_eq!(processes("3", None).unwrap().devices, ["cpu"; 3]);
+        assert_eq!(processes("auto", None).unwrap().devices, ["cpu"]);
+        assert_eq!(processes("auto", Some(2)).unwrap().devices, ["cpu"; 2]);
+        let message = processes("1", Some(2)).unwrap_err().to_string();
+        assert!(message.contains("--min-devices 2 is more than --devices 1"), "{message}");
     }
 }

@@ -1,6 +1,9 @@
 //! Errors of arrays, devices and operators.
 
-use crate::{Device, Holder, Target, debug, fault, memory::Largest};
+use crate::{
+    Device, Holder, Target, code_remedy, debug, fault,
+    memory::{Bytes, Largest},
+};
 use gradewise_core::{DType, Shape};
 
 /// The result of a fallible operation of this crate.
@@ -139,9 +142,9 @@ pub enum Error {
     },
     /// The system has no memory left for a buffer.
     #[error(
-        "{operation}: out of memory: {requested} bytes requested, {allocated} in use, {reserved} reserved from the \
-         system{}; reduce the batch, or accumulate gradients over smaller batches",
-        Largest(holders)
+        "{operation}: out of memory: {} requested, {} in use, {} reserved from the system{}; reduce the batch, or accumulate \
+         gradients over smaller batches",
+        Bytes(*requested), Bytes(*allocated), Bytes(*reserved), Largest(holders)
     )]
     OutOfMemory {
         /// The operation that asked.
@@ -167,11 +170,22 @@ pub enum Error {
         /// In debug mode, the last launches of every thread.
         launches: debug::Launches,
     },
+    /// A number that no CUDA device has.
+    #[error(
+        "there is no device cuda:{device}; there {}; choose one of them, and see gradewise doctor for what each can do",
+        if devices.is_empty() { "is none".to_owned() } else { format!("are {}", devices.join(", ")) }
+    )]
+    NoSuchDevice {
+        /// The number asked for.
+        device: usize,
+        /// The devices that CUDA shows, with their names.
+        devices: Vec<String>,
+    },
     /// A CUDA device has no memory left for an array.
     #[error(
-        "{operation} on cuda:{device}: out of memory: {requested} bytes requested, {free} of {total} free, {allocated} in \
-         arrays of this process{}; reduce the batch, or accumulate gradients over smaller batches",
-        Largest(holders)
+        "{operation} on cuda:{device}: out of memory: {} requested, {} of {} free, {} in arrays of this process{}; reduce the \
+         batch, or accumulate gradients over smaller batches",
+        Bytes(*requested), Bytes(*free), Bytes(*total), Bytes(*allocated), Largest(holders)
     )]
     DeviceOutOfMemory {
         /// The operation that asked.
@@ -207,9 +221,8 @@ pub enum Error {
     },
     /// The embedded kernels do not run on the device.
     #[error(
-        "cuda:{device} ({name}) has compute capability {}.{}, but this build has machine code for sm {} and PTX for {}; \
-         rebuild with GRADEWISE_CUDA_ARCHS set to the device's",
-        capability.0, capability.1, targets.join(", "), if ptx.is_empty() { "none" } else { ptx }
+        "cuda:{device} ({name}) has compute capability {}.{}, but this build has machine code for sm {} and PTX for {}; {}",
+        capability.0, capability.1, targets.join(", "), if ptx.is_empty() { "none" } else { ptx }, code_remedy(*capability)
     )]
     UnsupportedDevice {
         /// The device's number.

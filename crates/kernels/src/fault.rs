@@ -185,6 +185,45 @@ impl fmt::Display for Fault {
     }
 }
 
+/// What to do about an error of loading: of the driver, of a device, or of an image for it. `None` for errors of other kinds.
+#[must_use]
+pub fn setup_remedy(source: &Error) -> Option<&'static str> {
+    Some(match source.code()? {
+        CUresult::ERROR_NO_DEVICE => {
+            "check that CUDA_VISIBLE_DEVICES hides none, that nvidia-smi lists a device, and that a container was started with \
+             --gpus all"
+        }
+        CUresult::ERROR_INVALID_DEVICE => {
+            "choose a device that nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide"
+        }
+        CUresult::ERROR_INVALID_IMAGE | CUresult::ERROR_INVALID_SOURCE => {
+            "the kernels are damaged: remove those that were compiled at run time (the folder of GRADEWISE_RTC_CACHE, or \
+             gradewise/ in the user's cache), and build the program again"
+        }
+        CUresult::ERROR_NO_BINARY_FOR_GPU => {
+            "the kernels are for other devices: rebuild with this one's compute capability in GRADEWISE_CUDA_ARCHS"
+        }
+        CUresult::ERROR_INVALID_PTX => {
+            "the driver could not compile the kernels for this device: update the NVIDIA driver, or rebuild with the device's \
+             compute capability in GRADEWISE_CUDA_ARCHS"
+        }
+        CUresult::ERROR_UNSUPPORTED_PTX_VERSION => {
+            "the kernels were compiled by a newer CUDA than the driver knows: update the NVIDIA driver, or rebuild with an older \
+             toolkit (GRADEWISE_NVCC)"
+        }
+        CUresult::ERROR_NOT_SUPPORTED => {
+            "the driver or the device does not offer this (virtual GPUs and WSL lack some calls): update the NVIDIA driver"
+        }
+        CUresult::ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the driver was updated under the running kernel module; reboot"
+        }
+        CUresult::ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => {
+            "remove the compatibility libraries (cuda-compat) from the library path, or update the driver"
+        }
+        _ => return None,
+    })
+}
+
 /// The command line that runs this program, with the arguments it was given, under a tool of compute-sanitizer.
 pub fn sanitizer(tool: &str) -> String {
     let arguments: Vec<String> =
@@ -210,9 +249,14 @@ fn command(arguments: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// What is said after the words of the driver: nothing for errors that no work caused.
+/// What is said after the words of the driver: nothing for errors that neither work nor loading caused.
 pub(crate) fn advice(source: &Error, launches: &[Launch]) -> String {
-    let Some(fault) = Fault::of(source) else { return String::new() };
+    let Some(fault) = Fault::of(source) else {
+        let remedy = setup_remedy(source);
+        return remedy.map_or_else(String::new, |remedy| {
+            format!("\n  {remedy}\n  gradewise doctor checks driver, devices and build")
+        });
+    };
     let failed = launches.iter().rev().find(|launch| launch.outcome == Outcome::Failed);
     let mut text = format!("\n  {fault}: {}", fault.meaning());
     let cause = match failed {
@@ -267,6 +311,24 @@ mod tests {
         }
         assert_eq!((Fault::of(&call(1)), Fault::of(&call(2))), (None, None));
         assert_eq!(advice(&call(1), &[]), "");
+    }
+
+    #[test]
+    fn errors_of_loading_have_a_next_step() {
+        for (code, part) in [
+            (100, "CUDA_VISIBLE_DEVICES"),
+            (101, "nvidia-smi lists"),
+            (200, "GRADEWISE_RTC_CACHE"),
+            (209, "GRADEWISE_CUDA_ARCHS"),
+            (218, "update the NVIDIA driver"),
+            (222, "GRADEWISE_NVCC"),
+            (801, "virtual GPUs"),
+            (803, "reboot"),
+            (804, "cuda-compat"),
+        ] {
+            let text = advice(&call(code), &[]);
+            assert!(text.contains(part) && text.contains("gradewise doctor"), "{code}: {text}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod error;
 mod fault;
 mod gemm;
 mod index;
+mod launches;
 pub mod memory;
 pub mod occupancy;
 pub mod ops;
@@ -41,13 +42,15 @@ pub use array::{Array, Summary, Validation};
 pub use compute::Compute;
 pub use cuda::{
     BuildInfo, CapturedGraph, Code, Collectives, CudaDevice, InFlight, MemoryReport, Resources, build_info,
+    code_remedy,
 };
 pub use device::Device;
 pub use element::Element;
 pub use error::{Error, Result};
-pub use fault::{Fault, sanitizer};
+pub use fault::{Fault, sanitizer, setup_remedy};
 pub use gradewise_core::{DType, Shape};
 pub use index::Index;
+pub use launches::threads_of_kernel;
 pub use memory::Holder;
 pub use positions::Positions;
 pub use target::Target;

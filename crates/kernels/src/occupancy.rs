@@ -96,9 +96,9 @@ impl Limits {
             (all_warps / warps, Limit::Registers),
             (self.shared.checked_div(per_block).unwrap_or(u32::MAX), Limit::Shared),
         ];
-        let (blocks, limit) =
-            candidates.into_iter().min_by_key(|(blocks, _)| *blocks).unwrap_or((0, Limit::Blocks));
-        Ok(Occupancy { blocks, warps: blocks * warps, most: self.threads / WARP, limit })
+        let blocks = candidates.iter().map(|(blocks, _)| *blocks).min().unwrap_or(0);
+        let limits = candidates.map(|(most, limit)| (most == blocks).then_some(limit));
+        Ok(Occupancy { blocks, warps: blocks * warps, most: self.threads / WARP, limits })
     }
 }
 
@@ -146,8 +146,15 @@ pub struct Occupancy {
     pub warps: u32,
     /// The most warps there could be.
     pub most: u32,
-    /// What keeps another block from fitting.
-    pub limit: Limit,
+    /// What keeps another block from fitting: each alone would, where there are several.
+    limits: [Option<Limit>; 4],
+}
+
+impl Occupancy {
+    /// What keeps another block from fitting, at least one thing: to fit more, all of them must be lifted.
+    pub fn limits(&self) -> impl Iterator<Item = Limit> {
+        self.limits.into_iter().flatten()
+    }
 }
 
 /// A block that no multiprocessor of an architecture can hold.
@@ -171,22 +178,24 @@ mod tests {
     use super::*;
     use crate::tuning::Tile;
 
-    fn on(target: &str, threads: u32, registers: u32, shared: u32) -> (u32, Limit) {
+    fn on(target: &str, threads: u32, registers: u32, shared: u32) -> (u32, Vec<Limit>) {
         let limits = Limits::of(target).unwrap();
         let found = limits.occupancy(Needs { threads, registers, shared }).unwrap();
-        (found.blocks, found.limit)
+        (found.blocks, found.limits().collect())
     }
 
     #[test]
     fn known_cases() {
         // Worked out by hand from the tables of the programming guide.
-        assert_eq!(on("90a", 256, 32, 0), (8, Limit::Threads));
-        assert_eq!(on("90a", 256, 128, 0), (2, Limit::Registers));
-        assert_eq!(on("90a", 128, 96, 0), (5, Limit::Registers));
-        assert_eq!(on("80", 256, 64, 48 << 10), (3, Limit::Shared));
-        assert_eq!(on("75", 1024, 64, 0), (1, Limit::Threads));
-        assert_eq!(on("86", 32, 16, 0), (16, Limit::Blocks));
-        assert_eq!(on("120", 256, 40, 0), (6, Limit::Threads));
+        use Limit::{Blocks, Registers, Shared, Threads};
+        assert_eq!(on("90a", 256, 32, 0), (8, vec![Threads, Registers]), "each alone would");
+        assert_eq!(on("90a", 256, 24, 0), (8, vec![Threads]));
+        assert_eq!(on("90a", 256, 128, 0), (2, vec![Registers]));
+        assert_eq!(on("90a", 128, 96, 0), (5, vec![Registers]));
+        assert_eq!(on("80", 256, 64, 48 << 10), (3, vec![Shared]));
+        assert_eq!(on("75", 1024, 64, 0), (1, vec![Threads, Registers]));
+        assert_eq!(on("86", 32, 16, 0), (16, vec![Blocks]));
+        assert_eq!(on("120", 256, 40, 0), (6, vec![Threads, Registers]));
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub enum Error {
     /// Training no longer yields usable gradients.
     #[error(
         "training diverged at step {step}: {skipped} steps in a row were skipped ({reason}); lower the learning rate or \
-         clip gradients, and go on from the last checkpoint"
+         clip gradients"
     )]
     Diverged {
         /// The step.

@@ -132,7 +132,12 @@ pub fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
     }
     let difference: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
     let size: f64 = b.iter().map(|b| b * b).sum();
-    if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }
+    match (difference / size).sqrt() {
+        _ if difference == 0.0 => 0.0,
+        // The squares of both have overflowed: what cannot be compared is not near.
+        distance if distance.is_nan() => f64::INFINITY,
+        distance => distance,
+    }
 }
 
 #[cfg(test)]
@@ -207,5 +212,6 @@ mod tests {
         assert_eq!(relative_distance(&[f64::NAN], &[f64::NAN]), f64::INFINITY);
         assert_eq!(relative_distance(&[1.0], &[0.0]), f64::INFINITY);
         assert_eq!(relative_distance(&[1.0], &[1.0, 2.0]), f64::INFINITY);
+        assert_eq!(relative_distance(&[1e200], &[-1e200]), f64::INFINITY);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::report::{Check, gib};
 use gradewise_ffi::{DeviceInfo, Driver, Error, sys::CUresult};
-use gradewise_kernels::{BuildInfo, Code};
+use gradewise_kernels::{BuildInfo, Code, code_remedy, setup_remedy};
 
 /// What this build has.
 pub fn build(build: &BuildInfo) -> Check {
@@ -44,18 +44,8 @@ pub fn driver(driver: &Result<Driver, Error>) -> Check {
             return Check::fail(NAME, detail, "update the NVIDIA driver");
         }
         error => match error.code() {
-            Some(CUresult::ERROR_NO_DEVICE) => {
-                "check that CUDA_VISIBLE_DEVICES hides none, that nvidia-smi lists a device, and that a container was \
-                 started with --gpus all"
-            }
-            Some(CUresult::ERROR_SYSTEM_DRIVER_MISMATCH) => {
-                "the driver was updated under the running kernel module; reboot"
-            }
-            Some(CUresult::ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE) => {
-                "remove the compatibility libraries (cuda-compat) from the library path, or update the driver"
-            }
             Some(CUresult::ERROR_UNKNOWN) => "reload the kernel module (nvidia_uvm), or reboot",
-            _ => "reinstall the NVIDIA driver; nvidia-smi should work first",
+            _ => setup_remedy(error).unwrap_or("reinstall the NVIDIA driver; nvidia-smi should work first"),
         },
     };
     Check::fail(NAME, error.to_string(), advice)
@@ -105,7 +95,7 @@ pub fn device(info: &DeviceInfo, served: (u32, u32), build: &BuildInfo) -> [Chec
 }
 
 fn code(name: &str, (major, minor): (u32, u32), served: (u32, u32), build: &BuildInfo) -> Check {
-    let rebuild = format!("rebuild with GRADEWISE_CUDA_ARCHS={major}{minor}");
+    let rebuild = code_remedy((major, minor));
     if build.kernels == 0 {
         return Check::info(name, "none to run: this build has no CUDA kernels");
     }
@@ -134,15 +124,7 @@ fn code(name: &str, (major, minor): (u32, u32), served: (u32, u32), build: &Buil
                 build.targets.join(", sm_"),
                 build.ptx
             ),
-            if (major, minor) < (7, 0) {
-                "too old for the kernels, which need 7.0 or later; choose another device, or --device cpu"
-                    .to_owned()
-            } else if (major, minor) < (7, 5) {
-                // CUDA 13 no longer compiles for Volta.
-                format!("{rebuild} and a CUDA 12 toolkit (GRADEWISE_NVCC)")
-            } else {
-                rebuild
-            },
+            code_remedy((major, minor)),
         ),
     }
 }

@@ -14,7 +14,8 @@ use crate::{
 pub use container::container;
 use gradewise_ffi::{DeviceInfo, Driver};
 use gradewise_kernels::{Device, build_info};
-use report::{Check, CudaInfo, Report, Versions};
+pub use report::Check;
+use report::{CudaInfo, Report, Versions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub fn run(arguments: &Doctor) -> Result<()> {
@@ -118,10 +119,11 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
             // Before this process computes there, too.
             checks.extend(nvml.iter().flat_map(|nvml| tools::activity(nvml, &info)));
             let usable = build.code_for(info.compute_capability).is_some();
+            let test = self_test(ordinal, usable, !tests(ordinal));
             if ordinal == 0 {
-                cuda = with_current(cuda, &info, usable);
+                cuda = with_current(cuda, &info, is_available(usable, &test));
             }
-            checks.push(self_test(ordinal, usable, !tests(ordinal)));
+            checks.push(test);
         }
     }
     let (nvcc, nvcc_version) = tools::nvcc();
@@ -136,11 +138,16 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
     Report::new(cuda, checks)
 }
 
+/// Whether a device can be computed on: kernels run there, and where they were tested, they do not compute something else.
+fn is_available(usable: bool, test: &Check) -> bool {
+    usable && !test.is_failed()
+}
+
 /// With what is known of the device that `--device cuda` means.
-fn with_current(cuda: CudaInfo, info: &DeviceInfo, usable: bool) -> CudaInfo {
+fn with_current(cuda: CudaInfo, info: &DeviceInfo, available: bool) -> CudaInfo {
     let (major, minor) = info.compute_capability;
     CudaInfo {
-        available: usable,
+        available,
         current: Some(info.ordinal),
         name: Some(info.name.clone()),
         compute_capability: Some(format!("{major}.{minor}")),
@@ -182,5 +189,13 @@ mod tests {
         assert!(said[1].starts_with("FAIL cuda:0 self-test") && said[2].starts_with("warning: "), "{said:?}");
         assert_eq!(introduction(&report, Some(1)).len(), 2, "the other device's failure is not this one's");
         assert_eq!(introduction(&report, None).len(), 1, "the CPU has no such test");
+    }
+
+    #[test]
+    fn a_device_that_computes_something_else_is_not_available() {
+        let [passed, left_out] = [Check::ok("cuda:0 self-test", "agrees"), self_test(0, true, true)];
+        let failed = Check::fail("cuda:0 self-test", "72 of 72 operators fail", "suspect it");
+        assert!(is_available(true, &passed) && is_available(true, &left_out));
+        assert!(!is_available(true, &failed) && !is_available(false, &left_out));
     }
 }

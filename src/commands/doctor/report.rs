@@ -78,7 +78,7 @@ impl fmt::Display for Check {
 /// What bug reports want to know.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CudaInfo {
-    /// Whether `--device cuda` finds a device that this build's kernels run on.
+    /// Whether `--device cuda` finds a device that this build's kernels run on and, where it was tested, compute rightly on.
     pub available: bool,
     /// Number of devices that CUDA shows.
     pub count: usize,

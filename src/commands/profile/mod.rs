@@ -73,7 +73,8 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     }
 
     let task = T::NAME;
-    Report { task, placement, batch_size, parameters, profile, recorded, speed }.write(arguments)
+    let mixed = run::mixed_precision(&config.runtime)?.map(|mixed| mixed.policy.dtype().to_string());
+    Report { task, placement, mixed, batch_size, parameters, profile, recorded, speed }.write(arguments)
 }
 
 fn trainer<T: Task>(

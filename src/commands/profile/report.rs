@@ -15,6 +15,8 @@ use std::path::Path;
 pub(super) struct Report {
     pub(super) task: &'static str,
     pub(super) placement: Placement,
+    /// What operations compute in, by name, where that is not the storage.
+    pub(super) mixed: Option<String>,
     pub(super) batch_size: usize,
     pub(super) parameters: usize,
     pub(super) profile: Profile,
@@ -39,11 +41,12 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let Self { task, placement, batch_size, parameters, profile, recorded, speed } = self;
+        let Self { task, placement, mixed, batch_size, parameters, profile, recorded, speed } = self;
         json!({
             "task": task,
             "device": device_name(&placement.device),
             "dtype": placement.dtype.to_string(),
+            "mixed_precision": mixed,
             "batch_size": batch_size,
             "parameters": parameters,
             "profile": profile,
@@ -59,10 +62,13 @@ impl Report {
 
     /// A table of at most `limit` operations, one of the parts of a step, and advice.
     fn text(&self, limit: usize) -> String {
-        let Self { task, placement, batch_size, parameters, profile, recorded, speed } = self;
+        let Self { task, placement, mixed, batch_size, parameters, profile, recorded, speed } = self;
+        let precision = match mixed {
+            Some(mixed) => format!("{mixed} mixed precision with weights in {}", placement.dtype),
+            None => placement.dtype.to_string(),
+        };
         let mut text = format!(
-            "{task}, {parameters} parameters, {} on {}, batches of {batch_size}; {}\n\n{}",
-            placement.dtype,
+            "{task}, {parameters} parameters, {precision} on {}, batches of {batch_size}; {}\n\n{}",
             device_name(&placement.device),
             described(&profile.ceilings),
             profile.table(limit),

@@ -31,10 +31,15 @@ impl Speed {
                 ms(device)
             );
             if let Some(kernels) = self.kernels {
-                line += &format!(
-                    "; {kernels} launches, {:.1} µs of the host for each",
-                    1e6 * self.eager / kernels as f64
-                );
+                // Where the device is the slower one, the host waits for it, and what a step takes is no time of launching.
+                line += &if waits > 0.1 * self.eager {
+                    format!(
+                        "; {kernels} launches, {:.1} µs of the host for each",
+                        1e6 * self.eager / kernels as f64
+                    )
+                } else {
+                    format!("; {kernels} launches, which the host queues while the device computes")
+                };
             }
             lines.push(line);
             lines.push(match self.captured {
@@ -112,6 +117,10 @@ mod tests {
         }
         let text = speed(0.010, 0.0098, 0.0099, 0.0198).advice(50, &[]).join("\n");
         assert!(text.contains("capture changes little") && text.contains("do not help"), "{text}");
+        assert!(
+            text.contains("100 launches, which the host queues while") && !text.contains("for each"),
+            "{text}"
+        );
         let host = Speed { device: None, captured: None, kernels: None, twice: None, eager: 1.0 };
         let part = |name: &str, seconds| NamedTime {
             name: name.to_owned(),

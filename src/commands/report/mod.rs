@@ -39,7 +39,8 @@ pub fn run(arguments: &Report) -> Result<()> {
     let mut redactor = Redactor::new(arguments.run.as_deref());
     let mut entries = entries(arguments.run.as_deref())?;
     for entry in &mut entries {
-        entry.text = redactor.text(&entry.text);
+        let json = entry.name.ends_with(".json") || entry.name.ends_with(".jsonl");
+        entry.text = if json { redactor.json(&entry.text) } else { redactor.text(&entry.text) };
     }
     if let Some(name) = &arguments.show {
         return match entries.iter().find(|entry| entry.name == *name) {

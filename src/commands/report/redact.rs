@@ -65,12 +65,8 @@ impl Redactor {
             } else {
                 self.instead_of(word)
             };
-            let names_secret = {
-                let lower = word.to_ascii_lowercase();
-                SECRET_NAMES.iter().any(|name| lower.contains(name))
-            };
             // `Authorization: Bearer …`
-            secret_next = names_secret
+            secret_next = names_secret(word)
                 || (secret_next && ["bearer", "basic"].contains(&word.to_ascii_lowercase().as_str()));
             match instead {
                 Some(instead) if instead != word => {
@@ -82,6 +78,55 @@ impl Redactor {
             rest = after;
         }
         out
+    }
+
+    /// JSON, or lines of it, with its strings redacted as the text they stand for: an escape such as `\n` begins no path. Everything
+    /// else stays as it is written.
+    pub fn json(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        // Whether the value that comes next is that of a name such as `token`.
+        let mut secret_next = false;
+        while let Some(start) = rest.find('"') {
+            let (before, from) = rest.split_at(start);
+            out.push_str(&self.unquoted(before, secret_next));
+            let Some(end) = end_of_string(from) else {
+                // Cut off.
+                rest = from;
+                break;
+            };
+            let (literal, after) = from.split_at(end);
+            let value: String = serde_json::from_str(literal).unwrap_or_else(|_| literal.to_owned());
+            // A number or a table that stands between is the value instead.
+            let is_secret =
+                secret_next && !value.is_empty() && before.trim_matches([':', ',', ' ', '\n']).is_empty();
+            let redacted = match is_secret {
+                true => "<secret>".to_owned(),
+                false => self.text(&value),
+            };
+            if redacted == value {
+                out.push_str(literal);
+            } else {
+                self.replaced += usize::from(is_secret);
+                out.push_str(&serde_json::Value::from(redacted).to_string());
+            }
+            // `"token": …`, and `"--token", …` among arguments.
+            let is_name = after.trim_start().starts_with(':') || value.starts_with('-');
+            secret_next = is_name && names_secret(&value);
+            rest = after;
+        }
+        out + &self.text(rest)
+    }
+
+    /// What is between two strings of JSON: a number may be a secret, too.
+    fn unquoted(&mut self, text: &str, is_secret: bool) -> String {
+        let value = text.trim_start_matches([':', ',', ' ', '\n']);
+        let end = value.find([',', '}', ']', '\n']).unwrap_or(0);
+        if !is_secret || end == 0 || value.starts_with(['{', '[']) {
+            return text.to_owned();
+        }
+        self.replaced += 1;
+        format!("{}\"<secret>\"{}", &text[..text.len() - value.len()], &value[end..])
     }
 
     /// What stands in the place of a word, if something does.
@@ -112,6 +157,24 @@ impl Redactor {
         let is_mail = word.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
         (is_mail || (is_address && word != "127.0.0.1")).then(|| "<address>".to_owned())
     }
+}
+
+/// Whether a word says that a secret follows.
+fn names_secret(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|name| lower.contains(name))
+}
+
+/// The length of the string of JSON that text begins with, quotes included.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    let mut characters = text.char_indices().skip(1);
+    let end = characters.find(|&(_, c)| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    end.map(|(at, _)| at + 1)
 }
 
 /// What words end at. A colon belongs to the word in `C:\`.
@@ -157,6 +220,23 @@ mod tests {
         ] {
             assert_eq!(redactor().text(text), expected);
         }
+        for (json, expected) in [
+            // An escape begins no path, and what it separates is seen.
+            (r#"{"error": "(step 8)\ngo on at 3\t\"x\""}"#, r#"{"error": "(step 8)\ngo on at 3\t\"x\""}"#),
+            (r#"{"error": "read:\n/home/someone/x\nthere"}"#, r#"{"error": "read:\n<path>\nthere"}"#),
+            (r#"["--token", "abc", "train.lr=0.1"]"#, r#"["--token", "<secret>", "train.lr=0.1"]"#),
+            (
+                r#"{"api_key": 12, "lr": 0.1000000000000000055}"#,
+                r#"{"api_key": "<secret>", "lr": 0.1000000000000000055}"#,
+            ),
+            (
+                "{\"a\": 1}\n{\"token\": {\"b\": \"C:\\\\Users\\\\x\"}}\n",
+                "{\"a\": 1}\n{\"token\": {\"b\": \"<path>\"}}\n",
+            ),
+            (r#"{"cut": "/home/some"#, r#"{"cut": "<path>"#),
+        ] {
+            assert_eq!(redactor().json(json), expected);
+        }
         let mut counting = redactor();
         counting.text("/a /b someone plain");
         assert_eq!(counting.replaced, 3);
@@ -169,6 +249,10 @@ mod tests {
         fn no_text_keeps_a_private_path_and_none_panics(before in "\\PC{0,30}", after in "[ -~]{0,30}") {
             let text = format!("{before} /home/private/place {after}");
             prop_assert!(!redactor().text(&text).contains("/home/private/place"));
+            let json = serde_json::json!({"error": text, "other": [before, after]}).to_string();
+            let redacted = redactor().json(&json);
+            prop_assert!(!redacted.contains("/home/private/place"));
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&redacted).is_ok(), "{redacted}");
         }
     }
 }

@@ -57,7 +57,7 @@ struct Curve {
 /// All runs, `train-N/seed-S` of the folder, and curve.json, curve.svg and a table of what came of them.
 ///
 /// # Errors
-/// Folders that exist already; those of the runs.
+/// Folders that exist already; those of the runs; [`Error::Diverged`], after all is written.
 pub fn train<T: Task>(
     runs: &Runs<T>,
     configs: &[TaskConfig<T>],
@@ -81,7 +81,8 @@ pub fn train<T: Task>(
     let title = format!("{}, {steps} steps", T::TITLE);
     plots::curve(&parent.file("curve.svg"), &series, &title, &format!("test {}", T::LOSS))?;
     let folder = parent.path().display();
-    output::print(&format!("{}\nruns    {folder}\n        curve.json curve.svg\n", curve.table()))
+    output::print(&format!("{}\nruns    {folder}\n        curve.json curve.svg\n", curve.table()))?;
+    curve.points.iter().try_for_each(|point| point.summary.verdict())
 }
 
 impl Point {

@@ -56,7 +56,7 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
         fallback: runtime.fallback == "cpu",
     };
     let plan = match runtime.device.to_ascii_lowercase().as_str() {
-        "cpu" => request.processes(),
+        "cpu" => request.processes()?,
         "cuda" => {
             let found = Driver::load().and_then(|driver| driver.device_count());
             let lacking = found.as_ref().err().map(ToString::to_string).unwrap_or_default();

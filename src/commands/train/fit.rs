@@ -25,12 +25,12 @@ const HOPELESS: f64 = 1.25;
 const MIB: usize = 1 << 20;
 
 /// What a training step takes: a part that does not depend on the batch, and one that grows with it. In bytes.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Needs {
     fixed: f64,
     sample: f64,
-    /// Samples and bytes, as measured.
-    measured: [(usize, usize); 2],
+    /// Samples and bytes, as measured: of two batch sizes, or of one sample where two do not fit.
+    measured: Vec<(usize, usize)>,
 }
 
 impl Needs {
@@ -38,24 +38,45 @@ impl Needs {
     fn through(measured: [(usize, usize); 2]) -> Self {
         let [(few, little), (many, much)] = measured.map(|(samples, bytes)| (samples as f64, bytes as f64));
         let sample = ((much - little) / (many - few)).max(0.0);
-        Self { fixed: (little - sample * few).max(0.0), sample, measured }
+        Self { fixed: (little - sample * few).max(0.0), sample, measured: measured.to_vec() }
     }
 
-    /// What a batch takes.
-    pub fn of(&self, samples: usize) -> usize {
-        (self.fixed + self.sample * samples as f64) as usize
+    /// Of one sample, where two do not fit: how memory grows with the batch is not known, only that it grows beyond what there is.
+    fn of_one(bytes: usize) -> Self {
+        Self { fixed: bytes as f64, sample: f64::INFINITY, measured: vec![(1, bytes)] }
+    }
+
+    /// What a batch takes; `None` where that is not known, because two samples do not fit.
+    pub fn of(&self, samples: usize) -> Option<usize> {
+        match self.measured[..] {
+            [(1, bytes)] => (samples <= 1).then_some(bytes),
+            _ => Some((self.fixed + self.sample * samples as f64) as usize),
+        }
     }
 
     /// The largest batch that so many bytes hold.
     pub fn most(&self, bytes: usize) -> usize {
-        ((bytes as f64 - self.fixed).max(0.0) / self.sample.max(1.0)) as usize
+        match self.measured[..] {
+            // It was measured within the limit.
+            [(1, _)] => 1,
+            _ => ((bytes as f64 - self.fixed).max(0.0) / self.sample.max(1.0)) as usize,
+        }
+    }
+
+    /// The largest batch that was measured, and so does fit.
+    pub fn largest(&self) -> usize {
+        self.measured.iter().map(|(samples, _)| *samples).max().unwrap_or(0)
     }
 
     /// For readers: `12.0 MiB + 4.1 MiB a sample (measured with 4 and 8)`.
     pub fn describe(&self) -> String {
-        let [fixed, sample] = [self.fixed, self.sample].map(|bytes| Bytes(bytes as usize));
-        let [(few, _), (many, _)] = self.measured;
-        format!("{fixed} + {sample} a sample (measured with {few} and {many})")
+        match self.measured[..] {
+            [(few, _), (many, _)] => {
+                let [fixed, sample] = [self.fixed, self.sample].map(|bytes| Bytes(bytes as usize));
+                format!("{fixed} + {sample} a sample (measured with {few} and {many})")
+            }
+            _ => format!("{} with 1 sample, and 2 do not fit", Bytes(self.fixed as usize)),
+        }
     }
 }
 
@@ -124,7 +145,7 @@ pub fn measured<T: Task>(
     Ok(delta?.peak)
 }
 
-/// The needs of steps, from two batch sizes below the `batch` that is wanted.
+/// The needs of steps, from two batch sizes below the `batch` that is wanted, or from one sample where two do not fit.
 ///
 /// # Errors
 /// From the steps; a single sample that does not fit.
@@ -137,12 +158,15 @@ pub fn needs<T: Task>(
     let mut many = (batch / 4).max(2);
     loop {
         let few = many / 2;
-        let both = measured::<T>(config, data, placement, few)
-            .and_then(|little| Ok([(few, little), (many, measured::<T>(config, data, placement, many)?)]));
+        let little = measured::<T>(config, data, placement, few);
+        let both = little.and_then(|little| match measured::<T>(config, data, placement, many) {
+            Ok(much) => Ok(Needs::through([(few, little), (many, much)])),
+            Err(error) if error.is_out_of_memory() && few == 1 => Ok(Needs::of_one(little)),
+            Err(error) => Err(error),
+        });
         match both {
-            Ok(both) => return Ok(Needs::through(both)),
             Err(error) if error.is_out_of_memory() && many > 2 => many = (many / 4).max(2),
-            Err(error) => return Err(error),
+            found => return found,
         }
     }
 }
@@ -203,75 +227,149 @@ fn divide<T: Task>(
     // Gradients are kept while the next part's are computed.
     probe.train.accumulation = config.train.accumulation.max(2);
     let needs = needs::<T>(&probe, data, placement, part(1))?;
+    let words = |parts: usize, bytes: usize| {
+        let (bytes, free) = (Bytes(bytes), Bytes(free));
+        match (parts, needs.of(part(1))) {
+            (1, _) => format!("a batch of {wanted} takes {bytes} of {free} that are free"),
+            (_, Some(whole)) => format!(
+                "a batch of {wanted} would take {} of {free} that are free; in {parts} parts it takes {bytes}",
+                Bytes(whole)
+            ),
+            (_, None) => format!(
+                "of {free} that are free a step takes {}; a batch of {wanted} in {parts} parts takes {bytes}",
+                needs.describe()
+            ),
+        }
+    };
+    // A part that fits, but leaves no reserve, is better than none.
+    let mut tight = None;
     for parts in (1..=wanted).filter(|parts| wanted.is_multiple_of(*parts)) {
-        if needs.of(part(parts)) as f64 > usable as f64 * HOPELESS {
+        let hopeless = |bytes: usize| bytes as f64 > usable as f64 * HOPELESS;
+        if needs.of(part(parts)).is_none_or(hopeless) {
             continue;
         }
-        let bytes =
-            match measured::<T>(if parts == 1 { config } else { &probe }, data, placement, part(parts)) {
-                Ok(bytes) if bytes <= usable => Bytes(bytes),
-                Ok(_) => continue,
-                Err(error) if error.is_out_of_memory() => continue,
-                Err(error) => return Err(error),
-            };
-        let free = Bytes(free);
-        let words = if parts == 1 {
-            format!("a batch of {wanted} takes {bytes} of {free} that are free")
-        } else {
-            let whole = Bytes(needs.of(part(1)));
-            format!(
-                "a batch of {wanted} would take {whole} of {free} that are free; in {parts} parts it takes {bytes}"
-            )
-        };
-        return Ok(Division { parts, words });
+        let config = if parts == 1 { config } else { &probe };
+        match measured::<T>(config, data, placement, part(parts)) {
+            Ok(bytes) if bytes <= usable => return Ok(Division { parts, words: words(parts, bytes) }),
+            Ok(bytes) if bytes <= free => tight = Some(Division { parts, words: words(parts, bytes) }),
+            Ok(_) => {}
+            Err(error) if error.is_out_of_memory() => {}
+            Err(error) => return Err(error),
+        }
     }
-    Err(Error::Failed(format!(
-        "memory: {} are usable of {}, and a step takes {}; a smaller model is needed, or more memory",
-        Bytes(usable),
-        Bytes(free),
-        needs.describe()
-    )))
+    tight.ok_or_else(|| {
+        Error::Failed(format!(
+            "memory: {} are usable of {}, and a step takes {}; a smaller model is needed, or more memory",
+            Bytes(usable),
+            Bytes(free),
+            needs.describe()
+        ))
+    })
 }
 
-/// What could be done about a batch that does not fit, with what each would take.
+/// What could be done about a batch that does not fit.
+pub struct Advice {
+    /// What a step takes and what each remedy would take, a line each.
+    pub text: String,
+    /// `None` if not even one sample fits.
+    pub needs: Option<Needs>,
+}
+
+/// What could be done about a batch that does not fit, with what each would take, measured in this process alone; each of `world` has
+/// its part of a batch.
 ///
 /// # Errors
-/// From the steps.
-pub fn advice<T: Task>(config: &TaskConfig<T>, data: &T::Data, placement: &Placement) -> Result<String> {
+/// From the steps, but for memory.
+pub fn advice<T: Task>(
+    config: &TaskConfig<T>,
+    data: &T::Data,
+    placement: &Placement,
+    world: usize,
+) -> Result<Advice> {
     let wanted = config.train.batch_size;
-    let plain = needs::<T>(config, data, placement, wanted)?;
-    let free = available(&placement.device, config.runtime.memory_mib)?;
-    let mut text = format!("a step takes {}; {wanted} samples {}", plain.describe(), Bytes(plain.of(wanted)));
-    let usable = free.map_or(usize::MAX, |free| (free as f64 * USED) as usize);
-    if let Some(free) = free {
-        text += &format!(", {} are free: at most {} samples at once", Bytes(free), plain.most(usable));
-    }
-    let mut line = |settings: String, needs: usize, note: &str| {
-        text += &format!("\n  {settings:<46} {:>10}{note}", Bytes(needs).to_string());
+    let part = |parts: usize| (wanted / parts).div_ceil(world);
+    let try_needs = |config: &TaskConfig<T>| match needs::<T>(config, data, placement, part(1)) {
+        Ok(needs) => Ok(Some(needs)),
+        Err(error) if error.is_out_of_memory() => Ok(None),
+        Err(error) => Err(error),
     };
-    let divided = (2..=wanted).filter(|parts| wanted.is_multiple_of(*parts));
-    let fitting = divided.filter(|parts| plain.of(wanted / parts) <= usable).min();
-    if let Some(parts) = fitting.filter(|_| plain.of(wanted) > usable) {
-        let (batch, accumulation) = (wanted / parts, config.train.accumulation * parts);
-        line(
-            format!("train.batch_size={batch} train.accumulation={accumulation}"),
-            plain.of(batch),
-            ", on the same samples a step: what --fit-memory chooses",
-        );
+    let plain = try_needs(config)?;
+    let free = available(&placement.device, config.runtime.memory_mib)?;
+    let usable = free.map_or(usize::MAX, |free| (free as f64 * USED) as usize);
+    let mut text = match &plain {
+        Some(needs) => {
+            let whole = needs.of(part(1)).map(|bytes| format!("; {} samples {}", part(1), Bytes(bytes)));
+            format!("a step takes {}{}", needs.describe(), whole.unwrap_or_default())
+        }
+        None => "not even a step with one sample fits".to_owned(),
+    };
+    if world > 1 {
+        text += &format!(" on each of {world} devices");
     }
+    if let Some(free) = free {
+        text += &format!(", {} are free", Bytes(free));
+        if let Some(needs) = &plain {
+            text += &match needs.most(usable) {
+                1 => ": at most 1 sample at once".to_owned(),
+                most => format!(": at most {most} samples at once"),
+            };
+        }
+    }
+    let fits = |needs: &Needs, samples: usize| {
+        samples <= needs.largest() || needs.of(samples).is_some_and(|bytes| bytes <= usable)
+    };
+    let mut lines = Vec::new();
+    let mut line = |settings: &str, takes: &str, note: &str| {
+        lines.push(format!("\n  {settings:<46} {takes:>10}{note}"));
+    };
+    if let Some(needs) = plain.as_ref().filter(|needs| !fits(needs, part(1))) {
+        let mut probe = config.clone();
+        probe.train.accumulation = config.train.accumulation.max(2);
+        let divided = (2..=wanted).filter(|parts| wanted.is_multiple_of(*parts) && fits(needs, part(*parts)));
+        // Gradients are kept while the next part's are computed: the first division may take too much with them.
+        for parts in divided {
+            match measured::<T>(&probe, data, placement, part(parts)) {
+                Ok(bytes) => {
+                    let (batch, accumulation) = (wanted / parts, config.train.accumulation * parts);
+                    line(
+                        &format!("train.batch_size={batch} train.accumulation={accumulation}"),
+                        &Bytes(bytes).to_string(),
+                        ", on the same samples a step: what --fit-memory chooses",
+                    );
+                    break;
+                }
+                Err(error) if error.is_out_of_memory() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    // What another way of computing takes for the whole batch, or for what fits.
+    let mut other = |settings: &str, config: &TaskConfig<T>| -> Result<()> {
+        let Some(needs) = try_needs(config)? else { return Ok(()) };
+        match (needs.of(part(1)), needs.of(1)) {
+            (Some(whole), _)
+                if plain.as_ref().and_then(|plain| plain.of(part(1))).is_none_or(|p| whole < p) =>
+            {
+                let note = if whole > usable { ", more than is free" } else { "" };
+                line(settings, &Bytes(whole).to_string(), note);
+            }
+            (None, Some(one)) if plain.is_none() => {
+                line(settings, &Bytes(one).to_string(), " with 1 sample; 2 do not fit");
+            }
+            _ => {}
+        }
+        Ok(())
+    };
     if let Some(model) = T::recomputing(&config.model) {
-        let again = TaskConfig::<T> { model, ..config.clone() };
-        line("model.recompute=true".to_owned(), needs::<T>(&again, data, placement, wanted)?.of(wanted), "");
+        other("model.recompute=true", &TaskConfig::<T> { model, ..config.clone() })?;
     }
     if config.runtime.precision == "full" && config.runtime.dtype == "f32" {
         let mut mixed = config.clone();
         "bf16".clone_into(&mut mixed.runtime.precision);
-        let mixed = needs::<T>(&mixed, data, placement, wanted)?;
-        if mixed.of(wanted) < plain.of(wanted) {
-            line("--precision bf16".to_owned(), mixed.of(wanted), "");
-        }
+        other("--precision bf16", &mixed)?;
     }
-    Ok(text)
+    text.extend(lines);
+    Ok(Advice { text, needs: plain })
 }
 
 #[cfg(test)]
@@ -281,12 +379,16 @@ mod tests {
     #[test]
     fn needs_are_a_line_and_its_inverse() {
         let needs = Needs::through([(4, 30 << 20), (8, 50 << 20)]);
-        assert_eq!((needs.of(0), needs.of(4), needs.of(20)), (10 << 20, 30 << 20, 110 << 20));
+        assert_eq!([0, 4, 20].map(|n| needs.of(n).unwrap()), [10 << 20, 30 << 20, 110 << 20]);
         assert_eq!((needs.most(110 << 20), needs.most(9 << 20)), (20, 0));
         assert_eq!(needs.describe(), "10.0 MiB + 5.0 MiB a sample (measured with 4 and 8)");
         // Noise does not make a batch give memory back.
         let flat = Needs::through([(1, 100), (2, 90)]);
-        assert!(flat.of(1000) >= 90 && flat.of(1000) <= 100, "{flat:?}");
+        assert!(flat.of(1000).is_some_and(|bytes| (90..=100).contains(&bytes)), "{flat:?}");
+        // Of one sample alone, no more than itself is known.
+        let one = Needs::of_one(20 << 20);
+        assert_eq!((one.of(1), one.of(2), one.most(1 << 30), one.largest()), (Some(20 << 20), None, 1, 1));
+        assert_eq!(one.describe(), "20.0 MiB with 1 sample, and 2 do not fit");
     }
 
     #[test]

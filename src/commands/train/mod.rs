@@ -117,7 +117,7 @@ fn shared<T: Task>(
                 Some(folder) => Place::Resumed(folder),
                 None => Place::New(arguments.out.clone()),
             };
-            runs.train(config, place).map(|_| ())
+            runs.train(config, place)?.map_or(Ok(()), |outcome| outcome.verdict())
         }
     }
 }
@@ -171,8 +171,24 @@ struct Outcome {
     test: Measures,
     asymmetry: f64,
     steps: u64,
+    /// Of the steps, those left out because their loss or gradients were not finite.
+    skipped: u64,
     seconds: f64,
     joules: Option<f64>,
+}
+
+impl Outcome {
+    /// Whether what was trained predicts numbers.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`].
+    fn verdict(&self) -> Result<()> {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            some => format!(", {some} of which were skipped because loss or gradients were not finite"),
+        };
+        self.test.verdict("test", &format!("the weights after {} steps{skipped},", self.steps))
+    }
 }
 
 /// What runs that differ in their settings have in common.
@@ -193,7 +209,7 @@ impl<T: Task> Runs<'_, T> {
         let (placement, data) = (&self.placement, &self.data);
         let fitted =
             config.runtime.fit_memory.then(|| fit::fit::<T>(config, &data.train, placement, self.team));
-        let fitted = fitted.transpose()?;
+        let fitted = fitted.transpose().map_err(|error| self.explained(error, config))?;
         let config = fitted.as_ref().unwrap_or(config);
         run::census(&config.runtime, None);
         // A data set that is shared by several runs may hold more samples than this one fits.
@@ -239,7 +255,11 @@ impl<T: Task> Runs<'_, T> {
         let sampler = self.team.sampler(&order)?;
         let mut batches = sampler.load(Arc::clone(&data.train), first, &loading, config.runtime.prefetch)?;
         match folder.filter(|_| self.team.leads()) {
-            None => session::follow::<T>(trainer, config, &memory, &mut batches, self.team).map(|()| None),
+            None => {
+                let followed = session::follow::<T>(trainer, config, &memory, &mut batches, self.team);
+                drop(batches);
+                followed.map(|()| None).map_err(|error| self.explained(error, config))
+            }
             Some(folder) => {
                 folder.write_config(config)?;
                 let kept = RunFolder::at(folder.path());
@@ -248,18 +268,21 @@ impl<T: Task> Runs<'_, T> {
                     if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
                 let mut session =
                     Session::<T>::open(trainer, config, placement, folder, (memory, energy), self.team)?;
-                let fitted = session.fit(&mut batches, &data.valid, &self.interrupt);
+                let fitted = kept.keeping_panics(|| session.fit(&mut batches, &data.valid, &self.interrupt));
                 let steps = session.steps();
                 let result = match fitted {
-                    Ok(end) => session.finish(end, &data.test).map(Some),
+                    Ok(end) => kept.keeping_panics(|| session.finish(end, &data.test)).map(Some),
                     // What the run had must be free to measure what it would take.
-                    Err(error) if error.is_out_of_memory() && self.team.world() == 1 => {
+                    Err(error) => {
                         drop((session, batches));
-                        Err(self.explain(error, config))
+                        Err(self.explained(error, config))
                     }
-                    Err(error) => Err(error),
                 };
-                kept.keep_error(steps, &result);
+                // A run that has diverged has its outcome, which other seeds are compared with, and its error.
+                match &result {
+                    Ok(Some(outcome)) => kept.keep_error(steps, &outcome.verdict()),
+                    _ => kept.keep_error(steps, &result),
+                }
                 result
             }
         }
@@ -267,15 +290,16 @@ impl<T: Task> Runs<'_, T> {
 }
 
 impl<T: Task> Runs<'_, T> {
-    /// An error about memory, with what can be done about it.
-    fn explain(&self, error: Error, config: &TaskConfig<T>) -> Error {
-        match fit::advice::<T>(config, &self.data.train, &self.placement) {
-            Ok(advice) => Error::OutOfMemory { source: Box::new(error), advice },
-            Err(worse) => {
-                tracing::debug!("no advice about memory: {worse}");
-                error
-            }
+    /// The error, and if it is about memory, what can be done about it. Other processes of the run wait for this one meanwhile.
+    fn explained(&self, error: Error, config: &TaskConfig<T>) -> Error {
+        if !error.is_out_of_memory() {
+            return error;
         }
+        let advice = match fit::advice::<T>(config, &self.data.train, &self.placement, self.team.world()) {
+            Ok(found) => found.text,
+            Err(worse) => format!("what a step takes could not be measured: {worse}"),
+        };
+        Error::OutOfMemory { source: Box::new(error), advice }
     }
 }
 

@@ -262,6 +262,21 @@ impl Summary {
         }
     }
 
+    /// Whether every run has ended with weights that predict numbers.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] with the seeds that have not.
+    pub fn verdict(&self) -> Result<()> {
+        let diverged: Vec<&Seed> = self.seeds.iter().filter(|seed| !seed.error.is_finite()).collect();
+        let Some(first) = diverged.first() else { return Ok(()) };
+        let seeds: Vec<String> = diverged.iter().map(|seed| seed.seed.to_string()).collect();
+        let (count, all) = (diverged.len(), self.seeds.len());
+        Err(Error::Diverged {
+            measured: format!("the test {} of {count} of {all} seeds is {}", self.label, first.error),
+            weights: format!("the weights of seed {}", seeds.join(", ")),
+        })
+    }
+
     /// The measure that decides, of each run.
     pub fn errors(&self) -> Vec<f64> {
         self.seeds.iter().map(|seed| seed.error).collect()
@@ -291,7 +306,7 @@ impl Summary {
     /// Writes summary.json and says what came out.
     ///
     /// # Errors
-    /// From writing.
+    /// From writing; as [`verdict`](Self::verdict), after all is written.
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
         write_json(&path, self)?;
@@ -300,7 +315,8 @@ impl Summary {
             self.table(),
             parent.display(),
             path.display()
-        ))
+        ))?;
+        self.verdict()
     }
 }
 
@@ -342,6 +358,7 @@ mod tests {
             test: Measures::new("mse", "MSE", error).and("mae", "MAE", 2.0 * error),
             asymmetry: 1e-7,
             steps: 10,
+            skipped: 0,
             seconds: 1.5,
             joules: None,
         };
@@ -358,6 +375,10 @@ mod tests {
         assert!(json["mean"].is_number() && json["standard_deviation"].is_number());
         assert!(summary.table().contains("test MSE 0.25000 of the mean of their predictions"));
         assert_eq!(json["mean_prediction"]["test_mse"], 0.25);
+        assert!(summary.verdict().is_ok());
+        let some = [(0, outcome(1.0)), (4, outcome(f64::NAN)), (5, outcome(f64::INFINITY))];
+        let message = Summary::new(&placement, &some, None).verdict().unwrap_err().to_string();
+        assert!(message.contains("2 of 3 seeds") && message.contains("of seed 4, 5"), "{message}");
         let one = Summary::new(&placement, &several[..1], None).statistic;
         assert_eq!((one.mean, one.standard_deviation), (1.0, None));
     }

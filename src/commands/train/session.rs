@@ -380,16 +380,30 @@ impl<'a, T: Task> Session<'a, T> {
         } else {
             let _ = self.checkpoint();
         }
-        let folder = self.folder.path().display();
-        next += &match Checkpoint::read(self.folder.checkpoint()) {
-            Ok(Checkpoint { metadata, .. }) => {
-                format!(
-                    "go on after step {} with: gradewise train {} --resume {folder}",
-                    metadata.step,
-                    T::NAME
-                )
+        let resume = format!("gradewise train {} --resume {}", T::NAME, self.folder.path().display());
+        let kept = Checkpoint::read(self.folder.checkpoint()).ok().map(|kept| kept.metadata.step);
+        next += &match (&source, kept) {
+            (gradewise_nn::Error::Diverged { skipped, .. }, kept) => {
+                let anomaly = "runtime.detect_anomaly=true";
+                let again = match kept {
+                    // No weight has changed since the first of the skipped steps.
+                    Some(kept) if kept + skipped >= step => {
+                        format!("the checkpoint of step {kept} holds the same weights: start again")
+                    }
+                    Some(kept) => {
+                        let lr = self.config.train.lr / 10.0;
+                        format!("go on after step {kept} with: {resume} train.lr={lr:e} {anomaly}")
+                    }
+                    None => "there is no checkpoint yet to go on from: start again".to_owned(),
+                };
+                format!("{again}\n{anomaly} names the operation that first gives no finite number")
             }
-            Err(_) => "there is no checkpoint yet to go on from".to_owned(),
+            (source, Some(kept)) => {
+                // As it was, the run would fail again.
+                let flag = if source.is_out_of_memory() { " --fit-memory" } else { "" };
+                format!("go on after step {kept} with: {resume}{flag}")
+            }
+            (_, None) => "there is no checkpoint yet to go on from".to_owned(),
         };
         Error::Stopped { source: Box::new(source.into()), next }
     }
@@ -478,11 +492,13 @@ impl<'a, T: Task> Session<'a, T> {
         let (placement, config) = (self.placement, self.config);
         let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
             let asymmetry = tasks::asymmetry::<T>(model, test, placement)?;
-            Ok((
-                T::measure(&[model], test, placement)?,
-                asymmetry,
-                T::figures(model, config, placement, &self.folder),
-            ))
+            let measures = T::measure(&[model], test, placement)?;
+            // There is nothing to draw of weights that have diverged, and motions under them are no data.
+            let figures = match measures.are_finite() {
+                true => T::figures(model, config, placement, &self.folder),
+                false => Ok(Vec::new()),
+            };
+            Ok((measures, asymmetry, figures))
         };
         // The kept weights are those of the average already, if one is taken.
         let (measures, asymmetry, figures) =
@@ -513,14 +529,15 @@ impl<'a, T: Task> Session<'a, T> {
             text += &format!("test {} {}\n", other.label, number(other.value));
         }
         text += "\n";
-        let comparison = T::comparison(&measures);
-        if !comparison.is_empty() {
+        let comparison = T::comparison(&measures, config);
+        if measures.are_finite() && !comparison.is_empty() {
             text += &format!("{comparison}\n");
         }
         text += &self.gradient_count();
         text += &format!("symmetry    {asymmetry:.1e} relative change under {}\n", T::GROUP);
         for member in &memory {
-            text += &format!("memory      {} on {}\n", member.usage, member.device);
+            let rank = if memory.len() > 1 { format!(" (rank {})", member.rank) } else { String::new() };
+            text += &format!("memory      {} on {}{rank}\n", member.usage, member.device);
         }
         if let Some(joules) = joules {
             text += &format!("energy      {:.1} kJ of the device\n", joules / 1e3);
@@ -553,7 +570,8 @@ impl<'a, T: Task> Session<'a, T> {
             text += &format!("full run    gradewise train {} --preset {}\n", T::NAME, full.name);
         }
         output::print(&text)?;
-        Ok(Outcome { test: measures, asymmetry, steps, seconds, joules })
+        let skipped = self.trainer.skipped_steps();
+        Ok(Outcome { test: measures, asymmetry, steps, skipped, seconds, joules })
     }
 }
 

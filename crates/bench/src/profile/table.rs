@@ -156,9 +156,12 @@ pub struct Table<'a>(&'a Profile, usize);
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(profile, limit) = *self;
+        let (shown, rest) = profile.rows.split_at(limit.min(profile.rows.len()));
+        // Names have two spaces behind them, at least.
+        let width = shown.iter().map(|row| row.operation.len() + 2).max().unwrap_or(0).max(18);
         writeln!(
             f,
-            "{:<18}{:<9}{:>6}{:>11}{:>7}{:>9}{:>9}{:>9}{:>7}  shapes",
+            "{:<width$}{:<9}{:>6}{:>11}{:>7}{:>9}{:>9}{:>9}{:>7}  shapes",
             "operation", "pass", "calls", "ms", "share", "MB", "GB/s", "GFLOP/s", "roof"
         )?;
         let row = |f: &mut fmt::Formatter<'_>, name: &str, pass: &str, rows: &[&OperationRow]| {
@@ -177,7 +180,7 @@ impl fmt::Display for Table<'_> {
                 _ => "",
             };
             let line = format!(
-                "{name:<18}{pass:<9}{:>6.0}{:>11.4}{:>6.1}%{:>9.2}{:>9}{:>9}{roof:>7}  {shapes}",
+                "{name:<width$}{pass:<9}{:>6.0}{:>11.4}{:>6.1}%{:>9.2}{:>9}{:>9}{roof:>7}  {shapes}",
                 sum(|row| row.calls),
                 1e3 * seconds,
                 100.0 * seconds / profile.step_seconds,
@@ -187,7 +190,6 @@ impl fmt::Display for Table<'_> {
             );
             writeln!(f, "{}", line.trim_end())
         };
-        let (shown, rest) = profile.rows.split_at(limit.min(profile.rows.len()));
         for shown in shown {
             row(f, shown.operation, &shown.pass, &[shown])?;
         }
@@ -196,10 +198,23 @@ impl fmt::Display for Table<'_> {
             row(f, &format!("{} more", rest.len()), "", &rest)?;
         }
         let line = |f: &mut fmt::Formatter<'_>, name: &str, seconds: f64| {
-            writeln!(f, "{name:<33}{:>11.4}{:>6.1}%", 1e3 * seconds, 100.0 * seconds / profile.step_seconds)
+            let width = width + 15;
+            writeln!(
+                f,
+                "{name:<width$}{:>11.4}{:>6.1}%",
+                1e3 * seconds,
+                100.0 * seconds / profile.step_seconds
+            )
         };
         line(f, "between operations, update", profile.other_seconds)?;
-        line(f, "step", profile.step_seconds)
+        line(f, "step", profile.step_seconds)?;
+        if shown.iter().any(|row| row.roofline.is_some_and(|roof| roof > 1.0)) {
+            writeln!(
+                f,
+                "roof above 100%: what is read lies in a cache, which is faster than the memory that the roof is measured on"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -265,6 +280,18 @@ mod tests {
         {
             assert!(text.contains(part), "`{part}` is not in:\n{text}");
         }
+        assert!(!text.contains("above 100%"), "{text}");
+        // A name longer than the column widens it, and a roof that was passed is explained.
+        let (mut long, mut fast) = (recording(), ceilings());
+        long.calls[2].operation = "concat_segment_mean";
+        fast.copy_bytes_per_s = Some(1e8);
+        let text = Profile::new(&[long], 0.02, fast, Grouping::Shapes).unwrap().table(9).to_string();
+        assert!(text.contains("concat_segment_mean  forward"), "{text}");
+        assert!(text.contains("roof above 100%: what is read lies in a cache"), "{text}");
+        let column = |line: &str, end: &str| line.find(end).map(|at| line[..at + end.len()].chars().count());
+        let lines: Vec<&str> = text.lines().collect();
+        let step = lines.iter().find(|line| line.starts_with("step ")).unwrap();
+        assert_eq!(column(lines[0], "share"), column(step, "%"), "{text}");
         let unknown = Profile::new(&[recording()], 0.02, Ceilings::default(), Grouping::Operations).unwrap();
         assert!(unknown.rows.iter().all(|row| row.roofline.is_none() && row.shapes.is_none()));
     }

@@ -34,8 +34,8 @@ impl CudaDevice {
     /// Device number `ordinal` of the machine; the same handle every time.
     ///
     /// # Errors
-    /// [`Error::NoBackend`] if this build has no kernels; [`Error::Cuda`] if there is no driver, no such device, or a
-    /// device that the embedded kernels do not run on.
+    /// [`Error::NoBackend`] if this build has no kernels; [`Error::Cuda`] if there is no driver; [`Error::NoSuchDevice`];
+    /// [`Error::UnsupportedDevice`] if the embedded kernels do not run there.
     pub fn new(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<BTreeMap<usize, CudaDevice>> = Mutex::new(BTreeMap::new());
         if image::IMAGES.is_empty() {
@@ -60,7 +60,12 @@ impl CudaDevice {
     /// As [`new`](Self::new).
     pub fn with_driver(driver: &Driver, ordinal: usize) -> Result<Self> {
         let fail = cuda("open the device", ordinal);
-        let context = Context::primary(driver, ordinal).map_err(&fail)?;
+        let context = Context::primary(driver, ordinal).map_err(|source| match source.code() {
+            Some(sys::CUresult::ERROR_INVALID_DEVICE) => {
+                Error::NoSuchDevice { device: ordinal, devices: devices(driver) }
+            }
+            _ => fail(source),
+        })?;
         image::require_target(context.info())?;
         let stream = Stream::new(&context).map_err(&fail)?;
         keep_free_memory(&context).map_err(&fail)?;
@@ -249,6 +254,15 @@ fn cuda(operation: &'static str, ordinal: usize) -> impl Fn(gradewise_ffi::Error
         let launches = if told { debug::Launches::now() } else { debug::Launches::default() };
         Error::Cuda { operation, device: ordinal, source, launches }
     }
+}
+
+/// The devices that a driver shows, for readers.
+fn devices(driver: &Driver) -> Vec<String> {
+    let named = |ordinal| match DeviceInfo::new(driver, ordinal) {
+        Ok(info) => format!("cuda:{ordinal} ({})", info.name),
+        Err(_) => format!("cuda:{ordinal}"),
+    };
+    (0..driver.device_count().unwrap_or(0)).map(named).collect()
 }
 
 /// Whether launches overlap: the device can, the driver can capture that, and the code it runs waits where it must. Not with

@@ -110,6 +110,23 @@ impl BuildInfo {
     }
 }
 
+/// What to do about a device of this compute capability (major, minor) for which a build has no machine code: rebuild, where a compiler
+/// makes code for it.
+#[must_use]
+pub fn code_remedy((major, minor): (u32, u32)) -> String {
+    if (major, minor) < (7, 0) {
+        return "too old for the kernels, which need 7.0 or later; choose another device, or --device cpu"
+            .to_owned();
+    }
+    let rebuild = format!("rebuild with GRADEWISE_CUDA_ARCHS={major}{minor}");
+    // CUDA 13 no longer compiles for Volta.
+    if (major, minor) < (7, 5) {
+        format!("{rebuild} and a CUDA 12 toolkit (GRADEWISE_NVCC)")
+    } else {
+        rebuild
+    }
+}
+
 /// Refuses a device that none of the embedded images runs on.
 pub(crate) fn require_target(info: &gradewise_ffi::DeviceInfo) -> crate::Result<()> {
     if IMAGES.is_empty() || build_info().code_for(info.compute_capability).is_some() {
@@ -140,7 +157,24 @@ fn code_for((major, minor): (u32, u32), targets: &[&'static str], ptx: &'static 
 
 #[cfg(test)]
 mod tests {
-    use super::{BuildInfo, Code, Resources, build_info, code_for};
+    use super::{BuildInfo, Code, Resources, build_info, code_for, code_remedy};
+    use crate::Error;
+
+    #[test]
+    fn a_rebuild_is_advised_only_where_it_would_work() {
+        assert!(code_remedy((5, 2)).contains("too old") && !code_remedy((5, 2)).contains("rebuild"));
+        assert!(code_remedy((7, 0)).contains("ARCHS=70 and a CUDA 12 toolkit"));
+        assert_eq!(code_remedy((8, 6)), "rebuild with GRADEWISE_CUDA_ARCHS=86");
+        let unsupported = Error::UnsupportedDevice {
+            device: 0,
+            name: "an old card".to_owned(),
+            capability: (5, 2),
+            targets: vec!["90a"],
+            ptx: "75",
+        };
+        let text = unsupported.to_string();
+        assert!(text.contains("5.2") && text.contains("--device cpu") && !text.contains("rebuild"), "{text}");
+    }
 
     #[test]
     fn the_report_is_read_without_its_head() {

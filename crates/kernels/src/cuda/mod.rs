@@ -18,7 +18,7 @@ mod words;
 pub use capture::CapturedGraph;
 pub use collectives::{Collectives, InFlight};
 pub use device::CudaDevice;
-pub use image::{BuildInfo, Code, Resources, build_info};
+pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
 pub(crate) use launch::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;
 pub use memory::MemoryReport;

@@ -1,5 +1,6 @@
 //! Who holds memory: counts by operation, which are always kept.
 
+use super::Bytes;
 use std::{
     cell::Cell,
     collections::HashMap,
@@ -20,7 +21,8 @@ pub struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes in {} arrays)", self.operation, self.bytes, self.arrays)
+        let arrays = if self.arrays == 1 { "array" } else { "arrays" };
+        write!(f, "{} ({} in {} {arrays})", self.operation, Bytes(self.bytes), self.arrays)
     }
 }
 

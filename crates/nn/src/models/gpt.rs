@@ -217,7 +217,7 @@ impl Gpt {
     /// `count` bytes that go on from `prompt`, which must not be empty; calls `seen` with each.
     ///
     /// # Errors
-    /// An empty prompt, a negative temperature; from the device.
+    /// An empty prompt, a negative temperature; logits that are not finite; from the device.
     pub fn generate(
         &self,
         prompt: &[u8],
@@ -264,6 +264,18 @@ fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Res
     };
     let (values, bytes) = logits.top_k(0, kept, Order::Descending)?;
     let (values, bytes) = (values.array().to_f64_vec()?, bytes.to_vec()?);
+    if values.iter().any(|value| !value.is_finite()) {
+        // Weights that have diverged prefer no byte to another.
+        let found = logits.array().validate()?;
+        return Err(gradewise_kernels::Error::NotFinite {
+            operation: "generate",
+            argument: "logits",
+            shape: logits.shape().clone(),
+            nan: found.nan,
+            infinite: found.infinite,
+        }
+        .into());
+    }
     let weights: Vec<f64> =
         values.iter().map(|value| ((value - values[0]) / sampling.temperature.max(1e-9)).exp()).collect();
     let mut left = rng.random_range(0.0..1.0) * weights.iter().sum::<f64>();

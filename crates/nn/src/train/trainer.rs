@@ -309,7 +309,7 @@ impl<M: Module> Trainer<M> {
                 average.update()?;
             }
             drop(account);
-            self.skips.consecutive = 0;
+            self.end_skips();
         }
         drop(update);
         self.scaled(skipped, zeros)?;
@@ -360,7 +360,7 @@ impl<M: Module> Trainer<M> {
             self.skip(loss, &norms)?;
         } else {
             self.optimizer.advance(names);
-            self.skips.consecutive = 0;
+            self.end_skips();
         }
         let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);
         self.scaled(skipped, zeros)?;
@@ -440,6 +440,14 @@ impl<M: Module> Trainer<M> {
         result
     }
 
+    /// Ends a streak of skipped steps with the step that was taken.
+    fn end_skips(&mut self) {
+        let skipped = std::mem::take(&mut self.skips.consecutive);
+        if skipped > 1 {
+            tracing::warn!("{skipped} steps in a row were skipped before step {}", self.step);
+        }
+    }
+
     fn skip(&mut self, loss: f64, norms: &GradientNorms) -> Result<()> {
         self.skips.total += 1;
         self.skips.consecutive += 1;
@@ -457,7 +465,11 @@ impl<M: Module> Trainer<M> {
             ),
             None => format!("the loss is {loss}"),
         };
-        tracing::warn!("step {} skipped: {what}", self.step);
+        // One line for a streak; the error, or the step that ends it, has the count.
+        match self.skips.consecutive {
+            1 => tracing::warn!("step {} skipped: {what}; those that follow it are counted", self.step),
+            _ => tracing::debug!("step {} skipped: {what}", self.step),
+        }
         if self.skips.consecutive >= MAX_CONSECUTIVE_SKIPS {
             return Err(Error::Diverged { step: self.step, skipped: self.skips.consecutive, reason: what });
         }

@@ -186,15 +186,6 @@ impl NBodyData {
         self.target_vel.as_deref()
     }
 
-    /// The samples with other positions, `[samples, 3, particles]`.
-    ///
-    /// # Errors
-    /// As [`NBodyData::new`].
-    pub fn with_loc(&self, loc: &[f64]) -> Result<Self> {
-        let Self { particles, vel, charges, target, target_vel, .. } = self.clone();
-        Ok(Self { target_vel, ..Self::new(particles, loc.to_vec(), vel, charges, target)? })
-    }
-
     /// The samples turned by an isometry of space, then moved by `shift`: positions, velocities and targets.
     ///
     /// # Errors

@@ -1,0 +1,79 @@
+//! The blocks that kernels of this library are launched with.
+
+/// Threads of a block for a kernel of this library, such as `gw_attention_warp_fwd_64_bf16`: those of launches whose rows fill a block;
+/// shorter rows may leave some out, and rows that are held in registers take up to four times as many where they are long.
+#[must_use]
+pub fn threads_of_kernel(kernel: &str) -> u32 {
+    let operation = kernel.strip_prefix("gw_").unwrap_or(kernel);
+    let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| operation.starts_with(prefix));
+    let many_blades = blades(operation).is_some_and(|blades| blades > 16);
+    match () {
+        () if is(&["matmul_simt_", "matmul_short_", "matmul_warp_", "attention_warp_", "sgp_bwd_v"]) => 128,
+        () if is(&["attention_hopper_"]) => 384,
+        () if is(&["sort_tiles_"]) => 512,
+        // A warpgroup of helpers beside those that compute.
+        () if is(&["sgp_hopper_fwd_"]) && !many_blades => 512 + 128,
+        () if is(&["sgp_hopper_"]) => 256 + 128,
+        () if is(&["sgp_rows_"]) && many_blades => 128,
+        () if operation.contains("_streamed_4_") => 128,
+        () if operation.contains("_streamed_8_") => 512,
+        () => 256,
+    }
+}
+
+/// The blades of the algebra that a kernel is unrolled for: 2ⁿ for the `p_q_r` before its dtype.
+fn blades(operation: &str) -> Option<u32> {
+    let words: Vec<&str> = operation.split('_').collect();
+    let [.., p, q, r, _] = words[..] else { return None };
+    let number = |word: &str| word.parse::<u32>().ok();
+    1u32.checked_shl(number(p)? + number(q)? + number(r)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+
+    #[test]
+    fn known_launches() {
+        for (kernel, threads) in [
+            ("gw_gate_fwd_f32", 256),
+            ("gw_matmul_warp_nn_l_bf16", 128),
+            ("gw_attention_hopper_fwd_64_f16", 384),
+            ("gw_sgp_fwd_v2_3_0_0_f32", 256),
+            ("gw_sgp_bwd_v1_1_3_0_f32", 128),
+            ("gw_sgp_rows_fwd_3_0_0_f32", 256),
+            ("gw_sgp_rows_bwd_5_0_0_f32", 128),
+            ("gw_sgp_hopper_fwd_1_3_0_bf16", 640),
+            ("gw_sgp_hopper_fwd_4_1_0_bf16", 384),
+            ("gw_sgp_hopper_bwd_3_0_0_bf16", 384),
+        ] {
+            assert_eq!(threads_of_kernel(kernel), threads, "{kernel}");
+        }
+    }
+
+    /// The bound in the source is what the compiler plans registers for: a launch takes as many threads, but for kernels whose bound
+    /// only sets their registers.
+    #[test]
+    fn they_agree_with_the_bounds_in_the_sources() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../csrc/ops");
+        let mut checked = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            for part in text.split("__launch_bounds__(").skip(1) {
+                let bound: String = part.chars().take_while(char::is_ascii_digit).collect();
+                let after = &part[..part.find('{').unwrap_or(part.len())];
+                let (Ok(bound), Some(at)) = (bound.parse::<u32>(), after.find("gw_")) else { continue };
+                let name: String =
+                    after[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                // Tiles of matrix products have numbers of their own.
+                if name.is_empty() || name.starts_with("gw_matmul_hopper") {
+                    continue;
+                }
+                assert_eq!(threads_of_kernel(&format!("{name}_f32")), bound, "{name}");
+                checked += 1;
+            }
+        }
+        assert!(checked > 50, "{checked} kernels were found");
+    }
+}
