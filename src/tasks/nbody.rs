@@ -269,7 +269,7 @@ impl Task for NBodyTask {
                 positions.iter().zip(from.loc()).map(|(x, from)| x - from).collect()
             };
             // Predictions are no data: those of weights that have diverged hold NaN, which the distance takes for infinitely far.
-            let expected = turned(&plain, data.particles(), &isometry, shift);
+            let expected = turned(&plain, data.particles(), &isometry, shift)?;
             let error = relative_distance(&displacements(&moved, &start), &displacements(&expected, &start));
             worst = worst.max(error);
             if model.predicts_velocities() {

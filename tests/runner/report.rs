@@ -73,7 +73,8 @@ fn a_report_has_what_an_issue_needs_and_nothing_that_is_private() {
     }
     // Nothing in the message is private, and its line breaks begin no paths.
     let kept = std::fs::read_to_string(here.join("run/error.json")).unwrap();
-    let [kept, archived] = [&kept, error].map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+    let [kept, archived] =
+        [&kept, error].map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
     assert_eq!(kept["error"], archived["error"]);
     assert_eq!(kept["details"], archived["details"]);
     assert!(kept["error"].as_str().unwrap().lines().count() > 3, "{kept}");

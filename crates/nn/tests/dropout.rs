@@ -27,6 +27,7 @@ fn trainer(seed: u64, accumulation: usize) -> Trainer<Sequential> {
         schedule: Schedule::Constant { lr: 1e-2, warmup: 0 },
         accumulation,
         clip_norm: None,
+        clip_value: None,
         ema: Some(0.9),
     };
     Trainer::new(layers(seed), config).unwrap()

@@ -57,6 +57,7 @@ fn config(ema: Option<f64>) -> TrainerConfig {
         schedule: Schedule::Constant { lr: 0.1, warmup: 0 },
         accumulation: 1,
         clip_norm: None,
+        clip_value: None,
         ema,
     }
 }

@@ -246,7 +246,7 @@ impl<T: Task> Runs<'_, T> {
         if let (Some(_), Some(folder)) = (self.dump, &folder) {
             let first: Vec<usize> = (0..config.train.batch_size).collect();
             let batch = data.train.batch(&first, placement)?;
-            let look = || trainer.look(&batch, T::loss);
+            let look = || trainer.look([Ok(batch)], T::loss);
             run::dumped(self.dump, folder.path(), trainer.model(), look)?;
         }
         self.team.attach(&mut trainer)?;
