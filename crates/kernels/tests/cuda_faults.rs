@@ -61,9 +61,9 @@ fn out_of_memory_names_what_is_asked_for_what_is_free_and_who_holds_the_rest() {
     else {
         panic!("{error:?}")
     };
-    assert_eq!((*operation, *requested, *total), ("build", 500 * KIB, 1 << 20));
+    assert_eq!((*operation, *requested, *total), ("from_slice", 500 * KIB, 1 << 20));
     assert_eq!((*allocated, *free), (640 * KIB, (1 << 20) - 640 * KIB));
-    assert_eq!((holders[0].operation, holders[0].arrays, holders[0].bytes), ("build", 2, 640 * KIB));
+    assert_eq!((holders[0].operation, holders[0].arrays, holders[0].bytes), ("from_slice", 2, 640 * KIB));
     let text = error.to_string();
     for part in
         ["500.0 KiB requested", "384.0 KiB of 1.0 MiB free", "640.0 KiB in arrays", "reduce the batch"]
@@ -95,7 +95,7 @@ fn what_the_pool_keeps_is_given_up_before_an_allocation_fails() {
     assert!(matches!(upload(&device, 10), Err(Error::DeviceOutOfMemory { requested: 40, .. })));
     fake.fail("cuMemAllocAsync", 1, UNKNOWN);
     let calls = fake.stat("cuMemAllocAsync");
-    assert!(matches!(upload(&device, 10), Err(Error::Cuda { operation: "build", .. })));
+    assert!(matches!(upload(&device, 10), Err(Error::Cuda { operation: "from_slice", .. })));
     assert_eq!(fake.stat("cuMemAllocAsync") - calls, 1);
     assert_usable(&device);
     drop((x, device));
@@ -195,7 +195,7 @@ fn errors_in_the_middle_of_transfers_lose_nothing() {
         assert_eq!(device.allocated(), before, "{call}");
         assert_usable(&device);
     };
-    check("cuMemcpyHtoDAsync_v2", "build", &|| upload(&device, 10).map(|_| ()));
+    check("cuMemcpyHtoDAsync_v2", "from_slice", &|| upload(&device, 10).map(|_| ()));
     check("cuMemcpyHtoDAsync_v2", "overwrite_shared", &|| x.overwrite_shared(&other));
     check("cuMemcpyDtoDAsync_v2", "overwrite_shared", &|| x.overwrite_shared(&y));
     check("cuMemcpyDtoHAsync_v2", "to_vec", &|| x.to_vec::<f32>().map(|_| ()));
@@ -226,8 +226,8 @@ fn a_function_that_the_driver_lacks_is_named_by_the_operation_that_needs_it() {
         ("cuDevicePrimaryCtxRetain", "open the device"),
         ("cuStreamCreate", "open the device"),
         ("cuMemPoolSetAttribute", "open the device"),
-        ("cuMemAllocAsync", "build"),
-        ("cuMemcpyHtoDAsync_v2", "build"),
+        ("cuMemAllocAsync", "from_slice"),
+        ("cuMemcpyHtoDAsync_v2", "from_slice"),
         ("cuMemcpyDtoHAsync_v2", "to_vec"),
         ("cuStreamBeginCapture_v2", "capture"),
         ("cuGraphInstantiateWithFlags", "capture"),
@@ -351,7 +351,7 @@ fn what_a_graph_cannot_hold_is_refused_and_the_capture_goes_on() {
     let ((), graph) = device
         .capture(|| {
             refused(x.to_vec::<f32>().map(|_| ()), "to_vec");
-            refused(upload(&device, 10).map(|_| ()), "build");
+            refused(upload(&device, 10).map(|_| ()), "from_slice");
             refused(x.overwrite_shared(&host), "overwrite_shared");
             refused(device.synchronize(), "synchronize");
             refused(device.trim().map(|_| ()), "trim");

@@ -80,7 +80,7 @@ fn what_is_alive_has_a_name_an_operation_and_a_place() {
         assert_eq!(live.len(), 2, "{live:?}");
         let (first, second) = (&live[0], &live[1]);
         assert_eq!((first.name.as_deref(), first.bytes), (Some("layer.weight"), 8 * KIB));
-        assert_eq!((&*second.scope, second.operation, second.bytes), ("epoch 1", "build", 2 * KIB));
+        assert_eq!((&*second.scope, second.operation, second.bytes), ("epoch 1", "from_slice", 2 * KIB));
         assert_eq!(second.device, device.to_string());
         // A program whose symbols were taken out, as for a GPU elsewhere, cannot tell.
         let by = if let Some(site) = &second.site {
@@ -91,7 +91,7 @@ fn what_is_alive_has_a_name_an_operation_and_a_place() {
         };
         let groups = census::grouped(&live);
         assert_eq!((&*groups[0].label, groups[0].arrays), ("layer.weight", 1));
-        assert!(groups[1].label.starts_with(&format!("`build` in epoch 1{by}")), "{}", groups[1].label);
+        assert!(groups[1].label.starts_with(&format!("`from_slice` in epoch 1{by}")), "{}", groups[1].label);
         drop((unseen, weights, other, later));
         assert!(census::live().iter().all(|entry| entry.number < mark), "what was dropped is out of it");
     });
@@ -138,10 +138,10 @@ fn growth_is_noticed_with_its_slope_and_suspects_and_nothing_else_is() {
             "{leak:?}"
         );
         let suspect = &leak.suspects[0];
-        assert_eq!((suspect.operation, suspect.bytes), ("build", suspect.arrays * KIB as i64));
-        assert_eq!((&*leak.living[0].label, leak.living[0].arrays as u64), ("`build`", leak.to.0 + 1));
+        assert_eq!((suspect.operation, suspect.bytes), ("from_slice", suspect.arrays * KIB as i64));
+        assert_eq!((&*leak.living[0].label, leak.living[0].arrays as u64), ("`from_slice`", leak.to.0 + 1));
         let text = leak.to_string();
-        for part in ["memory grows: ", " after iteration 0, ", "1.0 KiB each", "`build` +"] {
+        for part in ["memory grows: ", " after iteration 0, ", "1.0 KiB each", "`from_slice` +"] {
             assert!(text.contains(part), "`{part}` is not in: {text}");
         }
         // Growth is reported again when it has gone on.
@@ -170,7 +170,10 @@ fn a_limit_is_the_end_of_memory_and_says_who_has_it() {
             panic!("{error:?}")
         };
         assert_eq!(*requested, 256 * KIB);
-        assert!(holders[0].bytes >= 256 * KIB && error.to_string().contains("largest: build ("), "{error}");
+        assert!(
+            holders[0].bytes >= 256 * KIB && error.to_string().contains("largest: from_slice ("),
+            "{error}"
+        );
         device.limit_memory(0);
         drop(array(device, 1024));
         drop(kept);
