@@ -427,7 +427,7 @@ fn a_checkpoint_draws_the_same_masks_again() -> Result<()> {
         Ok(values(y.sum_all()?.backward()?.get(&x)?))
     };
     let plain = run(&drop)?;
-    assert!(plain.iter().any(|&value| value == 0.0) && plain.iter().any(|&value| value != 0.0));
+    assert!(plain.contains(&0.0) && plain.iter().any(|&value| value != 0.0));
     assert_eq!(run(&|x| checkpoint(&[x], move |x| drop(&x[0])))?, plain);
     let twice = move |x: &[Tensor]| checkpoint(&[&x[0]], move |x| drop(&x[0]));
     assert_eq!(run(&|x| checkpoint(&[x], twice))?, plain);
