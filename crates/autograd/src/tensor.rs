@@ -314,7 +314,7 @@ impl Tensor {
     /// Gradients of this one-element tensor with respect to every leaf that requires them.
     ///
     /// # Errors
-    /// [`Error::NotScalar`], [`Error::NoHistory`], or what a rule reports.
+    /// [`Error::NotScalar`](crate::Error::NotScalar), [`Error::NoHistory`](crate::Error::NoHistory), or what a rule reports.
     pub fn backward(&self) -> Result<Gradients> {
         self.backward_with(&BackwardOptions::default())
     }
