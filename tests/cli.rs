@@ -49,7 +49,7 @@ fn refuse(folder: &Path, arguments: &str, code: i32, parts: &[&str]) {
     }
 }
 
-const TINY: &str = "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
+const TINY: &str = "data.source=simulate data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
                     train.batch_size=6 train.warmup_steps=2 train.decay_steps=4 train.log_every=2 train.eval_every=4 \
                     train.checkpoint_every=4";
 
@@ -301,7 +301,7 @@ fn the_first_operation_that_leaves_the_finite_numbers_is_named() {
 
 /// Runs of a second of every task, whose weights leave the finite numbers with a large learning rate.
 const TASKS: [(&str, &str); 7] = [
-    ("nbody", "data.particles=3 model.hidden=4 model.layers=1"),
+    ("nbody", "data.source=simulate data.particles=3 model.hidden=4 model.layers=1"),
     ("volumes", "model.hidden=4 model.layers=1"),
     ("hulls", "model.hidden=4 model.layers=1"),
     ("o5", "model.hidden=8"),
@@ -405,7 +405,7 @@ fn redirected_logs_hold_no_escapes_unless_they_are_asked_for() {
 #[test]
 fn the_number_of_steps_alone_is_a_valid_override() {
     let folder = tempfile::tempdir().unwrap();
-    let data = "data.train=8 data.valid=4 data.test=4 train.batch_size=4 model.hidden=4 model.layers=1";
+    let data = "data.source=simulate data.train=8 data.valid=4 data.test=4 train.batch_size=4 model.hidden=4 model.layers=1";
     for steps in [1, 3] {
         let text = succeed(folder.path(), &format!("train nbody train.steps={steps} {data}"));
         assert!(text.contains(&format!("after {steps} steps")), "{text}");

@@ -42,7 +42,7 @@ fn refuse(command: &mut Command, code: i32, parts: &[&str]) {
     }
 }
 
-const TINY: &str = "train nbody data.train=26 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
+const TINY: &str = "train nbody data.source=simulate data.train=26 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
                     train.batch_size=5 train.warmup_steps=2 train.decay_steps=4 train.log_every=2 train.eval_every=4 \
                     train.checkpoint_every=4 train.clip_norm=1.0 --seed 5";
 

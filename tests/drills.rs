@@ -45,7 +45,7 @@ fn device() -> String {
 fn small() -> String {
     let device = device();
     format!(
-        "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 train.batch_size=6 \
+        "data.source=simulate data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 train.batch_size=6 \
          train.schedule=constant train.warmup_steps=2 train.log_every=2 train.eval_every=4 train.checkpoint_every=4 \
          runtime.device={device}"
     )

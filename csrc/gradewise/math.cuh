@@ -46,8 +46,8 @@ GW_DEVICE double quotient(double a, double b) { return a / b; }
 
 /// x, or 0 if x is subnormal; NaN stays. For what is stored and comes back every step: on a CPU, subnormal numbers cost a hundred
 /// times as much as others, and a checkpoint written here may be resumed there.
-GW_DEVICE float normal(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
-GW_DEVICE double normal(double x) { return fabs(x) < 2.2250738585072014e-308 ? 0.0 : x; }
+GW_DEVICE float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
+GW_DEVICE double flushed(double x) { return fabs(x) < 2.2250738585072014e-308 ? 0.0 : x; }
 
 /// 1/(1 + e^-x), without overflow.
 template <class C>

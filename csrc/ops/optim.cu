@@ -5,7 +5,7 @@
 // (control[1]), and the largest magnitude of their elements after that (control[2]; 0 for no limit); null means always, by 1,
 // without a limit.
 //
-// What is stored goes through `normal`: weights and moments hold no subnormal numbers, as on the CPU.
+// What is stored goes through `flushed`: weights and moments hold no subnormal numbers, as on the CPU.
 #include "gradewise/math.cuh"
 
 /// One parameter: up to four arrays of `count` elements, and the first of the blocks that work on it.
@@ -82,11 +82,11 @@ GW_DEVICE void adam(const Items& items, const double* constants, const double* c
     for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
         const C value = widen(p[i]);
         const C g = scaled + decay * value;
-        const C first = normal(beta1 * widen(m[i]) + rest1 * g);
-        const C second = normal(beta2 * widen(v[i]) + rest2 * g * g);
+        const C first = flushed(beta1 * widen(m[i]) + rest1 * g);
+        const C second = flushed(beta2 * widen(v[i]) + rest2 * g * g);
         m[i] = narrow<T>(first);
         v[i] = narrow<T>(second);
-        p[i] = narrow<T>(normal(shrink * value - step_size * first / (root(second) / bias_root + epsilon)));
+        p[i] = narrow<T>(flushed(shrink * value - step_size * first / (root(second) / bias_root + epsilon)));
     });
 }
 
@@ -102,9 +102,9 @@ GW_DEVICE void sgd(const Items& items, const double* constants, const double* co
     for_own_gradients<T>(item, array<T>(item, 1), control, [&](i64 i, C scaled) {
         const C value = widen(p[i]);
         const C g = scaled + decay * value;
-        const C velocity = normal(first ? g : momentum * widen(buffer[i]) + g);
+        const C velocity = flushed(first ? g : momentum * widen(buffer[i]) + g);
         buffer[i] = narrow<T>(velocity);
-        p[i] = narrow<T>(normal(value - rate * (momentum == C(0) ? g : velocity)));
+        p[i] = narrow<T>(flushed(value - rate * (momentum == C(0) ? g : velocity)));
     });
 }
 
@@ -117,7 +117,7 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     const Item& item = own_item(items);
     T* average = array<T>(item, 0);
     const T* p = array<T>(item, 1);
-    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(normal(keep * widen(average[i]) + take * widen(p[i]))); });
+    for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(flushed(keep * widen(average[i]) + take * widen(p[i]))); });
 }
 
 /// The sum over a block of 256 threads, in a fixed order, in thread 0.

@@ -46,7 +46,7 @@ fn refuse(mut command: Command, code: i32, parts: &[&str]) -> String {
 }
 
 /// A run of a second.
-const TINY: &str = "data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
+const TINY: &str = "data.source=simulate data.train=24 data.valid=8 data.test=8 data.particles=3 model.hidden=4 model.layers=1 \
                     train.batch_size=6 train.warmup_steps=2 train.decay_steps=4 train.log_every=2 train.eval_every=4 \
                     train.checkpoint_every=4";
 

@@ -4,7 +4,7 @@ use super::{TINY, checkpoint, command, refuse, succeed};
 use gradewise_nn::train::MetricsLog;
 
 /// Larger batches, whose activations are most of what a step takes.
-const LARGE: &str = "data.train=96 data.valid=8 data.test=8 data.particles=4 model.hidden=8 model.layers=2 \
+const LARGE: &str = "data.source=simulate data.train=96 data.valid=8 data.test=8 data.particles=4 model.hidden=8 model.layers=2 \
                      train.batch_size=48 train.warmup_steps=2 train.decay_steps=2 train.steps=4 runtime.threads=1";
 
 #[test]

@@ -239,7 +239,7 @@ pub enum Error {
     /// Something that cannot be part of a captured graph.
     #[error(
         "{operation}: cannot be captured, for a replay would not see what the host has then; do it before or after the \
-         captured work"
+         captured work, or do not capture (train.capture=false)"
     )]
     InCapture {
         /// The operation that refused.

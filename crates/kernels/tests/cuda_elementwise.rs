@@ -360,6 +360,15 @@ fn dropout_masks_have_the_same_bits_everywhere() {
 }
 
 #[test]
+fn a_capture_draws_no_mask_for_every_replay_would_draw_the_same() {
+    let Some(device) = gpu() else { return };
+    let Device::Cuda(cuda) = &device else { panic!("a GPU") };
+    let captured = cuda.capture(|| ops::dropout_mask([8], 0.5, (1, 2), DType::F32, &device).map(drop));
+    assert!(matches!(captured.map(drop), Err(Error::InCapture { .. })));
+    assert!(ops::dropout_mask([8], 0.5, (1, 2), DType::F32, &device).is_ok());
+}
+
+#[test]
 fn operands_on_different_devices_are_refused() {
     let Some(device) = gpu() else { return };
     let here = Array::ones([2], DType::F32, &Device::Cpu).unwrap();

@@ -17,9 +17,9 @@ pub trait Real: Element {
     fn error_function<const FMA: bool>(self) -> Self;
 
     /// The number, or 0 if it is subnormal: for what is stored and comes back every step. It holds where the processor does not
-    /// flush as well, and on CUDA (`normal` in csrc/gradewise/math.cuh).
+    /// flush as well, and on CUDA (`flushed` in csrc/gradewise/math.cuh).
     #[inline(always)]
-    fn normal(self) -> Self {
+    fn flushed(self) -> Self {
         if self.abs() < Self::min_positive_value() { Self::zero() } else { self }
     }
 

@@ -1,6 +1,6 @@
 //! Optimiser updates on the CPU.
 //!
-//! What they store goes through [`normal`](Real::normal): weights and moments hold no subnormal numbers.
+//! What they store goes through [`flushed`](Real::flushed): weights and moments hold no subnormal numbers.
 
 use super::{Adam, Sgd, WeightDecay};
 use crate::simd::{Kernel, Real, dispatch};
@@ -36,9 +36,9 @@ impl<T: Real> Kernel for AdamStep<'_, T> {
         };
         for (((p, &g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
             let g = g + l2 * *p;
-            *m = (b1 * *m + c1 * g).normal();
-            *v = (b2 * *v + c2 * g * g).normal();
-            *p = (shrink * *p - step_size * *m / (v.sqrt() / root + eps)).normal();
+            *m = (b1 * *m + c1 * g).flushed();
+            *v = (b2 * *v + c2 * g * g).flushed();
+            *p = (shrink * *p - step_size * *m / (v.sqrt() / root + eps)).flushed();
         }
     }
 }
@@ -48,14 +48,14 @@ pub(super) fn sgd<T: Real>(constants: &Sgd, p: &mut [T], g: &[T], momentum: &mut
     let decay = T::narrow(constants.weight_decay);
     for ((p, &g), buffer) in p.iter_mut().zip(g).zip(momentum) {
         let g = g + decay * *p;
-        *buffer = if constants.step == 1 { g } else { mu * *buffer + g }.normal();
-        *p = (*p - lr * if mu.is_zero() { g } else { *buffer }).normal();
+        *buffer = if constants.step == 1 { g } else { mu * *buffer + g }.flushed();
+        *p = (*p - lr * if mu.is_zero() { g } else { *buffer }).flushed();
     }
 }
 
 pub(super) fn ema<T: Real>(decay: f64, average: &mut [T], p: &[T]) {
     let (keep, take) = (T::narrow(decay), T::narrow(1.0 - decay));
     for (average, &p) in average.iter_mut().zip(p) {
-        *average = (keep * *average + take * p).normal();
+        *average = (keep * *average + take * p).flushed();
     }
 }
