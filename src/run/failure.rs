@@ -5,22 +5,36 @@ use crate::error::{Error, Result};
 use gradewise_nn::checkpoint::replace_file;
 use serde_json::json;
 use std::{
+    any::Any,
+    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// What the last panic of any thread said, with its place.
-static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+/// What the last panics said, with their places: a run may end by one of a thread that it waits for, and other runs may panic beside it.
+static PANICS: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+const KEPT: usize = 16;
 
 /// Lets panics be remembered for the folder of the run that they end, beside what is said of them anyway.
 pub fn remember_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic.to_string());
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        panics.truncate(KEPT - 1);
+        panics.push_front(panic.to_string());
+        drop(panics);
         before(panic);
     }));
+}
+
+/// What the panic with this payload said, with its place if it is remembered.
+fn said(payload: &(dyn Any + Send)) -> String {
+    let words = payload.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    panics.iter().find(|said| said.ends_with(words)).cloned().unwrap_or_else(|| words.to_owned())
 }
 
 impl RunFolder {
@@ -51,9 +65,7 @@ impl RunFolder {
     pub fn keeping_panics<R>(&self, work: impl FnOnce() -> R) -> R {
         // What the work has left half done is not used: the panic ends the thread.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-            let said = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let said = said.unwrap_or_else(|| "a panic".to_owned());
-            self.write_error(&said, Vec::new(), "a panic: a bug of the program", None);
+            self.write_error(&said(&*payload), Vec::new(), "a panic: a bug of the program", None);
             resume_unwind(payload)
         })
     }
@@ -84,8 +96,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::at(folder.path());
         remember_panics();
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| run.keeping_panics(|| panic!("seven is not a shape"))));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            run.keeping_panics(|| {
+                let other = std::thread::spawn(|| panic!("of another run"));
+                // The panic that ends a run need not be the last one.
+                std::panic::catch_unwind(|| panic!("seven is not a shape")).unwrap_or_else(|payload| {
+                    assert!(other.join().is_err());
+                    resume_unwind(payload)
+                })
+            })
+        }));
         assert!(outcome.is_err(), "it goes on");
         let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(run.error()).unwrap()).unwrap();
         let error = kept["error"].as_str().unwrap();

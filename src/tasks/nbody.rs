@@ -373,8 +373,8 @@ pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> 
 fn table(ours: f64) -> String {
     let [worst, best] = [f64::max, f64::min]
         .map(|which| PUBLISHED.iter().map(|(_, error)| *error).reduce(which).unwrap_or(f64::NAN));
-    // Written so that NaN is far.
-    if !(ours < 10.0 * worst) {
+    // NaN is far from all.
+    if ours.is_nan() || ours >= 10.0 * worst {
         return format!("published   {worst} to {best}; a longer run comes nearer (--preset paper)\n");
     }
     let mut rows: Vec<(&str, f64)> = PUBLISHED.to_vec();
