@@ -106,12 +106,12 @@ mod tests {
         let mut state = RandomState::new(43);
         let normals: [f64; 6] = std::array::from_fn(|_| state.normal());
         let expected = [
-            0.257_399_925_345_346_93,
-            -0.908_481_432_780_661_1,
-            -0.378_503_106_058_823_26,
-            -0.534_915_598_775_570_7,
-            0.858_073_346_075_172_6,
-            -0.413_009_982_314_726_96,
+            0.25739992534469336,
+            -0.9084814327806611,
+            -0.37850310605882326,
+            -0.5349155987755707,
+            0.8580733460716252,
+            -0.41300998231472696,
         ];
         for (normal, expected) in normals.iter().zip(expected) {
             assert!((normal - expected).abs() <= 2.0 * f64::EPSILON, "{normal} {expected}");
