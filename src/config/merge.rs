@@ -4,6 +4,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeSet,
     fmt,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 use toml::{Table, Value};
@@ -103,6 +105,17 @@ pub struct Resolver {
     set: BTreeSet<String>,
 }
 
+/// The text of a file, or of a pipe such as `<(…)`; an error for one that goes on beyond any configuration.
+fn read_limited(path: &Path) -> io::Result<String> {
+    const MOST: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "more than 1 MiB, which no configuration has"));
+    }
+    Ok(text)
+}
+
 impl Resolver {
     /// Starts from the defaults.
     pub fn new<T: Serialize>(defaults: &T) -> Result<Self, ConfigError> {
@@ -112,8 +125,8 @@ impl Resolver {
 
     /// Lays a TOML file over what there is.
     pub fn file(&mut self, path: &Path) -> Result<&mut Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text =
+            read_limited(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let layer: Table = toml::from_str(&text)
             .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
         self.merge(layer, &Origin::File(path.to_owned()))?;
@@ -330,6 +343,18 @@ mod tests {
         assert_eq!((config.train.steps, config.train.lr), (60, 1.0));
         assert_eq!(config.data.source, "some/folder");
         assert_eq!(config.train.batch_size, NBodyTask::defaults().train.batch_size);
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long.toml");
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        let endless = cfg!(unix).then(|| PathBuf::from("/dev/zero"));
+        for path in [Some(path), endless].into_iter().flatten() {
+            let message = resolver().file(&path).map(drop).unwrap_err().to_string();
+            assert!(message.contains("more than 1 MiB"), "{message}");
+        }
     }
 
     #[test]

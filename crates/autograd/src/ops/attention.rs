@@ -168,13 +168,13 @@ impl Tensor {
     /// # Errors
     /// As [`attention`](Self::attention); a number of features that is not a multiple of 3·`heads`.
     pub fn self_attention(&self, heads: usize, options: &AttentionOptions) -> Result<Tensor> {
-        let parts = 3 * heads;
         let &[batch, tokens, features] = self.shape().dims() else {
             return Err(self.unfit("[batch, tokens, 3·heads·features]".to_owned()));
         };
-        if heads == 0 || !features.is_multiple_of(parts) {
-            return Err(self.unfit(format!("[batch, tokens, a multiple of {parts}]")));
-        }
+        let parts = heads.checked_mul(3).filter(|&parts| parts > 0 && features.is_multiple_of(parts));
+        let Some(parts) = parts else {
+            return Err(self.unfit(format!("[batch, tokens, a multiple of 3·{heads}]")));
+        };
         let packed = self.reshape([batch, tokens, 3, heads, features / parts])?;
         require_options(options, self.array())?;
         let output = self::packed(&packed, options)?;

@@ -7,7 +7,7 @@
 mod cpu;
 mod cuda;
 
-use crate::{Array, Device, Error, Index, Result, element::with_element};
+use crate::{Array, DType, Device, Error, Index, Result, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
 
 /// Which keys a query sees, and how products are scaled.
@@ -169,12 +169,14 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
     let [q, k, v] = [problem.q.contiguous()?, problem.k.contiguous()?, problem.v.contiguous()?];
     with_element!(q.dtype(), NAME, T => {
         let task = cpu::Task::<T>::new((&q, &k, &v), &problem, options.causal, allowed.as_deref())?;
-        let mut log_sums = vec![0.0; batch * heads * queries];
-        let output = Array::build([batch, heads, queries, features], &Device::Cpu, |out: &mut [T]| {
-            task.forward(out, &mut log_sums);
-        })?;
         let shape = [batch, heads, queries];
-        Ok(Attention { output, log_sum_exp: Array::from_f64(&log_sums, shape, q.dtype(), &Device::Cpu)? })
+        // An array, because heads without features may be more than memory holds.
+        let mut log_sums = Array::zeros(shape, DType::F64, &Device::Cpu)?;
+        let sums = log_sums.as_mut_slice::<f64>()?;
+        let output = Array::build([batch, heads, queries, features], &Device::Cpu, |out: &mut [T]| {
+            task.forward(out, sums);
+        })?;
+        Ok(Attention { output, log_sum_exp: log_sums.cast(q.dtype())? })
     })
 }
 
