@@ -111,7 +111,10 @@ fn read_limited(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "more than 1 MiB, which no configuration has"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "more than 1 MiB, which no configuration has",
+        ));
     }
     Ok(text)
 }

@@ -84,6 +84,9 @@ impl Section for NBodySource {
             ("data.test", self.test),
             ("data.moments", self.moments),
         ])?;
+        if self.particles < 2 {
+            return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
+        }
         if self.source == PUBLISHED_SET {
             if self.particles != PARTICLES {
                 return refuse(
@@ -105,9 +108,6 @@ impl Section for NBodySource {
         }
         if self.moments > 1 && ![SIMULATE, PUBLISHED_SET].contains(&self.source.as_str()) {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
-        }
-        if self.particles < 2 {
-            return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
         }
         Ok(())
     }

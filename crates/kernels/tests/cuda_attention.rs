@@ -312,7 +312,9 @@ fn what_does_not_fit_is_named() {
     let scale = AttentionOptions { scale: Some(0.0), ..plain.clone() };
     assert!(message(&q, &k, &k, &scale).contains("more than 0"));
     let lengths = Some(Index::new(&[1, 6], 7, &Device::Cpu).unwrap());
-    assert!(message(&q, &k, &k, &AttentionOptions { lengths, ..plain.clone() }).contains("numbers up to 5"));
+    assert!(
+        message(&q, &k, &k, &AttentionOptions { lengths, ..plain.clone() }).contains("number of keys + 1")
+    );
     let mask = Some(Array::ones([2, 4], DType::F32, &Device::Cpu).unwrap());
     assert!(message(&q, &k, &k, &AttentionOptions { mask, ..plain }).contains("an entry for each key"));
 }

@@ -161,11 +161,12 @@ fn site(trace: &str) -> Option<String> {
             has_symbols = true;
             continue;
         }
-        // Functions of C, such as libc's that start threads, have no path.
-        if !has_symbols || !function.contains("::") {
+        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("at "));
+        // Functions of C, such as libc's that start threads, have no path; those of Rust that were inlined have none either, but a place.
+        let is_rust = function.contains("::") || place.is_some_and(|place| place.contains(".rs:"));
+        if !has_symbols || !is_rust {
             continue;
         }
-        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("at "));
         // The path as the compiler saw it says where on its machine; the last three parts say where in the source.
         let place = place.map(|place| place.rsplit(['/', '\\']).take(3).collect::<Vec<_>>());
         let place = place.map(|parts| parts.into_iter().rev().collect::<Vec<_>>().join("/"));
@@ -243,5 +244,8 @@ mod tests {
         let thread =
             "   0: std::x\n   1: gradewise_kernels::y\n   2: std::z\n   3: start_thread\n   4: __clone3\n";
         assert_eq!(site(thread), None);
+        let inlined =
+            "   0: std::x\n   1: array\n             at ./tests/memory.rs:26:5\n   2: start_thread\n";
+        assert_eq!(site(inlined).unwrap(), "array (tests/memory.rs:26:5)");
     }
 }

@@ -9,7 +9,10 @@ use crate::{
 };
 use gradewise_core::DType;
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The variable that names another directory, or none at all if it is empty.
 pub const VARIABLE: &str = "GRADEWISE_DATA_CACHE";
@@ -81,7 +84,16 @@ fn keep<const N: usize>(path: &Path, key: &str, names: [&str; N], arrays: &[Vec<
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|source| Error::io("make the cache", folder, source))?;
     }
-    file.write(path)
+    // Under a name of its own first: others may be keeping the same data at the same time.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let own = path.with_extension(format!("{}-{number}", std::process::id()));
+    file.write(&own)?;
+    std::fs::rename(&own, path).map_err(|source| {
+        // What is left of it helps nobody, and the first error is the one to tell.
+        let _ = std::fs::remove_file(&own);
+        Error::Write { path: path.to_owned(), source }
+    })
 }
 
 /// The arrays of a file, unless it is damaged or holds something else.
@@ -123,6 +135,21 @@ mod tests {
         }
         assert_eq!((get("one")[1].len(), made.get()), (3, 3), "a damaged file is not used");
         assert_eq!((get("one")[1].len(), made.get()), (3, 3));
+    }
+
+    #[test]
+    fn many_may_keep_the_same_data_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        keep(&folder.path().join("same"), "key", ["a"], &[vec![1.0; 1000]]).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
