@@ -84,7 +84,7 @@ fn what_is_alive_has_a_name_an_operation_and_a_place() {
         assert_eq!(second.device, device.to_string());
         // A program whose symbols were taken out, as for a GPU elsewhere, cannot tell.
         let by = if let Some(site) = &second.site {
-            assert!(site.contains("array") || site.contains("memory"), "{site}");
+            assert!(site.contains("array (") && site.contains("tests/memory.rs"), "{site}");
             ", by "
         } else {
             ""

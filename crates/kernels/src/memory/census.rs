@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     num::NonZeroU64,
+    path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, Ordering},
@@ -147,8 +148,6 @@ impl Drop for Ticket {
 /// The first function of a backtrace that belongs to whoever uses arrays, with its line. A program without symbols has no names for its
 /// own functions, only for those of shared libraries: nothing in its traces is a site.
 fn site(trace: &str) -> Option<String> {
-    const OURS: [&str; 6] =
-        ["gradewise_kernels::", "gradewise_autograd::", "std::", "core::", "alloc::", "__rust"];
     let mut lines = trace.lines().peekable();
     let mut has_symbols = false;
     while let Some(line) = lines.next() {
@@ -156,12 +155,11 @@ fn site(trace: &str) -> Option<String> {
         if number.parse::<usize>().is_err() {
             continue;
         }
-        let bare = function.trim_start_matches(['<', '&', '(']);
-        if OURS.iter().any(|ours| bare.starts_with(ours)) {
+        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("at "));
+        if is_ours(function, place) {
             has_symbols = true;
             continue;
         }
-        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("at "));
         // Functions of C, such as libc's that start threads, have no path; those of Rust that were inlined have none either, but a place.
         let is_rust = function.contains("::") || place.is_some_and(|place| place.contains(".rs:"));
         if !has_symbols || !is_rust {
@@ -173,6 +171,37 @@ fn site(trace: &str) -> Option<String> {
         return Some(place.map_or_else(|| function.to_owned(), |place| format!("{function} ({place})")));
     }
     None
+}
+
+/// Whether a function is of the crates below the user's, or of the standard library: by its path, or, where it was inlined and a
+/// release build tells its bare name only, by the file it is in.
+fn is_ours(function: &str, place: Option<&str>) -> bool {
+    const PATHS: [&str; 6] =
+        ["gradewise_kernels::", "gradewise_autograd::", "std::", "core::", "alloc::", "__rust"];
+    const KERNELS: &str = env!("CARGO_MANIFEST_DIR");
+    let bare = function.trim_start_matches(['<', '&', '(']);
+    if PATHS.iter().any(|path| bare.starts_with(path)) {
+        return true;
+    }
+    let Some(place) = place else { return false };
+    if place.starts_with("/rustc/") {
+        return true;
+    }
+    // A trace tells files relative to the directory of the process.
+    let file = match place.strip_prefix("./") {
+        Some(relative) => std::env::current_dir().unwrap_or_default().join(relative),
+        None => PathBuf::from(place),
+    };
+    // The crates lie side by side, in a registry under names with versions.
+    let Some(inside) = Path::new(KERNELS).parent().and_then(|folder| file.strip_prefix(folder).ok()) else {
+        return false;
+    };
+    let mut parts = inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let name = parts.next().unwrap_or_default();
+    let is_below = ["kernels", "autograd"]
+        .iter()
+        .any(|below| name == *below || name.starts_with(&format!("gradewise-{below}-")));
+    is_below && parts.next().as_deref() == Some("src")
 }
 
 /// Arrays that came to be in the same way.

@@ -14,6 +14,8 @@ const LEAST: usize = 10;
 #[derive(Debug, Default)]
 pub struct GradientWatch {
     layers: BTreeMap<String, VecDeque<f64>>,
+    /// Norms of all gradients together.
+    totals: VecDeque<f64>,
     told: bool,
     /// Steps with a layer beyond the factor.
     steps: u64,
@@ -35,6 +37,9 @@ pub struct Excursion {
 impl GradientWatch {
     /// How far a norm may be from the median, above or below, before it is told.
     pub const FACTOR: f64 = 100.0;
+    /// The share of the median of all gradients' norms that a layer's norm, or its median, must have to count. Weight decay puts whole
+    /// branches of a network out of use; what is left of their gradients moves by any factor and means nothing.
+    pub const SHARE: f64 = 0.1;
 
     /// Looks at the norms of a step, one for each parameter, and gives the layer that left its past by the largest factor, once:
     /// later ones are counted ([`steps`](Self::steps)). Norms that are not finite are for those who skip such steps.
@@ -47,6 +52,11 @@ impl GradientWatch {
         for (name, norm) in norms {
             let layer = name.rsplit_once('.').map_or(name, |(layer, _)| layer);
             *squares.entry(layer).or_default() += norm * norm;
+        }
+        let total = squares.values().sum::<f64>().sqrt();
+        let least = if self.totals.is_empty() { 0.0 } else { Self::SHARE * median(&self.totals) };
+        if total.is_finite() {
+            push(&mut self.totals, total);
         }
         let mut furthest: Option<(f64, Excursion)> = None;
         for (layer, square) in squares {
@@ -63,6 +73,7 @@ impl GradientWatch {
                 let factor = if norm > median { norm / median } else { median / norm };
                 // A layer without gradients so far has no past to compare with.
                 if median > 0.0
+                    && norm.max(median) >= least
                     && factor > Self::FACTOR
                     && furthest.as_ref().is_none_or(|(largest, _)| factor > *largest)
                 {
@@ -70,10 +81,7 @@ impl GradientWatch {
                     furthest = Some((factor, Excursion { step, layer, norm, median }));
                 }
             }
-            if past.len() == WINDOW {
-                past.pop_front();
-            }
-            past.push_back(norm);
+            push(past, norm);
         }
         let (_, found) = furthest?;
         self.steps += 1;
@@ -84,6 +92,14 @@ impl GradientWatch {
     pub fn steps(&self) -> u64 {
         self.steps
     }
+}
+
+/// Adds a value; the oldest goes if the window is full.
+fn push(values: &mut VecDeque<f64>, value: f64) {
+    if values.len() == WINDOW {
+        values.pop_front();
+    }
+    values.push_back(value);
 }
 
 fn median(values: &VecDeque<f64>) -> f64 {
@@ -142,6 +158,18 @@ mod tests {
             assert_eq!(watch.see(number, step(1e5, 1e-4)), None, "once");
         }
         assert_eq!(watch.steps(), 10);
+    }
+
+    #[test]
+    fn a_layer_with_a_small_share_of_the_gradients_is_not_told() {
+        let mut watch = GradientWatch::default();
+        for number in 0..200 {
+            // What weight decay leaves of a branch: numbers near nothing, moving by orders of magnitude.
+            let dead = [1e-12, 1e-30, 1e-3, 1e-20][number % 4];
+            assert_eq!(watch.see(number as u64, step(1.0, dead)), None, "step {number}");
+        }
+        let found = watch.see(200, step(1.0, 50.0)).unwrap();
+        assert_eq!(found.layer, "b", "once it counts, it is told");
     }
 
     #[test]
