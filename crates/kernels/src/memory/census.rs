@@ -275,6 +275,6 @@ mod tests {
         assert_eq!(site(thread), None);
         let inlined =
             "   0: std::x\n   1: array\n             at ./tests/memory.rs:26:5\n   2: start_thread\n";
-        assert_eq!(site(inlined).unwrap(), "array (tests/memory.rs:26:5)");
+        assert_eq!(site(inlined).unwrap(), "array (./tests/memory.rs:26:5)");
     }
 }
