@@ -111,21 +111,15 @@ impl<M: Module> Trainer<M> {
                 expected: "at least 1".to_owned(),
             });
         }
-        if let Some(limit) = config.clip_value.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-            return Err(Error::Argument {
-                operation: "trainer",
-                argument: "clip_value",
-                actual: limit.to_string(),
-                expected: "greater than 0, or none".to_owned(),
-            });
-        }
-        if let Some(limit) = config.clip_norm.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-            return Err(Error::Argument {
-                operation: "trainer",
-                argument: "clip_norm",
-                actual: limit.to_string(),
-                expected: "greater than 0; none for no limit".to_owned(),
-            });
+        for (argument, limit) in [("clip_norm", config.clip_norm), ("clip_value", config.clip_value)] {
+            if let Some(limit) = limit.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+                return Err(Error::Argument {
+                    operation: "trainer",
+                    argument,
+                    actual: limit.to_string(),
+                    expected: "greater than 0; none for no limit".to_owned(),
+                });
+            }
         }
         let optimizer = Optimizer::new(config.method)?;
         let parameters = model.unique_parameters()?;
