@@ -2,7 +2,6 @@
 
 mod bench;
 mod bisect;
-mod cases;
 mod compare;
 mod compare_precision;
 mod debug;
