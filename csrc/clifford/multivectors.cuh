@@ -17,6 +17,41 @@ struct Multivectors {
         C at[BLADES][V];
     };
 
+    /// Reads V adjacent features of every blade, `plane` elements apart.
+    template <class S>
+    GW_DEVICE static void load(Element& element, const S* source, i64 plane) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) ::load<V>(source, element.at[blade]);
+        // Keeps the loads of two elements apart: interleaved, their addresses take more registers than a thread has.
+        asm volatile("" ::: "memory");
+    }
+
+    template <class S>
+    GW_DEVICE static void store(S* target, const Element& element, i64 plane) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) ::store<V>(target, element.at[blade]);
+    }
+
+    /// Adds the squares of each grade's blades to `squares`.
+    template <int COUNT>
+    GW_DEVICE static void add_squares(const Element& x, C (&squares)[COUNT]) {
+        each<BLADES>([&](auto blade) {
+            constexpr int N = decltype(blade)::value, grade = tables.grade[N];
+#pragma unroll
+            for (int v = 0; v < V; ++v) squares[grade] += x.at[N][v] * x.at[N][v];
+        });
+    }
+
+    /// out = x with each grade multiplied by its factor; out may be x.
+    template <int COUNT>
+    GW_DEVICE static void scale_grades(const Element& x, const C (&factor)[COUNT], Element& out) {
+        each<BLADES>([&](auto blade) {
+            constexpr int N = decltype(blade)::value, grade = tables.grade[N];
+#pragma unroll
+            for (int v = 0; v < V; ++v) out.at[N][v] = x.at[N][v] * factor[grade];
+        });
+    }
+
     /// Weights, or sums of their gradients, in registers.
     struct Weights {
         C at[PATHS][V];
@@ -43,7 +78,7 @@ struct Multivectors {
 #pragma unroll
             for (int v = 0; v < V; ++v) out.at[blade][v] = 0;
         }
-        using Order = Pivoted<A, false>;
+        using Order = Pivoted<A, Purpose::PRODUCT>;
         C shared[V];
         each<Order::COUNT>([&](auto term) {
             constexpr int N = decltype(term)::value;
@@ -76,7 +111,7 @@ struct Multivectors {
 #pragma unroll
             for (int v = 0; v < V; ++v) da.at[blade][v] = db.at[blade][v] = 0;
         }
-        using Order = Pivoted<A, true>;
+        using Order = Pivoted<A, Purpose::GRADIENT>;
         C sum[V], pull[V];
         each<Order::COUNT>([&](auto term) {
             constexpr int N = decltype(term)::value;

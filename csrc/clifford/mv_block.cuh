@@ -11,7 +11,7 @@
 // Names: gw_mv_block_<fwd|bwd>_r<R>_<algebra>_f32.
 #pragma once
 
-#include "ops/multivectors.cuh"
+#include "clifford/multivectors.cuh"
 #include "ptx/async.cuh"
 
 /// Operands and sizes, by value.
