@@ -174,14 +174,15 @@ struct Multivectors {
         }
     };
 
-    /// What its gradients take besides: φ/Φ at either scalar part.
+    /// φ/Φ at a scalar part. Far out on the left, where Φ is 0, so is the density.
+    GW_DEVICE static C slope(const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); }
+
+    /// The same with what the gates' gradients take: φ/Φ at either scalar part.
     struct Slopes : Gates {
         C a[V], b[V];
 
         Slopes() = default;
         GW_DEVICE Slopes(const Element& x, const Element& y) {
-            // Far out on the left, where Φ is 0, so is the density.
-            const auto slope = [](const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); };
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const Normal<C> at_x = density(x.at[0][v]), at_y = density(y.at[0][v]);
@@ -201,5 +202,13 @@ struct Multivectors {
             for (int blade = 0; blade < BLADES; ++blade) dot += x.at[blade][v] * gradient.at[blade][v];
             gradient.at[0][v] += slope[v] * dot;
         }
+    }
+
+    /// The same where no slope was kept.
+    GW_DEVICE static void gate_backward(const Element& x, Element& gradient) {
+        C slopes[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) slopes[v] = slope(density(x.at[0][v]));
+        gate_backward(x, slopes, gradient);
     }
 };

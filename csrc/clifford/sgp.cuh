@@ -15,7 +15,6 @@ struct Sgp {
     using Product = Multivectors<A, C, V>;
     using Element = typename Product::Element;
     using Gates = typename Product::Gates;
-    using Slopes = typename Product::Slopes;
     using Weights = typename Product::Weights;
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS, GRADES = A::GRADES;
 
@@ -76,7 +75,8 @@ struct Sgp {
     /// Gradients of x and y (each may be null), and partial gradients of w, [gridDim.x, features, paths].
     ///
     /// If the result was normalised, `inverse_rms` and `along` [grades, rows] say how: along = Σ ô·g / Σ ô² with ô the output.
-    /// blockIdx.x is the chunk of `chunk` rows; blockDim.y rows are worked on at a time. `feature` is the thread's first one.
+    /// blockIdx.x is the chunk of `chunk` rows, less than 2³¹, and begins within the rows; blockDim.y rows are worked on at a time. `feature`
+    /// is the thread's first one.
     GW_DEVICE static void backward(const T* x, const T* y, const T* w, const T* grad, const C* inverse_rms, const C* along,
                                    T* grad_x, T* grad_y, C* partial, i64 rows, i64 features, i64 chunk, i32 gated,
                                    double scale, i64 feature) {
@@ -84,10 +84,11 @@ struct Sgp {
         const bool active = feature < features;
         Weights weights = {}, sums = {};
         if (active) read_weights(w, feature, weights);
-        const i64 begin = blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+        const i64 begin = blockIdx.x * chunk;
+        const u32 count = static_cast<u32>(begin + chunk < rows ? chunk : rows - begin);
 #pragma unroll 1
-        for (i64 row = begin + threadIdx.y; active && row < end; row += blockDim.y) {
-            const i64 position = row * features + feature;
+        for (u32 at = threadIdx.y; active && at < count; at += blockDim.y) {
+            const i64 row = begin + at, position = row * features + feature;
             Element a, b, g;
             Product::load(a, x + position, plane);
             Product::load(b, y + position, plane);
@@ -119,10 +120,9 @@ struct Sgp {
             Element da, db;
             Product::differentiate(a, b, g, weights, da, db, sums);
             if (gated) {
-                // Computed again: kept, they take more registers than a thread has.
-                const Slopes slopes(a, b);
-                Product::gate_backward(a, slopes.a, da);
-                Product::gate_backward(b, slopes.b, db);
+                // Slopes are computed here: kept since the gates, they would take more registers than a thread has.
+                Product::gate_backward(a, da);
+                Product::gate_backward(b, db);
             }
             if (grad_x != nullptr) Product::store(grad_x + position, da, plane);
             if (grad_y != nullptr) Product::store(grad_y + position, db, plane);
