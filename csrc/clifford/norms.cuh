@@ -1,6 +1,7 @@
 // Quadratic forms and smooth norms of multivectors (arXiv:2305.11141), shared by mv_silu, mv_normalization, mv_layer_norm and mv_block.
 #pragma once
 
+#include "clifford/square_sum.cuh"
 #include "gradewise/math.cuh"
 
 /// Added to the mean square under the root of an RMS norm.
@@ -44,33 +45,6 @@ template <class M, class C>
 GW_DEVICE C smooth_norm_slope(C q, C norm) {
     return M::quotient(q, norm * norm * norm);
 }
-
-/// A sum of signed squares, in which those of an indefinite form may cancel. For float, the rounding error of every product and of
-/// every sum is added up beside the sum: |error| ≤ n·2⁻⁴⁶·Σ v² for n terms, before the result is rounded to float. On consumer GPUs this
-/// takes an eighth of the cycles that double precision does (docs/kernels.md). Squares beyond the range of float make it infinite or NaN.
-template <class C>
-struct SquareSum {
-    C high = 0, low = 0;
-
-    /// Adds sign·value², for a sign of -1, 0 or 1.
-    GW_DEVICE void add(C sign, C value) {
-        // By intrinsics: contracted into the sum, the product would not be rounded on its own.
-        const C signed_value = sign * value, square = __fmul_rn(signed_value, value);
-        const C sum = high + square, rounded = sum - high;
-        // What the product lost, and what the sum lost (Knuth's two-sum).
-        low += fmaf(signed_value, value, -square) + ((high - (sum - rounded)) + (square - rounded));
-        high = sum;
-    }
-
-    GW_DEVICE C value() const { return high + low; }
-};
-template <>
-struct SquareSum<double> {
-    double sum = 0;
-
-    GW_DEVICE void add(double sign, double value) { sum += sign * value * value; }
-    GW_DEVICE double value() const { return sum; }
-};
 
 /// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`. Element i of the multivector is at x[i·plane].
 template <class T, class I>
