@@ -70,18 +70,43 @@ struct AttentionSimt {
         }
     }
 
+    /// The queries of a block, and the keys they see.
+    struct QueryBlock {
+        const Attention& p;
+        const Place at;
+        const Visible<T> visible;
+        const T *k, *v;
+        /// The block's first query, and one past the last key.
+        int first, end;
+
+        GW_DEVICE QueryBlock(const Attention& p, int tiles) : p(p), at(p, tiles, p.heads), visible(p, at.batch), first(at.tile * TILE) {
+            const i64 shared_head = at.head / p.group;
+            k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+            v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+            end = visible.end(first + TILE);
+        }
+
+        /// Loads the block's rows of Q or of its result's gradient; a barrier must follow.
+        GW_DEVICE void fetch_rows(C* tile, const void* source, const Steps& steps) const {
+            fetch(tile, part(static_cast<const T*>(source), steps, at.batch, at.head), steps.token, first, p.queries, p.features);
+        }
+        /// Loads a tile of keys or of values; a barrier must follow.
+        GW_DEVICE void fetch_keys(C* tile, int key) const { fetch(tile, k, p.k_steps.token, key, p.keys, p.features); }
+        GW_DEVICE void fetch_values(C* tile, int key) const { fetch(tile, v, p.v_steps.token, key, p.keys, p.features); }
+
+        GW_DEVICE void write_rows(void* target, const Steps& steps, const C (&out)[R][OUT]) const {
+            write(part(static_cast<T*>(target), steps, at.batch, at.head), steps.token, first, p.queries, p.features, out);
+        }
+    };
+
     GW_DEVICE static void forward(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         C* const queries = reinterpret_cast<C*>(memory);
         C* const tile = queries + TILE * ROW;
         C* const weights = tile + TILE * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
+        const QueryBlock block(p, tiles);
+        const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        block.fetch_rows(queries, p.q, p.q_steps);
         const C infinity = static_cast<C>(__int_as_float(0x7f800000)), scale = static_cast<C>(p.scale);
         C greatest[R], total[R], out[R][OUT] = {};
 #pragma unroll
@@ -89,9 +114,8 @@ struct AttentionSimt {
             greatest[r] = -infinity;
             total[r] = 0;
         }
-        const int end = visible.end(first + TILE);
-        for (int key = 0; key < end; key += TILE) {
-            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+        for (int key = 0; key < block.end; key += TILE) {
+            block.fetch_keys(tile, key);
             __syncthreads();
             C s[R][R];
             dots(queries, tile, s);
@@ -100,7 +124,7 @@ struct AttentionSimt {
                 C most = greatest[r];
 #pragma unroll
                 for (int c = 0; c < R; ++c) {
-                    s[r][c] = visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
+                    s[r][c] = block.visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
                     // NaN stays.
                     most = s[r][c] > most || s[r][c] != s[r][c] ? s[r][c] : most;
                 }
@@ -126,12 +150,12 @@ struct AttentionSimt {
             }
             put(s, weights);
             __syncthreads();
-            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+            block.fetch_values(tile, key);
             __syncthreads();
             add(weights, tile, out);
             __syncthreads();
         }
-        C* const log_sums = static_cast<C*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+        C* const log_sums = static_cast<C*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const C inverse = total[r] == C(0) ? C(0) : C(1) / total[r];
@@ -140,8 +164,7 @@ struct AttentionSimt {
             const int row = first + y + 16 * r;
             if (x == 0 && row < p.queries) log_sums[row] = log_sum(greatest[r], total[r]);
         }
-        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
-        write(target, p.out_steps.token, first, p.queries, p.features, out);
+        block.write_rows(p.out, p.out_steps, out);
     }
 
     /// What of the softmax's gradient belongs to a query and a key: the weight, and the gradient of the scaled product's operands.
@@ -160,35 +183,29 @@ struct AttentionSimt {
         C* const grads = queries + TILE * ROW;
         C* const tile = grads + TILE * ROW;
         C* const weights = tile + TILE * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
-        fetch(grads, part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, at.head), p.grad_steps.token, first, p.queries,
-              p.features);
+        const QueryBlock block(p, tiles);
+        const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        block.fetch_rows(queries, p.q, p.q_steps);
+        block.fetch_rows(grads, p.grad, p.grad_steps);
         const C scale = static_cast<C>(p.scale);
-        const i64 rows = (at.batch * p.heads + at.head) * p.queries;
+        const i64 rows = (block.at.batch * p.heads + block.at.head) * p.queries;
         const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
         const C* const deltas = static_cast<const C*>(p.delta) + rows;
         C out[R][OUT] = {};
-        const int end = visible.end(first + TILE);
-        for (int key = 0; key < end; key += TILE) {
-            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+        for (int key = 0; key < block.end; key += TILE) {
+            block.fetch_values(tile, key);
             __syncthreads();
             C s[R][R], slope[R][R];
             dots(grads, tile, slope);
             __syncthreads();
-            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+            block.fetch_keys(tile, key);
             __syncthreads();
             dots(queries, tile, s);
 #pragma unroll
             for (int i = 0; i < R * R; ++i) {
                 const int row = first + y + 16 * (i / R), place = row < p.queries ? row : 0;
                 C& value = slope[i / R][i % R];
-                value = Slope(visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
+                value = Slope(block.visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
                               deltas[place], scale).product;
             }
             put(slope, weights);
@@ -196,8 +213,7 @@ struct AttentionSimt {
             add(weights, tile, out);
             __syncthreads();
         }
-        T* const target = part(static_cast<T*>(p.grad_q), p.grad_q_steps, at.batch, at.head);
-        write(target, p.grad_q_steps.token, first, p.queries, p.features, out);
+        block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
 
     /// Of the keys and values that a group of heads shares: first index keys, second queries.

@@ -6,6 +6,15 @@
 
 #include "gradewise/types.cuh"
 
+/// Calls f(row, there) for each row that this thread works on. All threads of the block make the same number of calls, so that f may use the
+/// functions below; for rows past the end, `there` is false.
+template <class F>
+GW_DEVICE void each_row(i64 rows, F f) {
+    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
+        f(base + threadIdx.y, base + threadIdx.y < rows);
+    }
+}
+
 /// The sum of `value` over the threads of a row, in a fixed order; every thread of the row gets it. `scratch` is shared
 /// memory for one value per warp of the block.
 template <class C>

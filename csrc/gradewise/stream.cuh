@@ -102,8 +102,6 @@ struct RowStream {
     using Row = Packs<T, K>;
     /// Elements between a thread's packs: a warp has K·32 packs side by side.
     static constexpr int APART = 32 * Row::WIDE;
-    /// Bytes between its packs in shared memory.
-    static constexpr u32 SLOTS_APART = 32 * 16;
 
     const T* next;
     uint4* slots;

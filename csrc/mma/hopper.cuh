@@ -272,12 +272,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             }
             wgmma_wait<0>();
             release(previous);
-            if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
-                add_bias(u, half, sums);
-            } else if (p.alpha != 1) {
-#pragma unroll
-                for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
-            }
+            scale_and_bias(u, half, sums);
             if (p.boxes && !p.split) {
                 write<T, true>(u, half, sums);
             } else if (p.boxes) {
@@ -289,15 +284,21 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         store_wait<0>();
     }
 
-    GW_DEVICE void add_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
-        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-        const T* bias = static_cast<const T*>(p.bias);
-        const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
+    /// sums = alpha·sums, plus the bias where the unit's z takes it.
+    GW_DEVICE void scale_and_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
+        if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
+            const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+            const T* bias = static_cast<const T*>(p.bias);
+            const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
 #pragma unroll
-        for (int e = 0; e < SUMS; ++e) {
-            const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
-            const i64 end = TRANSPOSED ? p.rows : p.columns;
-            sums[e] = p.alpha * sums[e] + (at < end ? widen(bias[at]) : 0.0f);
+            for (int e = 0; e < SUMS; ++e) {
+                const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
+                const i64 end = TRANSPOSED ? p.rows : p.columns;
+                sums[e] = p.alpha * sums[e] + (at < end ? widen(bias[at]) : 0.0f);
+            }
+        } else if (p.alpha != 1) {
+#pragma unroll
+            for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
         }
     }
 

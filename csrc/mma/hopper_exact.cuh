@@ -124,12 +124,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
 #pragma unroll
                 for (int i = 0; i < SUMS; ++i) sums[i] += part[i];
             }
-            if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
-                this->add_bias(u, half, sums);
-            } else {
-#pragma unroll
-                for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
-            }
+            this->scale_and_bias(u, half, sums);
             if (p.boxes) {
                 this->template write<float, true>(u, half, sums);
             } else {

@@ -8,16 +8,17 @@
 #define GW_RUN(PASS) __trap()
 #endif
 
-#define GW_PASS(T, NAME, D, PASS, FUNCTION)                                                                 \
-    extern "C" __global__ void __launch_bounds__(128, 2) gw_attention_warp_##PASS##_##D##_##NAME(              \
+/// BLOCKS is how many blocks are to fit on a multiprocessor.
+#define GW_PASS(T, NAME, D, PASS, FUNCTION, BLOCKS)                                                         \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS) gw_attention_warp_##PASS##_##D##_##NAME(      \
         const __grid_constant__ Attention p, i32 tiles) {                                                   \
         begin_kernel();                                                                                     \
         GW_RUN((AttentionWarp<T, D>::FUNCTION));                                                            \
     }
-#define GW_ATTENTION(T, NAME, D)                    \
-    GW_PASS(T, NAME, D, fwd, forward)               \
-    GW_PASS(T, NAME, D, bwd_q, backward_q)          \
-    GW_PASS(T, NAME, D, bwd_kv, backward_kv)
+#define GW_ATTENTION(T, NAME, D)                              \
+    GW_PASS(T, NAME, D, fwd, forward, (D) <= 64 ? 3 : 2)      \
+    GW_PASS(T, NAME, D, bwd_q, backward_q, (D) <= 64 ? 3 : 2) \
+    GW_PASS(T, NAME, D, bwd_kv, backward_kv, 2)
 #define GW_KERNELS(T, NAME)         \
     GW_ATTENTION(T, NAME, 32)       \
     GW_ATTENTION(T, NAME, 64)       \

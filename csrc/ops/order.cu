@@ -1,6 +1,6 @@
 // Order along adjacent elements: tiles sorted in shared memory, then merged pairwise; and where the extremum is. Equal elements stay
 // in the order of their positions, so there is one result, whatever the order of the work.
-#include "gradewise/types.cuh"
+#include "gradewise/group.cuh"
 
 namespace {
 
@@ -101,11 +101,10 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
         return at_a < at_b;
     };
     const int place = threadIdx.y * blockDim.x + threadIdx.x;
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < rows; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
+    each_row(rows, [&](i64 row, bool there) {
         C best = 0;
         u32 at = kNone;
-        for (i64 i = threadIdx.x; row < rows && i < size; i += blockDim.x) {
+        for (i64 i = threadIdx.x; there && i < size; i += blockDim.x) {
             const C value = widen(x[row * size + i]);
             if (beats(value, static_cast<u32>(i), best, at)) {
                 best = value;
@@ -122,9 +121,9 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
                 positions[place] = positions[place + offset];
             }
         }
-        if (row < rows && threadIdx.x == 0) out[row] = positions[place];
+        if (there && threadIdx.x == 0) out[row] = positions[place];
         __syncthreads();
-    }
+    });
 }
 
 }  // namespace

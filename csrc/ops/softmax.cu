@@ -11,9 +11,8 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const i64 length = row < count ? columns : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const i64 length = there ? columns : 0;
         const T* source = x + row * columns;
         T* target = out + row * columns;
         C max = -infinity;
@@ -36,7 +35,7 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
                 target[i] = narrow<T>(exponential(widen(source[i]) - shift) * scale);
             }
         }
-    }
+    });
 }
 
 /// The same with rows in registers, which are read once. Their powers are computed twice, but for those of double precision.
@@ -48,9 +47,8 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const int length = row < count ? static_cast<int>(columns) : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const int length = there ? static_cast<int>(columns) : 0;
         T* const target = out + row * columns;
         Row values;
         values.read(x + row * columns, length, -infinity);
@@ -84,7 +82,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
                 else return power(value) * scale;
             });
         }
-    }
+    });
 }
 
 }  // namespace

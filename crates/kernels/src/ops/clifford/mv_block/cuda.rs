@@ -1,4 +1,4 @@
-//! The block on CUDA (csrc/ops/mv_block.cuh).
+//! The block on CUDA (csrc/clifford/mv_block.cuh).
 
 use super::{Forward, MOST_FEATURES, NAME, Sizes};
 use crate::{

@@ -1,4 +1,4 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh, sgp_hopper.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh).
 
 use super::{NAME, ProductGradients, RightGradient, hopper};
 use crate::{

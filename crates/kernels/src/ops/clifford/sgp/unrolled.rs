@@ -1,4 +1,4 @@
-//! The weighted product by kernels unrolled for one algebra (csrc/ops/sgp.cuh).
+//! The weighted product by kernels unrolled for one algebra (csrc/clifford/sgp.cuh).
 
 use super::NAME;
 use crate::{

@@ -5,49 +5,28 @@
 // of path, then result. A thread works on V adjacent positions. Names: gw_fcgp_<sums|sums_bwd>_v<V>_<algebra>_<dtype>.
 #pragma once
 
-#include "ops/sgp.cuh"
+#include "clifford/multivectors.cuh"
 
 template <class A, class T, int V>
 struct Pairs {
     using C = Compute<T>;
-    using Terms = ::Terms<A>;
-    using Element = typename Sgp<A, T, V>::Element;
-
-    struct Numbers {
-        short group[Terms::COUNT] = {};
-    };
-
-    /// The group of each term. Terms are in order of result, then path.
-    static constexpr Numbers make() {
-        Numbers numbers{};
-        for (int n = 0; n < Terms::COUNT; ++n) {
-            int before = 0;
-            for (int other = 0; other < Terms::COUNT; ++other) {
-                if (!Terms::list.opens[other]) continue;
-                const int path = Terms::list.path[other] - Terms::list.path[n];
-                if (path < 0 || (path == 0 && Terms::list.result[other] < Terms::list.result[n])) ++before;
-            }
-            numbers.group[n] = static_cast<short>(before);
-        }
-        return numbers;
-    }
-
-    static constexpr Numbers numbers = make();
+    using Product = Multivectors<A, C, V>;
+    using Element = typename Product::Element;
+    using Gates = typename Product::Gates;
+    using Slopes = typename Product::Slopes;
+    using Order = Pivoted<A, Purpose::SUMS>;
 
     GW_DEVICE static void forward(const T* x, const T* y, T* sums, i64 count, i64 plane, i32 gated) {
         for (i64 position = thread_index() * V; position < count; position += thread_count() * V) {
             Element a, b;
-            Sgp<A, T, V>::load(a, x + position, plane);
-            Sgp<A, T, V>::load(b, y + position, plane);
-            if (gated) {
-                Sgp<A, T, V>::gate(a);
-                Sgp<A, T, V>::gate(b);
-            }
+            Product::load(a, x + position, plane);
+            Product::load(b, y + position, plane);
+            if (gated) Gates(a, b).apply(a);
             C sum[V];
-            each<Terms::COUNT>([&](auto term) {
-                constexpr int N = decltype(term)::value;
-                constexpr int left = Terms::list.left[N], right = Terms::list.right[N], sign = Terms::list.sign[N];
-                constexpr bool opens = Terms::list.opens[N], closes = Terms::list.closes[N];
+            each<Order::COUNT>([&](auto term) {
+                constexpr auto t = Order::list.at[decltype(term)::value];
+                constexpr int left = t.left, right = t.right, sign = t.sign, group = t.group;
+                constexpr bool opens = t.opens, closes = t.closes;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const C product = a.at[left][v] * b.at[right][v];
@@ -57,52 +36,40 @@ struct Pairs {
                         sum[v] = sign > 0 ? sum[v] + product : sum[v] - product;
                     }
                 }
-                constexpr int group = numbers.group[N];
                 if constexpr (closes) ::store<V>(sums + group * count + position, sum);
             });
         }
     }
 
-    /// Gradients of x and y, each [blades, plane] as they are.
+    /// Gradients of x and y (each may be null) from those of the sums, each [blades, plane] as they are.
     GW_DEVICE static void backward(const T* x, const T* y, const T* sums, T* grad_x, T* grad_y, i64 count, i64 plane, i32 gated) {
         for (i64 position = thread_index() * V; position < count; position += thread_count() * V) {
-            Element a, b, da, db;
-            Sgp<A, T, V>::load(a, x + position, plane);
-            Sgp<A, T, V>::load(b, y + position, plane);
-            C scalar_a[V], scalar_b[V];
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                scalar_a[v] = a.at[0][v];
-                scalar_b[v] = b.at[0][v];
-            }
-            if (gated) {
-                Sgp<A, T, V>::gate(a);
-                Sgp<A, T, V>::gate(b);
-            }
-#pragma unroll
-            for (int blade = 0; blade < A::BLADES; ++blade) {
-#pragma unroll
-                for (int v = 0; v < V; ++v) da.at[blade][v] = db.at[blade][v] = 0;
-            }
-            C pull[V];
-            each<Terms::COUNT>([&](auto term) {
-                constexpr int N = decltype(term)::value;
-                constexpr int left = Terms::list.left[N], right = Terms::list.right[N], sign = Terms::list.sign[N];
-                constexpr int group = numbers.group[N];
-                if constexpr (Terms::list.opens[N]) ::load<V>(sums + group * count + position, pull);
+            Element a, b, da = {}, db = {};
+            Product::load(a, x + position, plane);
+            Product::load(b, y + position, plane);
+            Slopes gates;
+            if (gated) gates = Slopes(a, b);
+            C g[V];
+            each<Order::COUNT>([&](auto term) {
+                constexpr auto t = Order::list.at[decltype(term)::value];
+                constexpr int left = t.left, right = t.right, sign = t.sign, group = t.group;
+                if constexpr (t.opens) ::load<V>(sums + group * count + position, g);
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const C g = sign > 0 ? pull[v] : -pull[v];
-                    da.at[left][v] += g * b.at[right][v];
-                    db.at[right][v] += g * a.at[left][v];
+                    const C signed_g = sign > 0 ? g[v] : -g[v];
+                    da.at[left][v] += signed_g * b.at[right][v];
+                    db.at[right][v] += signed_g * a.at[left][v];
                 }
             });
             if (gated) {
-                Sgp<A, T, V>::gate_backward(a, scalar_a, da);
-                Sgp<A, T, V>::gate_backward(b, scalar_b, db);
+                // The gradients are linear in those of the sums: they take the gates in the end.
+                gates.apply(da);
+                gates.apply(db);
+                Product::gate_backward(a, gates.a, da);
+                Product::gate_backward(b, gates.b, db);
             }
-            if (grad_x != nullptr) Sgp<A, T, V>::store(grad_x + position, da, plane);
-            if (grad_y != nullptr) Sgp<A, T, V>::store(grad_y + position, db, plane);
+            if (grad_x != nullptr) Product::store(grad_x + position, da, plane);
+            if (grad_y != nullptr) Product::store(grad_y + position, db, plane);
         }
     }
 };

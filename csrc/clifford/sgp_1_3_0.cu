@@ -1,7 +1,7 @@
 // The weighted product of Cl(1,3,0), unrolled.
-#include "ops/sgp.cuh"
-#include "ops/sgp_hopper.cuh"
-#include "ops/sgp_rows.cuh"
+#include "clifford/sgp.cuh"
+#include "clifford/sgp_hopper.cuh"
+#include "clifford/sgp_rows.cuh"
 
 GW_SGP_16(1, 3, 0)
 GW_SGP_ROWS_16(1, 3, 0)

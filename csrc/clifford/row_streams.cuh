@@ -1,10 +1,10 @@
-// How rows of several arrays come into shared memory ahead of their use, and how results go back (ops/sgp_rows.cuh).
+// How rows of several arrays come into shared memory ahead of their use, and how results go back (clifford/sgp_rows.cuh).
 //
 // blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
 // first row, blockIdx.y the slice of blockDim.x·V features. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
 #pragma once
 
-#include "ops/multivectors.cuh"
+#include "clifford/multivectors.cuh"
 #include "ptx/bulk.cuh"
 
 template <class A, class T, int V, int THREADS>

@@ -3,7 +3,7 @@
 // out[r] = scale·(base[r] + Σ_groups w[path]·Σ ±a_i·b_k), position by position. The gradients of a product are products of
 // the same kind with the roles of the blades permuted, so these two kernels are all of them. Algebras that are compiled for
 // have faster ones; this is what serves the rest, up to eight generators.
-#include "gradewise/types.cuh"
+#include "clifford/chunk.cuh"
 
 /// Terms of one result that share a weight: positive ones in [start, split), negative ones in [split, end).
 struct Group {
@@ -49,26 +49,24 @@ GW_DEVICE void product(const Group* groups, const u32* spans, const Pair* pairs,
 }
 
 /// Partial gradients of the weights: partial[chunk, feature, path] = scale·Σ_rows Σ_groups grad[result]·Σ ±a_i·b_k over the
-/// rows of a chunk. One thread per feature, blockIdx.y the path, blockIdx.z the chunk of `chunk` rows.
+/// rows of a chunk. One thread per feature, blockIdx.y the path, blockIdx.z the chunk.
 template <class T>
 GW_DEVICE void product_weights(const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b,
-                               const T* grad, Compute<T>* partial, i64 rows, i64 features, i64 chunk, double scale) {
-    const i64 plane = rows * features;
+                               const T* grad, Compute<T>* partial, const Chunk& chunk, double scale) {
+    const i64 plane = chunk.rows * chunk.features;
     const u32 path = blockIdx.y;
     const u32 first = spans[2 * path], last = spans[2 * path + 1];
-    const i64 begin = blockIdx.z * chunk, end = begin + chunk < rows ? begin + chunk : rows;
-    for (i64 feature = thread_index(); feature < features; feature += thread_count()) {
+    chunk.each_feature([&](i64 feature) {
         Compute<T> total = 0;
-        for (i64 row = begin; row < end; ++row) {
-            const i64 position = row * features + feature;
+        chunk.each_row(feature, [&](i64, i64 position) {
             for (u32 index = first; index < last; ++index) {
                 const Group group = groups[index];
                 const Compute<T> value = group_value(group, pairs, a + position, b + position, plane);
                 total += value * widen(grad[(group.result_path & 0xffff) * plane + position]);
             }
-        }
-        partial[(blockIdx.z * features + feature) * gridDim.y + path] = total * Compute<T>(scale);
-    }
+        });
+        partial[chunk.place(feature) * gridDim.y + path] = total * Compute<T>(scale);
+    });
 }
 
 #define GW_KERNELS(T, NAME)                                                                                             \
@@ -82,6 +80,6 @@ GW_DEVICE void product_weights(const Group* groups, const u32* spans, const Pair
         const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b, const T* grad,                \
         Compute<T>* partial, i64 rows, i64 features, i64 chunk, double scale) {                                         \
         begin_kernel();                                                                                                 \
-        product_weights<T>(groups, spans, pairs, a, b, grad, partial, rows, features, chunk, scale);                    \
+        product_weights<T>(groups, spans, pairs, a, b, grad, partial, {rows, features, chunk}, scale);                    \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -1,6 +1,6 @@
 // The weighted product with gates and norm, row by row, where warps can have registers of their own number (sm_90a).
 //
-// It computes what ops/sgp_rows.cuh does, in another division of labour. All warpgroups of a block but the last compute: a thread has V
+// It computes what clifford/sgp_rows.cuh does, in another division of labour. All warpgroups of a block but the last compute: a thread has V
 // adjacent features, their blades and weights in registers. Of the last one, a warp for each operand has rows brought into a ring of
 // stages, and the others sum over rows what each warp leaves for them, and say what the norm takes. Those that compute are a row ahead: they
 // begin the next one before they ask for the sums of the one before, so that nobody waits for the other (docs/kernels.md).
@@ -12,9 +12,10 @@
 // Names: gw_sgp_hopper_<fwd|bwd>_<algebra>_<dtype>.
 #pragma once
 
-#include "ops/multivectors.cuh"
-#include "ops/row_weights.cuh"
-#include "ops/warp_sums.cuh"
+#include "clifford/multivectors.cuh"
+#include "clifford/norms.cuh"
+#include "clifford/row_weights.cuh"
+#include "clifford/warp_sums.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -157,7 +158,7 @@ struct SgpHopper {
                 }
                 total = Sums::whole(total);
                 if (gridDim.y > 1) total = over_slices(total, turn);
-                const float scale = inverse_root(total * share + 1e-6f);
+                const float scale = inverse_root(total * share + float(RMS_EPSILON));
                 float* const factors = fixed.factors[turn.which()][y];
                 const bool writes = lane % EACH == 0 && value < GRADES;
                 if constexpr (BACKWARD) {
@@ -261,11 +262,7 @@ struct SgpHopper {
         const auto finish = [&](u32 base) {
             float factors[FACTORS];
             take(own, last, factors);
-            each<BLADES>([&](auto blade) {
-                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
-#pragma unroll
-                for (int v = 0; v < V; ++v) before.at[N][v] *= factors[grade];
-            });
+            Product::scale_grades(before, factors, before);
             if (own.active && base + own.y < rows) write(to, plane, before);
             to += stride;
         };
@@ -281,11 +278,7 @@ struct SgpHopper {
             Gates(a, b).apply(a);
             Product::multiply(a, b, weights, result);
             float squares[SUMS] = {};
-            each<BLADES>([&](auto blade) {
-                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
-#pragma unroll
-                for (int v = 0; v < V; ++v) squares[grade] += result.at[N][v] * result.at[N][v];
-            });
+            Product::add_squares(result, squares);
             give(squares, own.active && there, turn);
             barrier_arrive(fixed.given + turn.which());
             if (turn.number > 0) finish(base - step());

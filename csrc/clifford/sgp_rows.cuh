@@ -11,9 +11,10 @@
 // Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_rows_bwd_turned_<algebra>_f32.
 #pragma once
 
-#include "ops/row_streams.cuh"
-#include "ops/row_weights.cuh"
-#include "ops/warp_sums.cuh"
+#include "clifford/norms.cuh"
+#include "clifford/row_streams.cuh"
+#include "clifford/row_weights.cuh"
+#include "clifford/warp_sums.cuh"
 
 template <class A, class T, int V, int THREADS>
 struct SgpRows {
@@ -117,26 +118,18 @@ struct SgpRows {
             Gates(a, b).apply(a);
             Product::multiply(a, b, weights, result);
             C squares[GRADES] = {};
-            each<BLADES>([&](auto blade) {
-                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
-#pragma unroll
-                for (int v = 0; v < V; ++v) squares[grade] += result.at[N][v] * result.at[N][v];
-            });
+            Product::add_squares(result, squares);
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) squares[grade] = busy ? squares[grade] : C(0);
             give<GRADES>(squares, scratch[parity]);
             synchronize(clustered);
             in.flush(base);
-            const C scale = inverse_root(take(scratch[parity], clustered) * share + C(1e-6));
+            const C scale = inverse_root(take(scratch[parity], clustered) * share + C(RMS_EPSILON));
             if (row < rows && blockIdx.y == 0 && threadIdx.x < GRADES) inverse_rms[threadIdx.x * rows + row] = scale;
             C factor[GRADES];
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) factor[grade] = __shfl_sync(0xffffffffu, scale, grade);
-            each<BLADES>([&](auto blade) {
-                constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];
-#pragma unroll
-                for (int v = 0; v < V; ++v) result.at[N][v] *= factor[grade];
-            });
+            Product::scale_grades(result, factor, result);
             if (busy) in.write(0, own, row * features + feature, result);
             in.advance(base);
             parity ^= 1;
@@ -239,7 +232,7 @@ struct SgpRows {
             in.flush(base);
             const C total = take(scratch[parity], clustered);
             const C along = __shfl_down_sync(0xffffffffu, total, GRADES) * share;
-            const C scale = inverse_root(total * share + C(1e-6));
+            const C scale = inverse_root(total * share + C(RMS_EPSILON));
             const C pull = along * scale * scale;
             C factor[GRADES], part[GRADES];
 #pragma unroll

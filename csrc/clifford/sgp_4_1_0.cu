@@ -1,7 +1,7 @@
 // The weighted product of Cl(4,1,0), unrolled.
-#include "ops/sgp.cuh"
-#include "ops/sgp_hopper.cuh"
-#include "ops/sgp_rows.cuh"
+#include "clifford/sgp.cuh"
+#include "clifford/sgp_hopper.cuh"
+#include "clifford/sgp_rows.cuh"
 
 GW_SGP_32(4, 1, 0)
 GW_SGP_ROWS_32(4, 1, 0)

@@ -17,6 +17,41 @@ struct Multivectors {
         C at[BLADES][V];
     };
 
+    /// Reads V adjacent features of every blade, `plane` elements apart.
+    template <class S>
+    GW_DEVICE static void load(Element& element, const S* source, i64 plane) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) ::load<V>(source, element.at[blade]);
+        // Keeps the loads of two elements apart: interleaved, their addresses take more registers than a thread has.
+        asm volatile("" ::: "memory");
+    }
+
+    template <class S>
+    GW_DEVICE static void store(S* target, const Element& element, i64 plane) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) ::store<V>(target, element.at[blade]);
+    }
+
+    /// Adds the squares of each grade's blades to `squares`.
+    template <int COUNT>
+    GW_DEVICE static void add_squares(const Element& x, C (&squares)[COUNT]) {
+        each<BLADES>([&](auto blade) {
+            constexpr int N = decltype(blade)::value, grade = tables.grade[N];
+#pragma unroll
+            for (int v = 0; v < V; ++v) squares[grade] += x.at[N][v] * x.at[N][v];
+        });
+    }
+
+    /// out = x with each grade multiplied by its factor; out may be x.
+    template <int COUNT>
+    GW_DEVICE static void scale_grades(const Element& x, const C (&factor)[COUNT], Element& out) {
+        each<BLADES>([&](auto blade) {
+            constexpr int N = decltype(blade)::value, grade = tables.grade[N];
+#pragma unroll
+            for (int v = 0; v < V; ++v) out.at[N][v] = x.at[N][v] * factor[grade];
+        });
+    }
+
     /// Weights, or sums of their gradients, in registers.
     struct Weights {
         C at[PATHS][V];
@@ -43,7 +78,7 @@ struct Multivectors {
 #pragma unroll
             for (int v = 0; v < V; ++v) out.at[blade][v] = 0;
         }
-        using Order = Pivoted<A, false>;
+        using Order = Pivoted<A, Purpose::PRODUCT>;
         C shared[V];
         each<Order::COUNT>([&](auto term) {
             constexpr int N = decltype(term)::value;
@@ -76,7 +111,7 @@ struct Multivectors {
 #pragma unroll
             for (int v = 0; v < V; ++v) da.at[blade][v] = db.at[blade][v] = 0;
         }
-        using Order = Pivoted<A, true>;
+        using Order = Pivoted<A, Purpose::GRADIENT>;
         C sum[V], pull[V];
         each<Order::COUNT>([&](auto term) {
             constexpr int N = decltype(term)::value;
@@ -139,14 +174,15 @@ struct Multivectors {
         }
     };
 
-    /// What its gradients take besides: φ/Φ at either scalar part.
+    /// φ/Φ at a scalar part. Far out on the left, where Φ is 0, so is the density.
+    GW_DEVICE static C slope(const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); }
+
+    /// The same with what the gates' gradients take: φ/Φ at either scalar part.
     struct Slopes : Gates {
         C a[V], b[V];
 
         Slopes() = default;
         GW_DEVICE Slopes(const Element& x, const Element& y) {
-            // Far out on the left, where Φ is 0, so is the density.
-            const auto slope = [](const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); };
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const Normal<C> at_x = density(x.at[0][v]), at_y = density(y.at[0][v]);
@@ -166,5 +202,13 @@ struct Multivectors {
             for (int blade = 0; blade < BLADES; ++blade) dot += x.at[blade][v] * gradient.at[blade][v];
             gradient.at[0][v] += slope[v] * dot;
         }
+    }
+
+    /// The same where no slope was kept.
+    GW_DEVICE static void gate_backward(const Element& x, Element& gradient) {
+        C slopes[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) slopes[v] = slope(density(x.at[0][v]));
+        gate_backward(x, slopes, gradient);
     }
 };

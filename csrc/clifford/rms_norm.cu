@@ -2,10 +2,8 @@
 // 1/rms is [grades, rows] in compute precision; `first` has the first blade of each grade and one past the last.
 //
 // blockDim.x threads share a row, blockDim.y rows share a block (gradewise/group.cuh).
+#include "clifford/norms.cuh"
 #include "gradewise/group.cuh"
-#include "gradewise/math.cuh"
-
-constexpr double EPSILON = 1e-6;
 
 /// A row's elements of one grade: f(place) for every V adjacent ones that are this thread's.
 template <int V, class F>
@@ -32,12 +30,10 @@ GW_DEVICE void rms_norm(T* x, Compute<T>* inverse_rms, const u32* first, i64 gra
     using C = Compute<T>;
     __shared__ C scratch[32];
     const i64 plane = rows * features;
-    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
-        const i64 row = base + threadIdx.y;
-        const bool active = row < rows;
+    each_row(rows, [&](i64 row, bool there) {
         for (i64 grade = 0; grade < grades; ++grade) {
             C squares = 0;
-            if (active) {
+            if (there) {
                 each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
                     C values[V];
                     load<V>(x + place, values);
@@ -46,8 +42,8 @@ GW_DEVICE void rms_norm(T* x, Compute<T>* inverse_rms, const u32* first, i64 gra
                 });
             }
             squares = row_sum(squares, scratch);
-            const C scale = C(1) / root(squares / C(features) + C(EPSILON));
-            if (!active) continue;
+            const C scale = C(1) / root(squares / C(features) + C(RMS_EPSILON));
+            if (!there) continue;
             if (threadIdx.x == 0) inverse_rms[grade * rows + row] = scale;
             each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
                 C values[V];
@@ -57,16 +53,16 @@ GW_DEVICE void rms_norm(T* x, Compute<T>* inverse_rms, const u32* first, i64 gra
                 store<V>(x + place, values);
             });
         }
-    }
+    });
 }
 
 /// Σ ô·g and Σ ô² over a grade's elements of a row, with ô the output.
 template <class T, int V>
 GW_DEVICE void rms_norm_sums(const T* output, const T* grad, const u32* first, i64 grade, i64 plane, i64 row, i64 features,
-                             bool active, Compute<T>* scratch, Compute<T>& projection, Compute<T>& squares) {
+                             bool there, Compute<T>* scratch, Compute<T>& projection, Compute<T>& squares) {
     using C = Compute<T>;
     projection = squares = 0;
-    if (active) {
+    if (there) {
         each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
             C o[V], g[V];
             load<V>(output + place, o);
@@ -90,16 +86,14 @@ GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms,
     using C = Compute<T>;
     __shared__ C scratch[32];
     const i64 plane = rows * features;
-    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
-        const i64 row = base + threadIdx.y;
-        const bool active = row < rows;
+    each_row(rows, [&](i64 row, bool there) {
         for (i64 grade = 0; grade < grades; ++grade) {
             C projection, squares;
-            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, active, scratch, projection, squares);
-            if (!active) continue;
+            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, there, scratch, projection, squares);
+            if (!there) continue;
             const C along = squares > C(0) ? projection / squares : C(0);
             const C scale = inverse_rms[grade * rows + row];
-            const C kept = C(EPSILON) * scale * scale;
+            const C kept = C(RMS_EPSILON) * scale * scale;
             each_of_grade<V>(first, grade, plane, row, features, [&](i64 place) {
                 C o[V], g[V];
                 load<V>(output + place, o);
@@ -112,7 +106,7 @@ GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms,
                 store<V>(out + place, g);
             });
         }
-    }
+    });
 }
 
 /// along[grade, row] = Σ ô·g / Σ ô² over the grade's elements of the row: how much of g lies along the output.
@@ -122,14 +116,13 @@ GW_DEVICE void rms_norm_along(const T* output, const T* grad, Compute<T>* along,
     using C = Compute<T>;
     __shared__ C scratch[32];
     const i64 plane = rows * features;
-    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
-        const i64 row = base + threadIdx.y;
+    each_row(rows, [&](i64 row, bool there) {
         for (i64 grade = 0; grade < grades; ++grade) {
             C projection, squares;
-            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, row < rows, scratch, projection, squares);
-            if (row < rows && threadIdx.x == 0) along[grade * rows + row] = squares > C(0) ? projection / squares : C(0);
+            rms_norm_sums<T, V>(output, grad, first, grade, plane, row, features, there, scratch, projection, squares);
+            if (there && threadIdx.x == 0) along[grade * rows + row] = squares > C(0) ? projection / squares : C(0);
         }
-    }
+    });
 }
 
 #define GW_KERNELS(T, NAME)                                                                                               \
