@@ -41,7 +41,7 @@ pub use error::{Error, Result};
 pub use multivector::Multivector;
 pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
 pub use scalar::{Real, Scalar};
-pub use shape::Shape;
+pub use shape::{PerAxis, Shape};
 pub use signature::{MAX_DIMENSION, Signature};
 
 /// The examples of the README are tests.

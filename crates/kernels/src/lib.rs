@@ -26,6 +26,7 @@ mod element;
 mod error;
 mod fault;
 mod gemm;
+mod growing;
 mod index;
 mod launches;
 pub mod memory;

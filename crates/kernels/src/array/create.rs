@@ -3,6 +3,7 @@
 use super::Array;
 use crate::{
     Device, Element, Error, Result,
+    cuda::Key,
     element::with_storage,
     ops::{cast, copy, fill},
 };
@@ -54,8 +55,9 @@ impl Array {
         match device {
             Device::Cpu => Self::from_f64(values, shape, dtype, device),
             Device::Cuda(cuda) => {
-                let key = || format!("{values:?} as {dtype} {shape}");
-                Ok((*cuda.constant(key, || Self::from_f64(values, shape.clone(), dtype, device))?).clone())
+                let bytes = bytemuck::cast_slice(values);
+                let key = Key::Numbers { bytes, dtype: Some(dtype), shape: shape.clone() };
+                Ok((*cuda.constant(key, || Self::from_f64(values, shape, dtype, device))?).clone())
             }
         }
     }

@@ -93,7 +93,7 @@ impl Array {
         }
         source.require_shape(NAME, "source", self.dims(), || "it replaces every element".to_owned())?;
         if !self.is_contiguous() {
-            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            let (shape, strides) = (self.shape.clone(), self.strides.to_vec());
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let source = source.contiguous()?;

@@ -9,7 +9,7 @@ mod views;
 pub use summary::{Summary, Validation};
 
 use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
-use gradewise_core::{DType, Shape};
+use gradewise_core::{DType, PerAxis, Shape};
 use std::{fmt, sync::Arc};
 
 /// A shaped view of shared storage on a device.
@@ -21,7 +21,7 @@ pub struct Array {
     storage: Storage,
     dtype: DType,
     shape: Shape,
-    strides: Vec<usize>,
+    strides: PerAxis,
     offset: usize,
 }
 
@@ -159,7 +159,24 @@ impl Array {
             let (actual, expected) = (self.dtype, reference.dtype);
             return Err(gradewise_core::Error::DType { operation, argument, actual, expected }.into());
         }
-        reference.require_beside(&self.device(), operation, argument)
+        if self.is_beside(reference) {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            operation,
+            argument,
+            actual: self.device(),
+            expected: reference.device(),
+        })
+    }
+
+    /// Whether both arrays are at the same place.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Storage::Cpu(_), Storage::Cpu(_)) => true,
+            (Storage::Cuda(a), Storage::Cuda(b)) => a.device() == b.device(),
+            _ => false,
+        }
     }
 
     /// Refuses what is at another `device` than this array, beside which `operation` reads it.

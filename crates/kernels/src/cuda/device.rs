@@ -1,11 +1,18 @@
 //! A CUDA device and what belongs to it.
 
-use super::{Grid, Kernel, capture::Gate, image, kernels::Kernels, memory::Accounts};
-use crate::{Error, Fault, Result, debug};
+use super::{
+    Grid, Kernel,
+    capture::Gate,
+    constants::{Asked, Key},
+    image,
+    kernels::Kernels,
+    memory::Accounts,
+};
+use crate::{Error, Fault, Result, debug, growing::Growing};
 use gradewise_ffi::{Context, DeviceInfo, Driver, LaunchConfig, Stream, sys};
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ffi::c_void,
     fmt,
     hash::{Hash, Hasher},
@@ -27,7 +34,7 @@ struct Inner {
     accounts: Accounts,
     gate: Gate,
     /// Things derived once and kept on the device, by their type and key.
-    constants: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    constants: Growing<(TypeId, Key), Arc<dyn Any + Send + Sync>>,
 }
 
 impl CudaDevice {
@@ -77,7 +84,7 @@ impl CudaDevice {
             overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
-            constants: Mutex::default(),
+            constants: Growing::default(),
         })))
     }
 
@@ -95,7 +102,7 @@ impl CudaDevice {
             overlaps: self.0.overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
-            constants: Mutex::default(),
+            constants: Growing::default(),
         })))
     }
 
@@ -155,7 +162,7 @@ impl CudaDevice {
             let function = self.kernels().find(self, operation, kernel)?;
             function.clusters(&grid.0).map(ClustersAtATime).map_err(|source| self.error(operation, source))
         };
-        let known = self.constant(|| format!("{kernel} {cluster:?} {block:?} {shared}"), ask)?;
+        let known = self.constant(Key::Launch { kernel: kernel.id(), cluster, block, shared }, ask)?;
         Ok(known.0 as usize)
     }
 
@@ -170,19 +177,15 @@ impl CudaDevice {
     /// Something derived once and kept as long as the device.
     pub(crate) fn constant<T: Any + Send + Sync>(
         &self,
-        key: impl FnOnce() -> String,
+        key: Key<&[u8]>,
         make: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
-        let key = (TypeId::of::<T>(), key());
-        let constants = || self.0.constants.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = constants().get(&key).cloned();
-        let value = match known {
+        let constants = &self.0.constants;
+        let asked = Asked(TypeId::of::<T>(), key);
+        let value = match constants.get(&asked) {
             Some(value) => value,
-            // Made outside the lock: making one may need another.
-            None => {
-                let made: Arc<dyn Any + Send + Sync> = Arc::new(make()?);
-                Arc::clone(constants().entry(key).or_insert(made))
-            }
+            // Threads that ask for it at once may each make one: making one may need another.
+            None => constants.add(asked.kept(), Arc::new(make()?)),
         };
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
     }
@@ -191,9 +194,7 @@ impl CudaDevice {
     /// device holds it, so a device made by [`beside`](Self::beside) goes away only after this. No captured work may be replayed
     /// afterwards.
     pub fn forget_constants(&self) {
-        let constants = std::mem::take(&mut *self.0.constants.lock().unwrap_or_else(PoisonError::into_inner));
-        // Outside the lock: memory that is given back asks the device.
-        drop(constants);
+        self.0.constants.clear();
     }
 
     /// Runs `queue`, which queues work for `operation`. In debug mode the work, as `describe` calls it, is kept among the last

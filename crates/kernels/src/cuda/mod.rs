@@ -5,6 +5,9 @@
 
 mod capture;
 mod collectives;
+mod constants;
+#[cfg(test)]
+mod cost;
 mod device;
 pub(crate) mod image;
 pub(crate) mod kernels;
@@ -17,6 +20,7 @@ mod words;
 
 pub use capture::CapturedGraph;
 pub use collectives::{Collectives, InFlight};
+pub(crate) use constants::Key;
 pub use device::CudaDevice;
 pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
 pub(crate) use launch::{Args, Grid, Kernel};

@@ -2,6 +2,7 @@
 
 use super::{Args, CudaDevice, Grid, Kernel};
 use crate::{Array, Result, ops::copy::collapse};
+use gradewise_core::PerAxis;
 
 /// The most axes, after merging, that a kernel walks.
 pub(crate) const AXES: usize = 8;
@@ -81,12 +82,12 @@ fn pack(inputs: &[&Array]) -> usize {
 }
 
 /// How many neighbours can be accessed together, as the kernel requires it: a pack, or half of one of eight; 0 if neither.
-fn together(out: &Array, sizes: &[usize], inputs: &[&Array], steps: &[Vec<usize>]) -> usize {
+fn together(out: &Array, sizes: &[usize], inputs: &[&Array], steps: &[PerAxis]) -> usize {
     let pack = pack(inputs);
     let fits = |&width: &usize| {
         let aligned =
             |array: &Array| array.cuda_address().is_multiple_of((width * array.dtype().size()) as u64);
-        let input = |(input, steps): (&&Array, &Vec<usize>)| match steps.split_last() {
+        let input = |(input, steps): (&&Array, &PerAxis)| match steps.split_last() {
             None | Some((0, _)) => true,
             Some((1, outer)) => aligned(input) && outer.iter().all(|step| step % width == 0),
             Some(_) => false,

@@ -55,16 +55,7 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
         return Ok(DType::F32);
     };
     for (argument, array) in arrays {
-        if array.dtype() != first.dtype() {
-            return Err(CoreError::DType {
-                operation,
-                argument,
-                actual: array.dtype(),
-                expected: first.dtype(),
-            }
-            .into());
-        }
-        first.require_beside(&array.device(), operation, argument)?;
+        array.require_like(first, operation, argument)?;
     }
     Ok(first.dtype())
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, rows::Chunks, rows::sum_partials},
+    cuda::{Args, Grid, Kernel, Key, Words, rows::Chunks, rows::sum_partials},
 };
 use gradewise_core::{Algebra, Shape};
 use std::{collections::BTreeMap, sync::Arc};
@@ -84,7 +84,7 @@ impl DeviceProgram {
         let rest = &a.dims()[1..];
         let plane: usize = rest.iter().product();
         let features = rest.last().copied().unwrap_or(1);
-        let shape: Vec<usize> = std::iter::once(self.results).chain(rest.iter().copied()).collect();
+        let shape: Shape = std::iter::once(self.results).chain(rest.iter().copied()).collect();
         let out = Array::for_kernel(operation, shape, a.dtype(), device)?;
         if out.elements() > 0 {
             let args = self
@@ -176,7 +176,7 @@ pub(crate) struct DeviceAlgebra {
 impl DeviceAlgebra {
     /// The tables of `algebra`, put on the device once.
     pub fn of(device: &CudaDevice, algebra: &Algebra) -> Result<Arc<Self>> {
-        device.constant(|| algebra.signature().to_string(), || Self::new(device, algebra))
+        device.constant(Key::Algebra(algebra.signature()), || Self::new(device, algebra))
     }
 
     fn new(device: &CudaDevice, algebra: &Algebra) -> Result<Self> {
@@ -226,7 +226,7 @@ pub(crate) struct DevicePairing {
 impl DevicePairing {
     /// The lists of `algebra`, put on the device once.
     pub fn of(device: &CudaDevice, algebra: &Algebra) -> Result<Arc<Self>> {
-        device.constant(|| algebra.signature().to_string(), || Self::new(device, algebra))
+        device.constant(Key::Algebra(algebra.signature()), || Self::new(device, algebra))
     }
 
     fn new(device: &CudaDevice, algebra: &Algebra) -> Result<Self> {

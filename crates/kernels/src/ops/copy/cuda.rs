@@ -8,6 +8,7 @@ use crate::{
         strided::{AXES, axes, divisor, view},
     },
 };
+use gradewise_core::PerAxis;
 
 /// Side of the square tiles by which matrices are transposed.
 const TILE: usize = 32;
@@ -42,9 +43,9 @@ pub(crate) const JOINED: usize = 4;
 
 /// A part of a joined array: as many columns of each of its rows as the view has, in elements.
 struct Part {
-    sizes: Vec<usize>,
+    sizes: PerAxis,
     address: u64,
-    strides: Vec<usize>,
+    strides: PerAxis,
     start: usize,
     count: usize,
 }
@@ -107,8 +108,8 @@ pub(crate) fn join(
 }
 
 /// Sizes of a view in words of so many neighbouring elements.
-fn sizes_in_words(sizes: &[usize], per_word: usize) -> Vec<usize> {
-    let mut sizes = sizes.to_vec();
+fn sizes_in_words(sizes: &[usize], per_word: usize) -> PerAxis {
+    let mut sizes = PerAxis::from(sizes);
     if let Some(innermost) = sizes.last_mut() {
         *innermost /= per_word;
     }
@@ -116,8 +117,8 @@ fn sizes_in_words(sizes: &[usize], per_word: usize) -> Vec<usize> {
 }
 
 /// Strides of a view in words of so many neighbouring elements.
-fn in_words(strides: &[usize], per_word: usize) -> Vec<usize> {
-    let Some((&innermost, outer)) = strides.split_last() else { return Vec::new() };
+fn in_words(strides: &[usize], per_word: usize) -> PerAxis {
+    let Some((&innermost, outer)) = strides.split_last() else { return PerAxis::new() };
     outer.iter().map(|step| step / per_word).chain([innermost]).collect()
 }
 
@@ -159,7 +160,7 @@ impl Copy<'_> {
         to: (u64, &[usize]),
     ) -> Result<()> {
         let last = sizes.len() - 1;
-        let others = |values: &[usize]| -> Vec<usize> {
+        let others = |values: &[usize]| -> PerAxis {
             let kept = values.iter().enumerate().filter(|&(axis, _)| axis != row && axis != last);
             kept.map(|(_, &value)| value).collect()
         };

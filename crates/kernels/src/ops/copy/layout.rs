@@ -1,13 +1,12 @@
 //! Walking strided views with as few and as long inner loops as possible.
 
+use gradewise_core::PerAxis;
+
 /// Merges neighbouring axes that all operands step through evenly and drops axes of one element: the shortest sizes
 /// and strides that visit the same positions in the same order.
-pub(crate) fn collapse<const N: usize>(
-    sizes: &[usize],
-    strides: [&[usize]; N],
-) -> (Vec<usize>, [Vec<usize>; N]) {
-    let mut merged: Vec<usize> = Vec::with_capacity(sizes.len());
-    let mut steps: [Vec<usize>; N] = std::array::from_fn(|_| Vec::with_capacity(sizes.len()));
+pub(crate) fn collapse<const N: usize>(sizes: &[usize], strides: [&[usize]; N]) -> (PerAxis, [PerAxis; N]) {
+    let mut merged = PerAxis::new();
+    let mut steps: [PerAxis; N] = std::array::from_fn(|_| PerAxis::new());
     for (axis, &size) in sizes.iter().enumerate() {
         if size == 1 {
             continue;
@@ -49,7 +48,7 @@ impl<const N: usize> Walk<'_, N> {
     /// The offsets from position `start` on; after the last position, the first comes again.
     #[inline(always)]
     pub fn offsets(&self, start: usize) -> Offsets<'_, N> {
-        let mut at = vec![0; self.sizes.len()];
+        let mut at = PerAxis::from_elem(0, self.sizes.len());
         let mut offsets = [0; N];
         let mut rest = start;
         for axis in (0..at.len()).rev() {
@@ -67,7 +66,7 @@ impl<const N: usize> Walk<'_, N> {
 /// The offsets of a [`Walk`], one position after the other, without end.
 pub(crate) struct Offsets<'a, const N: usize> {
     walk: Walk<'a, N>,
-    at: Vec<usize>,
+    at: PerAxis,
     offsets: [usize; N],
 }
 

@@ -3,7 +3,7 @@
 use super::{Matrices, NAME, hopper, vendor};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, rows::sum_partials_into},
+    cuda::{Args, Grid, Kernel, Key, Words, rows::sum_partials_into},
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
@@ -152,20 +152,21 @@ const LEAST: usize = 16;
 /// Threads of a block, of every kernel.
 const THREADS: u32 = 128;
 
+/// The architecture that the kernels' code was compiled for, times ten.
+struct Target(i32);
+
 /// Whether a device has the tensor-core instructions and its code was compiled for them.
 fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
     if dtype == DType::F64 || device.info().compute_capability.0 < 8 {
         return Ok(false);
     }
-    let target = device.constant(
-        || "matmul target".to_owned(),
-        || {
-            let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
-            let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>() as u16])?;
-            function.attribute(function_attribute::PTX_VERSION).map_err(|error| device.error(NAME, error))
-        },
-    )?;
-    Ok(*target >= 80)
+    let target = device.constant(Key::Device, || {
+        let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
+        let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>()])?;
+        let target = function.attribute(function_attribute::PTX_VERSION);
+        target.map(Target).map_err(|error| device.error(NAME, error))
+    })?;
+    Ok(target.0 >= 80)
 }
 
 impl Product<'_> {

@@ -5,7 +5,7 @@
 //! always, because a choice by measurement may fall out differently the next time, and other kernels round otherwise.
 
 use super::Matrices;
-use crate::{Array, Compute, CudaDevice, DType, Result};
+use crate::{Array, Compute, CudaDevice, DType, Result, cuda::Key};
 use gradewise_ffi::{
     Event,
     cublaslt::{CublasLt, Element, Handle, Plan, Product},
@@ -37,16 +37,13 @@ fn wanted() -> bool {
 impl Vendor {
     /// The library, or `None` with the reason in the log.
     fn of(device: &CudaDevice) -> Result<Arc<Option<Self>>> {
-        device.constant(
-            || "cublaslt".to_owned(),
-            || {
-                let handle = CublasLt::load().and_then(|library| Handle::new(&library, device.context()));
-                let handle = handle.inspect_err(|error| {
-                    tracing::warn!("GRADEWISE_CUBLASLT=1, but our own kernels are used: {error}");
-                });
-                Ok(handle.ok().map(|handle| Self { handle, choices: Mutex::default() }))
-            },
-        )
+        device.constant(Key::Device, || {
+            let handle = CublasLt::load().and_then(|library| Handle::new(&library, device.context()));
+            let handle = handle.inspect_err(|error| {
+                tracing::warn!("GRADEWISE_CUBLASLT=1, but our own kernels are used: {error}");
+            });
+            Ok(handle.ok().map(|handle| Self { handle, choices: Mutex::default() }))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     },
     ops::fill,
 };
-use gradewise_core::Shape;
+use gradewise_core::{PerAxis, Shape};
 
 /// The reducers, numbered as in csrc/ops/reduce.cu.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn run<R: Reducer>(
             .flat_map(|kind| (0..x.rank()).filter(move |&axis| reduced[axis] == kind))
             .collect();
         let copy = x.permute(&order)?.contiguous()?;
-        let of = |size: usize, stride: usize| (vec![size], vec![stride]);
+        let of = |size: usize, stride: usize| (PerAxis::from_elem(size, 1), PerAxis::from_elem(stride, 1));
         task.run(&copy, &Layout { kept: of(outputs, count), reduced: of(count, 1) }, &out)?;
     }
     Ok(out)
