@@ -1,5 +1,4 @@
 //! The program as its users meet it: exit codes, messages, files.
-#![cfg(feature = "cli")]
 
 #[path = "common/program.rs"]
 mod program;

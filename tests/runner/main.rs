@@ -1,5 +1,4 @@
 //! The runner as its users meet it: settings for machines, early stopping, the same bits again, memory, comparisons, reports.
-#![cfg(feature = "cli")]
 
 mod diagnosis;
 mod memory;

@@ -260,6 +260,14 @@ impl Placement {
         Self { device: device.clone(), dtype }
     }
 
+    /// A tensor without history from numbers in row-major order, rounded to the dtype of this placement.
+    ///
+    /// # Errors
+    /// Another number of values than the shape has elements; a dtype the device does not serve, or no memory.
+    pub fn tensor(&self, values: &[f64], shape: impl Into<Shape>) -> Result<Tensor> {
+        Ok(Tensor::new(Array::from_f64(values, shape, self.dtype, &self.device)?))
+    }
+
     /// A parameter of normal samples with this standard deviation.
     ///
     /// # Errors

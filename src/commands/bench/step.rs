@@ -1,19 +1,19 @@
 //! `bench step`: the time of a training step over batch and width.
 
 use super::{
+    arguments::StepTimes,
     scaling::write,
     worker::{median, systems_of, trainer},
-};
-use crate::{
-    cli::StepTimes,
-    error::{Error, Result},
-    output, plots, run,
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Module,
     models::{NBody, NBodyConfig},
     train::nbody::Example,
+};
+use gradewise_runner::{
+    error::{Error, Result},
+    output, plots, run,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

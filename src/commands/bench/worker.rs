@@ -1,10 +1,6 @@
 //! What each process of `bench scaling` does.
 
-use crate::{
-    cli::Scaling,
-    error::Result,
-    run::{self, Team},
-};
+use super::arguments::Scaling;
 use gradewise_core::{DType, Signature};
 use gradewise_distributed::Launch;
 use gradewise_kernels::{Array, Device};
@@ -14,6 +10,10 @@ use gradewise_nn::{
     models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Schedule},
     train::{self, Batch, CapturedStep, Part, Trainer, TrainerConfig, nbody::Example},
+};
+use gradewise_runner::{
+    Result,
+    run::{self, Team},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -39,7 +39,7 @@ mod tests {
         clifford::{ProductOptions, fcgp, mv_linear, sgp},
         observe::{Observer, observe},
     };
-    use gradewise_core::DType;
+    use gradewise_core::{Algebra, DType, Signature};
     use gradewise_kernels::{Compute, Device};
 
     #[derive(Default)]

@@ -29,6 +29,21 @@ pub trait Batch: Sized {
     }
 }
 
+/// Inputs and targets.
+impl Batch for (Tensor, Tensor) {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok((to_device(&self.0, device)?, to_device(&self.1, device)?))
+    }
+
+    fn overwrite(&self, source: &Self) -> Result<bool> {
+        overwrite(&[(&self.0, &source.0), (&self.1, &source.1)])
+    }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        Ok(Some((scaled(&self.0, factor)?, self.1.clone())))
+    }
+}
+
 /// A tensor without history, multiplied by a number: what [`Batch::scaled`] does with each input.
 ///
 /// # Errors

@@ -1,0 +1,56 @@
+//! Steps as training takes them, and their time.
+
+use crate::{
+    error::Result,
+    task::{Batch, Task},
+};
+use gradewise_autograd::Tensor;
+use gradewise_kernels::Device;
+use gradewise_nn::train::{CapturedStep, StepReport, Trainer};
+use std::time::Instant;
+
+/// Batches as the loader brings them.
+pub(super) type Batches<'a, T> = &'a mut dyn Iterator<Item = gradewise_nn::Result<Batch<T>>>;
+
+/// Takes steps as training does, and times them.
+pub(super) struct Stepper<T: Task> {
+    pub(super) trainer: Trainer<T::Model>,
+    pub(super) captured: Option<CapturedStep<Batch<T>>>,
+}
+
+impl<T: Task> Stepper<T> {
+    /// Steps whose operators are called one by one, or replayed as a graph.
+    pub(super) fn new(trainer: Trainer<T::Model>, device: &Device, capture: bool) -> Self {
+        let captured = match device {
+            Device::Cpu => None,
+            Device::Cuda(cuda) => Some(CapturedStep::new(cuda, capture)),
+        };
+        Self { trainer, captured }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        batches: Batches<'_, T>,
+        loss: impl Fn(&T::Model, &Batch<T>) -> gradewise_nn::Result<Tensor>,
+    ) -> gradewise_nn::Result<StepReport> {
+        match &mut self.captured {
+            Some(captured) => captured.step(&mut self.trainer, &mut &mut *batches, loss),
+            None => self.trainer.step(&mut &mut *batches, loss),
+        }
+    }
+
+    /// The median seconds of `count` steps after `warm_up` others.
+    pub(super) fn seconds(&mut self, batches: Batches<'_, T>, warm_up: usize, count: usize) -> Result<f64> {
+        for _ in 0..warm_up {
+            self.step(batches, T::loss)?;
+        }
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            let start = Instant::now();
+            self.step(batches, T::loss)?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[count / 2])
+    }
+}

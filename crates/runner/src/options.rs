@@ -1,0 +1,130 @@
+//! Options that commands share.
+
+use crate::{
+    config::{Hardware, Resolver, Runtime},
+    error::Result,
+    output,
+};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Where and how to compute.
+#[derive(Clone, Debug, Args)]
+pub struct RuntimeOptions {
+    /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
+    #[arg(long)]
+    device: Option<String>,
+    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU serves f64 and f32).
+    #[arg(long)]
+    dtype: Option<String>,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long)]
+    compute: Option<String>,
+    /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
+    #[arg(long)]
+    precision: Option<String>,
+    /// Debug mode: launches are waited for and named, memory is poisoned, results are checked (runtime.debug_cuda).
+    #[arg(long)]
+    debug_cuda: bool,
+}
+
+/// The settings of what trains nothing: where to compute, and nothing else.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    runtime: Runtime,
+}
+
+impl RuntimeOptions {
+    /// These options over the defaults.
+    ///
+    /// # Errors
+    /// Values that no setting has.
+    pub fn alone(&self) -> Result<Runtime> {
+        let mut resolver = Resolver::new(&Place { runtime: Runtime::default() })?;
+        let Place { runtime } = self.apply(&mut resolver)?.finish()?;
+        runtime.validate()?;
+        Ok(runtime)
+    }
+
+    /// Lays the options given over a configuration.
+    ///
+    /// # Errors
+    /// Values of another type than the settings'.
+    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        for (key, value) in [
+            ("device", &self.device),
+            ("dtype", &self.dtype),
+            ("compute", &self.compute),
+            ("precision", &self.precision),
+        ] {
+            if let Some(value) = value {
+                resolver.assignment(&format!("runtime.{key}={value}"))?;
+            }
+        }
+        if self.debug_cuda {
+            resolver.assignment("runtime.debug_cuda=true")?;
+        }
+        Ok(resolver)
+    }
+}
+
+/// The layers of a configuration that come from the command line.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    /// A TOML file of settings, such as the config.toml of an earlier run.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Settings for a kind of machine, under all others: a name that `gradewise hardware` lists, or auto for this machine's.
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+    /// Seed of the weights and of the order of batches (train.seed); data.seed chooses the simulated systems.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Settings that take precedence, such as train.batch_size=4.
+    #[arg(value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+}
+
+impl Settings {
+    /// What these settings say of where to compute, for what needs no other settings.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply); settings of a task.
+    pub fn runtime(&self) -> Result<Runtime> {
+        let mut resolver = Resolver::new(&Place { runtime: Runtime::default() })?;
+        let Place { runtime } = self.apply(&mut resolver)?.finish()?;
+        runtime.validate()?;
+        Ok(runtime)
+    }
+
+    /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
+    ///
+    /// # Errors
+    /// Files that cannot be read; settings that there are not, or values of another type.
+    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        if let Some(name) = &self.hardware {
+            let found = Hardware::find(name)?;
+            found.hardware.apply(resolver)?;
+            output::note(&format!(
+                "hardware: {} ({}): {}",
+                found.hardware.name,
+                found.reason,
+                found.hardware.summary()
+            ));
+        }
+        if let Some(path) = &self.config {
+            resolver.file(path)?;
+        }
+        self.runtime.apply(resolver)?;
+        if let Some(seed) = self.seed {
+            resolver.assignment(&format!("train.seed={seed}"))?;
+        }
+        for assignment in &self.overrides {
+            resolver.assignment(assignment)?;
+        }
+        Ok(resolver)
+    }
+}
