@@ -234,6 +234,16 @@ impl AnySample {
         &self.inputs
     }
 
+    /// The arithmetic of the forward pass.
+    pub fn cost(&self) -> Cost {
+        self.body.cost(&self.inputs.iter().map(|input| input.shape.dims()).collect::<Vec<_>>())
+    }
+
+    /// What the operation reads.
+    pub fn traffic(&self) -> Traffic {
+        self.body.traffic()
+    }
+
     /// Whether its backward pass runs kernels and is compared with a re-expression.
     pub fn is_reexpressed(&self) -> bool {
         self.body.derivative() == Derivative::Reexpressed

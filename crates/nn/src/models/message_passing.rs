@@ -26,7 +26,7 @@ impl MvMlp {
     ) -> Result<Self> {
         let width = |block: usize| if block == 0 { inputs } else { outputs };
         let blocks =
-            (0..blocks).map(|block| MvBlock::init((width(block), outputs), signature, placement, rng));
+            (0..blocks).map(|block| MvBlock::new(width(block), outputs, signature).init(placement, rng));
         Ok(Self(blocks.collect::<Result<_>>()?))
     }
 }
@@ -101,6 +101,7 @@ impl Edges {
 
 /// One round of messages: `m_ij = edge([h_i − h_j, e_ij])`, averaged over j, then `h_i += node([h_i, m̄_i])` (Ruhe et al.
 /// 2023, arXiv:2305.11141).
+#[derive(Module)]
 pub struct MessagePassing {
     edge: MvMlp,
     node: MvMlp,
@@ -172,12 +173,5 @@ impl MessagePassing {
     /// `joined` are the features of the nodes and, after them, what each received.
     fn update(&self, h: &Tensor, joined: &Tensor) -> Result<Tensor> {
         self.node.forward_residual(joined, h)
-    }
-}
-
-impl Module for MessagePassing {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("edge", &self.edge);
-        visitor.module("node", &self.node);
     }
 }

@@ -9,7 +9,7 @@ use self::{
 };
 use super::{Edges, MessagePassing};
 use crate::{
-    Error, Module, Placement, Result, Visitor,
+    Error, Module, Placement, Result,
     layers::{Layer, MvLinear},
     loss,
 };
@@ -67,11 +67,13 @@ impl Default for NBodyConfig {
 
 /// The model: an embedding shared by the grades, rounds of messages over all pairs, and a projection to one
 /// multivector per particle, whose vector part is the predicted displacement.
+#[derive(Module)]
 pub struct NBody {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     projection: MvLinear,
     pushes: Option<Pushes>,
+    #[module(skip)]
     config: NBodyConfig,
 }
 
@@ -211,16 +213,5 @@ impl NBody {
         let weight = self.projection.weight().array();
         let (device, dtype): (Device, DType) = (weight.device(), weight.dtype());
         Placement { device, dtype }
-    }
-}
-
-impl Module for NBody {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("layers", &self.layers);
-        visitor.module("projection", &self.projection);
-        if let Some(pushes) = &self.pushes {
-            visitor.module("pushes", pushes);
-        }
     }
 }
