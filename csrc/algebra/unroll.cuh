@@ -1,4 +1,4 @@
-// Loops over the terms of a product, unrolled with every index a constant of the compiler.
+// Loops over the terms of a product, unrolled, with every index a compile-time constant.
 #pragma once
 
 #include "algebra/algebra.cuh"
@@ -10,7 +10,7 @@ struct Constant {
 
 template <int FIRST, int COUNT, class F>
 GW_DEVICE void each_from(F& f) {
-    // By halves, so that templates nest as deep as the logarithm only.
+    // By halves, so that template nesting grows with the logarithm only.
     if constexpr (COUNT == 1) {
         f(Constant<FIRST>{});
     } else if constexpr (COUNT > 1) {

@@ -1,6 +1,7 @@
-// Attention by plain arithmetic, in the computing precision: exact f32 and f64, and what the matrix instructions do not serve.
+// Attention by ordinary arithmetic in the compute type: exact f32 and f64, and all cases that the matrix instructions do not serve.
 //
-// Blocks of 16×16 threads have tiles of 16·R queries by 16·R keys: a thread has R×R products, and of R rows every sixteenth feature.
+// A block of 16×16 threads computes a tile of 16·R queries by 16·R keys; a thread has R×R products, and of R rows every sixteenth
+// feature.
 #pragma once
 
 #include "attention/problem.cuh"
@@ -9,10 +10,10 @@ template <class T, int D, int R>
 struct AttentionSimt {
     using C = Compute<T>;
     static constexpr int TILE = 16 * R, ROW = D + 1, P_ROW = TILE + 1, OUT = D / 16;
-    /// Elements of shared memory with this number of tiles of rows.
+    /// Elements of shared memory for this number of tiles of rows.
     static constexpr int shared(int tiles) { return tiles * TILE * ROW + TILE * P_ROW; }
 
-    /// Rows `first` and on of a matrix with `rows` rows; zeros beyond.
+    /// Loads TILE rows of a matrix from `first` on; zeros beyond `rows` and `features`. A barrier must follow.
     GW_DEVICE static void fetch(C* tile, const T* source, i64 step, int first, i64 rows, i64 features) {
         for (int e = threadIdx.x; e < TILE * D; e += 256) {
             const int row = e / D, feature = e % D;
@@ -39,7 +40,7 @@ struct AttentionSimt {
         }
     }
 
-    /// out += weights·tile, weights in shared memory.
+    /// out += weights·tile, both in shared memory.
     GW_DEVICE static void add(const C* weights, const C* tile, C (&out)[R][OUT]) {
         const int x = threadIdx.x % 16, y = threadIdx.x / 16;
         for (int row = 0; row < TILE; ++row) {
@@ -167,7 +168,7 @@ struct AttentionSimt {
         block.write_rows(p.out, p.out_steps, out);
     }
 
-    /// What of the softmax's gradient belongs to a query and a key: the weight, and the gradient of the scaled product's operands.
+    /// The contribution of one query and key to the gradients: the softmax weight, and the gradient of the product q·k.
     struct Slope {
         C weight, product;
         GW_DEVICE Slope(const Visible<T>& visible, int query, int key, i64 queries, C dot, C grad_dot, C log_sum, C delta, C scale) {
@@ -216,7 +217,7 @@ struct AttentionSimt {
         block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
 
-    /// Of the keys and values that a group of heads shares: first index keys, second queries.
+    /// Gradients of the keys and values, which a group of heads shares. Rows are keys, columns queries.
     GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         C* const keys = reinterpret_cast<C*>(memory);
@@ -273,7 +274,7 @@ struct AttentionSimt {
     }
 };
 
-/// delta = Σ out·grad of each row, a warp for each.
+/// delta = Σ out·grad of each row, one warp per row.
 template <class T>
 GW_DEVICE void attention_delta(const Attention& p, i64 rows) {
     using C = Compute<T>;

@@ -1,8 +1,8 @@
 // Attention by warp-wide matrix instructions (sm_80 and later): bf16 and f16, accumulated in f32.
 //
-// A block of four warps has 64 queries, or 64 keys in the backward pass of keys and values, 16 to a warp; what they are multiplied with
-// comes in tiles, copied while the tile before is computed. Weights never leave the registers: the accumulators of a product are, rounded,
-// the left operand of the next.
+// A block of four warps computes 64 queries (or 64 keys in the backward pass of keys and values), 16 per warp. The other operands
+// arrive in tiles; the copy of one tile overlaps with work on the tile before. Softmax weights stay in registers: the accumulators
+// of one product, rounded, are the left operand of the next.
 #pragma once
 
 #include "attention/problem.cuh"
@@ -14,14 +14,14 @@ struct AttentionWarp {
     static constexpr int THREADS = 128, ROWS = 64;
     /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
     static constexpr int ROW = D + 8, CHUNKS = D / 8;
-    /// Rows of what comes in tiles.
+    /// Rows of the tiles that are copied: forward, and backward.
     static constexpr int KEYS = 64, FEW = 32;
     static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-    /// Starts copying COUNT rows from `first` on, of which those below `rows` are there; zeros arrive for others and for features
-    /// past the end. Everything is aligned to 16 bytes.
+    /// Starts copying COUNT rows from `first` on. Rows from `rows` on and features past the end become zeros. Everything must be
+    /// aligned to 16 bytes.
     template <int COUNT>
     GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
         static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
@@ -33,7 +33,8 @@ struct AttentionWarp {
         }
     }
 
-    /// Waits for all copies, those of operands included that no step used: shared memory is another block's afterwards.
+    /// Waits for all copies, including those that no step used: a block must not exit while copies into its shared memory are in
+    /// flight.
     GW_DEVICE static void finish_copies() {
         copy_async_commit();
         copy_async_wait<0>();
@@ -64,7 +65,7 @@ struct AttentionWarp {
         }
     }
 
-    /// out[16×D] += W·B for weights W [16×8·N] as they come out of a product, and rows of `b`.
+    /// out[16×D] += W·B, with weights W [16×8·N] in the layout of accumulators, and rows of `b`.
     template <int N>
     GW_DEVICE static void add(const float (&weights)[N][4], const T* b, float (&out)[D / 8][4]) {
         const int lane = threadIdx.x % 32;
@@ -272,7 +273,7 @@ struct AttentionWarp {
         block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
 
-    /// Of the keys and values that a group of heads shares; rows are keys, columns queries.
+    /// Gradients of the keys and values, which a group of heads shares; rows are keys, columns queries.
     GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         T* const keys = reinterpret_cast<T*>(memory);
@@ -286,7 +287,7 @@ struct AttentionWarp {
         const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
         const float scale = static_cast<float>(p.scale);
         float grad_k[D / 8][4] = {}, grad_v[D / 8][4] = {};
-        // The steps of each head of the group, from the first query that sees a key of this tile.
+        // Steps per head of the group, from the first query that sees a key of this tile.
         const int begin = first < visible.length ? visible.begin(first) / FEW : (query_count + FEW - 1) / FEW;
         const int each = (query_count + FEW - 1) / FEW - begin, steps = each > 0 ? each * static_cast<int>(p.group) : 0;
         const auto fetch_queries = [&](int step) {

@@ -1,4 +1,4 @@
-// The algebras whose fully connected product is compiled ahead of time; others go by tables (product.cu).
+// The algebras whose fully connected product is compiled ahead of time; others use tables (product.cu).
 #include "clifford/fcgp.cuh"
 
 GW_FCGP_8(2, 0, 0)

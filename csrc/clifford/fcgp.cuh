@@ -1,8 +1,8 @@
-// The pairwise sums of the fully connected product of one algebra, unrolled: P[group] = Σ ±x_i·y_k for each path and result, and
-// the gradients of x and y from those of P. What is between are matrix products.
+// The pairwise sums of the fully connected product of one algebra, unrolled: P[group] = Σ ±x_i·y_k for each path and result; and
+// the gradients of x and y from those of P. Matrix products compute the steps in between.
 //
-// x and y are [blades, plane], of which `count` positions from the given address on are worked on; P is [groups, count], in order
-// of path, then result. A thread works on V adjacent positions. Names: gw_fcgp_<sums|sums_bwd>_v<V>_<algebra>_<dtype>.
+// x and y are [blades, plane]; a launch works on `count` positions from the given address on. P is [groups, count], in order of
+// path, then result. A thread works on V adjacent positions. Names: gw_fcgp_<sums|sums_bwd>_v<V>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/multivectors.cuh"
@@ -41,7 +41,7 @@ struct Pairs {
         }
     }
 
-    /// Gradients of x and y (each may be null) from those of the sums, each [blades, plane] as they are.
+    /// Gradients of x and y (each may be null) from those of the sums. Like x and y, they are [blades, plane].
     GW_DEVICE static void backward(const T* x, const T* y, const T* sums, T* grad_x, T* grad_y, i64 count, i64 plane, i32 gated) {
         for (i64 position = thread_index() * V; position < count; position += thread_count() * V) {
             Element a, b, da = {}, db = {};
@@ -62,7 +62,7 @@ struct Pairs {
                 }
             });
             if (gated) {
-                // The gradients are linear in those of the sums: they take the gates in the end.
+                // The gradients are linear in g, so the gates are applied once, at the end.
                 gates.apply(da);
                 gates.apply(db);
                 Product::gate_backward(a, gates.a, da);
@@ -90,8 +90,8 @@ struct Pairs {
     GW_FCGP_SUMS(P, Q, R, T, NAME, FORWARD)           \
     GW_FCGP_SUMS_BACKWARD(P, Q, R, T, NAME, BACKWARD)
 
-/// As many adjacent positions of up to 8 blades as registers allow, and one. For architectures from 10.0 on, the compiler pairs f16
-/// positions, for which four take too many.
+/// V is 1, or as many positions as registers allow for 8 blades. From architecture 10.0 on the compiler pairs f16 positions, and
+/// four of those take too many registers.
 #define GW_FCGP_8(P, Q, R)              \
     GW_FCGP(P, Q, R, float, f32, 1, 1)  \
     GW_FCGP(P, Q, R, float, f32, 4, 2)  \

@@ -12,7 +12,7 @@ GW_DEVICE void gate(const T* x, T* out, i64 blades, i64 plane) {
     }
 }
 
-/// ∂x_i = Φ·g_i, and for the scalar + φ(x_0)·Σ g_i·x_i. May work in place: out may be grad.
+/// ∂x_i = Φ·g_i, plus φ(x_0)·Σ g_i·x_i for the scalar. `out` may be `grad`.
 template <class T>
 GW_DEVICE void gate_backward(const T* x, const T* grad, T* out, i64 blades, i64 plane) {
     for (i64 position = thread_index(); position < plane; position += thread_count()) {

@@ -1,13 +1,13 @@
-// Multivectors in registers: their weighted products, what those take for gradients, and gates.
+// Multivectors in registers: weighted products, their gradients, and gates.
 #pragma once
 
 #include "algebra/unroll.cuh"
 #include "gradewise/math.cuh"
 
-/// V multivectors at a time, in arithmetic on C; gates are as precise as T, as which they are stored, can tell.
+/// V multivectors at a time, with arithmetic on C. T is the storage type, which sets the precision of gates.
 ///
-/// A gate Φ(x_0)·x multiplies all of a multivector by one number, so a product takes those of both operands at one place, at either operand or at
-/// the result. With the gradient of the result, its gradients take the operands as they are.
+/// A gate Φ(x_0)·x multiplies all blades by one number. A product therefore applies both operands' gates once, to either operand or
+/// to the result; its gradients apply them to the gradient of the result, and take the operands without gates.
 template <class A, class C, int V, class T = C>
 struct Multivectors {
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS;
@@ -60,7 +60,7 @@ struct Multivectors {
         GW_DEVICE void add(int path, int v, C value) { at[path][v] += value; }
     };
 
-    /// The same in shared memory, `STRIDE` apart.
+    /// The same in shared memory, with values `STRIDE` apart.
     template <int STRIDE>
     struct Shared {
         C* first;
@@ -70,7 +70,7 @@ struct Multivectors {
         GW_DEVICE void add(int path, int v, C value) { at(path, v) += value; }
     };
 
-    /// `weight(path, v)` gives the weight of a path.
+    /// out = Σ w·x·y. `weight(path, v)` is the weight of a path.
     template <class W>
     GW_DEVICE static void multiply(const Element& x, const Element& y, const W& weight, Element& out) {
 #pragma unroll
@@ -101,8 +101,7 @@ struct Multivectors {
         });
     }
 
-    /// Gradients of the operands of [`multiply`] from that of its result; those of the weights are added to
-    /// `sums`.
+    /// Gradients of the operands of `multiply` from the gradient g of its result; those of the weights are added to `sums`.
     template <class W>
     GW_DEVICE static void differentiate(const Element& a, const Element& b, const Element& g, const W& weight, Element& da,
                                         Element& db, W& sums) {
@@ -122,7 +121,7 @@ struct Multivectors {
             auto add = [](C& target, C value) { target = sign > 0 ? target + value : target - value; };
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                // The blade that the path pivots on, its gradient, and the two others with that of the second.
+                // `own` is the operand on the pivot side; `one` and `two` are the other two sides.
                 const C own = pivot == Order::LEFT ? a.at[left][v] : pivot == Order::RIGHT ? b.at[right][v] : g.at[result][v];
                 const C one = pivot == Order::RESULT ? a.at[left][v] : g.at[result][v];
                 const C two = pivot == Order::RIGHT ? a.at[left][v] : b.at[right][v];
@@ -154,7 +153,7 @@ struct Multivectors {
         }
     }
 
-    /// Φ(a_0)·Φ(b_0), which gate(a)·gate(b) takes.
+    /// The factor Φ(a_0)·Φ(b_0) of gate(a)·gate(b).
     struct Gates {
         C both[V];
 
@@ -164,7 +163,7 @@ struct Multivectors {
             for (int v = 0; v < V; ++v) both[v] = density(a.at[0][v]).cdf * density(b.at[0][v]).cdf;
         }
 
-        /// To the product, or to one of the operands.
+        /// Applies the factor to the product or to one operand.
         GW_DEVICE void apply(Element& element) const {
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
@@ -174,10 +173,10 @@ struct Multivectors {
         }
     };
 
-    /// φ/Φ at a scalar part. Far out on the left, where Φ is 0, so is the density.
+    /// φ/Φ at a scalar part; 0 far out on the left, where Φ is 0.
     GW_DEVICE static C slope(const Normal<C>& at) { return at.cdf > C(0) ? quotient(at.pdf, at.cdf) : C(0); }
 
-    /// The same with what the gates' gradients take: φ/Φ at either scalar part.
+    /// The factor, and φ/Φ at either scalar part for the gradients.
     struct Slopes : Gates {
         C a[V], b[V];
 
@@ -193,7 +192,8 @@ struct Multivectors {
         }
     };
 
-    /// Adds what comes through the gate's own argument to the gradient of x, Φ·(gradient of gate(x)) until now: φ·Σ x·(gradient of gate(x)).
+    /// Adds the contribution of the gate's own argument, φ·Σ x·(gradient of gate(x)), to the gradient of x. Before: `gradient` is
+    /// Φ·(gradient of gate(x)).
     GW_DEVICE static void gate_backward(const Element& x, const C (&slope)[V], Element& gradient) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -204,7 +204,7 @@ struct Multivectors {
         }
     }
 
-    /// The same where no slope was kept.
+    /// The same, computing φ/Φ here.
     GW_DEVICE static void gate_backward(const Element& x, Element& gradient) {
         C slopes[V];
 #pragma unroll

@@ -1,8 +1,8 @@
 // Bilinear products of blades by a table of terms, for any algebra.
 //
-// out[r] = scale·(base[r] + Σ_groups w[path]·Σ ±a_i·b_k), position by position. The gradients of a product are products of
-// the same kind with the roles of the blades permuted, so these two kernels are all of them. Algebras that are compiled for
-// have faster ones; this is what serves the rest, up to eight generators.
+// out[r] = scale·(base[r] + Σ_groups w[path]·Σ ±a_i·b_k), position by position. The gradients of a product are products of the same
+// kind with the roles of the blades permuted, so two kernels suffice. Algebras with compiled kernels have faster ones; these serve
+// all others, up to eight generators.
 #include "clifford/chunk.cuh"
 
 /// Terms of one result that share a weight: positive ones in [start, split), negative ones in [split, end).

@@ -5,7 +5,7 @@
 #include "clifford/norms.cuh"
 #include "gradewise/group.cuh"
 
-/// A row's elements of one grade: f(place) for every V adjacent ones that are this thread's.
+/// Calls f(place) for every V adjacent elements of this thread in one grade of a row.
 template <int V, class F>
 GW_DEVICE void each_of_grade(const u32* first, i64 grade, i64 plane, i64 row, i64 features, F f) {
     for (i64 blade = first[grade]; blade < first[grade + 1]; ++blade) {
@@ -14,11 +14,11 @@ GW_DEVICE void each_of_grade(const u32* first, i64 grade, i64 plane, i64 row, i6
     }
 }
 
-/// Elements of an access of 16 bytes.
+/// Elements of a 16-byte access.
 template <class T>
 constexpr int WIDE = 16 / sizeof(T);
 
-/// Whether rows of arrays at these addresses can be accessed 16 bytes at a time.
+/// Whether rows of arrays at these addresses allow 16-byte accesses.
 template <class T, class... Addresses>
 GW_DEVICE bool wide(i64 features, Addresses... addresses) {
     return features % WIDE<T> == 0 && ((reinterpret_cast<u64>(addresses) % 16 == 0) && ...);
@@ -78,8 +78,8 @@ GW_DEVICE void rms_norm_sums(const T* output, const T* grad, const u32* first, i
     squares = row_sum(squares, scratch);
 }
 
-/// The gradient of the norm's input from that of its output. With r = 1/rms and ô the output, the part of g along ô, which
-/// the norm nearly removes (it scales it by eps·r²), is separated before the difference is taken.
+/// The gradient of the norm's input from that of its output. With r = 1/rms and ô the output: the norm nearly removes the part of g
+/// along ô (it scales it by ε·r²), so that part is separated before the difference is taken.
 template <class T, int V>
 GW_DEVICE void rms_norm_backward(const T* output, const Compute<T>* inverse_rms, const T* grad, T* out, const u32* first,
                                  i64 grades, i64 rows, i64 features) {

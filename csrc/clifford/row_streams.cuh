@@ -1,7 +1,9 @@
-// How rows of several arrays come into shared memory ahead of their use, and how results go back (clifford/sgp_rows.cuh).
+// Streams of rows: copies of several arrays' rows into shared memory ahead of their use, and of results back
+// (clifford/sgp_rows.cuh).
 //
-// blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
-// first row, blockIdx.y the slice of blockDim.x·V features. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
+// blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x selects
+// the first row, blockIdx.y the slice of blockDim.x·V features. Features·sizeof(T) must be a multiple of 16 and addresses aligned
+// to 16.
 #pragma once
 
 #include "clifford/multivectors.cuh"
@@ -12,13 +14,13 @@ struct RowStreams {
     using C = Compute<T>;
     using Element = typename Multivectors<A, C, V>::Element;
     static constexpr int BLADES = A::BLADES;
-    /// Elements of one blade that a block works on at a time, and the space they take, at most.
+    /// Most elements of one blade that a block works on at a time, and their space in a stage.
     static constexpr int WIDTH = THREADS * V;
-    /// Most rows on their way at a time.
+    /// Most stages.
     static constexpr int STAGES = 4;
 
-    /// A ring of stages in shared memory, each of which `IN` arrays come through row by row. The first `OUT` of them are written
-    /// over by results, which go back from there.
+    /// A ring of stages in shared memory. Each stage holds the rows of `IN` arrays; results overwrite the first `OUT` of them and
+    /// leave from there.
     template <int IN, int OUT>
     struct Stream {
         const T* source[IN];
@@ -28,7 +30,7 @@ struct RowStreams {
         i64 plane, features, end;
         i32 stages;
         i32 first;   // The slice's first feature.
-        i32 across;  // Features of the slice.
+        i32 across;  // Number of features of the slice.
         i32 stage, turn;
 
         static constexpr int STAGE = IN * BLADES * WIDTH;
@@ -40,7 +42,7 @@ struct RowStreams {
             stage = turn = 0;
         }
 
-        /// Starts at this block's first row.
+        /// Initialises the barriers and starts the copies of the first stages. All threads call it.
         GW_DEVICE void open() {
             take_slice();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -54,12 +56,12 @@ struct RowStreams {
             for (int i = 0; i < stages; ++i) start(i, begin() + i * step());
         }
 
-        /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory.
+        /// Blocks take rows in turn, so that rows in flight are adjacent in memory.
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * blockDim.y; }
         GW_DEVICE static i64 step() { return static_cast<i64>(gridDim.x) * blockDim.y; }
         GW_DEVICE static i64 after(i64 row) { return row + step(); }
 
-        /// Bytes of a blade's rows from `row` on.
+        /// Bytes of one blade of the rows from `row` on; 0 past the end.
         GW_DEVICE u32 bytes(i64 row) const {
             const i64 left = end - row;
             const int rows = left < 0 ? 0 : left < blockDim.y ? static_cast<int>(left) : blockDim.y;
@@ -69,7 +71,8 @@ struct RowStreams {
         GW_DEVICE static int warp() { return (threadIdx.y * blockDim.x + threadIdx.x) / 32; }
         GW_DEVICE static int warps() { return blockDim.x * blockDim.y / 32; }
 
-        /// Starts bringing the rows from `row` on; called by all threads. On sm_90 one thread of each warp brings its blades.
+        /// Starts copying the rows from `row` on. All threads call it; on sm_90, one thread of each warp issues the copies of its
+        /// blades.
         GW_DEVICE void start(int into, i64 row) {
             const u32 size = bytes(row);
             T* const place = buffer + into * STAGE;
@@ -109,7 +112,7 @@ struct RowStreams {
 #endif
         }
 
-        /// Waits for the rows of the present stage.
+        /// Waits for the rows of the present stage. After: all threads may read them.
         GW_DEVICE void wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             barrier_wait(full + stage, turn & 1);
@@ -127,14 +130,14 @@ struct RowStreams {
 #endif
         }
 
-        /// This thread's features of one array, `own` from the start of a blade.
+        /// Reads this thread's features of one array; `own` is their offset in a blade.
         GW_DEVICE void read(int array, int own, Element& element) const {
             const T* from = buffer + stage * STAGE + array * BLADES * WIDTH + own;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) ::load<V>(from + blade * WIDTH, element.at[blade]);
         }
 
-        /// This thread's features of one result; `position` is where they go.
+        /// Writes this thread's features of one result. `position` is their place in the target array.
         GW_DEVICE void write(int array, int own, i64 position, const Element& element) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             T* to = buffer + stage * STAGE + array * BLADES * WIDTH + own;
@@ -147,7 +150,8 @@ struct RowStreams {
 #endif
         }
 
-        /// After a barrier behind `wait` and `read`: what was written in the turn before goes out. `base` is the present row.
+        /// Sends the results of the turn before. Before: a barrier after `wait` and `read` of this turn. `base` is the present row.
+        /// On older devices, starts the copies into the present stage instead.
         GW_DEVICE void flush(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             if (threadIdx.x % 32 != 0 || base == begin()) return;
@@ -168,7 +172,7 @@ struct RowStreams {
 #endif
         }
 
-        /// Ends a turn: the stage that was flushed is filled again.
+        /// Ends a turn, and starts the copies into the stage whose results were sent.
         GW_DEVICE void advance(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             shared_fence();
@@ -183,7 +187,7 @@ struct RowStreams {
             }
         }
 
-        /// After the last turn: what it wrote goes out. `base` is one past its rows.
+        /// Sends the results of the last turn and waits for them. `base` is one past its rows. All threads call it.
         GW_DEVICE void close(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             __syncthreads();
@@ -195,12 +199,13 @@ struct RowStreams {
         GW_DEVICE int previous() const { return stage == 0 ? stages - 1 : stage - 1; }
     };
 
-    /// Rows of a sector of 32 bytes of a transposed array.
+    /// Rows in a 32-byte sector of a transposed array of f32.
     static constexpr int GROUP = 8;
 
-    /// The stream of the gradients when that of y goes out transposed (sm_90). Blocks take GROUP consecutive rows, blockDim.y at a time,
-    /// then those of the next group in turn, whose gradients of y are gathered behind the stages. That leaves room for two stages: all
-    /// three operands make way for rows two turns on as soon as all threads have read them, and the gradient of x goes straight out.
+    /// The stream of the backward pass that writes the gradient of y transposed (sm_90). A block takes GROUP consecutive rows,
+    /// blockDim.y at a time, then those of its next group, and gathers their gradients of y behind the stages. That leaves room for
+    /// two stages: copies replace all three operands by the rows two turns on as soon as all threads have read them, and the
+    /// gradient of x is stored directly.
     struct Turned : Stream<3, 2> {
         using Base = Stream<3, 2>;
         using Base::across;
@@ -216,10 +221,10 @@ struct RowStreams {
         using Base::turn;
 
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * GROUP; }
-        /// From the last rows of a group to the first of the block's next one.
+        /// Distance from the end of a group to the block's next group.
         GW_DEVICE static i64 skip() { return static_cast<i64>(gridDim.x - 1) * GROUP; }
 
-        /// The number of a row in its group.
+        /// The index of a row in its group.
         GW_DEVICE static u32 number(i64 row) { return static_cast<u32>(row) % GROUP; }
 
         GW_DEVICE static i64 after(i64 row) {
@@ -238,7 +243,8 @@ struct RowStreams {
             this->start(1, after(begin()));
         }
 
-        /// After a barrier behind the reads: the rows two turns on take the place of the present ones. `base` is the present row.
+        /// Starts the copies of the rows two turns on into the present stage. Before: a barrier after all reads of the stage.
+        /// `base` is the present row.
         GW_DEVICE void flush(i64 base) { this->start(stage, after(after(base))); }
 
         GW_DEVICE void write(i64 position, const Element& element) const {
@@ -252,8 +258,8 @@ struct RowStreams {
             turn += stage == 0;
         }
 
-        /// The gathered columns of this block, GROUP rows of each: column v·THREADS + t for feature t·V + v. Row r of column c is word
-        /// (r + c/4) % GROUP of the column, so that neither threads of one row nor those that read columns meet in a bank.
+        /// The gathered columns of this block, GROUP rows of each: column v·THREADS + t for feature t·V + v. Row r of column c is
+        /// word (r + c/4) % GROUP of the column, which keeps accesses along rows and along columns free of bank conflicts.
         GW_DEVICE T* columns() const { return buffer + 2 * STAGE; }
 
         GW_DEVICE void gather(i64 base, const Element& element) {
@@ -266,11 +272,11 @@ struct RowStreams {
             }
         }
 
-        /// Whether `base` comes after a whole group of this block.
+        /// Whether `base` begins a new group, so that a whole group of this block has been gathered.
         GW_DEVICE static bool follows_group(i64 base) { return number(base) == 0 && base != begin(); }
 
-        /// Writes the gathered group before `base`. A warp takes the columns of its own threads, of all blades or, where several warps have the
-        /// same columns, of some. Two lanes write a sector.
+        /// Writes the group gathered before `base`. Before: a barrier after `gather`. A warp takes the columns of its own threads:
+        /// of all blades, or of some where several warps have the same columns. Two lanes write a sector.
         GW_DEVICE void write_group(i64 base) const {
             const int lane = threadIdx.x % 32, half = lane % 2, thread = threadIdx.x / 32 * 32 + lane / 2;
             const T* from = columns() + (threadIdx.y * WIDTH + thread) * GROUP;
@@ -288,7 +294,7 @@ struct RowStreams {
                         for (int e = 0; e < 4; ++e) {
                             values[e] = from[(v * THREADS + 16 * i) * GROUP + (4 * half + e + lane / 8) % GROUP];
                         }
-                        // 16 columns on, the same words are the other half.
+                        // 16 columns further, the rotation puts the other half of the sector at the same words.
                         ::store<4>(to + (16 * i * V + v) * end + 4 * (half ^ i), values);
                     }
                 }
@@ -297,7 +303,7 @@ struct RowStreams {
             }
         }
 
-        /// After the last turn; `base` is what would follow.
+        /// Writes the last group. `base` is what would follow. All threads call it.
         GW_DEVICE void close(i64 base) {
             __syncthreads();
             if (follows_group(base)) write_group(base);

@@ -1,15 +1,15 @@
-// The weights of a product's features: how a thread reads its own, and how a block leaves the sums of their gradients.
+// The weights of a product: loading those of a thread's features, and writing the sums of their gradients.
 #pragma once
 
 #include "gradewise/types.cuh"
 
-/// Of threads that have V adjacent features each, with PATHS weights of type T, in arithmetic on C.
+/// Threads have V adjacent features each, with PATHS weights of type T; arithmetic is on C.
 template <class C, class T, int PATHS, int V>
 struct RowWeights {
-    /// How many of a thread's weights are adjacent and aligned, for all threads.
+    /// Weights per vector access; aligned for all threads.
     static constexpr int AT_ONCE = V * PATHS % 4 == 0 ? 4 : V * PATHS % 2 == 0 ? 2 : 1;
 
-    /// `set(path, v, value)` for all weights of a thread's features, the first of which is at `w`.
+    /// Calls `set(path, v, value)` for all weights of a thread's features; `w` points to the first.
     template <class W>
     GW_DEVICE static void read(const T* w, W set) {
 #pragma unroll
@@ -21,15 +21,15 @@ struct RowWeights {
         }
     }
 
-    /// What a thread works on: its first feature of `across`, the number `y` of its row among `together` that are worked on at a time, and
-    /// whether it has any.
+    /// The position of a thread: its first feature of `across`, its row `y` of the `together` rows worked on at a time, and whether
+    /// it has features at all.
     struct Place {
         i32 feature, across, y, together;
         bool active;
     };
 
-    /// Writes the sums of a block's rows by way of shared memory, where those of rows that were worked on at a time are added, in order: to
-    /// `to_weights` [across, PATHS] and `to_biases` [across]. `threads` threads take part, and `meet` there.
+    /// Adds the sums of the rows that the block works on at a time, in order, through `shared`, and writes them to `to_weights`
+    /// [across, PATHS] and `to_biases` [across]. `threads` threads call it; `meet` must be a barrier among them.
     template <class S, class M>
     GW_DEVICE static void leave(const S& sums, const C (&bias)[V], const Place& place, C* shared, C* to_weights, C* to_biases,
                                 i32 thread, i32 threads, M meet) {

@@ -192,8 +192,8 @@ struct Sgp {
         Sgp<Algebra<P, Q, R>, T, V>::forward(x, y, w, base, out, inverse_rms, rows, features, gated, scale);                 \
     }
 
-/// Backward with blockIdx.y the tile of blockDim.x·V features. For architectures from 10.0 on, the compiler pairs the features of
-/// a thread, which takes more registers than there are for 8 blades: there they are worked on one after the other.
+/// Backward; blockIdx.y selects the tile of blockDim.x·V features. From architecture 10.0 on the compiler pairs the features of a
+/// thread, for which 8 blades leave too few registers: there they are worked on one after the other.
 template <class A, class T, int V>
 GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, const Compute<T>* inverse_rms,
                             const Compute<T>* along, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows, i64 features,
@@ -211,7 +211,7 @@ GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, c
     }
 }
 
-/// THREADS is at least the size of a block (128); the compiler allows for that many, which decides how many registers it takes.
+/// THREADS, at least the size of a block (128), sets how many registers the compiler may use.
 #define GW_SGP_BACKWARD(P, Q, R, T, NAME, V, THREADS)                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS) gw_sgp_bwd_v##V##_##P##_##Q##_##R##_##NAME(                        \
         const T* x, const T* y, const T* w, const T* grad, const Compute<T>* inverse_rms, const Compute<T>* along,           \
@@ -225,8 +225,8 @@ GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, c
     GW_SGP_FORWARD(P, Q, R, T, NAME, V)      \
     GW_SGP_BACKWARD(P, Q, R, T, NAME, V, THREADS)
 
-/// All kernels of an algebra, as its registers allow: up to 8 blades, up to 16, up to 32. Where one is missing, the product
-/// goes by tables (product.cu).
+/// All kernels of an algebra that its registers allow: of up to 8 blades, 16, and 32. Where one is missing, the launcher uses
+/// tables (product.cu).
 #define GW_SGP_8(P, Q, R, WIDE)          \
     GW_SGP(P, Q, R, float, f32, 1, 256)       \
     GW_SGP(P, Q, R, float, f32, WIDE, 256)    \

@@ -1,15 +1,15 @@
-// The weighted product with gates and norm, row by row, where warps can have registers of their own number (sm_90a).
+// The weighted product with gates and norm, row by row, with specialised warps (sm_90a: `setmaxnreg`).
 //
-// It computes what clifford/sgp_rows.cuh does, in another division of labour. All warpgroups of a block but the last compute: a thread has V
-// adjacent features, their blades and weights in registers. Of the last one, a warp for each operand has rows brought into a ring of
-// stages, and the others sum over rows what each warp leaves for them, and say what the norm takes. Those that compute are a row ahead: they
-// begin the next one before they ask for the sums of the one before, so that nobody waits for the other (docs/kernels.md).
+// It computes the same as clifford/sgp_rows.cuh. All warpgroups of a block but the last compute: a thread holds V adjacent features
+// with their blades and weights in registers. In the last warpgroup, one producer warp per operand copies rows into a ring of
+// stages, and the other warps sum: they add up the partial sums that the computing warps leave, and return the factors of the norm.
+// Computing warps run one row ahead: they begin the next row before they need the factors of the row before (docs/kernels.md).
 //
-// blockDim is THREADS + 128. Of the first THREADS, `along`·together compute: `along`, a multiple of 32, on a row, on as many rows at a time
-// as fit. blockIdx.x is the first row, blockIdx.y the slice of along·V features; slices of one row form a cluster, which works on one row at a
-// time. Features·sizeof(T) is a multiple of 16, addresses are aligned to 16, and there are less than 2³⁰ rows.
-// Dynamic shared memory has the stages and, backward, the products of a row, BLADES·THREADS·V numbers.
-// Names: gw_sgp_hopper_<fwd|bwd>_<algebra>_<dtype>.
+// blockDim is THREADS + 128. Of the first THREADS threads, `along`·together compute: `along`, a multiple of 32, work on a row, and
+// as many rows at a time as fit. blockIdx.x selects the first row, blockIdx.y the slice of along·V features; the slices of a row
+// form a cluster, which works on one row at a time. Features·sizeof(T) must be a multiple of 16, addresses aligned to 16, and rows
+// fewer than 2³⁰. Dynamic shared memory: the stages and, backward, the products of a row, BLADES·THREADS·V numbers. Names:
+// gw_sgp_hopper_<fwd|bwd>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/multivectors.cuh"
@@ -26,20 +26,21 @@ struct SgpHopper {
     using Gates = typename Product::Gates;
     using Slopes = typename Product::Slopes;
     static constexpr int BLADES = A::BLADES, PATHS = A::PATHS, GRADES = A::GRADES;
-    /// Operands, and sums over a row: of squares and, backward, of the product times the gradient.
+    /// Number of operands, and of sums over a row: of squares and, backward, of product times gradient.
     static constexpr int IN = BACKWARD ? 3 : 2, SUMS = BACKWARD ? 2 * GRADES : GRADES;
-    /// Elements of one blade that a block works on at a time, at most.
+    /// Most elements of one blade that a block works on at a time.
     static constexpr int WIDTH = THREADS * V, STAGE = IN * BLADES * WIDTH, MOST_STAGES = 4;
     static constexpr int WARPS = THREADS / 32, MOST_SLICES = 8;
     using Sums = WarpSums<SUMS>;
     static constexpr int P = Sums::P, EACH = Sums::EACH;
-    /// What the norm takes, in packs of four.
+    /// Factors of the norm, in packs of four.
     static constexpr int PACKS = (SUMS + 3) / 4, FACTORS = 4 * PACKS;
 
     struct Fixed {
-        /// Rows are there; they have been read; parts of sums are there; what the norm takes is; so are the sums of all slices.
+        /// Barriers of a stage: its rows have arrived; they have been read. Barriers of two rows in turn: partial sums are given;
+        /// factors are ready; the sums of all slices have arrived.
         u64 full[MOST_STAGES], empty[MOST_STAGES], given[2], ready[2], there[2];
-        /// Of two rows in turn: parts of sums, sums of slices, and what the norm takes.
+        /// For two rows in turn: partial sums of the warps, sums of the slices, and factors of the norm.
         float parts[2][WARPS][32], slices[2][MOST_SLICES][P];
         alignas(16) float factors[2][WARPS][FACTORS];
     };
@@ -54,7 +55,7 @@ struct SgpHopper {
     const Problem& p;
     Fixed& fixed;
     T* const stages;
-    /// Backward, the products of the row before, behind the stages.
+    /// Backward: the products of the row before, behind the stages.
     float* const products;
     const u32 rows;
     const i32 along, together, slice, across;
@@ -66,8 +67,8 @@ struct SgpHopper {
           rows(static_cast<u32>(p.rows)), along(p.along), together(THREADS / p.along), slice(blockIdx.y * p.along * V),
           across(least(p.features - slice, p.along * V)) {}
 
-    /// Blocks take rows in turn, so that those on their way at a time are neighbours in memory. Backward, the last ones come first: those that the
-    /// forward pass read last may still be in the cache. A row before the first is, without a sign, one beyond the last.
+    /// Blocks take rows in turn, so that rows in flight are adjacent in memory. Backward starts from the last rows, which the
+    /// forward pass may have left in the cache. `row` is unsigned: stepping below 0 wraps past `rows` and ends the loop.
     GW_DEVICE u32 begin() const {
         return BACKWARD ? ((rows + together - 1) / together - 1 - blockIdx.x) * together : blockIdx.x * together;
     }
@@ -76,7 +77,7 @@ struct SgpHopper {
         return BACKWARD ? -distance : distance;
     }
 
-    /// Where one stands in the ring.
+    /// A position in the ring of stages, and the number of the turn.
     struct Turn {
         i32 stage = 0;
         u32 phase = 0, number = 0;
@@ -88,12 +89,12 @@ struct SgpHopper {
                 phase ^= 1;
             }
         }
-        /// Of a pair of barriers.
+        /// Selects one of a pair of barriers, and its parity.
         GW_DEVICE u32 which() const { return number & 1; }
         GW_DEVICE u32 parity() const { return number >> 1 & 1; }
     };
 
-    /// A warp that has the rows of one array brought.
+    /// A producer warp: copies the rows of one array.
     GW_DEVICE void bring(int array) const {
         Turn turn;
         const i32 blade = threadIdx.x % 32;
@@ -114,7 +115,7 @@ struct SgpHopper {
         }
     }
 
-    /// The sum of all slices of a cluster.
+    /// The sum over all slices of the cluster. All lanes of a summing warp call it.
     GW_DEVICE float over_slices(float own, const Turn& turn) const {
         const i32 lane = threadIdx.x % 32;
         u64* const there = fixed.there + turn.which();
@@ -129,10 +130,10 @@ struct SgpHopper {
         return total;
     }
 
-    /// Warps that sum; the others of the last warpgroup bring rows, one for each operand.
+    /// Summing warps; the others of the last warpgroup are producers.
     static constexpr int SUMMERS = 4 - IN;
 
-    /// A warp that sums, over the row `first` of those at a time and every SUMMERS-th. `inverse_rms` is [grades, rows].
+    /// A summing warp: handles the row `first` of those at a time and every SUMMERS-th after it. `inverse_rms` is [grades, rows].
     GW_DEVICE void sum(i32 first, float* inverse_rms) const {
         const i32 lane = threadIdx.x % 32, value = lane / EACH;
         const float share = 1.0f / static_cast<float>(p.features);
@@ -144,7 +145,7 @@ struct SgpHopper {
             for (i32 y = first; y < together; y += SUMMERS) {
                 const i32 warps = along / 32;
                 float total = 0;
-                // Forward, there are registers for few.
+                // Forward leaves these warps few registers.
                 constexpr int AT_A_TIME = BACKWARD ? 4 : 3;
 #pragma unroll 1
                 for (i32 from = 0; from < warps; from += AT_A_TIME) {
@@ -180,10 +181,10 @@ struct SgpHopper {
 
     using Rows = RowWeights<float, T, PATHS, V>;
 
-    /// What a thread that computes works on.
+    /// The position of a computing thread.
     struct Own {
         i32 y, feature;
-        /// Its features are there: threads beyond the row work on its beginning, and nobody asks for what they find.
+        /// Whether the thread has features. Threads beyond the row work on its beginning; their results are discarded.
         bool active;
     };
 
@@ -193,36 +194,36 @@ struct SgpHopper {
         return {y, active ? x * V : 0, active};
     }
 
-    /// Weights of this thread's features.
+    /// Loads the weights of this thread's features.
     template <class W>
     GW_DEVICE void read_weights(const Own& own, W set) const {
         Rows::read(p.w + (slice + own.feature) * static_cast<i64>(PATHS), [&](int path, int v, float value) {
-            // Else they are kept as they are stored, and widened at each use; forward, there are no registers for more.
+            // Forces widening here. Forward, weights stay as they are stored and are widened at each use, for lack of registers.
             if constexpr (BACKWARD) asm volatile("" : "+f"(value));
             set(path, v, value);
         });
     }
 
-    /// V features of all blades, in shared memory.
+    /// Reads V features of all blades from shared memory.
     template <class S>
     GW_DEVICE static void fetch(const S* from, Element& element) {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) ::load<V>(from + blade * WIDTH, element.at[blade]);
     }
 
-    /// Those of one array of a stage.
+    /// Reads those of one array of a stage.
     GW_DEVICE void read(i32 stage, int array, i32 place, Element& element) const {
         fetch(stages + stage * STAGE + array * BLADES * WIDTH + place, element);
     }
 
-    /// This thread's part of the sums, if it has one.
+    /// Leaves the warp's partial sums of the row; threads that are not busy contribute zeros. An arrival at `given` must follow.
     GW_DEVICE void give(float (&sums)[SUMS], bool busy, const Turn& turn) const {
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) sums[i] = busy ? sums[i] : 0.0f;
         fixed.parts[turn.which()][threadIdx.x / 32][threadIdx.x % 32] = Sums::parts(sums);
     }
 
-    /// What the norm takes, of the turn given.
+    /// Waits for the factors of the norm of the given turn and loads them.
     GW_DEVICE void take(const Own& own, const Turn& turn, float (&factors)[FACTORS]) const {
         barrier_wait(fixed.ready + turn.which(), turn.parity());
         const float4* from = reinterpret_cast<const float4*>(fixed.factors[turn.which()][own.y]);
@@ -236,7 +237,7 @@ struct SgpHopper {
         }
     }
 
-    /// V features of a result; every blade is `plane` bytes on.
+    /// Stores V features of a result; consecutive blades are `plane` bytes apart.
     GW_DEVICE static void write(char* to, i64 plane, const Element& element) {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, to += plane) ::store<V>(reinterpret_cast<T*>(to), element.at[blade]);
@@ -244,7 +245,7 @@ struct SgpHopper {
 
     GW_DEVICE i64 row_bytes() const { return p.features * static_cast<i64>(sizeof(T)); }
 
-    /// Where this thread's results of the block's first rows go.
+    /// The address of this thread's results for the block's first rows.
     GW_DEVICE char* address(T* target, const Own& own) const {
         return reinterpret_cast<char*>(target + (static_cast<i64>(begin() + own.y) * p.features + slice + own.feature));
     }
@@ -289,8 +290,8 @@ struct SgpHopper {
         if (turn.number > 0) finish(base - step());
     }
 
-    /// Gradients of x and y (each may be null), and (may be null) partial gradients [gridDim.x, ...] of w [features, paths], rounded up to 4
-    /// elements, and of a bias [features] of y's scalar part.
+    /// Writes gradients of x and y (each may be null) and, if `partial` is not null, partial gradients [gridDim.x, ...] of w
+    /// [features, paths], rounded up to 4 elements, and of a bias [features] of y's scalar part.
     GW_DEVICE void backward(T* grad_x, T* grad_y, float* partial) const {
         const Own own = this->own();
         typename Product::Weights weights, sums;
@@ -379,7 +380,7 @@ struct SgpHopper {
                     threadIdx.x, threads, [&] { named_barrier(1, threads); });
     }
 
-    /// What all threads of a block do.
+    /// Body of a block.
     GW_DEVICE static void run(const Problem& problem, T* out, float* inverse_rms, T* grad_x, T* grad_y, float* partial) {
         extern __shared__ uint4 dynamic[];
         __shared__ Fixed fixed;
@@ -401,13 +402,13 @@ struct SgpHopper {
             }
             barrier_init_fence();
         }
-        // Before anything is written to another block of a cluster, that one is there.
+        // Blocks of a cluster must have started before another one writes to their shared memory.
         if (gridDim.y > 1) {
             cluster_sync();
         } else {
             __syncthreads();
         }
-        // Registers of a thread at the start, as the launch bounds allow it; then of one that helps and of one that computes.
+        // Registers per thread: at launch, then of helping and of computing warps.
         constexpr int START = 65536 / (THREADS + 128) / 8 * 8, FEW = THREADS <= 256 ? 56 : BLADES < 8 ? 40 : 32;
         constexpr int MOST = (START * (THREADS + 128) - FEW * 128) / THREADS / 8 * 8, MANY = MOST < 240 ? MOST : 240;
         if (threadIdx.x >= THREADS) {
@@ -430,7 +431,7 @@ struct SgpHopper {
     }
 };
 
-/// For sm_90a; a trap elsewhere. The launcher asks what the device is.
+/// For sm_90a; a trap elsewhere. The launcher checks the device.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GW_RUN_SGP(...) __VA_ARGS__
 #else
@@ -459,8 +460,8 @@ struct SgpHopper {
     GW_SGP_HOPPER_##DIRECTION(P, Q, R, bf16, bf16, V, THREADS)      \
     GW_SGP_HOPPER_##DIRECTION(P, Q, R, f16, f16, V, THREADS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades; the numbers are those of `Compiled::of` in the launcher (sgp/hopper.rs). Of 32
-/// blades the gradients would take more registers than a thread can have.
+/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher
+/// (sgp/hopper.rs). The gradients of 32 blades need more registers than a thread can have.
 #define GW_SGP_HOPPER_8(P, Q, R)            \
     GW_SGP_HOPPER(FORWARD, P, Q, R, 2, 512) \
     GW_SGP_HOPPER(BACKWARD, P, Q, R, 2, 256)

@@ -1,14 +1,14 @@
 // The weighted product with gates and norm, row by row: each row is read once and written once, forward and backward.
 //
-// A block owns whole rows, or, with its cluster, a slice of each: the sums that the norm takes are formed among its threads.
-// Rows stream through shared memory ahead of their use, several at a time, as contiguous pieces of each blade. A thread works on
-// V adjacent features, whose blades and weights it holds in registers.
+// A block owns whole rows, or, with its cluster, a slice of each, so that the sums of the norm stay within the block or cluster.
+// Rows stream through shared memory ahead of their use, as contiguous pieces of each blade. A thread works on V adjacent features,
+// whose blades and weights it holds in registers.
 //
-// blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x is the
-// first row, blockIdx.y the slice of blockDim.x·V features; slices of one row form a cluster. Features·sizeof(T) is a multiple of 16 and addresses are aligned to 16.
-// Dynamic shared memory has the stages, and for the gradients of algebras of more than 16 blades 2·PATHS values a thread; for a gradient
-// that goes out transposed, the rows of a group.
-// Names: gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_rows_bwd_turned_<algebra>_f32.
+// blockDim is (threads along a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all. blockIdx.x selects
+// the first row, blockIdx.y the slice of blockDim.x·V features; the slices of a row form a cluster. Features·sizeof(T) must be a
+// multiple of 16 and addresses aligned to 16. Dynamic shared memory: the stages; for the gradients of algebras of more than 16
+// blades, 2·PATHS·V values per thread; for a transposed gradient, the rows of a group. Names:
+// gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_rows_bwd_turned_<algebra>_f32.
 #pragma once
 
 #include "clifford/norms.cuh"
@@ -30,11 +30,11 @@ struct SgpRows {
     using Turned = typename Streams::Turned;
     static constexpr int STAGES = Streams::STAGES;
 
-    /// Scratch for the sums of two consecutive rows' warps.
+    /// Scratch for the warps' sums of two consecutive turns.
     template <int K>
     using Scratch = C[2][THREADS / 32][WarpSums<K>::P];
 
-    /// First half of a sum over the threads of a row.
+    /// First half of a sum over the threads of a row: each warp leaves its sums in the scratch. All lanes call it.
     template <int K, int P = WarpSums<K>::P>
     GW_DEVICE static void give(const C (&values)[K], C (&scratch)[THREADS / 32][P]) {
         const C sum = WarpSums<K>::whole(WarpSums<K>::parts(values));
@@ -42,7 +42,7 @@ struct SgpRows {
         if (lane % (32 / P) == 0) scratch[warp][lane / (32 / P)] = sum;
     }
 
-    /// Second half, after a barrier: lane l gets the sum of value l, for l < P.
+    /// Second half, after `synchronize`: lane l receives the sum of value l, for l < P.
     template <int P>
     GW_DEVICE static C take(C (&scratch)[THREADS / 32][P], bool clustered) {
         const int lane = threadIdx.x % P, warps = blockDim.x / 32, first = threadIdx.y * warps;
@@ -58,7 +58,7 @@ struct SgpRows {
         return sum_of(warps, [&](int warp) { return scratch[first + warp][lane]; });
     }
 
-    /// The sum of the first `count` values, read all at once.
+    /// The sum of the first `count` values. All loads are in flight at once.
     template <class F>
     GW_DEVICE static C sum_of(int count, F value) {
         constexpr int MOST = THREADS / 32;
@@ -82,7 +82,7 @@ struct SgpRows {
 
     using Rows = RowWeights<C, T, PATHS, V>;
 
-    /// Weights of this thread's features out of the slice's; for one without any, those of the first.
+    /// Loads the weights of this thread's features from those of the slice; a thread without features loads the first.
     template <class W>
     GW_DEVICE static void read_weights(const T* slice, bool active, W set) {
         Rows::read(slice + (active ? threadIdx.x * V * PATHS : 0), set);
@@ -109,7 +109,7 @@ struct SgpRows {
         for (; base < rows; base += in.step()) {
             const i64 row = base + threadIdx.y;
             const bool busy = active && row < rows;
-            // Idle threads compute on what is there.
+            // Threads without a row or features compute on valid data; their results are discarded.
             const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
             in.wait();
             Element a, b, result;
@@ -135,12 +135,12 @@ struct SgpRows {
             parity ^= 1;
         }
         in.close(base);
-        // No block of a cluster ends before the others have read its sums.
+        // A block must not exit while others of its cluster may still read its sums.
         if (clustered) synchronize(true);
     }
 
-    /// Where the weights of a thread's features are while it works, and the sums of their gradients: in registers, or, where there
-    /// are too many, in shared memory behind the stages, a column for each thread.
+    /// The weights of a thread's features and the sums of their gradients: in registers, or, if there are too many, in shared
+    /// memory behind the stages, one column per thread.
     struct InRegisters {
         typename Product::Weights weights, sums;
 
@@ -175,13 +175,13 @@ struct SgpRows {
     };
     using Kept = typename Choose<(BLADES <= 16), InRegisters, InSharedMemory>::type;
 
-    /// Gradients of x and y (each may be null), and (may be null) partial gradients [gridDim.x, ...] of w [features, paths], rounded up to 4
-    /// elements, and of a bias [features] of y's scalar part.
+    /// Writes gradients of x and y (each may be null) and, if `partial` is not null, partial gradients [gridDim.x, ...] of w
+    /// [features, paths], rounded up to 4 elements, and of a bias [features] of y's scalar part.
     ///
     /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
     ///
-    /// TURNED: grad_y is there, and transposed, [blades, features, rows]; rows are a multiple of GROUP, of which blockDim.y is a
-    /// divisor; there are two stages, and WIDTH·BLADES·GROUP elements behind them.
+    /// TURNED: grad_y is not null and is written transposed, [blades, features, rows]. Requires that rows are a multiple of GROUP
+    /// and GROUP of blockDim.y, two stages, and WIDTH·BLADES·GROUP elements of shared memory behind them.
     template <bool TURNED = false>
     GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
                                    C* partial, i64 rows, i64 features, i32 stages) {
@@ -205,7 +205,7 @@ struct SgpRows {
         for (; base < rows; base = in.after(base)) {
             const i64 row = base + threadIdx.y;
             const bool busy = active && row < rows;
-            // Idle threads compute on what is there.
+            // Threads without a row or features compute on valid data; their results are discarded.
             const int own = active ? static_cast<int>((row < rows ? threadIdx.y : 0) * in.across + threadIdx.x * V) : 0;
             in.wait();
             Element a, b, g;
@@ -249,7 +249,7 @@ struct SgpRows {
                 }
             });
             if constexpr (TURNED) {
-                // In a cluster not before its barrier, which waits for what was written.
+                // In a cluster, writes come after its barrier, which would otherwise wait for them.
                 if (in.follows_group(base)) in.write_group(base);
             }
             Element da, db;
@@ -259,7 +259,7 @@ struct SgpRows {
 #pragma unroll
             for (int v = 0; v < V; ++v) bias[v] += db.at[0][v];
             if constexpr (TURNED) {
-                // The columns are free for the next group.
+                // After this, the columns are free for the next group.
                 if (in.follows_group(base)) blockDim.y == 1 ? __syncwarp() : __syncthreads();
                 if (busy) {
                     in.write(row * features + feature, da);
@@ -288,7 +288,7 @@ struct SgpRows {
     }
 };
 
-/// BLOCKS is how many blocks are to fit on a multiprocessor.
+/// BLOCKS: how many blocks must fit on a multiprocessor.
 #define GW_SGP_ROWS_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_fwd_##P##_##Q##_##R##_##NAME(                  \
         const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) { \
@@ -308,7 +308,7 @@ struct SgpRows {
                                                            partial, rows, features, stages);                          \
     }
 
-/// For sm_90, where the matrix products are that read what it writes; a trap elsewhere.
+/// Only sm_90 has the matrix products that read its result; a trap elsewhere.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 #define GW_RUN_TURNED(...) __VA_ARGS__
 #else
@@ -333,7 +333,7 @@ struct SgpRows {
     GW_SGP_ROWS_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS)                \
     GW_SGP_ROWS_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades; the numbers are those of `Plan::of` in the launcher (sgp/rows.rs).
+/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Plan::of` in the launcher (sgp/rows.rs).
 #define GW_SGP_ROWS_8(P, Q, R)          \
     GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)  \
     GW_SGP_ROWS_TURNED(P, Q, R, 2, 256)

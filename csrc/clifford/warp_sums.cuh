@@ -1,4 +1,4 @@
-// Several sums over a warp at a time.
+// Several sums over a warp at a time, with fewer shuffles than one butterfly each.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -8,10 +8,10 @@ template <int K>
 struct WarpSums {
     static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
     static constexpr int P = power_of_two(K);
-    /// Lanes that each sum has in the end: lane l has value l/EACH.
+    /// Lanes per sum in the result: lane l holds value l/EACH.
     static constexpr int EACH = 32 / P;
 
-    /// Values are exchanged and halved until a lane has one: each of a sum's lanes has a part of it.
+    /// First half: each step exchanges one half of the values, until a lane holds one partial sum. All lanes must call it.
     template <class C>
     GW_DEVICE static C parts(const C (&values)[K]) {
         C part[P];
@@ -31,7 +31,7 @@ struct WarpSums {
         return part[0];
     }
 
-    /// The sum of what a sum's lanes have.
+    /// Second half: adds the partial sums of a value's EACH lanes. All lanes must call it.
     template <class C>
     GW_DEVICE static C whole(C part) {
 #pragma unroll

@@ -1,14 +1,14 @@
 // Attention by warp-wide matrix instructions, see attention/warp.cuh. Names: gw_attention_warp_<pass>_<features>_<dtype>.
 #include "attention/warp.cuh"
 
-// Compiled to a trap for targets without the instructions; the launcher asks what the device is.
+// Compiled to a trap on targets without the instructions; the launcher checks the device.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define GW_RUN(PASS) PASS(p, tiles)
 #else
 #define GW_RUN(PASS) __trap()
 #endif
 
-/// BLOCKS is how many blocks are to fit on a multiprocessor.
+/// BLOCKS: how many blocks must fit on a multiprocessor.
 #define GW_PASS(T, NAME, D, PASS, FUNCTION, BLOCKS)                                                         \
     extern "C" __global__ void __launch_bounds__(128, BLOCKS) gw_attention_warp_##PASS##_##D##_##NAME(      \
         const __grid_constant__ Attention p, i32 tiles) {                                                   \

@@ -5,7 +5,7 @@
 
 namespace {
 
-/// out = [losses, whether they count, log Σ e^x], `count` of each. Rows whose target is `ignored` do not count.
+/// out = [losses, whether they count, log Σ e^x], `count` of each. A row whose target is `ignored` does not count.
 template <class T>
 GW_DEVICE void forward(const T* x, const u32* targets, double* out, i64 count, i64 classes, i64 ignored, double smoothing) {
     using C = Compute<T>;
@@ -57,7 +57,7 @@ GW_DEVICE void backward(const T* x, const u32* targets, const double* log_sum_ex
         for (i64 i = threadIdx.x; i < classes; i += blockDim.x) {
             C value = 0;
             if (counts) {
-                // The difference in double precision: what it loses, the exponential would multiply.
+                // The difference is in double precision: the exponential would amplify its rounding error.
                 value = exponential(static_cast<C>(widen(x[row * classes + i]) - log_sum_exp)) - everywhere;
                 if (i == target) value -= at_target;
             }

@@ -1,11 +1,12 @@
-// Layer normalisation along adjacent elements. Statistics are kept in the computing precision, sums run in double
-// precision. Blocks as in gradewise/group.cuh, but for the gradients of the parameters.
+// Layer normalisation along adjacent elements. Statistics are stored in the compute type, sums are in double precision. Blocks are
+// those of gradewise/group.cuh, except in the gradients of the parameters.
 #include "gradewise/group.cuh"
 #include "gradewise/math.cuh"
 
 namespace {
 
-/// What a thread adds its few dozen elements in: those of 16 bits have not the digits that double precision would keep.
+/// The type in which a thread adds its few dozen elements. Elements of 16 bits do not have the digits that double precision would
+/// keep.
 template <class T>
 struct PartOf {
     using type = double;
@@ -19,8 +20,8 @@ struct PartOf<bf16> {
     using type = float;
 };
 
-/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and
-/// `bias` may be null. So may `means`: then rows are not centred, which makes it the RMS norm, here and below.
+/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row. `weight` and `bias` may
+/// be null. If `means` is null, rows are not centred: this is the RMS norm, here and below.
 template <class T>
 GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds,
                        i64 count, i64 features, double epsilon) {
@@ -55,7 +56,7 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
     });
 }
 
-/// The same with rows in registers, which are read once.
+/// The same with rows held in registers, which are read once.
 template <class T, int K>
 GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds, i64 count,
                             i64 features, double epsilon) {
@@ -100,7 +101,7 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
             C normalized[W];
 #pragma unroll
             for (int i = 0; i < W; ++i) normalized[i] = (values[k * W + i] - mean) * inverse_std;
-            // One after the other: both at once take more registers than there are.
+            // Weight first, then bias: both at once take more registers than a thread has.
             C affine[W];
             if (weight) {
                 load<W>(weight + column, affine);

@@ -38,7 +38,8 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
     });
 }
 
-/// The same with rows in registers, which are read once. Their powers are computed twice, but for those of double precision.
+/// The same with rows held in registers, which are read once. Powers are computed twice, except in double precision, where they are
+/// kept.
 template <class T, int K>
 GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {
     using C = Compute<T>;
@@ -55,7 +56,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
         C max = -infinity;
 #pragma unroll
         for (int i = 0; i < Row::SIZE; ++i) max = values[i] > max ? values[i] : max;
-        // A NaN is not the greatest here; the sum has it, and so all of the row.
+        // A NaN may lose here; it reaches the whole row through the sum.
         max = row_max(max, greatest);
         values.anew();
         const C shift = max == -infinity ? C(0) : max;
@@ -71,7 +72,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
         }
         const double total = row_sum(static_cast<double>(part), sums);
         values.anew();
-        // The branch is the same for the whole grid; each side is a loop of its own, with no more than it needs.
+        // The branch is uniform over the grid. Each side is a loop of its own, which needs fewer registers.
         if (logarithm) {
             const C offset = total == 0 ? infinity : static_cast<C>(log(total));
             values.write(target, length, [=](C value) { return value - shift - offset; });
