@@ -31,11 +31,13 @@ use crate::{
     error::{Error, Result},
 };
 use gradewise_autograd::backend;
+use gradewise_kernels::Options;
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<()> {
     // Whatever is run, a choice that means nothing is better refused at once.
     backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
+    Options::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
     match command {
         Command::Train(arguments) => train::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

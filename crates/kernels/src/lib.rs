@@ -32,6 +32,7 @@ mod launches;
 pub mod memory;
 pub mod occupancy;
 pub mod ops;
+mod options;
 mod parallel;
 mod positions;
 mod simd;
@@ -53,6 +54,7 @@ pub use gradewise_core::{DType, Shape};
 pub use index::Index;
 pub use launches::threads_of_kernel;
 pub use memory::Holder;
+pub use options::{Options, Products};
 pub use positions::Positions;
 pub use target::Target;
 

@@ -8,7 +8,6 @@ use crate::{
     ops::fill,
 };
 use gradewise_ffi::{TensorMap, tensor_map};
-use std::sync::OnceLock;
 
 /// `Attention` of csrc/attention/problem.cuh.
 #[repr(C)]
@@ -69,12 +68,6 @@ enum Pass {
 /// Features for which there are kernels.
 const FEATURES: [usize; 3] = [32, 64, 128];
 
-/// Whether warpgroups are used where there are some: unless `GRADEWISE_ATTENTION=warps`.
-fn warpgroups() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_ATTENTION").is_none_or(|value| value != "warps"))
-}
-
 impl Engine {
     fn choose(device: &CudaDevice, operands: &[&Array], features: usize) -> Self {
         // Copies of 16 bytes.
@@ -98,7 +91,7 @@ impl Engine {
             .into_iter()
             .all(|array| array.strides().iter().all(|&step| step > 0));
         let served = self == Self::Warp
-            && warpgroups()
+            && device.options().attention_warpgroups
             && steps
             && problem.features > 32
             && problem.queries.min(problem.keys) >= ENOUGH
