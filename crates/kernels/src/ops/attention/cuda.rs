@@ -3,9 +3,10 @@
 use super::{Attention, AttentionOptions, Gradients, NAME, Problem};
 use crate::{
     Array, CudaDevice, DType, Error, Result,
-    cuda::{Args, Grid, Kernel, rows::accumulator},
+    array::fill,
+    array::rows::accumulator,
+    cuda::{Args, Grid, Kernel},
     index::Resident,
-    ops::fill,
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 

@@ -3,7 +3,8 @@
 use super::{Matrices, NAME, hopper, vendor};
 use crate::{
     Array, Compute, CudaDevice, DType, Products, Result,
-    cuda::{Args, Grid, Kernel, Key, Words, rows::sum_partials_into},
+    array::rows::sum_partials_into,
+    cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
@@ -220,7 +221,7 @@ impl Product<'_> {
             )
         };
         let target = if splits > 1 {
-            let partial = crate::cuda::rows::accumulator(self.dtype);
+            let partial = crate::array::rows::accumulator(self.dtype);
             Array::for_kernel(self.operation, [splits, self.count * m * n], partial, device)?
         } else {
             out.clone()
