@@ -19,6 +19,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+//
+// dtype, error, scalar, shape, signature
+// blade
+// algebra
+// clifford + multivector
+// cl, text
+// rotor
+// pga3
+
 mod algebra;
 mod blade;
 mod cl;

@@ -3,9 +3,9 @@
 use super::{Array, Storage};
 use crate::{
     Device, Element, Error, Result,
+    array::copy,
     element::with_storage,
     memory::{self, Block},
-    ops::copy,
 };
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;

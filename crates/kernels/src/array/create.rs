@@ -2,10 +2,7 @@
 
 use super::Array;
 use crate::{
-    Device, Element, Error, Result,
-    cuda::Key,
-    element::with_storage,
-    ops::{cast, copy, fill},
+    Device, Element, Error, Result, array::cast, array::copy, array::fill, cuda::Key, element::with_storage,
 };
 use gradewise_core::{DType, Shape};
 use rand::Rng;

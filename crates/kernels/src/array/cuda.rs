@@ -1,7 +1,7 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, memory, ops::copy};
+use crate::{CudaDevice, Device, Element, Error, Result, array::copy, cuda::Buffer, memory};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 

@@ -1,12 +1,15 @@
 //! Arrays: storage, shape, strides, dtype, device.
 
 mod access;
+mod arguments;
+mod cast;
+pub(crate) mod copy;
 mod create;
 mod cuda;
-mod summary;
+pub(crate) mod fill;
+pub(crate) mod rows;
+pub(crate) mod strided;
 mod views;
-
-pub use summary::{Summary, Validation};
 
 use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
 use gradewise_core::{DType, PerAxis, Shape};

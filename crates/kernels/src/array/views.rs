@@ -1,7 +1,7 @@
 //! Views: new shapes and strides over the same storage.
 
 use super::{Array, require_axis};
-use crate::{Error, Result, ops::copy};
+use crate::{Error, Result, array::copy};
 use gradewise_core::{PerAxis, Shape};
 use std::ops::Range;
 

@@ -98,7 +98,7 @@ impl Drop for Retired {
 
 impl CudaDevice {
     /// Refuses what a graph cannot hold, on behalf of `operation`.
-    pub(super) fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
         if self.gate().is_mine() { Err(Error::InCapture { operation }) } else { Ok(()) }
     }
 

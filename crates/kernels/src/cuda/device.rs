@@ -8,7 +8,7 @@ use super::{
     kernels::Kernels,
     memory::Accounts,
 };
-use crate::{Error, Fault, Result, debug, growing::Growing};
+use crate::{Error, Fault, Options, Result, debug, growing::Growing};
 use gradewise_ffi::{Context, DeviceInfo, Driver, LaunchConfig, Stream, sys};
 use std::{
     any::{Any, TypeId},
@@ -30,6 +30,7 @@ struct Inner {
     ordinal: usize,
     stream: Stream,
     kernels: Arc<Kernels>,
+    options: Options,
     overlaps: bool,
     accounts: Accounts,
     gate: Gate,
@@ -42,7 +43,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// [`Error::NoBackend`] if this build has no kernels; [`Error::Cuda`] if there is no driver; [`Error::NoSuchDevice`];
-    /// [`Error::UnsupportedDevice`] if the embedded kernels do not run there.
+    /// [`Error::UnsupportedDevice`] if the embedded kernels do not run there; those of [`Options::from_environment`].
     pub fn new(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<BTreeMap<usize, CudaDevice>> = Mutex::new(BTreeMap::new());
         if image::IMAGES.is_empty() {
@@ -66,6 +67,14 @@ impl CudaDevice {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_driver(driver: &Driver, ordinal: usize) -> Result<Self> {
+        Self::with_options(driver, ordinal, Options::from_environment()?)
+    }
+
+    /// As [`with_driver`](Self::with_driver), with these options whatever the environment says.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_options(driver: &Driver, ordinal: usize, options: Options) -> Result<Self> {
         let fail = cuda("open the device", ordinal);
         let context = Context::primary(driver, ordinal).map_err(|source| match source.code() {
             Some(sys::CUresult::ERROR_INVALID_DEVICE) => {
@@ -76,11 +85,12 @@ impl CudaDevice {
         image::require_target(context.info())?;
         let stream = Stream::new(&context).map_err(&fail)?;
         keep_free_memory(&context).map_err(&fail)?;
-        let overlaps = overlaps(context.info(), driver.version().map_err(&fail)?);
+        let overlaps = options.overlap && overlaps(context.info(), driver.version().map_err(&fail)?);
         Ok(Self(Arc::new(Inner {
             ordinal,
             stream,
             kernels: Arc::default(),
+            options,
             overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
@@ -99,6 +109,7 @@ impl CudaDevice {
             ordinal: self.0.ordinal,
             stream,
             kernels: Arc::clone(&self.0.kernels),
+            options: self.0.options,
             overlaps: self.0.overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
@@ -138,6 +149,11 @@ impl CudaDevice {
 
     pub(crate) fn kernels(&self) -> &Kernels {
         &self.0.kernels
+    }
+
+    /// How operators compute here.
+    pub fn options(&self) -> &Options {
+        &self.0.options
     }
 
     /// Whether a kernel may be made ready while the one before it runs.
@@ -266,12 +282,10 @@ fn devices(driver: &Driver) -> Vec<String> {
     (0..driver.device_count().unwrap_or(0)).map(named).collect()
 }
 
-/// Whether launches overlap: the device can, the driver can capture that, and the code it runs waits where it must. Not with
-/// `GRADEWISE_OVERLAP=0`.
+/// Whether launches can overlap: the device can, the driver can capture that, and the code it runs waits where it must.
 fn overlaps(info: &DeviceInfo, driver: (u32, u32)) -> bool {
-    let asked = std::env::var("GRADEWISE_OVERLAP").map_or(true, |value| value != "0");
     let code = image::build_info().code_for(info.compute_capability);
-    asked && driver >= (12, 3) && code.is_some_and(|code| code.architecture() >= WAITING)
+    driver >= (12, 3) && code.is_some_and(|code| code.architecture() >= WAITING)
 }
 
 /// From this architecture on, kernels are compiled to wait for what is ahead of them (csrc/ptx/grid.cuh).

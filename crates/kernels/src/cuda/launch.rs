@@ -1,7 +1,7 @@
 //! Launching kernels: the one place where arguments meet the code on the device.
 
 use super::CudaDevice;
-use crate::{Array, DType, Result};
+use crate::{DType, Result};
 use gradewise_core::Signature;
 use gradewise_ffi::{Function, LaunchConfig};
 use smallvec::SmallVec;
@@ -147,19 +147,6 @@ impl<'a> Args<'a> {
         self.words.resize(start + bytes.len().div_ceil(8), 0);
         bytemuck::cast_slice_mut(&mut self.words[start..])[..bytes.len()].copy_from_slice(bytes);
         self
-    }
-
-    /// The address of the first element of an array, which the kernel reads or writes. One that it writes must be fresh
-    /// (`Array::for_kernel`) or unique (`Array::make_unique`): nothing here copies it before.
-    #[inline(always)]
-    pub fn array(self, array: &Array) -> Self {
-        self.pointer(array.cuda_address())
-    }
-
-    /// The address of an array that may be absent: null then.
-    #[inline(always)]
-    pub fn optional(self, array: Option<&Array>) -> Self {
-        self.pointer(array.map_or(0, Array::cuda_address))
     }
 
     /// An address.

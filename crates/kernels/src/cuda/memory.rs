@@ -228,14 +228,22 @@ impl Buffer {
         self.memory.pointer()
     }
 
+    /// Waits for everything queued on the device.
+    fn wait(&self, operation: &'static str) -> Result<()> {
+        self.device.stream().synchronize().map_err(|source| self.device.error(operation, source))
+    }
+
     /// Queues a copy from the host.
     pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
         let describe = || format!("copy of {} bytes from the host", source.len());
-        transfers::timed(&self.device, operation, (Direction::ToDevice, source.len()), || {
-            self.device.queue(operation, describe, || self.memory.write(offset, source))
-        })
+        transfers::timed(
+            operation,
+            (Direction::ToDevice, source.len()),
+            || self.wait(operation),
+            || self.device.queue(operation, describe, || self.memory.write(offset, source)),
+        )
     }
 
     /// Copies to the host, after all work queued before.
@@ -245,9 +253,12 @@ impl Buffer {
         let describe = || format!("copy of {} bytes to the host", target.len());
         // What waits anyway is described before it is lent.
         let described = debug::is_on().then(describe).unwrap_or_default();
-        transfers::timed(&self.device, operation, (Direction::ToHost, target.len()), || {
-            self.device.queue(operation, || described, || self.memory.read(offset, target))
-        })
+        transfers::timed(
+            operation,
+            (Direction::ToHost, target.len()),
+            || self.wait(operation),
+            || self.device.queue(operation, || described, || self.memory.read(offset, target)),
+        )
     }
 
     /// Queues a copy from another buffer of the device.

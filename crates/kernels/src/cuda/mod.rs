@@ -4,22 +4,16 @@
 //! embedded is decided by the feature `cuda`, see [`image`].
 
 mod capture;
-mod collectives;
 mod constants;
-#[cfg(test)]
-mod cost;
 mod device;
 pub(crate) mod image;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 mod memory;
-pub(crate) mod rows;
 pub(crate) mod rtc;
-pub(crate) mod strided;
 mod words;
 
 pub use capture::CapturedGraph;
-pub use collectives::{Collectives, InFlight};
 pub(crate) use constants::Key;
 pub use device::CudaDevice;
 pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};

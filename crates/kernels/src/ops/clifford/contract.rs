@@ -4,7 +4,7 @@ use super::{
     rms_norm,
     sgp::{Product, ProductGradients, ProductOptions},
 };
-use crate::{Array, Error, Result, cuda::rows::accumulator};
+use crate::{Array, Error, Result, array::rows::accumulator};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
 /// Checks that `array` is `[blades, batch, features]` of `algebra` and returns (batch, features).

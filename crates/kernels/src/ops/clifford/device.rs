@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Key, Words, rows::Chunks, rows::sum_partials},
+    array::rows::Chunks,
+    array::rows::sum_partials,
+    cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::{Algebra, Shape};
 use std::{collections::BTreeMap, sync::Arc};
@@ -335,7 +337,7 @@ pub(crate) fn rms_norm(
     x: &Array,
 ) -> Result<Array> {
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
-    let dtype = crate::cuda::rows::accumulator(x.dtype());
+    let dtype = crate::array::rows::accumulator(x.dtype());
     let inverse = Array::for_kernel(operation, [algebra.grade_count, rows], dtype, device)?;
     if x.elements() > 0 {
         let args = Args::new()
@@ -345,7 +347,7 @@ pub(crate) fn rms_norm(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::wide_row_grid(rows, features, x.dtype());
+        let grid = crate::array::rows::wide_row_grid(rows, features, x.dtype());
         device.launch(operation, Kernel::new("rms_norm_fwd", x.dtype()), grid, args)?;
     }
     Ok(inverse)
@@ -371,7 +373,7 @@ pub(crate) fn rms_norm_backward(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::wide_row_grid(rows, features, output.dtype());
+        let grid = crate::array::rows::wide_row_grid(rows, features, output.dtype());
         device.launch(operation, Kernel::new("rms_norm_bwd", output.dtype()), grid, args)?;
     }
     Ok(out)

@@ -12,7 +12,7 @@ use gradewise_ffi::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Multiply-adds from which a measurement pays.
@@ -28,11 +28,6 @@ struct Vendor {
 
 /// The library's plan and the candidate that won; `None` if our kernels did.
 type Choice = Option<Arc<(Plan, usize)>>;
-
-fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_CUBLASLT").is_some_and(|value| value == "1"))
-}
 
 impl Vendor {
     /// The library, or `None` with the reason in the log.
@@ -67,7 +62,7 @@ pub(super) fn product(
     out: &Array,
     ours: &dyn Fn() -> Result<()>,
 ) -> Result<bool> {
-    if !wanted() || count == 0 || (m * n).saturating_mul(k * count) < WORTH_MEASURING {
+    if !device.options().cublaslt || count == 0 || (m * n).saturating_mul(k * count) < WORTH_MEASURING {
         return Ok(false);
     }
     let vendor = Vendor::of(device)?;

@@ -3,11 +3,9 @@
 use super::{Layout, cpu::Reducer};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        strided::{AXES, axes, strides, view},
-    },
-    ops::fill,
+    array::fill,
+    array::strided::{AXES, axes, strides, view},
+    cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::{PerAxis, Shape};
 
@@ -180,7 +178,7 @@ impl Task<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Name, parts};
-    use crate::cuda::strided::tests::numbers;
+    use crate::array::strided::tests::numbers;
 
     #[test]
     fn host_and_device_number_the_reducers_alike() {

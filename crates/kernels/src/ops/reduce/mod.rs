@@ -6,7 +6,7 @@
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 
-use crate::{Array, Device, Error, Result, element::with_element, ops::copy::collapse};
+use crate::{Array, Device, Error, Result, array::copy::collapse, element::with_element};
 use cpu::{Greatest, Least, Reducer, Sum};
 use gradewise_core::{PerAxis, Shape};
 
@@ -114,7 +114,7 @@ fn reduce<R: Reducer>(
         return cuda::run::<R>(&device, name, x, (&layout, &reduced), scale, &shape);
     }
     with_element!(x.dtype(), name, T => {
-        let source = crate::ops::copy::view::<T>(x, name)?.0;
+        let source = crate::array::copy::view::<T>(x, name)?.0;
         let Layout { kept, reduced } = &layout;
         let task = cpu::Task {
             source,

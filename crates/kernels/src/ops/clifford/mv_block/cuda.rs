@@ -3,7 +3,8 @@
 use super::{Forward, MOST_FEATURES, NAME, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, rows::sum_partials},
+    array::rows::sum_partials,
+    cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Algebra;
 

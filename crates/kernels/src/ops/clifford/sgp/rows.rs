@@ -3,10 +3,10 @@
 use super::{NAME, ProductGradients, RightGradient, hopper};
 use crate::{
     Array, CudaDevice, DType, Result,
+    array::rows::{accumulator, sum_partials},
     cuda::{
         Args, Grid, Kernel,
         image::{Code, build_info},
-        rows::{accumulator, sum_partials},
     },
 };
 use gradewise_core::Algebra;

@@ -1,10 +1,7 @@
 //! What an array looks like, for people.
 
-use super::Array;
-use crate::{
-    CudaDevice, Device, Element, Error, Result, memory,
-    ops::statistics::{self, Statistics},
-};
+use super::statistics::{self, Statistics};
+use crate::{Array, CudaDevice, Device, Element, Error, Result, memory};
 use gradewise_core::{DType, Shape};
 use std::fmt;
 
@@ -66,8 +63,8 @@ impl Array {
         let (distinct, repeats) = self.distinct()?;
         let Summary { min, max, mean, std, nan, infinite, .. } = distinct.summary_of_all()?;
         Ok(Summary {
-            shape: self.shape.clone(),
-            dtype: self.dtype,
+            shape: self.shape().clone(),
+            dtype: self.dtype(),
             device: self.device(),
             first: self.first_values()?,
             min,
@@ -85,7 +82,7 @@ impl Array {
         let (mut part, mut repeats) = (self.clone(), 1usize);
         for axis in 0..self.rank() {
             let size = self.dims()[axis];
-            if self.strides[axis] == 0 && size > 1 {
+            if self.strides()[axis] == 0 && size > 1 {
                 part = part.slice(axis, 0..1)?;
                 repeats = repeats.saturating_mul(size);
             }
@@ -105,8 +102,8 @@ impl Array {
         let mean = finite().sum::<f64>() / count;
         let variance = finite().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
         Ok(Summary {
-            shape: self.shape.clone(),
-            dtype: self.dtype,
+            shape: self.shape().clone(),
+            dtype: self.dtype(),
             device: self.device(),
             first: Vec::new(),
             min: finite().fold(f64::NAN, f64::min),
@@ -128,8 +125,8 @@ impl Array {
         let variance = statistics::squared_deviation(device, NAME, self, mean)? / count as f64;
         let limit = |value: f64| if count == 0 { f64::NAN } else { value };
         Ok(Summary {
-            shape: self.shape.clone(),
-            dtype: self.dtype,
+            shape: self.shape().clone(),
+            dtype: self.dtype(),
             device: self.device(),
             first: Vec::new(),
             min: limit(min),
@@ -171,7 +168,7 @@ impl Array {
             return Ok(Validation { nan, infinite, large });
         }
         // Mostly there is nothing to count.
-        let clean = match self.dtype {
+        let clean = match self.dtype() {
             DType::F32 => self
                 .as_slice::<f32>()
                 .is_ok_and(|values| values.iter().all(|value| value.abs() <= LARGE as f32)),
@@ -204,7 +201,7 @@ impl Array {
             let poisoned = |element: &&[u8]| element.iter().all(|&byte| byte == memory::POISON);
             Ok(bytemuck::cast_slice::<T, u8>(&values).chunks(size).filter(poisoned).count())
         }
-        match self.dtype {
+        match self.dtype() {
             DType::F64 => count::<f64>(self),
             DType::F32 => count::<f32>(self),
             DType::BF16 => count::<half::bf16>(self),
@@ -219,12 +216,12 @@ impl Array {
     pub fn require_finite(&self, operation: &'static str, argument: &'static str) -> Result<()> {
         let Validation { nan, infinite, large } = self.validate()?;
         if nan + infinite > 0 {
-            return Err(Error::NotFinite { operation, argument, shape: self.shape.clone(), nan, infinite });
+            return Err(Error::NotFinite { operation, argument, shape: self.shape().clone(), nan, infinite });
         }
         if large > 0 {
             tracing::warn!(
                 "{operation}: {large} values of `{argument}` {} exceed 1e10 in magnitude",
-                self.shape
+                self.shape()
             );
         }
         Ok(())

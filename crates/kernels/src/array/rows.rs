@@ -1,8 +1,11 @@
 //! How work on `[…, rows, features]` is divided: by sizes, and rows by their length only, so that every sum has the same order on every
 //! device of one architecture, and a row's result is the same among few rows and many.
 
-use super::{Args, CudaDevice, Grid, Kernel};
-use crate::{Array, DType, Result};
+use super::Array;
+use crate::{
+    CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel},
+};
 use gradewise_core::Shape;
 
 /// What sums over elements of `dtype` are stored in.

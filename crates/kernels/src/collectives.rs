@@ -1,7 +1,6 @@
 //! Sums and copies over several devices, beside the device's own stream.
 
-use super::CudaDevice;
-use crate::{Array, DType, Device, Error, Result, debug};
+use crate::{Array, CudaDevice, DType, Device, Error, Result, debug};
 use gradewise_ffi::{
     Event, Nccl, Stream,
     nccl::{Communicator, Options, ncclDataType_t, ncclUniqueId},

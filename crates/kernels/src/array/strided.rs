@@ -1,7 +1,10 @@
 //! Strided views as kernels take them, see csrc/gradewise/strided.cuh: axes innermost first.
 
-use super::{Args, CudaDevice, Grid, Kernel};
-use crate::{Array, Result, ops::copy::collapse};
+use super::{Array, copy::collapse};
+use crate::{
+    CudaDevice, Result,
+    cuda::{Args, Grid, Kernel},
+};
 use gradewise_core::PerAxis;
 
 /// The most axes, after merging, that a kernel walks.

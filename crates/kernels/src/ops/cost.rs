@@ -1,8 +1,7 @@
 //! What a launch costs the host: allocations, and time beside the driver's own.
 
-use super::CudaDevice;
 use crate::{
-    Array, DType, Device,
+    Array, CudaDevice, DType, Device,
     ops::{
         self,
         clifford::{mv_silu, sgp, table_product},

@@ -1,9 +1,6 @@
 //! Conversion between dtypes, on CUDA.
 
-use crate::{
-    Array, CudaDevice, DType, Result,
-    cuda::{Kernel, strided::elementwise},
-};
+use crate::{Array, CudaDevice, DType, Result, array::strided::elementwise, cuda::Kernel};
 
 /// The values of a view, rounded to nearest in `dtype`, which is another one.
 pub(crate) fn cast(device: &CudaDevice, x: &Array, dtype: DType) -> Result<Array> {

@@ -1,6 +1,6 @@
 //! The driver through the crate `cust`, and its objects as objects of this crate.
 
-use super::process;
+use crate::provider::process;
 use crate::{Context, DeviceMemory, Driver, Provider, Result, Stream, sys};
 use std::ffi::{CStr, c_void};
 

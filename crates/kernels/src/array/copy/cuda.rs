@@ -3,10 +3,8 @@
 use super::collapse;
 use crate::{
     Array, CudaDevice, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        strided::{AXES, axes, divisor, view},
-    },
+    array::strided::{AXES, axes, divisor, view},
+    cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::PerAxis;
 
