@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod choice;
 pub mod data;
 mod error;
 pub mod geometric;
