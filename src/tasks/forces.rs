@@ -83,10 +83,13 @@ gradewise train forces data.particles=6 model.layers=1";
         let splits = Splits { train: 3000, valid: 200, test: 1000 };
         let data = ForceSource { seed: 0, splits, particles: 4, follow: 2000 };
         let train = Train {
-            steps: 2048,
+            trainer: TrainerConfig {
+                steps: 2048,
+                weight_decay: 0.0,
+                clip_norm: Some(10.0),
+                ..TrainerConfig::default()
+            },
             batch_size: 32,
-            weight_decay: 0.0,
-            clip_norm: 10.0,
             eval_every: 256,
             checkpoint_every: 512,
             ..Train::default()

@@ -102,13 +102,16 @@ gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors";
         let splits = Splits { train: 1 << 20, valid: 256, test: 256 };
         let data = Text { text: "sample".to_owned(), window: model.block, splits };
         let train = Train {
-            steps: 1500,
+            trainer: TrainerConfig {
+                steps: 1500,
+                optimizer: OptimizerKind::AdamW,
+                lr: 1e-3,
+                weight_decay: 0.1,
+                final_lr: 1e-4,
+                clip_norm: Some(1.0),
+                ..TrainerConfig::default()
+            },
             batch_size: 16,
-            optimizer: "adamw".to_owned(),
-            lr: 1e-3,
-            weight_decay: 0.1,
-            final_lr: 1e-4,
-            clip_norm: 1.0,
             eval_every: 100,
             checkpoint_every: 500,
             ..Train::default()

@@ -87,12 +87,15 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
             particles: 12,
         };
         let train = Train {
-            steps: 2048,
+            trainer: TrainerConfig {
+                steps: 2048,
+                lr: 2e-3,
+                weight_decay: 1e-2,
+                optimizer: OptimizerKind::AdamW,
+                clip_norm: Some(5.0),
+                ..TrainerConfig::default()
+            },
             batch_size: 32,
-            lr: 2e-3,
-            weight_decay: 1e-2,
-            optimizer: "adamw".to_owned(),
-            clip_norm: 5.0,
             eval_every: 256,
             checkpoint_every: 512,
             ..Train::default()

@@ -444,7 +444,7 @@ mod tests {
                 resolver.assignment(assignment).unwrap();
             }
             resolve::<NBodyTask>(&resolver)
-                .map(|config| (config.train.warmup_steps, config.train.decay_steps))
+                .map(|config| (config.train.trainer.warmup_steps, config.train.trainer.decay_steps))
         };
         assert_eq!(schedule(&[]).unwrap(), (100, 2500));
         assert_eq!(schedule(&["train.steps=60"]).unwrap(), (1, 39));
@@ -478,19 +478,24 @@ mod tests {
             ("train.lr=nan", "greater than 0"),
             ("train.lr=-1", "greater than 0"),
             ("train.ema=1.0", "less than 1"),
-            ("train.optimizer=lion", "adam, adamw, sgd"),
-            ("runtime.compute=fast", "exact, tf32"),
             ("data.particles=3", "data.source=simulate"),
             ("data.train=10001", "data.source=simulate"),
             ("train.warmup_steps=5000", "train.steps"),
+            ("train.optimizer=lion", "`lion`, expected one of adam, adamw, sgd"),
+            ("train.optimizer=adamm", "did you mean `adam`?"),
+            ("train.schedule=cosin", "did you mean `cosine`?"),
+            ("train.select=bset", "did you mean `best`?"),
+            ("runtime.compute=fast", "`fast`, expected one of exact, tf32"),
+            ("runtime.dtype=f23", "did you mean `f32`?"),
+            ("runtime.precision=fp8", "one of full, bf16, f16"),
+            ("runtime.strategy=pipeline", "data-parallel, the only one there is"),
+            ("runtime.backends.sgp=cpu", "expected one of reference, cuda"),
+            ("runtime.autocast.softmax=f16", "expected one of 16-bit, f32, widest"),
         ] {
-            let config: TaskConfig<NBodyTask> = Resolver::new(&NBodyTask::defaults())
-                .unwrap()
-                .assignment(assignment)
-                .unwrap()
-                .finish()
-                .unwrap();
-            let message = config.validate(NBodyTask::check_model).unwrap_err().to_string();
+            let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
+            // Beside another setting, which is not at fault.
+            resolver.assignment("train.patience=3").unwrap().assignment(assignment).unwrap();
+            let message = resolve::<NBodyTask>(&resolver).unwrap_err().to_string();
             let key = assignment.split('=').next().unwrap();
             assert!(message.contains(part) && message.contains(key), "{message}");
         }

@@ -167,10 +167,8 @@ fn predict(model: &impl Layer, data: &PointSets, placement: &Placement) -> grade
 /// The optimiser of these experiments: Adam at a constant rate of 0.001.
 pub fn adam(steps: u64, batch_size: usize) -> Train {
     Train {
-        steps,
+        trainer: TrainerConfig { steps, lr: 1e-3, weight_decay: 0.0, ..TrainerConfig::default() },
         batch_size,
-        lr: 1e-3,
-        weight_decay: 0.0,
         eval_every: steps / 16,
         checkpoint_every: steps / 4,
         ..Train::default()

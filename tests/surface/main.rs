@@ -41,7 +41,7 @@ fn is_changed(page: &str, word: &str) -> bool {
 fn words(page: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut section = "";
-    for line in page.lines() {
+    for line in page.lines().filter(|line| !line.is_empty()) {
         if !line.starts_with(' ') {
             section = line.trim();
         }
@@ -96,7 +96,7 @@ fn each(table: &Table, prefix: &str, see: &mut impl FnMut(String, &Value)) {
     }
 }
 
-/// The settings that a task has with a preset, as the error about an unknown device shows none: those that a run would write.
+/// The settings of a task with a preset.
 fn settings(task: &str, preset: &str, folder: &std::path::Path) -> Table {
     let arguments = format!("train {task} --preset {preset} --settings");
     let output =

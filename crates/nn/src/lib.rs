@@ -5,6 +5,7 @@
 extern crate self as gradewise_nn;
 
 pub mod checkpoint;
+pub mod choice;
 pub mod data;
 mod error;
 pub mod geometric;

@@ -63,14 +63,7 @@ fn a_steps_memory_is_known_by_operation_by_name_and_over_time() {
     // Over captured steps nothing grows; the parameters are known by name.
     census::start(census::Detail::Operations);
     let schedule = Schedule::Constant { lr: 1e-3, warmup: 0 };
-    let config = TrainerConfig {
-        method: Method::adamw(0.1),
-        schedule,
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
-        ema: None,
-    };
+    let config = TrainerConfig::new(Method::adamw(0.1), schedule);
     let mut trainer = Trainer::new(model(true), config).unwrap();
     let mut steps = CapturedStep::new(&cuda, true);
     let host = Placement::new(&Device::Cpu, DType::F32);

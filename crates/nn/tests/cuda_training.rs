@@ -21,14 +21,7 @@ fn small() -> NBodyConfig {
 
 fn config(method: Method) -> TrainerConfig {
     let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };
-    TrainerConfig {
-        method,
-        schedule,
-        accumulation: 1,
-        clip_norm: Some(0.5),
-        clip_value: None,
-        ema: Some(0.9),
-    }
+    TrainerConfig { clip_norm: Some(0.5), ema: Some(0.9), ..TrainerConfig::new(method, schedule) }
 }
 
 fn trainer(config: TrainerConfig, placement: &Placement) -> Trainer<NBody> {
@@ -144,7 +137,8 @@ fn elements_of_gradients_are_clipped_as_on_the_host() {
     // The weights show the gradients themselves; the norm's limit acts first on some of the steps.
     let method = Method::Sgd { momentum: 0.5, weight_decay: 1e-4 };
     let schedule = Schedule::Constant { lr: 1e-2, warmup: 0 };
-    let clipped = TrainerConfig { schedule, clip_value: Some(1e-2), ..config(method) };
+    let base = TrainerConfig::new(method, schedule);
+    let clipped = TrainerConfig { clip_norm: Some(0.5), clip_value: Some(1e-2), ema: Some(0.9), ..base };
     let free = TrainerConfig { clip_value: None, ..clipped.clone() };
     let (mut there, mut here) = (trainer(clipped.clone(), &cuda), trainer(clipped.clone(), &cpu));
     let mut stepper = CapturedStep::new(&device, true);

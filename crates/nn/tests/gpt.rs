@@ -26,14 +26,8 @@ fn model(config: &GptConfig, placement: &Placement) -> Gpt {
 
 fn trainer(config: &GptConfig, placement: &Placement) -> Trainer<Gpt> {
     let schedule = Schedule::Cosine { lr: 3e-3, final_lr: 3e-4, warmup: 10, decay: 100, total: 200 };
-    let config_of_trainer = TrainerConfig {
-        method: Method::adamw(0.01),
-        schedule,
-        accumulation: 1,
-        clip_norm: Some(1.0),
-        clip_value: None,
-        ema: None,
-    };
+    let config_of_trainer =
+        TrainerConfig { clip_norm: Some(1.0), ..TrainerConfig::new(Method::adamw(0.01), schedule) };
     Trainer::new(model(config, placement), config_of_trainer).unwrap()
 }
 

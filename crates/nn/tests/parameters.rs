@@ -52,14 +52,7 @@ impl Module for Stack {
 }
 
 fn config(ema: Option<f64>) -> TrainerConfig {
-    TrainerConfig {
-        method: Method::adam(0.0),
-        schedule: Schedule::Constant { lr: 0.1, warmup: 0 },
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
-        ema,
-    }
+    TrainerConfig { ema, ..TrainerConfig::new(Method::adam(0.0), Schedule::Constant { lr: 0.1, warmup: 0 }) }
 }
 
 #[test]

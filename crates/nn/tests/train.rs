@@ -37,12 +37,13 @@ fn model(dtype: DType) -> NBody {
 
 fn config() -> TrainerConfig {
     TrainerConfig {
-        method: Method::adam(1e-4),
-        schedule: Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
         accumulation: 2,
         clip_norm: Some(1.0),
-        clip_value: None,
         ema: Some(0.9),
+        ..TrainerConfig::new(
+            Method::adam(1e-4),
+            Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
+        )
     }
 }
 
@@ -95,7 +96,7 @@ fn an_interrupted_run_goes_on_with_the_same_bits() {
 fn training_reduces_the_error() {
     let data = data(64);
     let schedule = Schedule::Cosine { lr: 2e-2, final_lr: 1e-7, warmup: 5, decay: 60, total: 120 };
-    let config = TrainerConfig { schedule, accumulation: 2, clip_norm: None, ema: None, ..config() };
+    let config = TrainerConfig { accumulation: 2, ..TrainerConfig::new(Method::adam(1e-4), schedule) };
     let mut trainer = Trainer::new(model(DType::F32), config).unwrap();
     let error =
         |t: &mut Trainer<NBody>| t.evaluate(|m| mean_squared_error(&predict(m, &data, 10)?, &data)).unwrap();
@@ -137,7 +138,7 @@ fn elements_of_gradients_are_clipped_to_the_largest_value() {
     let method = Method::Sgd { momentum: 0.0, weight_decay: 0.0 };
     let schedule = Schedule::Constant { lr: 1.0, warmup: 0 };
     let change = |clip_norm, clip_value| {
-        let config = TrainerConfig { method, schedule, accumulation: 1, clip_norm, clip_value, ema: None };
+        let config = TrainerConfig { clip_norm, clip_value, ..TrainerConfig::new(method, schedule) };
         let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
         let before = weights(&trainer);
         let report = run(&mut trainer, &data, 1).remove(0);

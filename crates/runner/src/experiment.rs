@@ -1,30 +1,25 @@
 //! A model, its loss and its gradients in one precision, recorded operation by operation.
 
 use crate::{
-    config::Runtime,
-    error::{Error, Result},
+    config::{Precision, Runtime},
+    error::Result,
     run,
     task::{self, Batch, Task, TaskConfig},
 };
 use gradewise_autograd::{BackwardOptions, Tensor, autocast_with, observe::observe};
+use gradewise_kernels::DType;
 use gradewise_nn::{Module, checkpoint::Checkpoint, train::Samples};
 use gradewise_verify::precision::Recording;
 use std::path::Path;
 
 /// The settings of a precision.
-fn runtime(base: &Runtime, name: &str) -> Result<Runtime> {
-    let mut runtime = base.clone();
-    let (dtype, precision) = match name {
-        "f64" | "f32" => (name, "full"),
-        "bf16" | "f16" => ("f32", name),
-        other => {
-            return Err(Error::Usage(format!(
-                "--precisions: there is no precision `{other}`; there are f64, f32, bf16 and f16"
-            )));
-        }
+fn runtime(base: &Runtime, precision: DType) -> Runtime {
+    let (dtype, precision) = match precision {
+        DType::F64 | DType::F32 => (precision, Precision::Full),
+        DType::BF16 => (DType::F32, Precision::Bf16),
+        DType::F16 => (DType::F32, Precision::F16),
     };
-    (runtime.dtype, runtime.precision) = (dtype.to_owned(), precision.to_owned());
-    Ok(runtime)
+    Runtime { dtype, precision, ..base.clone() }
 }
 
 /// What a model gave in one precision.
@@ -48,9 +43,13 @@ impl<T: Task> Experiment<'_, T> {
     ///
     /// # Errors
     /// A precision that there is not; from the operators.
-    pub fn run(&self, name: &str, change: impl FnOnce(Batch<T>) -> Result<Batch<T>>) -> Result<Outcome> {
+    pub fn run(
+        &self,
+        precision: DType,
+        change: impl FnOnce(Batch<T>) -> Result<Batch<T>>,
+    ) -> Result<Outcome> {
         let Self { checkpoint, samples, config, data } = *self;
-        let runtime = runtime(&config.runtime, name)?;
+        let runtime = runtime(&config.runtime, precision);
         let placement = run::placement(&runtime)?;
         let mixed = run::mixed_precision(&runtime)?;
         let model = match checkpoint {

@@ -1,13 +1,26 @@
 //! Options that commands share.
 
 use crate::{
-    config::{Hardware, Resolver, Runtime},
+    config::{Hardware, Precision, Resolver, Runtime},
     error::Result,
     output,
 };
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use gradewise_kernels::{Compute, DType};
+use gradewise_nn::choice::Choice;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Takes the names of a choice, and says those there are for any other.
+pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
+    let value = |choice: &T| {
+        PossibleValue::new(choice.name()).help(choice.about()).aliases(choice.aliases().iter().copied())
+    };
+    PossibleValuesParser::new(T::ALL.iter().map(value)).try_map(|name| T::parse(&name))
+}
 
 /// Where and how to compute.
 #[derive(Clone, Debug, Args)]
@@ -16,14 +29,14 @@ pub struct RuntimeOptions {
     #[arg(long)]
     device: Option<String>,
     /// Storage of numbers: f64, f32, bf16 or f16 (the CPU serves f64 and f32).
-    #[arg(long)]
-    dtype: Option<String>,
+    #[arg(long, value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
+    dtype: Option<DType>,
     /// Arithmetic of matrix products: exact or tf32.
-    #[arg(long)]
-    compute: Option<String>,
+    #[arg(long, value_parser = one_of::<Compute>(), ignore_case = true, hide_possible_values = true)]
+    compute: Option<Compute>,
     /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
-    #[arg(long)]
-    precision: Option<String>,
+    #[arg(long, value_parser = one_of::<Precision>(), ignore_case = true, hide_possible_values = true)]
+    precision: Option<Precision>,
     /// Debug mode: launches are waited for and named, memory is poisoned, results are checked (runtime.debug_cuda).
     #[arg(long)]
     debug_cuda: bool,
@@ -52,14 +65,15 @@ impl RuntimeOptions {
     /// # Errors
     /// Values of another type than the settings'.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
-        for (key, value) in [
-            ("device", &self.device),
-            ("dtype", &self.dtype),
-            ("compute", &self.compute),
-            ("precision", &self.precision),
-        ] {
-            if let Some(value) = value {
-                resolver.assignment(&format!("runtime.{key}={value}"))?;
+        let names = [
+            ("device", self.device.as_deref()),
+            ("dtype", self.dtype.map(Choice::name)),
+            ("compute", self.compute.map(Choice::name)),
+            ("precision", self.precision.map(Choice::name)),
+        ];
+        for (key, name) in names {
+            if let Some(name) = name {
+                resolver.assignment(&format!("runtime.{key}={name}"))?;
             }
         }
         if self.debug_cuda {

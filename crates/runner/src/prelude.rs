@@ -14,6 +14,6 @@ pub use gradewise_nn::{
     Placement,
     checkpoint::TensorFile,
     data::Split,
-    train::{Samples, for_each_batch},
+    train::{OptimizerKind, Samples, ScheduleKind, TrainerConfig, for_each_batch},
 };
 pub use rand_chacha::ChaCha8Rng;

@@ -1,13 +1,13 @@
 //! A program: its tasks, its commands, and what runs them.
 
 use crate::{
-    config::nearest,
     error::{Error, Result},
     output, run,
     task::{Task, TrainOption},
 };
 use clap::{ArgMatches, Args};
 use gradewise_autograd::backend;
+use gradewise_nn::choice::nearest;
 use std::{
     any::{Any, TypeId},
     collections::HashMap,

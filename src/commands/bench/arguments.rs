@@ -1,7 +1,8 @@
 //! The arguments of `bench`.
 
 use clap::{Args, Subcommand};
-use gradewise_runner::config::Runtime;
+use gradewise_kernels::{Compute, DType};
+use gradewise_runner::{config::Runtime, options::one_of};
 use std::path::PathBuf;
 
 /// Measure whole programs.
@@ -25,11 +26,11 @@ pub struct Place {
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Storage of numbers: f64, f32, bf16 or f16.
-    #[arg(long, default_value = "f32")]
-    pub dtype: String,
+    #[arg(long, default_value = "f32", value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
+    pub dtype: DType,
     /// Arithmetic of matrix products: exact or tf32.
-    #[arg(long, default_value = "exact")]
-    pub compute: String,
+    #[arg(long, default_value = "exact", value_parser = one_of::<Compute>(), ignore_case = true, hide_possible_values = true)]
+    pub compute: Compute,
 }
 
 impl Place {

@@ -74,8 +74,8 @@ pub fn run(arguments: &Scaling) -> Result<()> {
     let efficiency = efficiencies(&measured);
     let report = Report {
         device: name,
-        dtype: arguments.place.dtype.clone(),
-        compute: arguments.place.compute.clone(),
+        dtype: arguments.place.dtype.to_string(),
+        compute: arguments.place.compute.to_string(),
         link_bytes_per_second: link,
         measured,
         efficiency,

@@ -76,7 +76,7 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
             }
         }
     }
-    let (dtype, compute) = (arguments.place.dtype.clone(), arguments.place.compute.clone());
+    let (dtype, compute) = (arguments.place.dtype.to_string(), arguments.place.compute.to_string());
     let report = Report { device: name, dtype, compute, layers: arguments.layers, times };
     write(&arguments.out.join("step.json"), &report)?;
     let all: Vec<&Report> = std::iter::once(&report).chain(&others).collect();

@@ -160,10 +160,7 @@ fn time<M: Module, B: Batch + Clone>(
 pub fn trainer<M: Module>(model: M) -> gradewise_nn::Result<Trainer<M>> {
     let schedule = Schedule::Constant { lr: 1e-4, warmup: 0 };
     let method = Method::adam(0.0);
-    Trainer::new(
-        model,
-        TrainerConfig { method, schedule, accumulation: 1, clip_norm: None, clip_value: None, ema: None },
-    )
+    Trainer::new(model, TrainerConfig::new(method, schedule))
 }
 
 /// Milliseconds of the median of some training steps, after others that warm up and then `ready`; on a GPU, as `captured` says, replayed or

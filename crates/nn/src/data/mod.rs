@@ -15,7 +15,7 @@ mod validate;
 
 pub use validate::{LARGE_VALUE, check_finite};
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 /// The part a sample plays: fitted, watched, or reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,18 +45,5 @@ impl Split {
 impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Split {
-    type Err = crate::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| crate::Error::Argument {
-            operation: "parse split",
-            argument: "split",
-            actual: format!("`{text}`"),
-            expected: "train, valid or test".to_owned(),
-        })
     }
 }

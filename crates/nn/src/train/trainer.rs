@@ -1,10 +1,10 @@
 //! The training step and everything that must survive between two of them.
 
-use super::Exchange;
+use super::{Exchange, TrainerConfig};
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
-    GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
-    UnderflowWatch, clip_by_norm, clip_by_value,
+    GradientNorms, GradientScaler, MixedPrecision, MovingAverage, Optimizer, ScalerState, UnderflowWatch,
+    clip_by_norm, clip_by_value,
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with, evaluation, training};
@@ -15,24 +15,6 @@ use std::{collections::HashMap, sync::Arc};
 
 /// After so many steps in a row without a usable gradient, training has diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
-
-/// How a [`Trainer`] trains.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TrainerConfig {
-    /// The optimiser's rule.
-    pub method: Method,
-    /// Its learning rate over the steps.
-    pub schedule: Schedule,
-    /// Batches whose gradients are averaged for one step, at least 1.
-    pub accumulation: usize,
-    /// Largest norm of all gradients together, if there is a limit.
-    pub clip_norm: Option<f64>,
-    /// Largest magnitude of each element of the gradients, if there is a limit: a positive number. Where `clip_norm` is given, too, it
-    /// acts first.
-    pub clip_value: Option<f64>,
-    /// Decay of the moving average of the weights, if one is kept.
-    pub ema: Option<f64>,
-}
 
 /// What happened in one step.
 #[derive(Clone, PartialEq, Debug)]
@@ -102,26 +84,8 @@ impl<M: Module> Trainer<M> {
     /// # Errors
     /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
     pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
-        config.schedule.validate()?;
-        if config.accumulation == 0 {
-            return Err(Error::Argument {
-                operation: "trainer",
-                argument: "accumulation",
-                actual: "0".to_owned(),
-                expected: "at least 1".to_owned(),
-            });
-        }
-        for (argument, limit) in [("clip_norm", config.clip_norm), ("clip_value", config.clip_value)] {
-            if let Some(limit) = limit.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-                return Err(Error::Argument {
-                    operation: "trainer",
-                    argument,
-                    actual: limit.to_string(),
-                    expected: "greater than 0; none for no limit".to_owned(),
-                });
-            }
-        }
-        let optimizer = Optimizer::new(config.method)?;
+        config.validate()?;
+        let optimizer = Optimizer::new(config.method())?;
         let parameters = model.unique_parameters()?;
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
         Ok(Self {
@@ -284,7 +248,7 @@ impl<M: Module> Trainer<M> {
         }
         let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
-        let lr = self.config.schedule.lr(self.step);
+        let lr = self.config.schedule().lr(self.step);
         self.count_step();
         let skipped = !(mean_loss.is_finite() && norms.are_finite());
         let mut clipped = false;
@@ -335,7 +299,7 @@ impl<M: Module> Trainer<M> {
 
     /// The learning rate of the next step.
     pub(super) fn next_lr(&self) -> f64 {
-        self.config.schedule.lr(self.step)
+        self.config.schedule().lr(self.step)
     }
 
     /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `names` are the
@@ -554,7 +518,7 @@ impl<M: Module> Trainer<M> {
             let stored = &checkpoint.tensors;
             values.push(stored.array_of_shape(name, like.dims(), like.dtype(), &like.device())?);
         }
-        let mut optimizer = Optimizer::new(self.config.method)?;
+        let mut optimizer = Optimizer::new(self.config.method())?;
         optimizer.load(&state.optimizer, &checkpoint.tensors, &self.parameters)?;
         // All or nothing itself, and the last that can refuse.
         if let Some(average) = &mut self.average {

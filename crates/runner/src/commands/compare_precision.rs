@@ -10,7 +10,8 @@ use crate::{
 };
 use clap::Args;
 use gradewise_autograd::observe::Pass;
-use gradewise_nn::data::Split;
+use gradewise_kernels::DType;
+use gradewise_nn::{choice::Choice, data::Split};
 use gradewise_verify::{
     precision::{Divergence, first_beyond},
     relative_error,
@@ -71,7 +72,10 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
     let Some((first, second)) = arguments.precisions.split_once(',') else {
         return Err(Error::Usage("--precisions takes two, such as f32,bf16".to_owned()));
     };
-    let (first, second) = (first.trim(), second.trim());
+    let precision = |name: &str| {
+        DType::parse(name.trim()).map_err(|error| Error::Usage(format!("--precisions: {error}")))
+    };
+    let (first, second) = (precision(first)?, precision(second)?);
     let config = task::configure::<T>(None, &arguments.settings)?;
     let data = T::load(&config.data, Split::Train)?;
     let checkpoint = arguments.checkpoint.as_deref();
@@ -91,7 +95,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
     if arguments.json {
         let row = |d: &&Divergence| json!({"operation": d.operation, "layer": d.layer(), "parameters": d.parameters, "dtype": d.dtype.to_string(), "error": d.error});
         let record = json!({
-            "precisions": [first, second],
+            "precisions": [first.name(), second.name()],
             "loss": [right.loss, other.loss],
             "first_diverged": diverged.as_ref().map(row),
             "operations": forward.iter().map(row).collect::<Vec<_>>(),
@@ -100,7 +104,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
             "finite": verdict.is_finite(),
         });
         output::print(&format!("{record}\n"))?;
-        return verdict.result(second);
+        return verdict.result(second.name());
     }
     let mut text = format!("{second} against {first}: loss {} and {}\n\n", other.loss, right.loss);
     text += &format!("{:<18}{:<8}{:>9}  layer\n", "operation", "dtype", "error");
@@ -131,7 +135,7 @@ fn compare<T: Task>(arguments: &ComparePrecision) -> Result<()> {
     };
     text += &verdict.of_gradients(gradients.len(), arguments.threshold);
     output::print(&text)?;
-    verdict.result(second)
+    verdict.result(second.name())
 }
 
 /// The gradient of a parameter in two precisions.

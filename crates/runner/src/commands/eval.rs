@@ -4,7 +4,7 @@ use super::worst;
 use crate::{
     TaskCommand,
     error::{Error, Result},
-    options::Settings,
+    options::{Settings, one_of},
     output, run,
     task::{self, Task, number},
 };
@@ -30,8 +30,8 @@ pub struct Eval {
     #[arg(long, value_name = "FILE", required = true)]
     pub checkpoint: Vec<PathBuf>,
     /// train, valid or test.
-    #[arg(long, default_value = "test")]
-    pub split: String,
+    #[arg(long, default_value = "test", value_parser = one_of::<Split>(), hide_possible_values = true)]
+    pub split: Split,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -99,7 +99,7 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
 /// The settings of the first checkpoint's run count.
 fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
-    let split: Split = arguments.split.parse()?;
+    let split = arguments.split;
     let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
         let models = checkpoints
             .iter()

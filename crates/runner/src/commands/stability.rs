@@ -10,6 +10,7 @@ use crate::{
 };
 use clap::Args;
 use gradewise_autograd::observe::Pass;
+use gradewise_kernels::DType;
 use gradewise_nn::{data::Split, train::Batch};
 use gradewise_verify::precision::Divergence;
 use serde_json::json;
@@ -130,20 +131,17 @@ fn sweep<T: Task>(arguments: &Stability) -> Result<()> {
         data: &data,
     };
     let runtime = &config.runtime;
-    let name = match runtime.precision.trim_end_matches("-mixed") {
-        "full" => runtime.dtype.as_str(),
-        mixed => mixed,
-    };
+    let precision = runtime.precision.products().unwrap_or(runtime.dtype);
     let mut rows = Vec::new();
     for factor in factors {
         let scaled = |batch: task::Batch<T>| match batch.scaled(factor)? {
             Some(scaled) => Ok(scaled),
             None => Err(Error::Usage(format!("the inputs of {} have no scale", T::NAME))),
         };
-        let (found, reference) = (experiment.run(name, scaled)?, experiment.run("f64", scaled)?);
+        let (found, reference) = (experiment.run(precision, scaled)?, experiment.run(DType::F64, scaled)?);
         rows.push(Row::new(factor, &found, &reference, arguments.tolerance));
     }
-    report::<T>(arguments, name, &rows)
+    report::<T>(arguments, precision.name(), &rows)
 }
 
 fn report<T: Task>(arguments: &Stability, name: &str, rows: &[Row]) -> Result<()> {

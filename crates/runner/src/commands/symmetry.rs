@@ -3,7 +3,7 @@
 use crate::{
     TaskCommand,
     error::{Error, Result},
-    options::Settings,
+    options::{Settings, one_of},
     output, run,
     task::{self, Task},
 };
@@ -39,8 +39,8 @@ pub struct Symmetry {
     #[arg(long, default_value_t = 0)]
     pub motions: u64,
     /// train, valid or test.
-    #[arg(long, default_value = "test")]
-    pub split: String,
+    #[arg(long, default_value = "test", value_parser = one_of::<Split>(), hide_possible_values = true)]
+    pub split: Split,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -79,7 +79,7 @@ fn check<T: Task>(arguments: &Symmetry, checkpoint: &Checkpoint) -> Result<()> {
         )));
     }
     let config = task::settings::<T>(&arguments.checkpoint, &arguments.settings)?;
-    let split: Split = arguments.split.parse()?;
+    let split = arguments.split;
     let placement = run::placement(&config.runtime)?;
     let model = task::load_model::<T>(checkpoint, &placement)?;
     let data = T::load(&config.data, split)?;

@@ -2,9 +2,9 @@
 
 use crate::{
     TaskCommand,
-    config::Resolver,
+    config::{Fallback, Resolver},
     error::Result,
-    options::Settings,
+    options::{Settings, one_of},
     program::{Registered, shown},
     task::Task,
     training::{self, Request},
@@ -131,8 +131,8 @@ pub struct TrainRun {
     #[arg(long, value_name = "N")]
     min_devices: Option<usize>,
     /// What will do if there are fewer GPUs still: cpu, in one process.
-    #[arg(long, value_name = "cpu")]
-    fallback: Option<String>,
+    #[arg(long, value_name = "cpu", value_parser = one_of::<Fallback>(), hide_possible_values = true)]
+    fallback: Option<Fallback>,
     /// Divide batches into as many parts as the free memory needs; a step stays on the same samples. (runtime.fit_memory)
     #[arg(long)]
     fit_memory: bool,
@@ -151,11 +151,12 @@ impl TrainRun {
     /// Lays all that was said over a configuration; what is set by `key=value` takes precedence.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         let minimum = self.min_devices.map(|count| count.to_string());
+        let fallback = self.fallback.map(|fallback| fallback.to_string());
         let fit = self.fit_memory.then(|| "true".to_owned());
         let options = [
             ("devices", &self.devices),
             ("min_devices", &minimum),
-            ("fallback", &self.fallback),
+            ("fallback", &fallback),
             ("fit_memory", &fit),
         ];
         let said =

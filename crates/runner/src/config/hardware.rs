@@ -1,8 +1,9 @@
 //! Settings for a kind of machine: files under `presets/hardware`, which come with the program.
 
-use super::{ConfigError, Resolver, merge::nearest};
+use super::{ConfigError, Resolver};
 use gradewise_ffi::{DeviceInfo, Driver};
 use gradewise_kernels::build_info;
+use gradewise_nn::choice::nearest;
 use serde::Deserialize;
 use std::fmt::Write;
 use toml::Table;
@@ -230,7 +231,7 @@ mod tests {
             let mut resolver = fixture::resolver();
             hardware.apply(&mut resolver).unwrap().assignment("runtime.compute=exact").unwrap();
             let config = fixture::resolve(&resolver).unwrap();
-            assert_eq!(config.runtime.compute, "exact", "what is set later wins");
+            assert_eq!(config.runtime.compute.to_string(), "exact", "what is set later wins");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Layers of TOML over a table of defaults that also serves as the schema.
 
+use gradewise_nn::choice::nearest;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeSet,
@@ -81,6 +82,14 @@ pub enum ConfigError {
         /// What is accepted.
         expected: String,
     },
+    /// A value of the right type that the setting does not accept, such as a name that there is not.
+    #[error("configuration: `{key}` is {reason}")]
+    Unacceptable {
+        /// The setting.
+        key: String,
+        /// The value and what is accepted.
+        reason: String,
+    },
     /// A number below zero where things are counted.
     #[error("configuration: `{key}` is {actual}, expected a whole number, {expected}")]
     Negative {
@@ -137,6 +146,7 @@ pub fn text(settings: &impl Serialize) -> Result<String, ConfigError> {
 /// `T` must serialise every one of its settings, so that its defaults are the list of valid keys and their types.
 #[derive(Clone, Debug)]
 pub struct Resolver {
+    defaults: Table,
     table: Table,
     /// Dotted keys that a layer has set.
     set: BTreeSet<String>,
@@ -160,7 +170,7 @@ impl Resolver {
     /// Starts from the defaults.
     pub fn new<T: Serialize>(defaults: &T) -> Result<Self, ConfigError> {
         let table = Table::try_from(defaults).map_err(|error| ConfigError::Form(error.to_string()))?;
-        Ok(Self { table, set: BTreeSet::new() })
+        Ok(Self { defaults: table.clone(), table, set: BTreeSet::new() })
     }
 
     /// Lays a TOML file over what there is.
@@ -230,9 +240,38 @@ impl Resolver {
                 Some((key, actual)) => {
                     ConfigError::Negative { key, actual, expected: "at least 0".to_owned() }
                 }
-                None => ConfigError::Form(error.to_string()),
+                None => match self.culprit::<T>() {
+                    Some(key) => ConfigError::Unacceptable { key, reason: error.message().to_owned() },
+                    None => ConfigError::Form(error.to_string()),
+                },
             }
         })
+    }
+
+    /// The setting without which the others make a `T`: the one that the error is about, which itself does not say so where tables are
+    /// flattened into one another.
+    fn culprit<T: DeserializeOwned>(&self) -> Option<String> {
+        let is_fine_without = |key: &&String| {
+            let mut table = self.table.clone();
+            let parts: Vec<&str> = key.splitn(3, '.').collect();
+            restore(&mut table, &self.defaults, &parts);
+            table.try_into::<T>().is_ok()
+        };
+        self.set.iter().find(is_fine_without).cloned()
+    }
+}
+
+/// Puts the default of a key in its place, or removes a key that has none.
+fn restore(table: &mut Table, defaults: &Table, key: &[&str]) {
+    let Some((name, rest)) = key.split_first() else { return };
+    match (defaults.get(*name), rest) {
+        (Some(Value::Table(defaults)), [_, ..]) => {
+            if let Some(Value::Table(inner)) = table.get_mut(*name) {
+                restore(inner, defaults, rest);
+            }
+        }
+        (Some(default), _) => drop(table.insert((*name).to_owned(), default.clone())),
+        (None, _) => drop(table.remove(*name)),
     }
 }
 
@@ -347,20 +386,11 @@ fn settings_named(name: &str, tables: &Table) -> Option<String> {
     Some(holders.map(|(table, _)| format!("`{table}.{near}`")).collect::<Vec<_>>().join(" or "))
 }
 
-/// The candidate most like `name`, if any is much like it.
-pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a str> {
-    candidates
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate.as_ref()), candidate.as_ref()))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::fixture::{Settings, defaults, resolve, resolver};
+    use gradewise_nn::choice::Choice;
     use proptest::prelude::*;
 
     fn refuse(text: &str) -> String {
@@ -375,7 +405,7 @@ mod tests {
         let mut resolver = resolver();
         resolver.file(&path).unwrap().assignment("train.steps=60").unwrap();
         let config: Settings = resolver.assignment("data.source=some/folder").unwrap().finish().unwrap();
-        assert_eq!((config.train.steps, config.train.lr), (60, 1.0));
+        assert_eq!((config.train.trainer.steps, config.train.trainer.lr), (60, 1.0));
         assert_eq!(config.data.source, "some/folder");
         assert_eq!(config.train.batch_size, defaults().train.batch_size);
     }
@@ -459,9 +489,9 @@ mod tests {
             resolver.assignment(text).unwrap();
         }
         let config: Settings = resolver.finish().unwrap();
-        let pairs: Vec<_> = config.runtime.backends.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let pairs: Vec<_> = config.runtime.backends.iter().map(|(k, v)| (k.as_str(), v.name())).collect();
         assert_eq!(pairs, [("gelu", "reference"), ("sgp.backward", "cuda")]);
-        assert_eq!(config.runtime.autocast["matmul"], "f32");
+        assert_eq!(config.runtime.autocast["matmul"].name(), "f32");
         assert!(refuse("runtime.backends.gelu=[1]").contains("expected the text"));
         assert!(refuse("runtime.backends=1").contains("expected a table"));
     }

@@ -5,8 +5,10 @@
 mod fixture;
 mod hardware;
 mod merge;
+mod names;
 mod run;
 
 pub use hardware::Hardware;
-pub use merge::{ConfigError, Resolver, nearest, text};
+pub use merge::{ConfigError, Resolver, text};
+pub use names::{Census, Fallback, Precision, Select, Strategy};
 pub use run::{Config, DataSection, Runtime, Section, Train, at_least_one, refuse};

@@ -1,6 +1,15 @@
 //! The settings that all runs share.
 
-use super::{ConfigError, Resolver};
+use super::{
+    ConfigError, Resolver,
+    names::{Census, Fallback, Precision, Select, Strategy},
+};
+use gradewise_autograd::{Rule, backend::Backend};
+use gradewise_kernels::{Compute, DType};
+use gradewise_nn::{
+    choice,
+    train::{ScheduleKind, TrainerConfig},
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -42,41 +51,16 @@ pub struct Config<D, M> {
 
 /// `[train]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Train {
-    /// Optimiser steps.
-    pub steps: u64,
+    /// What the trainer obeys. Warm-up and decay follow the number of steps unless they are set.
+    #[serde(flatten)]
+    pub trainer: TrainerConfig,
     /// Samples of a batch.
     pub batch_size: usize,
-    /// Batches whose gradients are averaged for one step.
-    pub accumulation: usize,
-    /// `adam`, `adamw` or `sgd`.
-    pub optimizer: String,
-    /// Highest learning rate.
-    pub lr: f64,
-    /// λ: L2 in the gradient for adam and sgd, decoupled for adamw.
-    pub weight_decay: f64,
-    /// Momentum of sgd.
-    pub momentum: f64,
-    /// `cosine`, `linear`, `step` or `constant`.
-    pub schedule: String,
-    /// Steps of rising learning rate; 1/40 of the steps unless set.
-    pub warmup_steps: u64,
-    /// Steps of falling learning rate at the end (cosine, linear), or between two drops to a tenth (step); 5/8 of the
-    /// steps unless set.
-    pub decay_steps: u64,
-    /// Learning rate at the end (cosine, linear).
-    pub final_lr: f64,
-    /// Largest norm of all gradients together; 0 for no limit.
-    pub clip_norm: f64,
-    /// Largest magnitude of each element of the gradients; 0 for no limit. Where there is a limit of the norm, too, that acts first.
-    pub clip_value: f64,
     /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
     pub capture: bool,
-    /// Decay of an exponential moving average of the weights, which is then what is evaluated; 0 for none.
-    pub ema: f64,
-    /// Which weights are reported: the `last`, or the `best` on the valid split, which are kept in best.safetensors.
-    pub select: String,
+    /// Which weights are reported.
+    pub select: Select,
     /// Evaluations on the valid split without a better value after which the run ends early; 0 for never.
     pub patience: u64,
     /// Steps between records of the loss in metrics.jsonl; 0 for the end only.
@@ -98,29 +82,30 @@ pub struct Train {
 pub struct Runtime {
     /// `cpu`, `cuda` or `cuda:N`.
     pub device: String,
-    /// Storage: `f64`, `f32`, `bf16` or `f16`.
-    pub dtype: String,
-    /// Arithmetic of matrix products: `exact` or `tf32`.
-    pub compute: String,
+    /// Storage.
+    #[serde(with = "choice")]
+    pub dtype: DType,
+    /// Arithmetic of matrix products.
+    #[serde(with = "choice")]
+    pub compute: Compute,
     /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
     pub threads: usize,
     /// Processes, one for each device: a number, or `auto` for all GPUs of this host.
     pub devices: String,
     /// How few GPUs will do if there are not as many as `devices`; 0 for no fewer.
     pub min_devices: usize,
-    /// What will do if there are fewer GPUs still: `none`, or `cpu`, in one process.
-    pub fallback: String,
-    /// How devices share the work: `data-parallel`, each with its part of every batch.
-    pub strategy: String,
+    /// What will do if there are fewer GPUs still.
+    pub fallback: Fallback,
+    /// How devices share the work.
+    pub strategy: Strategy,
     /// Batches that a thread of the host prepares ahead of their use; 0 for none. Results do not depend on it.
     pub prefetch: usize,
     /// Before training, divide the batch into as many parts (`train.accumulation`) as the free memory needs, by measuring.
     pub fit_memory: bool,
     /// Mebibytes that arrays may take in all, on a GPU of its memory; 0 for all there is.
     pub memory_mib: usize,
-    /// Keep a list of the arrays that are alive, for what is said about growing memory: `off`, `operations` (what made them) or `sites`
-    /// (also the line of code; slow).
-    pub census: String,
+    /// What is kept of each array that is alive, for what is said about growing memory.
+    pub census: Census,
     /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
     /// or told its choice.
     pub deterministic: bool,
@@ -129,50 +114,28 @@ pub struct Runtime {
     pub detect_anomaly: bool,
     /// Debug mode: launches on a GPU are waited for and named, new memory is poisoned, and anomalies are detected.
     pub debug_cuda: bool,
-    /// `full`: everything in `dtype`. `bf16` or `f16` (also `bf16-mixed`, `f16-mixed`): products in 16 bits, weights in f32; with f16
-    /// the loss is scaled.
-    pub precision: String,
+    /// Mixed precision.
+    pub precision: Precision,
     /// The loss scale of the first step with precision f16; 0 for the usual one.
     pub loss_scale: f64,
-    /// Other rules for operations in mixed precision: `16-bit`, `f32` or `widest` by the operation's name.
-    pub autocast: BTreeMap<String, String>,
-    /// Implementations by operation, or by `OPERATION.forward` and `OPERATION.backward`: `reference` or `cuda`.
-    pub backends: BTreeMap<String, String>,
+    /// Other rules for operations in mixed precision, by the operation's name.
+    #[serde(with = "choice::map")]
+    pub autocast: BTreeMap<String, Rule>,
+    /// Implementations by operation, or by `OPERATION.forward` and `OPERATION.backward`.
+    #[serde(with = "choice::map")]
+    pub backends: BTreeMap<String, Backend>,
 }
 
 /// Batches are kept in memory until they are used.
 const MOST_PREFETCHED: usize = 1024;
-/// A few minutes of the n-body model on two cores.
-const DEFAULT_STEPS: u64 = 4000;
-
-fn default_warmup(steps: u64) -> u64 {
-    steps / 40
-}
-
-/// Long, because a short run gains most while the learning rate falls.
-fn default_decay(steps: u64) -> u64 {
-    steps - steps / 8 * 3
-}
 
 impl Default for Train {
     fn default() -> Self {
         Self {
-            steps: DEFAULT_STEPS,
+            trainer: TrainerConfig::default(),
             batch_size: 100,
-            accumulation: 1,
-            optimizer: "adam".to_owned(),
-            lr: 4e-3,
-            weight_decay: 1e-4,
-            momentum: 0.0,
-            schedule: "cosine".to_owned(),
-            warmup_steps: default_warmup(DEFAULT_STEPS),
-            decay_steps: default_decay(DEFAULT_STEPS),
-            final_lr: 1e-7,
-            clip_norm: 0.0,
-            clip_value: 0.0,
             capture: true,
-            ema: 0.0,
-            select: "last".to_owned(),
+            select: Select::Last,
             patience: 0,
             log_every: 25,
             eval_every: 250,
@@ -187,21 +150,21 @@ impl Default for Runtime {
     fn default() -> Self {
         Self {
             device: "cpu".to_owned(),
-            dtype: "f32".to_owned(),
-            compute: "exact".to_owned(),
+            dtype: DType::F32,
+            compute: Compute::Exact,
             threads: 0,
             devices: "1".to_owned(),
             min_devices: 0,
-            fallback: "none".to_owned(),
-            strategy: "data-parallel".to_owned(),
+            fallback: Fallback::None,
+            strategy: Strategy::DataParallel,
             prefetch: 2,
             fit_memory: false,
             memory_mib: 0,
-            census: "off".to_owned(),
+            census: Census::Off,
             deterministic: true,
             detect_anomaly: false,
             debug_cuda: false,
-            precision: "full".to_owned(),
+            precision: Precision::Full,
             loss_scale: 0.0,
             autocast: BTreeMap::new(),
             backends: BTreeMap::new(),
@@ -239,12 +202,12 @@ impl<D: DataSection, M: Section> Config<D, M> {
             }
             other => other,
         })?;
-        let train = &mut config.train;
+        let trainer = &mut config.train.trainer;
         if !resolver.is_set("train.warmup_steps") {
-            train.warmup_steps = default_warmup(train.steps);
+            trainer.warmup_steps = TrainerConfig::usual_warmup(trainer.steps);
         }
         if !resolver.is_set("train.decay_steps") {
-            train.decay_steps = default_decay(train.steps);
+            trainer.decay_steps = TrainerConfig::usual_decay(trainer.steps);
         }
         config.validate(check_model)?;
         Ok(config)
@@ -286,9 +249,6 @@ impl Runtime {
     /// [`ConfigError::Value`] naming the key, its value and what is accepted.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let runtime = self;
-        choice("runtime.fallback", &runtime.fallback, &["none", "cpu"])?;
-        choice("runtime.census", &runtime.census, &["off", "operations", "sites"])?;
-        choice("runtime.strategy", &runtime.strategy, &["data-parallel"])?;
         if runtime.prefetch > MOST_PREFETCHED {
             return refuse(
                 "runtime.prefetch",
@@ -296,10 +256,8 @@ impl Runtime {
                 &format!("at most {MOST_PREFETCHED} batches"),
             );
         }
-        choice("runtime.compute", &runtime.compute, &["exact", "tf32"])?;
-        choice("runtime.precision", &runtime.precision, &["full", "bf16", "f16", "bf16-mixed", "f16-mixed"])?;
-        if runtime.precision != "full" && runtime.dtype != "f32" {
-            return refuse("runtime.dtype", &runtime.dtype, "f32, that of the weights in mixed precision");
+        if runtime.precision != Precision::Full && runtime.dtype != DType::F32 {
+            return refuse("runtime.dtype", runtime.dtype, "f32, that of the weights in mixed precision");
         }
         if !(runtime.loss_scale >= 0.0 && runtime.loss_scale.is_finite()) {
             return refuse("runtime.loss_scale", runtime.loss_scale, "at least 0 (0 for the usual one)");
@@ -311,31 +269,30 @@ impl Runtime {
 impl Train {
     /// Whether the weights that are best on the valid split are kept and reported.
     pub fn keeps_best(&self) -> bool {
-        self.select == "best"
+        self.select == Select::Best
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let t = self;
-        at_least_one(&[("train.batch_size", t.batch_size), ("train.accumulation", t.accumulation)])?;
+        let t = &self.trainer;
+        at_least_one(&[("train.batch_size", self.batch_size), ("train.accumulation", t.accumulation)])?;
+        let [clip_norm, clip_value, ema] = [t.clip_norm, t.clip_value, t.ema].map(Option::unwrap_or_default);
+        let time = self.time_budget;
         for (key, value, accepted, expected) in [
             ("train.lr", t.lr, t.lr > 0.0, "greater than 0"),
             ("train.final_lr", t.final_lr, t.final_lr >= 0.0, "at least 0"),
             ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0"),
             ("train.momentum", t.momentum, (0.0..1.0).contains(&t.momentum), "at least 0 and less than 1"),
-            ("train.clip_norm", t.clip_norm, t.clip_norm >= 0.0, "at least 0 (0 for no limit)"),
-            ("train.clip_value", t.clip_value, t.clip_value >= 0.0, "at least 0 (0 for no limit)"),
-            ("train.ema", t.ema, (0.0..1.0).contains(&t.ema), "at least 0 (none) and less than 1"),
-            ("train.time_budget", t.time_budget, t.time_budget >= 0.0, "at least 0 seconds (0 for no limit)"),
+            ("train.clip_norm", clip_norm, clip_norm >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.ema", ema, (0.0..1.0).contains(&ema), "at least 0 (none) and less than 1"),
+            ("train.time_budget", time, time >= 0.0, "at least 0 seconds (0 for no limit)"),
         ] {
             // Written so that NaN is refused.
             if !(accepted && value.is_finite()) {
                 return refuse(key, value, expected);
             }
         }
-        choice("train.optimizer", &t.optimizer, &["adam", "adamw", "sgd"])?;
-        choice("train.schedule", &t.schedule, &["cosine", "linear", "step", "constant"])?;
-        choice("train.select", &t.select, &["last", "best"])?;
-        if matches!(t.schedule.as_str(), "cosine" | "linear") && t.warmup_steps > t.steps {
+        if matches!(t.schedule, ScheduleKind::Cosine | ScheduleKind::Linear) && t.warmup_steps > t.steps {
             return refuse(
                 "train.warmup_steps",
                 t.warmup_steps,
@@ -343,13 +300,5 @@ impl Train {
             );
         }
         Ok(())
-    }
-}
-
-fn choice(key: &'static str, value: &str, accepted: &[&str]) -> Result<(), ConfigError> {
-    match accepted {
-        accepted if accepted.contains(&value) => Ok(()),
-        [only] => refuse(key, format!("`{value}`"), &format!("{only}, the only one there is")),
-        accepted => refuse(key, format!("`{value}`"), &format!("one of {}", accepted.join(", "))),
     }
 }

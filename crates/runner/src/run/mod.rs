@@ -27,8 +27,9 @@ use crate::{
     error::{Error, Result},
 };
 use gradewise_autograd::{
-    backend::{self, Backends},
+    backend::{self, Backend, Backends},
     detect_anomalies,
+    observe::Pass,
 };
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
@@ -101,7 +102,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     if debug::is_on() {
         crate::output::note(&debugged(&device, &build_info()));
     }
-    let dtype: DType = runtime.dtype.parse()?;
+    let dtype = runtime.dtype;
     if device == Device::Cpu && matches!(dtype, DType::BF16 | DType::F16) {
         // The error of the operators advises a cast, which is nothing for a command line.
         return Err(Error::Usage(format!(
@@ -112,13 +113,13 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     device.require(dtype, "runtime.dtype")?;
     device.limit_memory(runtime.memory_mib.saturating_mul(1 << 20));
     choose_backends(&runtime.backends)?;
-    if runtime.compute == "tf32" && device == Device::Cpu {
+    if runtime.compute == Compute::Tf32 && device == Device::Cpu {
         return Err(Error::Usage(
             "compute tf32 is arithmetic of CUDA tensor cores and the device is cpu; choose --compute exact"
                 .to_owned(),
         ));
     }
-    runtime.compute.parse::<Compute>()?.set_default();
+    runtime.compute.set_default();
     if runtime.threads > 0 {
         // Fails if the pool exists already, which leaves a number of threads that results do not depend on.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(runtime.threads).build_global() {
@@ -130,12 +131,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
 
 /// Begins to list what arrays are alive, if that is wanted, or at least so much.
 pub fn census(runtime: &Runtime, least: impl Into<Option<Detail>>) {
-    let wanted = match runtime.census.as_str() {
-        "operations" => Some(Detail::Operations),
-        "sites" => Some(Detail::Sites),
-        _ => None,
-    };
-    if let Some(detail) = wanted.or(least.into()) {
+    if let Some(detail) = runtime.census.detail().or(least.into()) {
         census::start(detail);
     }
 }
@@ -157,17 +153,24 @@ fn debugged(device: &Device, build: &BuildInfo) -> String {
     text
 }
 
-/// `NAME=VALUE` for each, separated by commas.
-fn joined(table: &BTreeMap<String, String>) -> String {
-    table.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
-}
-
 /// Which implementations operations run, by the configuration and `GRADEWISE_BACKEND`; says so once.
-fn choose_backends(chosen: &BTreeMap<String, String>) -> Result<()> {
+fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(error.to_string());
     let environment = backend::from_environment().map_err(usage)?;
-    let configured: Backends =
-        joined(chosen).parse().map_err(|error| Error::Usage(format!("runtime.backends: {error}")))?;
+    let refused = |reason: &dyn std::fmt::Display| Error::Usage(format!("runtime.backends: {reason}"));
+    let mut configured = Backends::default();
+    for (target, backend) in chosen {
+        let (operation, pass) = match target.rsplit_once('.') {
+            Some((operation, "forward")) => (operation, Some(Pass::Forward)),
+            Some((operation, "backward")) => (operation, Some(Pass::Backward)),
+            Some((_, other)) => {
+                let reason = format!("`{other}` is no pass; write .forward or .backward, or neither");
+                return Err(refused(&reason));
+            }
+            None => (target.as_str(), None),
+        };
+        configured.choose(operation, pass, *backend).map_err(|error| refused(&error))?;
+    }
     for (source, backends) in [("GRADEWISE_BACKEND", environment), ("runtime.backends", &configured)] {
         if !backends.is_empty() {
             crate::output::note(&format!("backends by {source}: {backends}"));
@@ -183,12 +186,11 @@ fn choose_backends(chosen: &BTreeMap<String, String>) -> Result<()> {
 /// Rules for operations that there are not.
 pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
-    let name = runtime.precision.trim_end_matches("-mixed");
-    if name == "full" {
-        return Ok(None);
+    let Some(products) = runtime.precision.products() else { return Ok(None) };
+    let mut precision = MixedPrecision::new(products)?;
+    for (operation, rule) in &runtime.autocast {
+        precision.policy = precision.policy.with(operation, *rule).map_err(usage)?;
     }
-    let mut precision = MixedPrecision::new(name.parse()?)?;
-    precision.policy = precision.policy.with_all(&joined(&runtime.autocast)).map_err(usage)?;
     if let Some(scaler) = &mut precision.scaler
         && runtime.loss_scale > 0.0
     {

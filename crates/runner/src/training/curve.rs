@@ -74,7 +74,7 @@ pub fn train<T: Task>(
         let summary = seeds::train(runs, config, seeds, &folder)?;
         points.push(Point { samples: config.data.train(), folder: name(config), summary });
     }
-    let steps = configs.first().map_or(0, |config| config.train.steps);
+    let steps = configs.first().map_or(0, |config| config.train.trainer.steps);
     let curve = Curve { task: T::NAME, measure: T::DECIDES, steps, points };
     write_json(&parent.file("curve.json"), &curve)?;
     let series: Vec<plots::CurvePoint> = curve.points.iter().map(Point::plotted).collect();

@@ -1,7 +1,7 @@
 //! On which devices a run computes, and the processes for them.
 
 use crate::{
-    config::Runtime,
+    config::{Fallback, Runtime},
     error::{Error, Result},
     output,
     run::{GRACE, Interrupt, RunFolder, is_supervised},
@@ -25,7 +25,7 @@ pub enum Planned {
 /// Too few devices; both a launcher and a number of devices; an environment that contradicts itself.
 pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
     let launch = Launch::from_env()?;
-    let asked = runtime.devices != "1" || runtime.min_devices > 0 || runtime.fallback != "none";
+    let asked = runtime.devices != "1" || runtime.min_devices > 0 || runtime.fallback != Fallback::None;
     if let Some(launch) = launch.as_ref().filter(|_| is_supervised()) {
         settle(runtime, launch.world);
     } else if asked {
@@ -37,7 +37,7 @@ pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
 /// What came of a plan is what the run's configuration keeps.
 fn settle(runtime: &mut Runtime, devices: usize) {
     (runtime.devices, runtime.min_devices) = (devices.to_string(), 0);
-    "none".clone_into(&mut runtime.fallback);
+    runtime.fallback = Fallback::None;
 }
 
 /// As [`plan`], where devices are asked for.
@@ -52,7 +52,7 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
     let request = Request {
         wanted: runtime.devices.parse()?,
         minimum: (runtime.min_devices > 0).then_some(runtime.min_devices),
-        fallback: runtime.fallback == "cpu",
+        fallback: runtime.fallback == Fallback::Cpu,
     };
     let plan = match runtime.device.to_ascii_lowercase().as_str() {
         "cpu" => request.processes()?,

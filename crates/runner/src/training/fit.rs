@@ -2,13 +2,14 @@
 
 use super::{session::Steps, trainer_of};
 use crate::{
+    config::Precision,
     error::{Error, Result},
     output, run,
     run::Team,
     task::{self, Batch, Task, TaskConfig},
 };
 use gradewise_kernels::{
-    Device,
+    DType, Device,
     memory::{Bytes, Monitor},
 };
 use gradewise_nn::{
@@ -192,7 +193,7 @@ pub fn fit<T: Task>(
     // The process with the least memory decides for all.
     let parts = team.most(found.parts)?;
     output::note(&format!("memory: {}", found.words));
-    let (batch, accumulation) = (config.train.batch_size / parts, config.train.accumulation * parts);
+    let (batch, accumulation) = (config.train.batch_size / parts, config.train.trainer.accumulation * parts);
     if parts > 1 {
         let samples = batch * accumulation;
         output::note(&format!(
@@ -202,7 +203,7 @@ pub fn fit<T: Task>(
     let mut fitted = config.clone();
     // What was chosen is what the run's configuration keeps.
     fitted.runtime.fit_memory = false;
-    (fitted.train.batch_size, fitted.train.accumulation) = (batch, accumulation);
+    (fitted.train.batch_size, fitted.train.trainer.accumulation) = (batch, accumulation);
     Ok(fitted)
 }
 
@@ -225,7 +226,7 @@ fn divide<T: Task>(
     let part = |parts: usize| (wanted / parts).div_ceil(world);
     let mut probe = config.clone();
     // Gradients are kept while the next part's are computed.
-    probe.train.accumulation = config.train.accumulation.max(2);
+    probe.train.trainer.accumulation = config.train.trainer.accumulation.max(2);
     let needs = needs::<T>(&probe, data, placement, part(1))?;
     let words = |parts: usize, bytes: usize| {
         let (bytes, free) = (Bytes(bytes), Bytes(free));
@@ -324,13 +325,13 @@ pub fn advice<T: Task>(
     };
     if let Some(needs) = plain.as_ref().filter(|needs| !fits(needs, part(1))) {
         let mut probe = config.clone();
-        probe.train.accumulation = config.train.accumulation.max(2);
+        probe.train.trainer.accumulation = config.train.trainer.accumulation.max(2);
         let divided = (2..=wanted).filter(|parts| wanted.is_multiple_of(*parts) && fits(needs, part(*parts)));
         // Gradients are kept while the next part's are computed: the first division may take too much with them.
         for parts in divided {
             match measured::<T>(&probe, data, placement, part(parts)) {
                 Ok(bytes) => {
-                    let (batch, accumulation) = (wanted / parts, config.train.accumulation * parts);
+                    let (batch, accumulation) = (wanted / parts, config.train.trainer.accumulation * parts);
                     line(
                         &format!("train.batch_size={batch} train.accumulation={accumulation}"),
                         &Bytes(bytes).to_string(),
@@ -363,9 +364,9 @@ pub fn advice<T: Task>(
     if let Some(model) = T::recomputing(&config.model) {
         other("model.recompute=true", &TaskConfig::<T> { model, ..config.clone() })?;
     }
-    if config.runtime.precision == "full" && config.runtime.dtype == "f32" {
+    if config.runtime.precision == Precision::Full && config.runtime.dtype == DType::F32 {
         let mut mixed = config.clone();
-        "bf16".clone_into(&mut mixed.runtime.precision);
+        mixed.runtime.precision = Precision::Bf16;
         other("--precision bf16", &mixed)?;
     }
     text.extend(lines);

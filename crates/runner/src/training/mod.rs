@@ -7,7 +7,7 @@ mod seeds;
 mod session;
 
 use crate::{
-    config::{self, Resolver, Train as TrainConfig},
+    config::{self, Resolver},
     error::{Error, Result},
     output,
     run::{self, Energy, Interrupt, Memory, RunFolder, Team},
@@ -19,8 +19,8 @@ use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
     data::{Split, loader::BatchOrder},
-    optim::{Method, MixedPrecision, Schedule},
-    train::{Samples, Trainer, TrainerConfig},
+    optim::MixedPrecision,
+    train::{Samples, Trainer},
 };
 use session::Session;
 use std::{
@@ -265,7 +265,7 @@ impl<T: Task> Runs<'_, T> {
             run::dumped(self.dump, folder.path(), trainer.model(), look)?;
         }
         self.team.attach(&mut trainer)?;
-        let first = trainer.steps() * config.train.accumulation as u64;
+        let first = trainer.steps() * config.train.trainer.accumulation as u64;
         let loading = run::loading(placement);
         let sampler = self.team.sampler(&order)?;
         let mut batches = sampler.load(Arc::clone(&data.train), first, &loading, config.runtime.prefetch)?;
@@ -344,33 +344,9 @@ pub fn trainer_of<T: Task>(
     config: &TaskConfig<T>,
     mixed: Option<&MixedPrecision>,
 ) -> Result<Trainer<T::Model>> {
-    let trainer = Trainer::new(model, trainer_config(&config.train))?;
+    let trainer = Trainer::new(model, config.train.trainer.clone())?;
     match mixed {
         Some(mixed) => Ok(trainer.mixed_precision(mixed)?),
         None => Ok(trainer),
-    }
-}
-
-/// How a trainer trains by the settings.
-fn trainer_config(train: &TrainConfig) -> TrainerConfig {
-    let TrainConfig { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } = *train;
-    let schedule = match train.schedule.as_str() {
-        "linear" => Schedule::Linear { lr, final_lr, warmup, decay, total },
-        "step" => Schedule::Step { lr, every: decay.max(1), factor: 0.1 },
-        "constant" => Schedule::Constant { lr, warmup },
-        _ => Schedule::Cosine { lr, final_lr, warmup, decay, total },
-    };
-    let method = match train.optimizer.as_str() {
-        "adamw" => Method::adamw(train.weight_decay),
-        "sgd" => Method::Sgd { momentum: train.momentum, weight_decay: train.weight_decay },
-        _ => Method::adam(train.weight_decay),
-    };
-    TrainerConfig {
-        method,
-        schedule,
-        accumulation: train.accumulation,
-        clip_norm: (train.clip_norm > 0.0).then_some(train.clip_norm),
-        clip_value: (train.clip_value > 0.0).then_some(train.clip_value),
-        ema: (train.ema > 0.0).then_some(train.ema),
     }
 }

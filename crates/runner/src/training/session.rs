@@ -88,7 +88,7 @@ impl<T: Task> Steps<T> {
             }
         };
         let again = config.runtime.detect_anomaly && !watched;
-        Ok(Self { device, place, watched, again, accumulation: config.train.accumulation })
+        Ok(Self { device, place, watched, again, accumulation: config.train.trainer.accumulation })
     }
 
     /// # Errors
@@ -161,9 +161,9 @@ pub fn follow<T: Task>(
 ) -> Result<()> {
     let mut steps = Steps::<T>::new(config, memory.device())?;
     let train = &config.train;
-    while trainer.steps() < train.steps && team.proceeds(false)? {
+    while trainer.steps() < train.trainer.steps && team.proceeds(false)? {
         let step = steps.take(&mut trainer, batches)?.step;
-        if is_due(train.checkpoint_every, step, train.steps) {
+        if is_due(train.checkpoint_every, step, train.trainer.steps) {
             team.compare(&trainer)?;
         }
     }
@@ -265,14 +265,14 @@ impl<'a, T: Task> Session<'a, T> {
         interrupt: &Interrupt,
     ) -> Result<End> {
         let train = &self.config.train;
-        let progress = Progress::new(train.steps, self.trainer.steps());
-        let due = |every: u64, step: u64| is_due(every, step, train.steps);
+        let progress = Progress::new(train.trainer.steps, self.trainer.steps());
+        let due = |every: u64, step: u64| is_due(every, step, train.trainer.steps);
         let budget = (train.time_budget > 0.0)
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let first = self.trainer.steps();
         let mut losses = Vec::new();
         let mut begun = false;
-        while self.trainer.steps() < train.steps {
+        while self.trainer.steps() < train.trainer.steps {
             let end = match () {
                 () if !begun => None,
                 () if interrupt.requested() => Some(End::Interrupted),
@@ -307,7 +307,7 @@ impl<'a, T: Task> Session<'a, T> {
                 let recent = losses.iter().sum::<f64>() / losses.len() as f64;
                 progress.line(&format!(
                     "step {step:>6}/{}  train {}  valid {}  lr {:.1e}  {:.0} s",
-                    train.steps,
+                    train.trainer.steps,
                     number(recent),
                     number(measures.first().value),
                     report.lr,
@@ -392,7 +392,7 @@ impl<'a, T: Task> Session<'a, T> {
                         format!("the checkpoint of step {kept} holds the same weights: start again")
                     }
                     Some(kept) => {
-                        let lr = self.config.train.lr / 10.0;
+                        let lr = self.config.train.trainer.lr / 10.0;
                         format!("go on after step {kept} with: {resume} train.lr={lr:e} {anomaly}")
                     }
                     None => "there is no checkpoint yet to go on from: start again".to_owned(),
