@@ -99,7 +99,7 @@ impl Policy {
 impl fmt::Display for Policy {
     /// A table: a line for each rule with its operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for rule in Rule::CHOICES {
+        for rule in Rule::ALL {
             let name = if rule == Rule::Short { self.dtype().to_string() } else { rule.to_string() };
             let operations: Vec<&str> =
                 registry::names().into_iter().filter(|operation| self.rule(operation) == rule).collect();

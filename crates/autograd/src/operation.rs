@@ -370,7 +370,8 @@ fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
 
 /// The inputs of an operation in the dtypes of the policy in force; `None` if they are in them.
 fn in_precision(body: &dyn Body, inputs: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
-    let Some(policy) = current_policy() else { return Ok(None) };
+    // A conversion converts what it is given: converting its input first would be a conversion again.
+    let Some(policy) = current_policy().filter(|_| body.name() != Cast::NAME) else { return Ok(None) };
     let dtypes = inputs.iter().map(|input| input.dtype());
     let Some(target) = policy::target(&policy, policy.rule_of(body.name(), body.rule()), dtypes) else {
         return Ok(None);
@@ -387,7 +388,7 @@ pub(crate) struct Cast {
 
 impl Operation for Cast {
     const NAME: &'static str = "cast";
-    const RULE: Rule = Rule::AsGiven;
+    const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
     const SHOWS_INPUT: bool = true;
 

@@ -110,7 +110,6 @@ pub(crate) fn target(
         dtypes.any(|dtype| Some(dtype) != first)
     };
     let target = match rule {
-        Rule::AsGiven => return None,
         Rule::Short => policy.dtype,
         Rule::Widest if !differ => return None,
         Rule::Full | Rule::Widest => DType::F32,

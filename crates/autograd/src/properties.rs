@@ -15,13 +15,11 @@ pub enum Rule {
     Full,
     /// Inputs as they come; in `f32` if their dtypes differ: for operations that neither add up nor magnify.
     Widest,
-    /// Inputs as they come, whatever they are: for conversions.
-    AsGiven,
 }
 
 impl Rule {
-    /// The rules that a policy can give an operation.
-    pub const CHOICES: [Self; 3] = [Self::Short, Self::Full, Self::Widest];
+    /// Every rule.
+    pub const ALL: [Self; 3] = [Self::Short, Self::Full, Self::Widest];
 }
 
 impl fmt::Display for Rule {
@@ -30,7 +28,6 @@ impl fmt::Display for Rule {
             Self::Short => "16-bit",
             Self::Full => "f32",
             Self::Widest => "widest",
-            Self::AsGiven => "as given",
         })
     }
 }
@@ -39,7 +36,7 @@ impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = Self::CHOICES.into_iter().find(|rule| rule.to_string() == text);
+        let found = Self::ALL.into_iter().find(|rule| rule.to_string() == text);
         found.ok_or_else(|| Error::Argument {
             operation: "autocast",
             message: format!("there is no rule `{text}`; there are 16-bit, f32 and widest"),

@@ -122,7 +122,7 @@ where
     }
 
     fn rule(&self) -> Rule {
-        Rule::AsGiven
+        Rule::Widest
     }
 
     fn arity(&self) -> (usize, usize) {
