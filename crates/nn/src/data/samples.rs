@@ -1,10 +1,10 @@
 //! Data sets as training and evaluation see them.
 
-use super::Batch;
-use crate::{
-    Placement, Result,
-    data::loader::{BatchOrder, Prefetch},
+use super::{
+    Batch,
+    loader::{BatchOrder, Prefetch},
 };
+use crate::{Placement, Result};
 use std::sync::Arc;
 
 /// Batches prepared ahead of their use.
