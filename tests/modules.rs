@@ -11,7 +11,15 @@ use std::{
 };
 
 /// The crates that state an order, by their sources.
-const STATED: [&str; 3] = ["crates/core/src", "crates/ffi/src", "crates/kernels/src"];
+const STATED: [&str; 7] = [
+    "crates/core/src",
+    "crates/ffi/src",
+    "crates/kernels/src",
+    "crates/autograd/src",
+    "crates/nn/src",
+    "crates/distributed/src",
+    "crates/runner/src",
+];
 
 /// Position of each module in the order, and the modules that it is joined to.
 type Order = BTreeMap<String, (usize, BTreeSet<String>)>;

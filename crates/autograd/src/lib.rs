@@ -18,7 +18,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-// In this order: a module uses those before it, never those after it.
+// The order of modules:
+//
+// deviation, error, id, mode
+// anomaly, attributes, properties
+// policy, tensor
+// backend, create, gradients, observe, sample, trace
+// detect, footprint, operation
+// entry
+// ops
+// clifford, pass
+// engine
+// checkpoint, gradcheck, reference
+// registry
+// custom, names
+
 mod anomaly;
 mod attributes;
 pub mod backend;

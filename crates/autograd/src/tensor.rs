@@ -220,6 +220,20 @@ struct Inner {
 }
 
 /// An [`Array`] with a history. Cloning is cheap and keeps the identity.
+///
+/// ```
+/// use gradewise_autograd::{BackwardOptions, Tensor};
+/// use gradewise_kernels::Device;
+///
+/// let a = Tensor::from_slice(&[1.0f64, 2.0], [2], &Device::Cpu)?.requires_grad();
+/// let b = Tensor::from_slice(&[3.0f64, 4.0], [2], &Device::Cpu)?;
+/// let y = ((&a + &b)? * &a)?; // a² + a·b
+/// let slope = y.sum_all()?.backward_with(&BackwardOptions::create_graph())?.take(&a)?;
+/// assert_eq!(slope.to_vec::<f64>()?, [5.0, 8.0]);
+/// // The gradient has a history of its own: second derivatives.
+/// assert_eq!(slope.sum_all()?.backward()?.get(&a)?.to_vec::<f64>()?, [2.0, 2.0]);
+/// # Ok::<(), gradewise_autograd::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 

@@ -4,6 +4,14 @@
 // The paths in what `#[derive(Module)]` writes hold in this crate, too.
 extern crate self as gradewise_nn;
 
+// The order of modules:
+//
+// error, metrics
+// checkpoint, loss, parameter, symmetry
+// data, init, layers, optim, quadratic
+// choice, geometric, models
+// train
+
 pub mod checkpoint;
 pub mod choice;
 pub mod data;

@@ -12,6 +12,19 @@ use std::{
 /// A trainable array, shared by the layer that uses it and the optimiser that updates it.
 ///
 /// Cloning gives another handle to the same parameter.
+///
+/// ```
+/// use gradewise_kernels::{Array, Device};
+/// use gradewise_nn::Parameter;
+///
+/// let weight = Parameter::new(Array::from_slice(&[2.0f32, 3.0], [2], &Device::Cpu)?);
+/// let shared = weight.clone();
+/// let grads = weight.tensor().square()?.sum_all()?.backward()?;
+/// assert_eq!(grads.get(&weight.tensor())?.to_vec::<f32>()?, [4.0, 6.0]);
+/// weight.set(Array::from_slice(&[0.0f32, 1.0], [2], &Device::Cpu)?)?;
+/// assert_eq!(shared.array().to_vec::<f32>()?, [0.0, 1.0]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Parameter(Arc<RwLock<Tensor>>);
 

@@ -19,6 +19,19 @@ use std::{fmt, sync::Arc};
 ///
 /// Cloning and viewing share the storage; [`as_mut_slice`](Self::as_mut_slice) copies it first if anyone else holds it.
 /// Strides count elements; a stride of 0 repeats.
+///
+/// ```
+/// use gradewise_kernels::{Array, DType, Device, ops};
+///
+/// let a = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3], &Device::Cpu)?;
+/// let turned = a.transpose(0, 1)?; // a view: no copy
+/// assert!(turned.shares_storage(&a));
+/// assert_eq!((turned.dims(), turned.strides()), (&[3, 2][..], &[1, 3][..]));
+/// let product = ops::matmul(&a, &turned, false, false)?;
+/// assert_eq!(product.to_vec::<f32>()?, [14.0, 32.0, 32.0, 77.0]);
+/// assert_eq!(product.cast(DType::F64)?.dtype(), DType::F64);
+/// # Ok::<(), gradewise_kernels::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Array {
     storage: Storage,

@@ -1,8 +1,9 @@
 //! A force field: an energy that is invariant under the motions of space, and forces that are its slope.
 
-use super::{MessagePassing, NBodyBatch};
+use super::MessagePassing;
 use crate::{
     Error, Module, Placement, Result,
+    data::nbody::NBodyBatch,
     layers::{Layer, MvLinear},
     loss,
 };

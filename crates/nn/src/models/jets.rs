@@ -1,9 +1,9 @@
 //! A tagger of jets in the space-time algebra Cl(1,3).
 
-use super::{Edges, MessagePassing};
+use super::MessagePassing;
 use crate::{
     Module, Placement, Result,
-    data::jets::JetBatch,
+    data::{Edges, jets::JetBatch},
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
     loss,
     quadratic::QuadraticForm,

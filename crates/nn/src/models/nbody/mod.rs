@@ -1,15 +1,18 @@
 //! The charged n-body model (Ruhe et al. 2023, arXiv:2305.11141): where will each particle be?
 
-mod batch;
 mod pushes;
 
-use self::{
-    batch::{CHANNELS, GEOMETRY},
-    pushes::Pushes,
-};
-use super::{Edges, MessagePassing};
+use self::pushes::Pushes;
+use super::MessagePassing;
 use crate::{
     Error, Module, Placement, Result,
+    data::{
+        Edges,
+        nbody::{
+            NBodyBatch,
+            batch::{CHANNELS, GEOMETRY},
+        },
+    },
     layers::{Layer, MvLinear},
     loss,
 };
@@ -17,8 +20,6 @@ use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
-
-pub use batch::NBodyBatch;
 
 /// What is predicted lies one unit of time ahead.
 const DURATION: f64 = 1.0;

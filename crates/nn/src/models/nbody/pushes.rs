@@ -1,10 +1,9 @@
 //! What particles do to each other's velocities along the lines between them.
 
-use super::batch::GEOMETRY;
 use crate::{
     Module, Placement, Result,
+    data::{Edges, nbody::batch::GEOMETRY},
     layers::{Layer, MvLinear},
-    models::Edges,
 };
 use gradewise_autograd::Tensor;
 use gradewise_core::Signature;

@@ -1,6 +1,9 @@
 //! Systems of charged particles as the model takes them.
 
-use crate::{Error, Placement, Result, models::Edges, train::scaled};
+use crate::{
+    Error, Placement, Result,
+    data::{Edges, scaled},
+};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{Array, Device};
 
@@ -22,9 +25,9 @@ pub struct NBodyBatch {
     pub particles: usize,
 }
 
-pub(super) const CHANNELS: usize = 3;
+pub(crate) const CHANNELS: usize = 3;
 /// Attributes of an edge that `NBodyConfig::geometry` adds.
-pub(super) const GEOMETRY: usize = 4;
+pub(crate) const GEOMETRY: usize = 4;
 /// ε² of the inverse distance 1 / √(r² + ε²), in the simulation's unit of length: the force is capped at about this distance.
 const SOFTENING: f64 = 0.01;
 
@@ -150,7 +153,7 @@ impl NBodyBatch {
     /// The attributes of the edges and, after them, what `NBodyConfig::geometry` adds for positions and velocities `motion`
     /// `[8, systems × particles, 2]`: `[8, edges, 1 + 4]`, relative position and velocity as vectors, squared distance and softened
     /// inverse distance as scalars.
-    pub(super) fn geometry(&self, motion: &Tensor) -> Result<Tensor> {
+    pub(crate) fn geometry(&self, motion: &Tensor) -> Result<Tensor> {
         let Edges { receivers, senders } = &self.edges;
         let relative = motion.edge_difference(None, receivers, senders)?;
         let squared = relative.slice(2, 0..1)?.square()?.sum(&[0], true)?;

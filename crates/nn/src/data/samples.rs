@@ -1,16 +1,47 @@
 //! Data sets as training and evaluation see them.
 
-use super::Batch;
-use crate::{
-    Placement, Result,
-    data::loader::{BatchOrder, Prefetch},
+use super::{
+    Batch,
+    loader::{BatchOrder, Prefetch},
 };
+use crate::{Placement, Result};
 use std::sync::Arc;
 
 /// Batches prepared ahead of their use.
 const AHEAD: usize = 2;
 
 /// A data set that batches are made of.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::{Array, Device};
+/// use gradewise_nn::{Placement, Result, data::{Samples, for_each_batch}};
+///
+/// /// Numbers and their squares.
+/// struct Squares(Vec<f64>);
+///
+/// impl Samples for Squares {
+///     type Batch = (Tensor, Tensor);
+///
+///     fn len(&self) -> usize {
+///         self.0.len()
+///     }
+///
+///     fn batch(&self, indices: &[usize], place: &Placement) -> Result<Self::Batch> {
+///         let x: Vec<f64> = indices.iter().map(|&index| self.0[index]).collect();
+///         let x = Tensor::new(Array::from_f64(&x, [x.len(), 1], place.dtype, &place.device)?);
+///         Ok((x.clone(), x.square()?))
+///     }
+/// }
+///
+/// let (data, mut sizes) = (Squares(vec![1.0, 2.0, 3.0]), Vec::new());
+/// for_each_batch(&data, 2, &Placement::from(&Device::Cpu), |(x, _)| {
+///     sizes.push(x.shape()[0]);
+///     Ok(())
+/// })?;
+/// assert_eq!(sizes, [2, 1]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 pub trait Samples: Send + Sync + 'static {
     /// What the model takes.
     type Batch: Batch + Send + 'static;
