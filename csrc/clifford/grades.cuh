@@ -117,12 +117,14 @@ GW_DEVICE void scale_grades_backward(const T* x, const typename F::template Para
             const auto at_position = f.at(argument<F>(x + position, first, metric, grade, plane));
             const C along = dot(x + position, grad + position, first[grade], first[grade + 1], plane);
             const C pull = f.pull(at_position, along, sums);
-            // One of the two is 0.
-            const bool scalar = F::SCALAR && grade == 0;
-            const C shift = scalar ? pull : C(0), form = scalar ? C(0) : C(F::FORM) * pull;
+            if (F::SCALAR && grade == 0) {
+                out[position] = narrow<T>(widen(grad[position]) * at_position.factor + pull);
+                return;
+            }
+            const C form = C(F::FORM) * pull;
             for (u32 blade = first[grade]; blade < first[grade + 1]; ++blade) {
                 const i64 at = blade * plane + position;
-                out[at] = narrow<T>(widen(grad[at]) * at_position.factor + (form * C(metric[blade]) * widen(x[at]) + shift));
+                out[at] = narrow<T>(widen(grad[at]) * at_position.factor + form * C(metric[blade]) * widen(x[at]));
             }
         });
 #pragma unroll
