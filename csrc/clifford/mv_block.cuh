@@ -340,17 +340,17 @@ struct MvBlock {
     template <class F>
     GW_DEVICE static void differentiate(const F (&f)[GRADES], const typename F::At (&at)[GRADES], const Element& x,
                                         const float (&g)[BLADES], float (&sums)[GRADES][F::COUNT], float (&out)[BLADES]) {
-        float pull[GRADES];
-        dot_grades(x, g, pull);
+        float d_argument[GRADES];
+        dot_grades(x, g, d_argument);
 #pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) pull[grade] = f[grade].pull(at[grade], pull[grade], sums[grade]);
+        for (int grade = 0; grade < GRADES; ++grade) d_argument[grade] = f[grade].argument_grad(at[grade], d_argument[grade], sums[grade]);
         each<BLADES>([&](auto index) {
             constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
             float value = g[blade] * at[grade].factor;
             if constexpr (F::SCALAR && grade == 0) {
-                value += pull[0];
+                value += d_argument[0];
             } else if constexpr (metric != 0) {
-                value += float(F::FORM * metric) * pull[grade] * x.at[blade][0];
+                value += float(F::FORM * metric) * d_argument[grade] * x.at[blade][0];
             }
             out[blade] = value;
         });

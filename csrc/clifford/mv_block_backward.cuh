@@ -148,11 +148,11 @@ struct MvBlockBackward : MvBlock<A, R> {
         const float scale = quotient(1.0f, norms * share + float(NORM_EPSILON));
         gain_sum += dot * scale;
         const float norm_grad = -dots * scale * scale * share;
-        const float through = norm_grad * smooth_norm_slope<Quick>(q, norm);
+        const float form_grad = norm_grad * smooth_norm_slope<Quick>(q, norm);
         each<BLADES>([&](auto index) {
             constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
             float value = g.at[blade][0] * gain * scale;
-            if constexpr (metric != 0) value += float(metric) * through * s.at[blade][0];
+            if constexpr (metric != 0) value += float(metric) * form_grad * s.at[blade][0];
             g.at[blade][0] = value;
         });
     }
