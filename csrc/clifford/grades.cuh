@@ -1,15 +1,16 @@
 // Functions that multiply each grade of a multivector by a factor of that grade: mv_silu and mv_normalization (arXiv:2305.11141).
 //
-// x is [blades, rows, features]; parameters are [features, grades]; `first` has the first blade of each grade and one past the last, and
-// `metric` the diagonal of the quadratic form.
+// x is [blades, rows, features]; parameters are [features, grades]; `first` has the first blade of each grade and one past the
+// last, and `metric` the diagonal of the quadratic form.
 //
 // A function F of one feature and grade has, for arithmetic on C:
 // - `F::Parameters<T>`, pointers to its parameters, and F(parameters, index), which reads those at `index`;
 // - `F::COUNT`, the number of its parameters;
 // - `F::SCALAR`: whether its argument in grade 0 is the scalar part; elsewhere it is the quadratic form q of the grade;
-// - `at(u)`: what it takes of the argument u, with the member `factor`;
-// - `argument_grad(at, dot, sums)`: from dot = Σ x_i·g_i, with g the gradient of the result, adds the parameters' gradients to `sums` and returns p
-//   such that the gradient of x_i is factor·g_i + F::FORM·p·metric_i·x_i, or factor·g_0 + p where the argument is the scalar part;
+// - `at(u)`: the values derived from the argument u, among them `factor`;
+// - `argument_grad(at, dot, sums)`: from dot = Σ x_i·g_i, with g the gradient of the result, adds the parameters' gradients to `sums`
+//   and returns p such that the gradient of x_i is factor·g_i + F::FORM·p·metric_i·x_i, or factor·g_0 + p where the argument is the
+//   scalar part;
 // - `finish(sum)`: turns one of `sums` over rows into the gradient of a parameter.
 #pragma once
 
@@ -102,8 +103,8 @@ GW_DEVICE void scale_grades(const T* x, const typename F::template Parameters<T>
     }
 }
 
-/// Writes the gradient of x and partial gradients of each parameter, [chunks, features, grades]. One thread per feature; blockIdx.y is the
-/// grade, blockIdx.z the chunk of rows.
+/// Writes the gradient of x and partial gradients of each parameter, [chunks, features, grades]. One thread per feature; blockIdx.y
+/// is the grade, blockIdx.z the chunk of rows.
 template <class F, class T>
 GW_DEVICE void scale_grades_backward(const T* x, const typename F::template Parameters<T>& parameters, const T* grad, T* out,
                                      Compute<T>* const (&partial)[F::COUNT], const u32* first, const i32* metric,
