@@ -106,7 +106,8 @@ struct AttentionWarp {
         return value + __shfl_xor_sync(0xffffffffu, value, 2);
     }
 
-    /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K, then those of V.
+    /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K,
+    /// then those of V.
     template <int COUNT>
     struct QueryBlock {
         const Attention& p;
@@ -146,8 +147,8 @@ struct AttentionWarp {
         GW_DEVICE T* k_tile(int step) const { return k_tiles + step % 2 * COUNT * ROW; }
         GW_DEVICE T* v_tile(int step) const { return v_tiles + step % 2 * COUNT * ROW; }
 
-        /// Calls f(step) for each tile of keys, once it has arrived, while the next is copied. Rows whose copies were started before have
-        /// arrived as well.
+        /// Calls f(step) for each tile of keys, once it has arrived, while the next is copied. Rows whose copies were started
+        /// before have arrived as well.
         template <class F>
         GW_DEVICE void each_step(F f) const {
             if (steps > 0) fetch_keys(0);

@@ -1,15 +1,16 @@
 // Functions that multiply each grade of a multivector by a factor of that grade: mv_silu and mv_normalization (arXiv:2305.11141).
 //
-// x is [blades, rows, features]; parameters are [features, grades]; `first` has the first blade of each grade and one past the last, and
-// `metric` the diagonal of the quadratic form.
+// x is [blades, rows, features]; parameters are [features, grades]; `first` has the first blade of each grade and one past the
+// last, and `metric` the diagonal of the quadratic form.
 //
 // A function F of one feature and grade has, for arithmetic on C:
 // - `F::Parameters<T>`, pointers to its parameters, and F(parameters, index), which reads those at `index`;
 // - `F::COUNT`, the number of its parameters;
 // - `F::SCALAR`: whether its argument in grade 0 is the scalar part; elsewhere it is the quadratic form q of the grade;
-// - `at(u)`: what it takes of the argument u, with the member `factor`;
-// - `pull(at, dot, sums)`: from dot = Σ x_i·g_i, with g the gradient of the result, adds the parameters' gradients to `sums` and returns p
-//   such that the gradient of x_i is factor·g_i + F::FORM·p·metric_i·x_i, or factor·g_0 + p where the argument is the scalar part;
+// - `at(u)`: the values derived from the argument u, among them `factor`;
+// - `argument_grad(at, dot, sums)`: from dot = Σ x_i·g_i, with g the gradient of the result, adds the parameters' gradients to `sums`
+//   and returns p such that the gradient of x_i is factor·g_i + F::FORM·p·metric_i·x_i, or factor·g_0 + p where the argument is the
+//   scalar part;
 // - `finish(sum)`: turns one of `sums` over rows into the gradient of a parameter.
 #pragma once
 
@@ -37,11 +38,11 @@ struct Silu {
     };
     GW_DEVICE At at(C u) const { return {u, M::sigmoid(slope * u + shift)}; }
 
-    GW_DEVICE C pull(const At& at, C dot, C (&sums)[COUNT]) const {
-        const C pull = dot * (at.factor * (C(1) - at.factor));
-        sums[0] += pull * at.u;
-        sums[1] += pull;
-        return pull * slope;
+    GW_DEVICE C argument_grad(const At& at, C dot, C (&sums)[COUNT]) const {
+        const C gate_grad = dot * (at.factor * (C(1) - at.factor));
+        sums[0] += gate_grad * at.u;
+        sums[1] += gate_grad;
+        return gate_grad * slope;
     }
     GW_DEVICE C finish(C sum) const { return sum; }
 };
@@ -72,10 +73,10 @@ struct Normalization {
         return {q, norm, M::quotient(C(1), share * norm + rest + C(NORM_EPSILON))};
     }
 
-    GW_DEVICE C pull(const At& at, C dot, C (&sums)[COUNT]) const {
-        const C pull = -dot * at.factor * at.factor;
-        sums[0] += pull * (at.norm - C(1));
-        return pull * share * smooth_norm_slope<M>(at.q, at.norm);
+    GW_DEVICE C argument_grad(const At& at, C dot, C (&sums)[COUNT]) const {
+        const C divisor_grad = -dot * at.factor * at.factor;
+        sums[0] += divisor_grad * (at.norm - C(1));
+        return divisor_grad * share * smooth_norm_slope<M>(at.q, at.norm);
     }
     GW_DEVICE C finish(C sum) const { return sum * share * rest; }
 };
@@ -102,8 +103,8 @@ GW_DEVICE void scale_grades(const T* x, const typename F::template Parameters<T>
     }
 }
 
-/// Writes the gradient of x and partial gradients of each parameter, [chunks, features, grades]. One thread per feature; blockIdx.y is the
-/// grade, blockIdx.z the chunk of rows.
+/// Writes the gradient of x and partial gradients of each parameter, [chunks, features, grades]. One thread per feature; blockIdx.y
+/// is the grade, blockIdx.z the chunk of rows.
 template <class F, class T>
 GW_DEVICE void scale_grades_backward(const T* x, const typename F::template Parameters<T>& parameters, const T* grad, T* out,
                                      Compute<T>* const (&partial)[F::COUNT], const u32* first, const i32* metric,
@@ -116,13 +117,15 @@ GW_DEVICE void scale_grades_backward(const T* x, const typename F::template Para
         chunk.each_row(feature, [&](i64, i64 position) {
             const auto at_position = f.at(argument<F>(x + position, first, metric, grade, plane));
             const C along = dot(x + position, grad + position, first[grade], first[grade + 1], plane);
-            const C pull = f.pull(at_position, along, sums);
-            // One of the two is 0.
-            const bool scalar = F::SCALAR && grade == 0;
-            const C shift = scalar ? pull : C(0), form = scalar ? C(0) : C(F::FORM) * pull;
+            const C d_argument = f.argument_grad(at_position, along, sums);
+            if (F::SCALAR && grade == 0) {
+                out[position] = narrow<T>(widen(grad[position]) * at_position.factor + d_argument);
+                return;
+            }
+            const C form = C(F::FORM) * d_argument;
             for (u32 blade = first[grade]; blade < first[grade + 1]; ++blade) {
                 const i64 at = blade * plane + position;
-                out[at] = narrow<T>(widen(grad[at]) * at_position.factor + (form * C(metric[blade]) * widen(x[at]) + shift));
+                out[at] = narrow<T>(widen(grad[at]) * at_position.factor + form * C(metric[blade]) * widen(x[at]));
             }
         });
 #pragma unroll

@@ -111,7 +111,7 @@ struct Multivectors {
             for (int v = 0; v < V; ++v) da.at[blade][v] = db.at[blade][v] = 0;
         }
         using Order = Pivoted<A, Purpose::GRADIENT>;
-        C sum[V], pull[V];
+        C sum[V], weighted[V];
         each<Order::COUNT>([&](auto term) {
             constexpr int N = decltype(term)::value;
             constexpr auto t = Order::list.at[N];
@@ -127,15 +127,15 @@ struct Multivectors {
                 const C two = pivot == Order::RIGHT ? a.at[left][v] : b.at[right][v];
                 if constexpr (opens) {
                     sum[v] = sign > 0 ? one * two : -(one * two);
-                    pull[v] = weight(path, v) * own;
+                    weighted[v] = weight(path, v) * own;
                 } else {
                     add(sum[v], one * two);
                 }
                 if constexpr (pivot == Order::RESULT) {
-                    add(da.at[left][v], pull[v] * two);
-                    add(db.at[right][v], pull[v] * one);
+                    add(da.at[left][v], weighted[v] * two);
+                    add(db.at[right][v], weighted[v] * one);
                 } else {
-                    add((pivot == Order::LEFT ? db.at[right][v] : da.at[left][v]), pull[v] * one);
+                    add((pivot == Order::LEFT ? db.at[right][v] : da.at[left][v]), weighted[v] * one);
                     if constexpr (closes) {
                         (pivot == Order::LEFT ? da.at[left][v] : db.at[right][v]) += weight(path, v) * sum[v];
                     }

@@ -3,9 +3,10 @@
 //     y = linear(x) + bias, h = silu(y), r = linear_right(h), l = linear_left(h) + bias,
 //     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s), plus a residual if one is given
 //
-// for at most 32 features and a definite quadratic form. Each lane of a warp owns one feature and holds its blades in registers; a warp
-// works on R rows at a time. All matrices, and the rows of the block, are in shared memory, through which lanes exchange data. The
-// backward pass reads y, r and s, which the forward pass kept. Warps without rows help to load the matrices and to form their gradients.
+// for at most 32 features and a definite quadratic form. Each lane of a warp owns one feature and holds its blades in registers; a
+// warp works on R rows at a time. All matrices, and the rows of the block, are in shared memory, through which lanes exchange data.
+// The backward pass reads y, r and s, which the forward pass kept. Warps without rows help to load the matrices and to form their
+// gradients.
 //
 // x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
 //
@@ -72,9 +73,9 @@ struct MvBlock {
         column = active ? lane : features - 1;
     }
 
-    /// Places the matrices at the start of shared memory and returns the first address behind them. Four successive terms of a sum are
-    /// adjacent: forward [grades, in/4, out, 4]; backward, where sums run along rows, [grades, out/4, in + 1, 4], whose odd pitch keeps
-    /// stores free of bank conflicts.
+    /// Places the matrices at the start of shared memory and returns the first address behind them. Four successive terms of a sum
+    /// are adjacent: forward [grades, in/4, out, 4]; backward, where sums run along rows, [grades, out/4, in + 1, 4], whose odd
+    /// pitch keeps stores free of bank conflicts.
     template <bool BACKWARD>
     GW_DEVICE float* open(float* shared) {
         const int padding = BACKWARD ? 1 : 0;
@@ -88,7 +89,8 @@ struct MvBlock {
     template <bool BACKWARD>
     GW_DEVICE void load_matrices() const {
         const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
-        // A line is four rows of a matrix. Four lines' loads are in flight at a time: the launch waits longer for these than for anything else.
+        // A line is four rows of a matrix. Four lines' loads are in flight at a time: the launch waits longer for these than for
+        // anything else.
         constexpr int LINES = 4;
         const u64 addresses = reinterpret_cast<u64>(p.linear) | reinterpret_cast<u64>(p.right) | reinterpret_cast<u64>(p.left);
         const bool whole = features % 4 == 0 && addresses % 16 == 0;
@@ -143,8 +145,8 @@ struct MvBlock {
         }
     }
 
-    /// sum[m][r][blade] += Σ_i in[r][blade][i]·w[m][grade][i] for M matrices. A lane's weights of four successive i are adjacent at `w`;
-    /// consecutive groups of four are `step` apart.
+    /// sum[m][r][blade] += Σ_i in[r][blade][i]·w[m][grade][i] for M matrices. A lane's weights of four successive i are adjacent at
+    /// `w`; consecutive groups of four are `step` apart.
     template <int M>
     GW_DEVICE static void accumulate(float (&sum)[M][R][BLADES], const float* in, int count, const float* const (&w)[M],
                                      int grade_stride, int step) {
@@ -172,8 +174,8 @@ struct MvBlock {
         }
     }
 
-    /// Starts copying the warp's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory, padded with
-    /// zeros. The data is there after `fetched`.
+    /// Starts copying the warp's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory,
+    /// padded with zeros. The data is there after `fetched`.
     template <int N>
     GW_DEVICE void fetch(float* const (&targets)[N], const float* const (&sources)[N], i64 first, int width) const {
         bool aligned = width % 4 == 0;
@@ -340,17 +342,17 @@ struct MvBlock {
     template <class F>
     GW_DEVICE static void differentiate(const F (&f)[GRADES], const typename F::At (&at)[GRADES], const Element& x,
                                         const float (&g)[BLADES], float (&sums)[GRADES][F::COUNT], float (&out)[BLADES]) {
-        float pull[GRADES];
-        dot_grades(x, g, pull);
+        float d_argument[GRADES];
+        dot_grades(x, g, d_argument);
 #pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) pull[grade] = f[grade].pull(at[grade], pull[grade], sums[grade]);
+        for (int grade = 0; grade < GRADES; ++grade) d_argument[grade] = f[grade].argument_grad(at[grade], d_argument[grade], sums[grade]);
         each<BLADES>([&](auto index) {
             constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
             float value = g[blade] * at[grade].factor;
             if constexpr (F::SCALAR && grade == 0) {
-                value += pull[0];
+                value += d_argument[0];
             } else if constexpr (metric != 0) {
-                value += float(F::FORM * metric) * pull[grade] * x.at[blade][0];
+                value += float(F::FORM * metric) * d_argument[grade] * x.at[blade][0];
             }
             out[blade] = value;
         });

@@ -26,8 +26,8 @@ struct MvBlockBackward : MvBlock<A, R> {
     }
 
   private:
-    /// Rows of the block in shared memory, [rows, blades, inputs4 or features4]. An operand is fetched to where the gradient that replaces it
-    /// goes: y to dys, s and then h to hs, r to drs, the gradient of the result to dls.
+    /// Rows of the block in shared memory, [rows, blades, inputs4 or features4]. An operand is fetched to where the gradient that
+    /// replaces it goes: y to dys, s and then h to hs, r to drs, the gradient of the result to dls.
     struct Rows {
         float *xs, *dys, *hs, *drs, *dls;
     };
@@ -148,17 +148,17 @@ struct MvBlockBackward : MvBlock<A, R> {
         const float scale = quotient(1.0f, norms * share + float(NORM_EPSILON));
         gain_sum += dot * scale;
         const float norm_grad = -dots * scale * scale * share;
-        const float through = norm_grad * smooth_norm_slope<Quick>(q, norm);
+        const float form_grad = norm_grad * smooth_norm_slope<Quick>(q, norm);
         each<BLADES>([&](auto index) {
             constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
             float value = g.at[blade][0] * gain * scale;
-            if constexpr (metric != 0) value += float(metric) * through * s.at[blade][0];
+            if constexpr (metric != 0) value += float(metric) * form_grad * s.at[blade][0];
             g.at[blade][0] = value;
         });
     }
 
-    /// Layer norm, product and normalisation of the warp's rows: the gradients of l and r go to `dls` and `drs`, h, computed again, to
-    /// `hs`, and what reaches h through the product to `dh`. Waits for the rows, and ends with a __syncwarp().
+    /// Layer norm, product and normalisation of the warp's rows: the gradients of l and r go to `dls` and `drs`, h, computed again,
+    /// to `hs`, and what reaches h through the product to `dh`. Waits for the rows, and ends with a __syncwarp().
     GW_DEVICE void product_backward(const Parameters& parameters, int mine, Sums& sums, float (&dh)[1][R][BLADES]) const {
         // Loaded again in silu_backward: kept until then, they would take more registers than a thread has.
         SiluGate silu[GRADES];
@@ -310,8 +310,9 @@ struct MvBlockBackward : MvBlock<A, R> {
 
     static constexpr BySize order = by_size();
 
-    /// Gradients of the three matrices [grades, in, features]: Σ_rows Σ_blades-of-grade a[row][blade][i]·b[row][blade][o], added to what
-    /// `sums` holds if `again`. A thread computes tiles of 4×4; tiles of the largest grades come first, which balances the threads.
+    /// Gradients of the three matrices [grades, in, features]: Σ_rows Σ_blades-of-grade a[row][blade][i]·b[row][blade][o], added to
+    /// what `sums` holds if `again`. A thread computes tiles of 4×4; tiles of the largest grades come first, which balances the
+    /// threads.
     ///
     /// Before: a barrier behind the writes of all rows. All threads of the block call it.
     GW_DEVICE void matrices(const Places& places, int count_rows, float* sums, bool again) const {

@@ -53,10 +53,10 @@ GW_DEVICE void mv_layer_norm_backward(const T* x, const T* a, const T* grad, T* 
         const C norm_grad = -dots * scale * scale / C(features);
         for (i64 i = threadIdx.x; i < features; i += blockDim.x) {
             const C q = quadratic(x + line + i, metric, i64(0), blades, plane);
-            const C through = norm_grad * smooth_norm_slope<Exact>(q, smooth_norm<Exact>(q)), gain = widen(a[i]) * scale;
+            const C form_grad = norm_grad * smooth_norm_slope<Exact>(q, smooth_norm<Exact>(q)), gain = widen(a[i]) * scale;
             for (i64 blade = 0; blade < blades; ++blade) {
                 const i64 at = blade * plane + line + i;
-                out[at] = narrow<T>(widen(grad[at]) * gain + through * C(metric[blade]) * widen(x[at]));
+                out[at] = narrow<T>(widen(grad[at]) * gain + form_grad * C(metric[blade]) * widen(x[at]));
             }
         }
     });

@@ -1,4 +1,5 @@
-// Quadratic forms and smooth norms of multivectors (arXiv:2305.11141), shared by mv_silu, mv_normalization, mv_layer_norm and mv_block.
+// Quadratic forms and smooth norms of multivectors (arXiv:2305.11141), shared by mv_silu, mv_normalization, mv_layer_norm and
+// mv_block.
 #pragma once
 
 #include "clifford/square_sum.cuh"

@@ -1,5 +1,5 @@
-// The weighted product of one algebra with gates and norm, unrolled: out = norm(Σ w·gate(x)·gate(y)), and its gradients. These kernels serve
-// every shape and dtype; clifford/sgp_rows.cuh and clifford/sgp_hopper.cuh serve the common cases faster.
+// The weighted product of one algebra with gates and norm, unrolled: out = norm(Σ w·gate(x)·gate(y)), and its gradients. These
+// kernels serve every shape and dtype; clifford/sgp_rows.cuh and clifford/sgp_hopper.cuh serve the common cases faster.
 //
 // x, y and out are [blades, rows, features], w is [features, paths]. A thread works on V adjacent features of a row, whose
 // blades it holds in registers. Names: gw_sgp_<fwd|bwd>_v<V>_<algebra>_<dtype>.
@@ -75,8 +75,8 @@ struct Sgp {
     /// Gradients of x and y (each may be null), and partial gradients of w, [gridDim.x, features, paths].
     ///
     /// If the result was normalised, `inverse_rms` and `along` [grades, rows] say how: along = Σ ô·g / Σ ô² with ô the output.
-    /// blockIdx.x is the chunk of `chunk` rows, less than 2³¹, and begins within the rows; blockDim.y rows are worked on at a time. `feature`
-    /// is the thread's first one.
+    /// blockIdx.x is the chunk of `chunk` rows, less than 2³¹, and begins within the rows; blockDim.y rows are worked on at a time.
+    /// `feature` is the thread's first one.
     GW_DEVICE static void backward(const T* x, const T* y, const T* w, const T* grad, const C* inverse_rms, const C* along,
                                    T* grad_x, T* grad_y, C* partial, i64 rows, i64 features, i64 chunk, i32 gated,
                                    double scale, i64 feature) {
@@ -140,7 +140,8 @@ struct Sgp {
         }
     }
 
-    /// Sums of several values over the threads of a row, in a fixed order; every thread of the row gets them. All threads of the block call it.
+    /// Sums of several values over the threads of a row, in a fixed order; every thread of the row gets them. All threads of the
+    /// block call it.
     GW_DEVICE static void row_sums(C (&values)[GRADES], C (&scratch)[GRADES][32]) {
         const int width = blockDim.x < 32 ? blockDim.x : 32;
         for (int offset = width / 2; offset > 0; offset /= 2) {

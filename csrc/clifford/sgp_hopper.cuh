@@ -164,10 +164,10 @@ struct SgpHopper {
                 const bool writes = lane % EACH == 0 && value < GRADES;
                 if constexpr (BACKWARD) {
                     // With r = 1/rms, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
-                    const float pull = __shfl_down_sync(0xffffffffu, total, GRADES * EACH) * share * scale * scale;
+                    const float projection = __shfl_down_sync(0xffffffffu, total, GRADES * EACH) * share * scale * scale;
                     if (writes) {
                         factors[value] = scale;
-                        factors[GRADES + value] = pull;
+                        factors[GRADES + value] = projection;
                     }
                 } else if (writes) {
                     factors[value] = scale;

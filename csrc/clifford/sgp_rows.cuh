@@ -233,13 +233,13 @@ struct SgpRows {
             const C total = take(scratch[parity], clustered);
             const C along = __shfl_down_sync(0xffffffffu, total, GRADES) * share;
             const C scale = inverse_root(total * share + C(RMS_EPSILON));
-            const C pull = along * scale * scale;
+            const C projection = along * scale * scale;
             C factor[GRADES], part[GRADES];
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
                 const C common = __shfl_sync(0xffffffffu, scale, grade);
                 factor[grade] = busy ? common : C(0);
-                part[grade] = __shfl_sync(0xffffffffu, pull, grade);
+                part[grade] = __shfl_sync(0xffffffffu, projection, grade);
             }
             each<BLADES>([&](auto blade) {
                 constexpr int N = decltype(blade)::value, grade = Product::tables.grade[N];

@@ -6,8 +6,8 @@
 
 #include "gradewise/types.cuh"
 
-/// Calls f(row, there) for each row that this thread works on. All threads of the block make the same number of calls, so that f may use the
-/// functions below; for rows past the end, `there` is false.
+/// Calls f(row, there) for each row that this thread works on. All threads of the block make the same number of calls, so that f
+/// may use the functions below; for rows past the end, `there` is false.
 template <class F>
 GW_DEVICE void each_row(i64 rows, F f) {
     for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
