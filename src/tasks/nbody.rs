@@ -486,7 +486,7 @@ mod tests {
             ("train.schedule=cosin", "did you mean `cosine`?"),
             ("train.select=bset", "did you mean `best`?"),
             ("runtime.compute=fast", "`fast`, expected one of exact, tf32"),
-            ("runtime.dtype=f23", "did you mean `f32`?"),
+            ("runtime.dtype=f3", "did you mean `f32`?"),
             ("runtime.precision=fp8", "one of full, bf16, f16"),
             ("runtime.strategy=pipeline", "data-parallel, the only one there is"),
             ("runtime.backends.sgp=cpu", "expected one of reference, cuda"),

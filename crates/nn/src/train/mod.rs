@@ -10,7 +10,7 @@ mod samples;
 mod trainer;
 
 pub use batch::{Batch, overwrite, scaled, to_device};
-pub use config::{Constants, OptimizerKind, ScheduleKind, TrainerConfig};
+pub use config::{Capture, Constants, OptimizerKind, ScheduleKind, TrainerConfig};
 pub use device::CapturedStep;
 pub use exchange::{Exchange, Part};
 pub use metrics::MetricsLog;

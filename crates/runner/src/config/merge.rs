@@ -212,13 +212,21 @@ impl Resolver {
             (_, Some(Value::String(_))) | (None, _) => Value::String(value.to_owned()),
             (Some(other), _) => other,
         };
-        let layer = parts.iter().rev().fold(value, |inner, part| {
-            let mut table = Table::new();
-            table.insert((*part).to_owned(), inner);
-            Value::Table(table)
-        });
+        self.set(key, value, text)
+    }
+
+    /// Lays one value over what there is, which `argument` of the command line says: `--dtype bf16` for `runtime.dtype`.
+    pub fn set(
+        &mut self,
+        key: &str,
+        value: impl Into<Value>,
+        argument: &str,
+    ) -> Result<&mut Self, ConfigError> {
+        let layer = key
+            .rsplit('.')
+            .fold(value.into(), |inner, part| Value::Table(Table::from_iter([(part.to_owned(), inner)])));
         if let Value::Table(layer) = layer {
-            self.merge(layer, &Origin::Argument(text.to_owned()))?;
+            self.merge(layer, &Origin::Argument(argument.to_owned()))?;
         }
         Ok(self)
     }

@@ -17,11 +17,12 @@ use gradewise_nn::{
     Placement,
     checkpoint::Checkpoint,
     optim::GradientWatch,
-    train::{Batch as _, CapturedStep, MetricsLog, Part, Samples, StepReport, Trainer},
+    train::{Batch as _, Capture, MetricsLog, Part, Samples, StepReport, Trainer},
 };
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
+    marker::PhantomData,
     time::{Duration, Instant},
 };
 
@@ -60,8 +61,6 @@ impl Stall {
 
 /// How steps are taken.
 pub struct Steps<T: Task> {
-    /// On a GPU.
-    device: Option<CapturedStep<Part<Batch<T>>>>,
     place: Device,
     /// Every result is looked at.
     watched: bool,
@@ -69,26 +68,23 @@ pub struct Steps<T: Task> {
     again: bool,
     /// Batches of a step.
     accumulation: usize,
+    task: PhantomData<T>,
 }
 
 impl<T: Task> Steps<T> {
+    /// Prepares a trainer for the steps that the settings ask for.
+    ///
     /// # Errors
     /// A choice of implementations that there are not.
-    pub fn new(config: &TaskConfig<T>, device: &Device) -> Result<Self> {
+    pub fn new(config: &TaskConfig<T>, device: &Device, trainer: &mut Trainer<T::Model>) -> Result<Self> {
         let watched = debug::is_on();
-        let place = device.clone();
-        let device = match device {
-            Device::Cpu => None,
-            Device::Cuda(cuda) => {
-                // What waits for the host, or may, cannot be captured.
-                let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
-                // Nor does a graph log its operations.
-                let eager = watched || chosen || trace::is_on();
-                Some(CapturedStep::new(cuda, config.train.capture && !eager))
-            }
-        };
+        // What waits for the host, or may, cannot be captured; nor does a graph log its operations.
+        let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
+        let eager = watched || chosen || trace::is_on();
+        trainer.set_capture(if config.train.capture && !eager { Capture::Required } else { Capture::Off });
         let again = config.runtime.detect_anomaly && !watched;
-        Ok(Self { device, place, watched, again, accumulation: config.train.trainer.accumulation })
+        let accumulation = config.train.trainer.accumulation;
+        Ok(Self { place: device.clone(), watched, again, accumulation, task: PhantomData })
     }
 
     /// # Errors
@@ -115,10 +111,7 @@ impl<T: Task> Steps<T> {
         trainer: &mut Trainer<T::Model>,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
     ) -> gradewise_nn::Result<StepReport> {
-        match &mut self.device {
-            Some(device) => device.step(trainer, batches, Self::loss),
-            None => trainer.step(batches, Self::loss),
-        }
+        trainer.step(batches, Self::loss)
     }
 
     /// A step, and, if it was left out because it gave no finite numbers, the same work again with every result looked at: the weights
@@ -159,7 +152,7 @@ pub fn follow<T: Task>(
     batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
     team: &Team,
 ) -> Result<()> {
-    let mut steps = Steps::<T>::new(config, memory.device())?;
+    let mut steps = Steps::<T>::new(config, memory.device(), &mut trainer)?;
     let train = &config.train;
     while trainer.steps() < train.trainer.steps && team.proceeds(false)? {
         let step = steps.take(&mut trainer, batches)?.step;
@@ -196,7 +189,7 @@ pub struct Session<'a, T: Task> {
 
 impl<'a, T: Task> Session<'a, T> {
     pub fn open(
-        trainer: Trainer<T::Model>,
+        mut trainer: Trainer<T::Model>,
         config: &'a TaskConfig<T>,
         placement: &'a Placement,
         folder: RunFolder,
@@ -214,7 +207,8 @@ impl<'a, T: Task> Session<'a, T> {
         let decides = format!("valid_{}", T::DECIDES);
         let mut stall = Stall::default();
         records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
-        let (steps, leaks) = (Steps::new(config, memory.device())?, LeakWatcher::new(memory.device()));
+        let steps = Steps::new(config, memory.device(), &mut trainer)?;
+        let leaks = LeakWatcher::new(memory.device());
         let start = Instant::now();
         Ok(Self {
             trainer,
