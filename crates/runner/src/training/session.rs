@@ -365,7 +365,7 @@ impl<'a, T: Task> Session<'a, T> {
         let mut next = self.gradient_count();
         // Weights that give no finite numbers are to be looked at, not to go on from.
         if matches!(
-            &source,
+            &*source,
             gradewise_nn::Error::Diverged { .. } | gradewise_nn::Error::Autograd(Autograd::Anomaly(_))
         ) {
             if self.weights().and_then(|weights| Ok(weights.write(self.folder.failed())?)).is_ok() {
@@ -377,7 +377,7 @@ impl<'a, T: Task> Session<'a, T> {
         let resume =
             format!("{} train {} --resume {}", output::program(), T::NAME, self.folder.path().display());
         let kept = Checkpoint::read(self.folder.checkpoint()).ok().map(|kept| kept.metadata.step);
-        next += &match (&source, kept) {
+        next += &match (&*source, kept) {
             (gradewise_nn::Error::Diverged { skipped, .. }, kept) => {
                 let anomaly = "runtime.detect_anomaly=true";
                 let again = match kept {
@@ -400,7 +400,7 @@ impl<'a, T: Task> Session<'a, T> {
             }
             (_, None) => "there is no checkpoint yet to go on from".to_owned(),
         };
-        Error::Stopped { source: Box::new(source.into()), next }
+        Error::Stopped { source: Box::new(Error::Nn(source)), next }
     }
 
     /// What to do about a process that is gone.
