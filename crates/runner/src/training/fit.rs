@@ -1,6 +1,6 @@
 //! How large a batch the memory holds, by the model's own numbers.
 
-use super::{session::Steps, trainer_of};
+use super::{steps::Steps, trainer_of};
 use crate::{
     config::Precision,
     error::{Error, Result},
