@@ -8,6 +8,10 @@ fn files(folder: &Path, found: &mut Vec<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.map(Result::unwrap) {
         let path = entry.path();
+        // A crate may link to folders of the repository that its package needs.
+        if entry.file_type().unwrap().is_symlink() {
+            continue;
+        }
         if path.is_dir() {
             if !path.ends_with("target") {
                 files(&path, found);

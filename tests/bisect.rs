@@ -95,7 +95,7 @@ fn a_sign_flipped_in_the_products_backward_is_found_and_named() {
             "`steerable_layer` backward",
             "gradient of input 3",
             "[33, 20]",
-            "signature=3,0,0",
+            "algebra=3,0,0",
             "computed through",
         ] {
             assert!(text.contains(part), "{part}: {text}");

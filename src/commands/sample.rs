@@ -66,7 +66,12 @@ fn run(arguments: &Sample) -> Result<()> {
         let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
         let model = task::load_model::<GptTask>(&checkpoint, placement)?;
         write(&model, arguments).map_err(|error| match error {
-            Error::Nn(gradewise_nn::Error::Kernels(gradewise_kernels::Error::NotFinite { .. })) => {
+            Error::Nn(found)
+                if matches!(
+                    *found,
+                    gradewise_nn::Error::Kernels(gradewise_kernels::Error::NotFinite { .. })
+                ) =>
+            {
                 Error::Diverged {
                     measured: "no byte is likelier than another: the logits are not finite".to_owned(),
                     weights: task::weights_of(&[checkpoint]),

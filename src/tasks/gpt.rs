@@ -8,7 +8,6 @@ use gradewise_nn::{
 use gradewise_runner::prelude::*;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Windows evaluated at once.
 const WINDOWS: usize = 16;
@@ -16,11 +15,19 @@ const WINDOWS: usize = 16;
 /// A generative transformer.
 pub struct GptTask;
 
+gradewise_nn::choices! {
+    /// A text that comes with the program.
+    pub enum Included {
+        /// About geometric algebra
+        Sample = "sample",
+    }
+}
+
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Text {
     /// `sample`, the text that comes with the program, or a file.
-    pub text: String,
+    pub text: Source<Included>,
     /// Bytes of a window; at most model.block.
     pub window: usize,
     /// Samples of each split.
@@ -31,7 +38,8 @@ pub struct Text {
 impl DataSection for Text {
     fn validate(&self) -> Result<(), ConfigError> {
         at_least_one(&[("data.window", self.window)])?;
-        self.splits.validate()
+        self.splits.validate()?;
+        self.text.validate("data.text")
     }
 
     fn train(&self) -> usize {
@@ -100,7 +108,7 @@ gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors";
     fn defaults() -> TaskConfig<Self> {
         let model = GptConfig::default();
         let splits = Splits { train: 1 << 20, valid: 256, test: 256 };
-        let data = Text { text: "sample".to_owned(), window: model.block, splits };
+        let data = Text { text: Source::Named(Included::Sample), window: model.block, splits };
         let train = Train {
             trainer: TrainerConfig {
                 steps: 1500,
@@ -141,9 +149,11 @@ gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors";
 
     fn load(config: &Text, split: Split) -> Result<TextData> {
         let windows = config.splits.of(split);
-        Ok(match config.text.as_str() {
-            "sample" => TextData::new(SAMPLE.as_bytes(), split, config.window, windows),
-            file => TextData::read(Path::new(file), split, config.window, windows),
+        Ok(match &config.text {
+            Source::Named(Included::Sample) => {
+                TextData::new(SAMPLE.as_bytes(), split, config.window, windows)
+            }
+            Source::Path(file) => TextData::read(file, split, config.window, windows),
         }?)
     }
 

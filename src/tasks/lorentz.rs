@@ -9,16 +9,23 @@ use gradewise_nn::{
 };
 use gradewise_runner::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Three-prong against one-prong jets.
 pub struct Lorentz;
+
+gradewise_nn::choices! {
+    /// Where jets come from, if not from files.
+    pub enum Generator {
+        /// A small generator of decay chains
+        Simulate = "simulate",
+    }
+}
 
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JetSource {
     /// `simulate`, or a folder of HDF5 or NumPy files.
-    pub source: String,
+    pub source: Source<Generator>,
     /// Seed of the simulated jets.
     pub seed: u64,
     /// Samples of each split.
@@ -31,6 +38,7 @@ pub struct JetSource {
 impl DataSection for JetSource {
     fn validate(&self) -> Result<(), ConfigError> {
         self.splits.validate()?;
+        self.source.validate("data.source")?;
         if self.particles < 2 {
             return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
         }
@@ -81,7 +89,7 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
 
     fn defaults() -> TaskConfig<Self> {
         let data = JetSource {
-            source: "simulate".to_owned(),
+            source: Source::Named(Generator::Simulate),
             seed: 0,
             splits: Splits { train: 20000, valid: 2000, test: 10000 },
             particles: 12,
@@ -111,10 +119,12 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
 
     fn load(config: &JetSource, split: Split) -> Result<JetSets> {
         let jets = config.splits.of(split);
-        if config.source == "simulate" {
-            return Ok(JetSets::simulate(jets, config.particles, config.seed, split)?);
-        }
-        Ok(JetSets::load(Path::new(&config.source), split, config.particles, jets)?)
+        Ok(match &config.source {
+            Source::Named(Generator::Simulate) => {
+                JetSets::simulate(jets, config.particles, config.seed, split)
+            }
+            Source::Path(folder) => JetSets::load(folder, split, config.particles, jets),
+        }?)
     }
 
     fn init(

@@ -16,22 +16,32 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The source of data that are simulated from `data.seed`.
-const SIMULATE: &str = "simulate";
-/// The source of the published systems, drawn again from their seed.
-const PUBLISHED_SET: &str = "published";
 /// Samples shown in `trajectories.svg`.
 const PANELS: usize = 6;
 
 /// Charged particles in space.
 pub struct NBodyTask;
 
+gradewise_nn::choices! {
+    /// Where systems come from, if not from files.
+    pub enum Systems {
+        /// Those of the published data set, drawn again from their seed
+        Published = "published",
+        /// Our own, simulated from `data.seed`
+        Simulate = "simulate",
+    }
+}
+
+/// The named sources, as the setting holds them.
+const SIMULATED: Source<Systems> = Source::Named(Systems::Simulate);
+const PUBLISHED_SET: Source<Systems> = Source::Named(Systems::Published);
+
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NBodySource {
     /// `published`: the systems of the published data set, drawn again; `simulate`: systems of our own; or the folder of NumPy files as the
     /// publication's generator writes them.
-    pub source: String,
+    pub source: Source<Systems>,
     /// Which files of the folder, such as `_charged5_initvel1small`; empty if there is but one set.
     pub suffix: String,
     /// Seed of the simulated systems.
@@ -51,6 +61,7 @@ pub struct NBodySource {
 impl DataSection for NBodySource {
     fn validate(&self) -> Result<(), ConfigError> {
         self.splits.validate()?;
+        self.source.validate("data.source")?;
         at_least_one(&[("data.moments", self.moments)])?;
         if self.particles < 2 {
             return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
@@ -73,7 +84,7 @@ impl DataSection for NBodySource {
                 }
             }
         }
-        if self.moments > 1 && ![SIMULATE, PUBLISHED_SET].contains(&self.source.as_str()) {
+        if self.moments > 1 && self.source.path().is_some() {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
         }
         Ok(())
@@ -153,7 +164,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
     fn defaults() -> TaskConfig<Self> {
         let data = NBodySource {
-            source: PUBLISHED_SET.to_owned(),
+            source: PUBLISHED_SET,
             suffix: String::new(),
             seed: 0,
             splits: Splits { train: 3000, valid: 2000, test: 2000 },
@@ -260,7 +271,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
     fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
         // Measured on published systems, and on about as many: the mean over other systems, or over a few, is nothing to compare.
-        if config.data.source == SIMULATE || config.data.splits.test < COMPARABLE {
+        if config.data.source == SIMULATED || config.data.splits.test < COMPARABLE {
             return String::new();
         }
         table(measures.first().value)
@@ -330,14 +341,15 @@ const COMPARABLE: usize = 1000;
 /// Files that are missing or unusable.
 pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> {
     let wanted = config.splits.of(split);
-    if config.source == PUBLISHED_SET {
-        return Ok(Trajectories::published(split, wanted, TARGET_FRAME + 1)?);
-    }
-    if config.source == SIMULATE {
-        return Ok(Trajectories::simulate(config.particles, wanted, TARGET_FRAME + 1, config.seed, split)?);
-    }
     let suffix = (!config.suffix.is_empty()).then_some(config.suffix.as_str());
-    let all = Trajectories::load(&config.source, split, suffix)?;
+    let frames = TARGET_FRAME + 1;
+    let all = match &config.source {
+        Source::Named(Systems::Published) => return Ok(Trajectories::published(split, wanted, frames)?),
+        Source::Named(Systems::Simulate) => {
+            return Ok(Trajectories::simulate(config.particles, wanted, frames, config.seed, split)?);
+        }
+        Source::Path(folder) => Trajectories::load(folder, split, suffix)?,
+    };
     if all.systems() < wanted {
         output::note(&format!(
             "data: {} has {} of the {wanted} {split} samples asked for",
@@ -486,7 +498,7 @@ mod tests {
             ("train.schedule=cosin", "did you mean `cosine`?"),
             ("train.select=bset", "did you mean `best`?"),
             ("runtime.compute=fast", "`fast`, expected one of exact, tf32"),
-            ("runtime.dtype=f23", "did you mean `f32`?"),
+            ("runtime.dtype=f3", "did you mean `f32`?"),
             ("runtime.precision=fp8", "one of full, bf16, f16"),
             ("runtime.strategy=pipeline", "data-parallel, the only one there is"),
             ("runtime.backends.sgp=cpu", "expected one of reference, cuda"),

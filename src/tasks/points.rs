@@ -10,13 +10,21 @@ use gradewise_nn::{
 };
 use gradewise_runner::{config::Section, prelude::*};
 use serde::{Deserialize, Serialize};
-use std::{marker::PhantomData, path::Path};
+use std::marker::PhantomData;
+
+gradewise_nn::choices! {
+    /// Where samples come from, if not from files.
+    pub enum Sampler {
+        /// Drawn from the seed
+        Sample = "sample",
+    }
+}
 
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PointData {
     /// `sample`, or the folder of the published NumPy files.
-    pub source: String,
+    pub source: Source<Sampler>,
     /// Seed of the samples.
     pub seed: u64,
     /// Samples of each split.
@@ -26,7 +34,8 @@ pub struct PointData {
 
 impl DataSection for PointData {
     fn validate(&self) -> Result<(), ConfigError> {
-        self.splits.validate()
+        self.splits.validate()?;
+        self.source.validate("data.source")
     }
 
     fn train(&self) -> usize {
@@ -86,7 +95,7 @@ impl<R: Regression> Task for Points<R> {
 
     fn defaults() -> TaskConfig<Self> {
         let splits = Splits { train: 16384, valid: 2048, test: 16384 };
-        let data = PointData { source: "sample".to_owned(), seed: 0, splits };
+        let data = PointData { source: Source::Named(Sampler::Sample), seed: 0, splits };
         Config { data, model: R::model(), train: R::train(), runtime: Runtime::default() }
     }
 
@@ -96,11 +105,11 @@ impl<R: Regression> Task for Points<R> {
 
     fn load(config: &PointData, split: Split) -> Result<PointSets> {
         let samples = config.splits.of(split);
-        if config.source == "sample" {
-            return Ok(R::sample(samples, config.seed, split)?);
-        }
         let (name, shape) = R::FILES;
-        Ok(PointSets::load(Path::new(&config.source), name, split, shape)?.take(samples))
+        match &config.source {
+            Source::Named(Sampler::Sample) => Ok(R::sample(samples, config.seed, split)?),
+            Source::Path(folder) => Ok(PointSets::load(folder, name, split, shape)?.take(samples)),
+        }
     }
 
     fn init(

@@ -10,6 +10,7 @@ pub fn run(entry: &Entry, s: &Source, misfits: bool) -> Outcome {
         let sizes = Sizes { algebra: s.algebra(), batch: s.size(), features: s.size().max(1) };
         let samples = entry.samples(&sizes)?;
         let sample = &samples[s.below(samples.len())];
+        let misfits = misfits && s.chance(0.6);
         let mut inputs = Vec::new();
         for input in sample.inputs() {
             let mut dims = input.shape.to_vec();

@@ -234,13 +234,13 @@ mod written {
 }
 
 by!(
-    /// An algebra by its signature.
-    algebra, Algebra, [u8; 3],
+    /// An algebra by its signature, as `p,q,r`.
+    algebra, Algebra, String,
     |algebra| {
         let Signature { p, q, r } = algebra.signature();
-        Ok([p, q, r])
+        Ok(format!("{p},{q},{r}"))
     },
-    |[p, q, r]| Ok(Algebra::new(Signature::new(p, q, r))?)
+    |signature| Ok(Algebra::new(signature.parse()?)?)
 );
 by!(
     /// A dtype by its name.

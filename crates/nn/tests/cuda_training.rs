@@ -10,7 +10,7 @@ use gradewise_nn::{
     checkpoint::Checkpoint,
     models::{ForceField, ForceFieldConfig, NBody, NBodyBatch, NBodyConfig},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
-    train::{CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
+    train::{Capture, CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -81,6 +81,45 @@ fn captured_steps_compute_the_bits_of_eager_ones() {
         assert_eq!(captured, train(&device, true, config(method), 200), "run after run");
         assert!(eager.1.iter().any(|report| report.clipped), "the limit was reached");
     }
+}
+
+#[test]
+fn a_trainer_takes_captured_steps_by_itself() {
+    let Some(device) = gpu() else { return };
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    let (expected, reports) = train(&device, true, config(Method::adam(1e-4)), 10);
+    for capture in [Capture::WhenPossible, Capture::Required, Capture::Off] {
+        let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
+        trainer.set_capture(capture);
+        let mut batches = batches(7, DType::F32);
+        let found: Vec<StepReport> = (0..10).map(|_| trainer.step(&mut batches, loss).unwrap()).collect();
+        assert_eq!((bits(trainer.model()), &found), (expected.clone(), &reports), "{capture:?}");
+        let nodes = trainer.captured_nodes::<Example>().unwrap();
+        assert_eq!(nodes.is_some(), capture != Capture::Off, "{capture:?}");
+    }
+}
+
+#[test]
+fn a_loss_that_cannot_be_captured_goes_on_operator_by_operator_or_is_an_error_on_request() {
+    let Some(device) = gpu() else { return };
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    // The host looks at every loss.
+    let looked_at = |model: &NBody, example: &Example| {
+        let loss = loss(model, example)?;
+        assert!(loss.item()?.is_finite());
+        Ok(loss)
+    };
+    let (expected, _) = train(&device, false, config(Method::adam(1e-4)), 6);
+    let mut willing = trainer(config(Method::adam(1e-4)), &placement);
+    let mut source = batches(7, DType::F32);
+    for _ in 0..6 {
+        willing.step(&mut source, looked_at).unwrap();
+    }
+    assert_eq!(bits(willing.model()), expected);
+    assert!(willing.captured_nodes::<Example>().unwrap().is_none());
+    let mut strict = trainer(config(Method::adam(1e-4)), &placement);
+    strict.set_capture(Capture::Required);
+    assert!(strict.step(&mut batches(7, DType::F32), looked_at).is_err());
 }
 
 #[test]

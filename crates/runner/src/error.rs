@@ -17,13 +17,13 @@ pub enum Error {
     Usage(String),
     /// Data, files, layers, training.
     #[error(transparent)]
-    Nn(#[from] gradewise_nn::Error),
+    Nn(Box<gradewise_nn::Error>),
     /// Arrays and devices.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
     /// Several processes, one for each device.
     #[error(transparent)]
-    Distributed(#[from] gradewise_distributed::Error),
+    Distributed(Box<gradewise_distributed::Error>),
     /// Memory ran out.
     #[error("{source}\n{advice}")]
     OutOfMemory {
@@ -128,6 +128,18 @@ fn is_absent(error: &gradewise_ffi::Error) -> bool {
     match error {
         Error::Library { .. } | Error::DriverTooOld { .. } => true,
         error => matches!(error.code(), Some(CUresult::ERROR_NO_DEVICE | CUresult::ERROR_INVALID_DEVICE)),
+    }
+}
+
+impl From<gradewise_nn::Error> for Error {
+    fn from(error: gradewise_nn::Error) -> Self {
+        Self::Nn(Box::new(error))
+    }
+}
+
+impl From<gradewise_distributed::Error> for Error {
+    fn from(error: gradewise_distributed::Error) -> Self {
+        Self::Distributed(Box::new(error))
     }
 }
 

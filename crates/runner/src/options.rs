@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Hardware, Precision, Resolver, Runtime},
-    error::Result,
+    error::{Error, Result},
     output,
 };
 use clap::{
@@ -73,11 +73,11 @@ impl RuntimeOptions {
         ];
         for (key, name) in names {
             if let Some(name) = name {
-                resolver.assignment(&format!("runtime.{key}={name}"))?;
+                resolver.set(&format!("runtime.{key}"), name, &format!("--{key} {name}"))?;
             }
         }
         if self.debug_cuda {
-            resolver.assignment("runtime.debug_cuda=true")?;
+            resolver.set("runtime.debug_cuda", true, "--debug-cuda")?;
         }
         Ok(resolver)
     }
@@ -119,6 +119,18 @@ impl Settings {
     /// # Errors
     /// Files that cannot be read; settings that there are not, or values of another type.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        self.apply_with(resolver, |_| Ok(()))
+    }
+
+    /// As [`apply`](Self::apply), with the options of a command of its own under the overrides.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply); those of `options`.
+    pub fn apply_with<'a>(
+        &self,
+        resolver: &'a mut Resolver,
+        options: impl FnOnce(&mut Resolver) -> Result<()>,
+    ) -> Result<&'a mut Resolver> {
         if let Some(name) = &self.hardware {
             let found = Hardware::find(name)?;
             found.hardware.apply(resolver)?;
@@ -134,8 +146,12 @@ impl Settings {
         }
         self.runtime.apply(resolver)?;
         if let Some(seed) = self.seed {
-            resolver.assignment(&format!("train.seed={seed}"))?;
+            let seed = i64::try_from(seed).map_err(|_| {
+                Error::Usage(format!("--seed {seed}: at most {}, the largest number of a file", i64::MAX))
+            })?;
+            resolver.set("train.seed", seed, &format!("--seed {seed}"))?;
         }
+        options(resolver)?;
         for assignment in &self.overrides {
             resolver.assignment(assignment)?;
         }

@@ -329,3 +329,49 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(program: &Program, words: &str) -> String {
+        let words = std::iter::once("mine").chain(words.split_whitespace()).map(OsString::from);
+        program.dispatch(&program.parse(words).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_without_tasks_has_commands_and_says_that_it_has_no_tasks() {
+        let program = Program::new().name("mine");
+        program.arguments().debug_assert();
+        assert_eq!(said(&program, "memory area"), "there is no task `area`; this program has none");
+    }
+
+    #[test]
+    fn help_has_the_name_of_this_program() {
+        let help = |name| {
+            let arguments = Program::new().name(name).arguments();
+            let doctor = arguments.find_subcommand("doctor").unwrap();
+            doctor.get_after_help().unwrap().to_string()
+        };
+        assert!(help("gradewise").contains("gradewise doctor --quick"));
+        assert!(help("mine").contains("  mine doctor --quick") && !help("mine").contains("gradewise"));
+    }
+
+    #[test]
+    fn a_later_command_takes_the_place_of_an_earlier_one() {
+        /// Fails.
+        #[derive(Args)]
+        struct Failing {}
+
+        impl Command for Failing {
+            const NAME: &'static str = "doctor";
+
+            fn run(&self, _: &Program) -> Result<()> {
+                Err(Error::Failed("on purpose".to_owned()))
+            }
+        }
+
+        let program = Program::new().command::<Failing>();
+        assert_eq!(said(&program, "doctor"), "on purpose");
+    }
+}

@@ -69,8 +69,8 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
                 let mut trainer = trainer(model)?;
                 let mut batches = std::iter::repeat_with(|| Ok(example.clone()));
                 let loss = |model: &NBody, e: &Example| model.loss(&e.batch, &e.targets);
-                let way = (&placement.device, captured);
-                let milliseconds = median(&mut trainer, &mut batches, loss, way, arguments.steps, || Ok(()))?;
+                let milliseconds =
+                    median(&mut trainer, &mut batches, loss, captured, arguments.steps, || Ok(()))?;
                 let peak_bytes = memory.usage()?.peak;
                 times.push(Time { width, batch, parameters, captured, milliseconds, peak_bytes });
             }

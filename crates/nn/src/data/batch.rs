@@ -29,6 +29,32 @@ pub trait Batch: Sized {
     }
 }
 
+/// No input: the loss has all it needs.
+impl Batch for () {
+    fn to_device(&self, _: &Device) -> Result<Self> {
+        Ok(())
+    }
+
+    fn overwrite(&self, (): &Self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// Inputs alone.
+impl Batch for Tensor {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        to_device(self, device)
+    }
+
+    fn overwrite(&self, source: &Self) -> Result<bool> {
+        overwrite(&[(self, source)])
+    }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        scaled(self, factor).map(Some)
+    }
+}
+
 /// Inputs and targets.
 impl Batch for (Tensor, Tensor) {
     fn to_device(&self, device: &Device) -> Result<Self> {

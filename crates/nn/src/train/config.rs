@@ -32,6 +32,18 @@ choices! {
     }
 }
 
+/// Whether a [`Trainer`](super::Trainer) records its steps on a GPU as a CUDA graph and replays it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Capture {
+    /// Never: operator by operator.
+    Off,
+    /// Unless the loss does something that cannot be captured: then a warning says so, and steps go on operator by operator.
+    #[default]
+    WhenPossible,
+    /// A loss that cannot be captured is an error.
+    Required,
+}
+
 /// How a [`Trainer`](super::Trainer) trains. Its fields are settings of a run: they are read from files and command lines as they stand
 /// here, and nothing is between those and the trainer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

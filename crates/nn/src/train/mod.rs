@@ -8,7 +8,7 @@ pub mod nbody;
 mod trainer;
 
 pub use crate::data::{Batch, Samples, batches, for_each_batch, overwrite, scaled, to_device};
-pub use config::{Constants, OptimizerKind, ScheduleKind, TrainerConfig};
+pub use config::{Capture, Constants, OptimizerKind, ScheduleKind, TrainerConfig};
 pub use device::CapturedStep;
 pub use exchange::{Exchange, Part};
 pub use metrics::MetricsLog;

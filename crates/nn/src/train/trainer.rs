@@ -1,6 +1,6 @@
 //! The training step and everything that must survive between two of them.
 
-use super::{Exchange, TrainerConfig};
+use super::{Batch, Capture, CapturedStep, Exchange, TrainerConfig};
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
     GradientNorms, GradientScaler, MixedPrecision, MovingAverage, Optimizer, ScalerState, UnderflowWatch,
@@ -9,9 +9,9 @@ use crate::optim::{
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with, evaluation, training};
 use gradewise_ffi::nvtx;
-use gradewise_kernels::{Array, DType, memory, ops};
+use gradewise_kernels::{Array, DType, Device, memory, ops};
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc};
+use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// After so many steps in a row without a usable gradient, training has diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
@@ -75,6 +75,9 @@ pub struct Trainer<M> {
     pub(super) scaler: Option<GradientScaler>,
     underflow: UnderflowWatch,
     pub(super) exchange: Option<Arc<dyn Exchange>>,
+    capture: Capture,
+    /// The [`CapturedStep`] for the batches seen last, on a GPU.
+    device_step: Option<Box<dyn Any + Send>>,
     step: u64,
     /// Forward passes of the steps taken: what the masks of dropout follow from.
     passes: u64,
@@ -118,6 +121,8 @@ impl<M: Module> Trainer<M> {
             mixed: None,
             scaler: None,
             exchange: None,
+            capture: Capture::default(),
+            device_step: None,
             underflow: UnderflowWatch::default(),
             step: 0,
             passes: 0,
@@ -233,12 +238,46 @@ impl<M: Module> Trainer<M> {
         self.skips.total
     }
 
+    /// Whether steps on a GPU are recorded and replayed; [`Capture::WhenPossible`] unless this says something else.
+    pub fn set_capture(&mut self, capture: Capture) {
+        (self.capture, self.device_step) = (capture, None);
+    }
+
+    /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` as long as there is none.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn captured_nodes<B: Batch + Send + 'static>(&self) -> Result<Option<usize>> {
+        let step = self.device_step.as_ref().and_then(|step| step.downcast_ref::<CapturedStep<B>>());
+        step.map_or(Ok(None), CapturedStep::node_count)
+    }
+
     /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
+    ///
+    /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen there: see
+    /// [`CapturedStep`], which is what takes the step.
     ///
     /// # Errors
     /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
-    /// [`Error::Worker`] if the batches run out.
-    pub fn step<B>(
+    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`], a loss that cannot be captured.
+    pub fn step<B: Batch + Send + 'static>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let Some(Device::Cuda(device)) = self.parameters.first().map(|(_, first)| first.array().device())
+        else {
+            return self.host_step(batches, loss);
+        };
+        let kept = self.device_step.take().and_then(|step| step.downcast::<CapturedStep<B>>().ok());
+        let mut step = kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture)));
+        let report = step.step(self, batches, loss);
+        self.device_step = Some(step);
+        report
+    }
+
+    /// A step on the host.
+    fn host_step<B>(
         &mut self,
         batches: &mut impl Iterator<Item = Result<B>>,
         loss: impl Fn(&M, &B) -> Result<Tensor>,

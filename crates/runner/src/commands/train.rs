@@ -10,6 +10,7 @@ use crate::{
     training::{self, Request},
 };
 use clap::{ArgMatches, Args, FromArgMatches};
+use gradewise_nn::choice::Choice;
 use std::path::PathBuf;
 
 /// Train a model.
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 pub struct Train {
     task: String,
     run: TrainRun,
+    /// Options of the task: the settings they stand for, with their values.
+    given: Vec<(String, String)>,
 }
 
 impl Args for Train {
@@ -34,12 +37,11 @@ impl FromArgMatches for Train {
         let (task, matches) = matches
             .subcommand()
             .ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))?;
-        let mut run = TrainRun::from_arg_matches(matches)?;
-        // Options of the task are settings under another name. What is set by `key=value` comes later and takes precedence.
+        let run = TrainRun::from_arg_matches(matches)?;
+        // Options of the task have the names of settings.
         let options = matches.ids().map(clap::Id::as_str).filter(|id| id.contains('.'));
-        let given = options.filter_map(|key| Some(format!("{key}={}", matches.get_one::<String>(key)?)));
-        run.settings.overrides.splice(0..0, given);
-        Ok(Self { task: task.to_owned(), run })
+        let given = options.filter_map(|key| Some((key.to_owned(), matches.get_one::<String>(key)?.clone())));
+        Ok(Self { task: task.to_owned(), run, given: given.collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -67,7 +69,7 @@ impl TaskCommand for Train {
             curve: run.curve.as_deref(),
             dump: run.dump.as_deref(),
             show: run.show,
-            settings: &|resolver| run.apply(resolver),
+            settings: &|resolver| run.apply(&self.given, resolver),
         })
     }
 
@@ -129,7 +131,7 @@ pub struct TrainRun {
     devices: Option<String>,
     /// How few GPUs will do if there are not as many as --devices.
     #[arg(long, value_name = "N")]
-    min_devices: Option<usize>,
+    min_devices: Option<u32>,
     /// What will do if there are fewer GPUs still: cpu, in one process.
     #[arg(long, value_name = "cpu", value_parser = one_of::<Fallback>(), hide_possible_values = true)]
     fallback: Option<Fallback>,
@@ -148,22 +150,26 @@ pub struct TrainRun {
 }
 
 impl TrainRun {
-    /// Lays all that was said over a configuration; what is set by `key=value` takes precedence.
-    pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
-        let minimum = self.min_devices.map(|count| count.to_string());
-        let fallback = self.fallback.map(|fallback| fallback.to_string());
-        let fit = self.fit_memory.then(|| "true".to_owned());
-        let options = [
-            ("devices", &self.devices),
-            ("min_devices", &minimum),
-            ("fallback", &fallback),
-            ("fit_memory", &fit),
-        ];
-        let said =
-            options.iter().filter_map(|(key, value)| Some(format!("runtime.{key}={}", value.as_ref()?)));
-        let mut settings = self.settings.clone();
-        settings.overrides.splice(0..0, said);
-        settings.apply(resolver)?;
-        Ok(resolver)
+    /// Lays all that was said over a configuration, `given` being options of the task by the settings they stand for; what is set by
+    /// `key=value` takes precedence.
+    fn apply<'a>(&self, given: &[(String, String)], resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
+        self.settings.apply_with(resolver, |resolver| {
+            for (key, value) in given {
+                resolver.set(key, value.as_str(), &format!("{key}={value}"))?;
+            }
+            if let Some(devices) = &self.devices {
+                resolver.set("runtime.devices", devices.as_str(), &format!("--devices {devices}"))?;
+            }
+            if let Some(count) = self.min_devices {
+                resolver.set("runtime.min_devices", i64::from(count), &format!("--min-devices {count}"))?;
+            }
+            if let Some(fallback) = self.fallback {
+                resolver.set("runtime.fallback", fallback.name(), &format!("--fallback {fallback}"))?;
+            }
+            if self.fit_memory {
+                resolver.set("runtime.fit_memory", true, "--fit-memory")?;
+            }
+            Ok(())
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::report::Check;
 use gradewise_autograd::{
-    AnySample, Result, Sizes, Tensor,
+    AnySample, BackwardOptions, Input, Result, Sizes, Tensor,
     registry::{self, Entry},
 };
 use gradewise_core::Signature;
@@ -22,8 +22,10 @@ const SHOWN: usize = 4;
 fn compute(sample: &AnySample, inputs: &[Tensor]) -> Result<Vec<Array>> {
     let inputs: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
     let output = sample.run(&inputs)?;
-    // Squared, so that the gradient that comes in is not the same everywhere.
-    let gradients = output.square()?.sum_all()?.backward()?;
+    // A random direction, of numbers that f32 holds: that of the output itself would ask a normalised output for the slope of a constant.
+    let direction = Input::normal(output.shape().clone()).draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(1))?;
+    let direction = Tensor::new(direction.cast(output.dtype())?.to_device(&output.device())?);
+    let gradients = output.backward_with(&BackwardOptions::seed(direction))?;
     let mut values = vec![output.array().clone()];
     for input in &inputs {
         values.push(gradients.get(input)?.array().clone());

@@ -1,9 +1,11 @@
 //! What a task brings, so that one runner serves all.
 
 mod measures;
+mod source;
 mod splits;
 
 pub use measures::{Measure, Measures, Statistic, number};
+pub use source::Source;
 pub use splits::Splits;
 
 use crate::{

@@ -31,7 +31,8 @@ pub fn configs<T: Task>(text: &str, resolver: &Resolver) -> Result<Vec<TaskConfi
     }
     let config = |size: &usize| -> Result<_> {
         let mut resolver = resolver.clone();
-        Ok(task::resolve::<T>(resolver.assignment(&format!("data.train={size}"))?)?)
+        let samples = i64::try_from(*size).unwrap_or(i64::MAX);
+        Ok(task::resolve::<T>(resolver.set("data.train", samples, &format!("--curve {text}"))?)?)
     };
     sizes.iter().map(config).collect()
 }

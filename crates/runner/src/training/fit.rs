@@ -1,6 +1,6 @@
 //! How large a batch the memory holds, by the model's own numbers.
 
-use super::{session::Steps, trainer_of};
+use super::{steps::Steps, trainer_of};
 use crate::{
     config::Precision,
     error::{Error, Result},
@@ -112,8 +112,9 @@ pub fn start<T: Task>(
     placement: &Placement,
 ) -> Result<(Trainer<T::Model>, Steps<T>)> {
     let model = task::new_model::<T>(&config.model, placement, config.train.seed)?;
-    let trainer = trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())?;
-    Ok((trainer, Steps::new(config, &placement.device)?))
+    let mut trainer = trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())?;
+    let steps = Steps::new(config, &placement.device, &mut trainer)?;
+    Ok((trainer, steps))
 }
 
 /// What a few steps with batches of so many samples take, of a model that is made for it and dropped.

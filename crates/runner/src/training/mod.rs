@@ -5,6 +5,7 @@ mod devices;
 pub mod fit;
 mod seeds;
 mod session;
+mod steps;
 
 use crate::{
     config::{self, Resolver},

@@ -24,7 +24,7 @@ use gradewise_nn::{
     Module, Placement,
     checkpoint::Checkpoint,
     data::{Split, loader::BatchOrder},
-    train::{CapturedStep, Samples, Trainer, batches},
+    train::{Samples, Trainer, batches},
 };
 use record::record;
 use report::Report;
@@ -96,7 +96,7 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let (steps, warm_up) = (arguments.steps.max(1) as usize, arguments.warm_up.max(1) as usize);
     let trainer = || trainer::<T>(arguments, &config, &placement);
     let load = |batch_size: usize| loader::<T>(&data, &config, batch_size, &placement);
-    let mut eager = Stepper::<T>::new(trainer()?, &placement.device, false);
+    let mut eager = Stepper::<T>::new(trainer()?, false);
     let parameters = eager.trainer.model().parameter_count();
     let batch_size = config.train.batch_size;
     let mut batches = load(batch_size)?;
@@ -111,19 +111,18 @@ fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let mut speed = Speed { eager: eager_seconds, device: None, captured: None, kernels: None, twice: None };
     if let Device::Cuda(_) = &placement.device {
         speed.device = Some(profile.step_seconds);
-        let mut captured = Stepper::<T>::new(trainer()?, &placement.device, true);
+        let mut captured = Stepper::<T>::new(trainer()?, true);
         match captured.seconds(&mut batches, warm_up + 1, steps) {
             Ok(seconds) => {
                 speed.captured = Some(seconds);
-                let nodes = captured.captured.as_ref().map(CapturedStep::node_count).transpose();
-                speed.kernels = nodes?.flatten();
+                speed.kernels = captured.trainer.captured_nodes::<Batch<T>>()?;
             }
             Err(error) => output::note(&format!("the step cannot be captured: {error}")),
         }
     }
     drop(batches);
     if 2 * batch_size <= data.len() {
-        let mut stepper = Stepper::<T>::new(trainer()?, &placement.device, speed.captured.is_some());
+        let mut stepper = Stepper::<T>::new(trainer()?, speed.captured.is_some());
         speed.twice = Some(stepper.seconds(&mut load(2 * batch_size)?, warm_up + 1, steps)?);
     }
 

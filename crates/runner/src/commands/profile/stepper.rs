@@ -5,8 +5,7 @@ use crate::{
     task::{Batch, Task},
 };
 use gradewise_autograd::Tensor;
-use gradewise_kernels::Device;
-use gradewise_nn::train::{CapturedStep, StepReport, Trainer};
+use gradewise_nn::train::{Capture, StepReport, Trainer};
 use std::time::Instant;
 
 /// Batches as the loader brings them.
@@ -15,17 +14,13 @@ pub(super) type Batches<'a, T> = &'a mut dyn Iterator<Item = gradewise_nn::Resul
 /// Takes steps as training does, and times them.
 pub(super) struct Stepper<T: Task> {
     pub(super) trainer: Trainer<T::Model>,
-    pub(super) captured: Option<CapturedStep<Batch<T>>>,
 }
 
 impl<T: Task> Stepper<T> {
     /// Steps whose operators are called one by one, or replayed as a graph.
-    pub(super) fn new(trainer: Trainer<T::Model>, device: &Device, capture: bool) -> Self {
-        let captured = match device {
-            Device::Cpu => None,
-            Device::Cuda(cuda) => Some(CapturedStep::new(cuda, capture)),
-        };
-        Self { trainer, captured }
+    pub(super) fn new(mut trainer: Trainer<T::Model>, capture: bool) -> Self {
+        trainer.set_capture(if capture { Capture::Required } else { Capture::Off });
+        Self { trainer }
     }
 
     pub(super) fn step(
@@ -33,10 +28,7 @@ impl<T: Task> Stepper<T> {
         batches: Batches<'_, T>,
         loss: impl Fn(&T::Model, &Batch<T>) -> gradewise_nn::Result<Tensor>,
     ) -> gradewise_nn::Result<StepReport> {
-        match &mut self.captured {
-            Some(captured) => captured.step(&mut self.trainer, &mut &mut *batches, loss),
-            None => self.trainer.step(&mut &mut *batches, loss),
-        }
+        self.trainer.step(&mut &mut *batches, loss)
     }
 
     /// The median seconds of `count` steps after `warm_up` others.
