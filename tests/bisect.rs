@@ -163,7 +163,9 @@ fn files_that_are_no_records_are_refused() {
     file.insert_array("in.0", &Array::ones([2], DType::F32, &Device::Cpu).unwrap()).unwrap();
     file.write(&path).unwrap();
     assert!(replay(&path, &Device::Cpu).unwrap_err().to_string().contains("`bisect`"));
-    for (key, value) in [("bisect", "glue"), ("pass", "forward"), ("position", "0"), ("error", "1")] {
+    let metadata =
+        [("bisect", "glue"), ("pass", "forward"), ("position", "0"), ("error", "1"), ("attributes", "null")];
+    for (key, value) in metadata {
         file.metadata.insert(key.to_owned(), value.to_owned());
     }
     file.write(&path).unwrap();

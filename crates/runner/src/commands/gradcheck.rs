@@ -10,7 +10,7 @@ use gradewise_autograd::{
     GradcheckOptions, Sizes,
     registry::{self, Entry, Order},
 };
-use gradewise_core::Signature;
+use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::Device;
 
 /// Rows and features of the samples: odd and small, so that tails of vectors are met.
@@ -60,7 +60,7 @@ fn run(arguments: &Gradcheck) -> Result<()> {
     let device: Device = arguments.device.parse()?;
     let signature: Signature = arguments.signature.parse()?;
     let [batch, features] = SIZES;
-    let sizes = Sizes::new(signature, batch, features).map_err(gradewise_nn::Error::from)?;
+    let sizes = Sizes { algebra: Algebra::new(signature)?, batch, features };
     let all = registry::entries();
     let chosen: Vec<&Entry> = all
         .iter()

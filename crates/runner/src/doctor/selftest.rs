@@ -23,7 +23,8 @@ fn compute(sample: &AnySample, inputs: &[Tensor]) -> Result<Vec<Array>> {
     let inputs: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
     let output = sample.run(&inputs)?;
     // A random direction, of numbers that f32 holds: that of the output itself would ask a normalised output for the slope of a constant.
-    let direction = Input::normal(output.shape().clone()).draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(1))?;
+    let direction =
+        Input::normal(output.shape().clone()).draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(1))?;
     let direction = Tensor::new(direction.cast(output.dtype())?.to_device(&output.device())?);
     let gradients = output.backward_with(&BackwardOptions::seed(direction))?;
     let mut values = vec![output.array().clone()];
