@@ -48,12 +48,13 @@ pub struct StepReport {
 /// ```
 /// use gradewise_autograd::Tensor;
 /// use gradewise_kernels::Device;
-/// use gradewise_nn::{layers::{Layer, Linear}, loss::mean_squared_error, train::{Trainer, TrainerConfig}};
+/// use gradewise_nn::{layers::{Layer, Linear}, loss::mean_squared_error, train::{ScheduleKind, Trainer, TrainerConfig}};
 /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 ///
 /// let mut rng = ChaCha8Rng::seed_from_u64(1);
 /// let model = Linear::new(2, 1).init(&Device::Cpu, &mut rng)?;
-/// let mut trainer = Trainer::new(model, TrainerConfig { lr: 0.1, ..TrainerConfig::default() })?;
+/// let config = TrainerConfig { lr: 0.1, schedule: ScheduleKind::Constant, warmup_steps: 0, ..TrainerConfig::default() };
+/// let mut trainer = Trainer::new(model, config)?;
 /// let x = Tensor::from_slice(&[0.0f32, 1.0, 1.0, 0.0], [2, 2], &Device::Cpu)?;
 /// let y = Tensor::from_slice(&[2.0f32, -1.0], [2, 1], &Device::Cpu)?;
 /// let mut batches = std::iter::repeat_with(|| Ok((x.clone(), y.clone())));
