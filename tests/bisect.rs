@@ -21,15 +21,7 @@ use gradewise::{
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::Cpu];
-    match Device::cuda(0) {
-        Ok(device) => devices.push(device),
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => eprintln!("no GPU tested: {error}"),
-    }
-    devices
+    std::iter::once(Device::Cpu).chain(gradewise_testing::gpu()).collect()
 }
 
 /// One step of a small model, watched. What fits one kernel on a GPU is kept in its parts, as on the CPU.

@@ -1,12 +1,9 @@
 //! Every operation of the registry on a GPU: both passes in every dtype against the CPU in double precision, at edge sizes, of copies
 //! and of views.
 
-mod common;
-
-use common::gpu;
 use gradewise_autograd::{AnySample, BackwardOptions, Result, Sizes, Tensor, grad, registry::entries};
 use gradewise_core::Signature;
-use gradewise_kernels::{Array, DType, Device};
+use gradewise_kernels::{Array, CudaDevice, DType, Device};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 const SIGNATURES: [(u8, u8, u8); 5] = [(2, 0, 0), (3, 0, 0), (1, 3, 0), (3, 0, 1), (1, 1, 0)];
@@ -78,41 +75,29 @@ fn check(device: &Device, dtype: DType, is_view: bool) {
     assert!(compared > 1000, "{compared} results were compared");
 }
 
-#[test]
-fn operations_agree_with_the_cpu_in_f64() {
-    let Some(device) = gpu() else { return };
-    check(&device, DType::F64, false);
+fn operations_agree_with_the_cpu_in_f64(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F64, false);
 }
 
-#[test]
-fn operations_agree_with_the_cpu_in_f32() {
-    let Some(device) = gpu() else { return };
-    check(&device, DType::F32, false);
+fn operations_agree_with_the_cpu_in_f32(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F32, false);
 }
 
-#[test]
-fn operations_agree_with_the_cpu_in_bf16() {
-    let Some(device) = gpu() else { return };
-    check(&device, DType::BF16, false);
+fn operations_agree_with_the_cpu_in_bf16(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::BF16, false);
 }
 
-#[test]
-fn operations_agree_with_the_cpu_in_f16() {
-    let Some(device) = gpu() else { return };
-    check(&device, DType::F16, false);
+fn operations_agree_with_the_cpu_in_f16(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F16, false);
 }
 
-#[test]
-fn views_agree_with_the_cpu() {
-    let Some(device) = gpu() else { return };
-    check(&device, DType::F32, true);
+fn views_agree_with_the_cpu(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F32, true);
 }
 
 /// The same bits from the same inputs, in both passes: no sum is added up in an order left to chance.
-#[test]
-fn results_have_the_same_bits_every_time() {
-    let Some(device) = gpu() else { return };
-    let sizes = Sizes::new(Signature::CL3, 257, 33).unwrap();
+fn results_have_the_same_bits_every_time(device: &CudaDevice) {
+    let (device, sizes) = (Device::Cuda(device.clone()), Sizes::new(Signature::CL3, 257, 33).unwrap());
     for sample in entries().iter().flat_map(|entry| entry.samples(&sizes).unwrap()) {
         let drawn = sample.draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
         let inputs = sample.place(&drawn, DType::F32, &device).unwrap();
@@ -127,3 +112,12 @@ fn results_have_the_same_bits_every_time() {
         assert!((0..3).all(|_| bits() == first), "{sample}");
     }
 }
+
+gradewise_testing::main!(
+    operations_agree_with_the_cpu_in_f64,
+    operations_agree_with_the_cpu_in_f32,
+    operations_agree_with_the_cpu_in_bf16,
+    operations_agree_with_the_cpu_in_f16,
+    views_agree_with_the_cpu,
+    results_have_the_same_bits_every_time,
+);

@@ -56,6 +56,13 @@ impl Array {
         }
     }
 
+    /// An array on the host in the memory of `values`, of which there are as many as the shape has elements.
+    pub(super) fn adopt<T: Element>(operation: &'static str, values: Vec<T>, shape: Shape) -> Result<Self> {
+        let storage = Storage::Cpu(Arc::new(Block::from_vec(values, operation)?));
+        let strides = shape.contiguous_strides();
+        Ok(Self { storage, dtype: T::DTYPE, shape, strides, offset: 0 })
+    }
+
     /// The elements in row-major order.
     ///
     /// # Errors

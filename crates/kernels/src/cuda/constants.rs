@@ -13,6 +13,8 @@ pub(crate) enum Key<N = Box<[u8]>> {
     Device,
     /// An algebra.
     Algebra(Signature),
+    /// Another device of the same driver, by its number.
+    Peer(usize),
     /// A [`Table`](crate::ops::clifford::table_product::Table), by its number.
     Table(u64),
     /// A kernel and the form of its launches.
@@ -26,6 +28,7 @@ impl Key<&[u8]> {
         match self {
             Self::Device => Key::Device,
             Self::Algebra(signature) => Key::Algebra(*signature),
+            Self::Peer(ordinal) => Key::Peer(*ordinal),
             Self::Table(number) => Key::Table(*number),
             &Self::Launch { kernel, cluster, block, shared } => {
                 Key::Launch { kernel, cluster, block, shared }
@@ -40,6 +43,7 @@ impl Key<&[u8]> {
         match (self, other) {
             (Self::Device, Key::Device) => true,
             (Self::Algebra(a), Key::Algebra(b)) => a == b,
+            (Self::Peer(a), Key::Peer(b)) => a == b,
             (Self::Table(a), Key::Table(b)) => a == b,
             (
                 Self::Launch { kernel, cluster, block, shared },
@@ -87,6 +91,7 @@ mod tests {
             Key::Device,
             Key::Algebra(Signature::CL2),
             Key::Algebra(Signature::CL3),
+            Key::Peer(1),
             Key::Table(1),
             numbers(&[1, 2], None, [2]),
             numbers(&[1, 2], None, [3]),

@@ -1,12 +1,12 @@
 //! Device memory: blocks, who holds them, and how much there is.
 
-use super::{CudaDevice, device::default_pool};
+use super::{CudaDevice, Key, device::default_pool};
 use crate::{
     Error, Holder, Result, debug,
     memory::{self, Held, Holders, Stats, census::Ticket},
     transfers::{self, Direction},
 };
-use gradewise_ffi::{DeviceMemory, sys};
+use gradewise_ffi::{DeviceMemory, Event, PeerAccess, sys};
 use std::{
     collections::HashMap,
     ffi::c_void,
@@ -274,6 +274,58 @@ impl Buffer {
         let describe = || format!("copy of {bytes} bytes");
         let copy = || self.memory.copy_from(offset, &source.memory, source_offset, bytes);
         self.device.queue(operation, describe, copy)
+    }
+}
+
+impl CudaDevice {
+    /// Whether copies from `source`, another device, need no host: both are of one driver, and the one can access the other's memory. Such
+    /// access, once it is had, is kept.
+    pub(crate) fn reaches(&self, source: &Self, operation: &'static str) -> Result<bool> {
+        let (here, there) = (self.context(), source.context());
+        if !here.driver().is(there.driver()) {
+            return Ok(false);
+        }
+        if here.raw() == there.raw() {
+            return Ok(true);
+        }
+        let access = self.constant(Key::Peer(there.info().ordinal), || {
+            let access = match PeerAccess::is_possible(here, there) {
+                Ok(true) => PeerAccess::new(here, there).map(Some),
+                other => other.map(|_| None),
+            };
+            access.map_err(|error| self.error(operation, error))
+        })?;
+        Ok(access.is_some())
+    }
+}
+
+impl Buffer {
+    /// Queues a copy from a buffer of a device that this one's [reaches](CudaDevice::reaches), neither of which this thread captures: after
+    /// what is queued on both so far, and before what is queued there from now on.
+    pub fn copy_from_peer(
+        &self,
+        source: &Self,
+        source_offset: usize,
+        bytes: usize,
+        operation: &'static str,
+    ) -> Result<()> {
+        let (here, there) = (&self.device, &source.device);
+        let (_here, _there) = (here.gate().enter(), there.gate().enter());
+        let describe = || format!("copy of {bytes} bytes from cuda:{}", there.ordinal());
+        here.queue(operation, describe, || {
+            let [ready, copied] = [there, here].map(|device| Event::new(device.context(), false));
+            let (ready, copied) = (ready?, copied?);
+            ready.record(there.stream())?;
+            here.stream().wait(&ready)?;
+            if here.context().raw() == there.context().raw() {
+                self.memory.copy_from(0, &source.memory, source_offset, bytes)?;
+            } else {
+                self.memory.copy_from_peer(0, &source.memory, source_offset, bytes, here.stream())?;
+            }
+            // The source's memory may be given back, and used for something else, once the copy is done.
+            copied.record(here.stream())?;
+            there.stream().wait(&copied)
+        })
     }
 }
 
