@@ -27,7 +27,8 @@ impl TokenBatch {
     ///
     /// # Errors
     /// A length above `tokens`; no memory.
-    pub fn padded(lengths: &[usize], tokens: usize, placement: &Placement) -> Result<Self> {
+    pub fn padded(lengths: &[usize], tokens: usize, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = &placement.into();
         let Placement { device, dtype } = placement;
         let weight = |&length: &usize| {
             (0..tokens).map(move |token| if token < length { 1.0 / length as f64 } else { 0.0 })
@@ -123,9 +124,10 @@ impl GeometricAttention {
         channels: Channels,
         size: AttentionSize,
         space: &Space,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let AttentionSize { heads, channels: of_head } = size;
         if heads == 0 || of_head.multivectors == 0 || of_head.scalars == 0 {
             return Err(Error::Argument {

@@ -28,9 +28,10 @@ impl GeometricBilinear {
     pub fn init<R: rand::Rng + ?Sized>(
         (inputs, hidden, outputs): (Channels, Channels, Channels),
         space: &Space,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let products = if space.has_points() { 2 } else { 1 };
         let operands = Channels::new(2 * products * hidden.multivectors, hidden.scalars);
         let results = Channels::new(products * hidden.multivectors, hidden.scalars);

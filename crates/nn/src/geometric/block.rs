@@ -43,9 +43,10 @@ impl GeometricBlock {
         config: &BlockConfig,
         space: &Space,
         seed: u64,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let BlockConfig { channels, attention, hidden, dropout } = *config;
         let dropout = |index: u64| {
             GradeDropout::new(space, dropout, seed.wrapping_mul(2).wrapping_add(index), &placement.device)

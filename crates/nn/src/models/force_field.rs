@@ -42,9 +42,10 @@ impl ForceField {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &ForceFieldConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let signature = Signature::CL3;
         Ok(Self {
             embedding: MvLinear::new(CHANNELS, config.hidden, signature).init(placement, rng)?,

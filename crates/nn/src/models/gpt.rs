@@ -52,9 +52,10 @@ impl Block {
     fn init<R: rand::Rng + ?Sized>(
         config: &GptConfig,
         index: usize,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let width = config.width;
         // What 2·layers blocks add keeps the size of one.
         let last = DEVIATION / (2.0 * config.layers as f64).sqrt();

@@ -46,9 +46,10 @@ impl JetTagger {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &JetTaggerConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let JetTaggerConfig { hidden, layers, units } = *config;
         let signature = Signature::STA;
         let algebra = Algebra::new(signature)?;

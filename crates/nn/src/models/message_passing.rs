@@ -21,9 +21,10 @@ impl MvMlp {
     pub fn init<R: rand::Rng + ?Sized>(
         (inputs, outputs, blocks): (usize, usize, usize),
         signature: Signature,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let width = |block: usize| if block == 0 { inputs } else { outputs };
         let blocks =
             (0..blocks).map(|block| MvBlock::new(width(block), outputs, signature).init(placement, rng));
@@ -75,9 +76,10 @@ impl MessagePassing {
         features: usize,
         attributes: usize,
         signature: Signature,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         Ok(Self {
             edge: MvMlp::init((features + attributes, features, 2), signature, placement, rng)?,
             node: MvMlp::init((2 * features, features, 2), signature, placement, rng)?,

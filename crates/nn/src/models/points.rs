@@ -40,9 +40,10 @@ impl SignedVolume {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &PerceptronConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let PerceptronConfig { hidden, layers } = *config;
         let signature = Signature::CL3;
         let first = SteerableProduct::fully_connected(3, hidden, signature).init(placement, rng)?;
@@ -80,9 +81,10 @@ impl HullVolume {
     pub fn init<R: rand::Rng + ?Sized>(
         points: usize,
         config: &PerceptronConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let PerceptronConfig { hidden, layers } = *config;
         Ok(Self {
             embedding: MvLinear::new(points, hidden, CL5).per_grade(false).init(placement, rng)?,
@@ -136,9 +138,10 @@ impl O5Regression {
     pub fn init<R: rand::Rng + ?Sized>(
         config: &O5Config,
         scale: (f64, f64),
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let hidden = config.hidden;
         Ok(Self {
             embedding: MvLinear::new(2, O5_FEATURES, CL5).per_grade(false).init(placement, rng)?,

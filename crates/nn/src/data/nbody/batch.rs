@@ -40,8 +40,9 @@ impl NBodyBatch {
     pub fn new(
         (positions, velocities, charges): (&[f64], &[f64], &[f64]),
         particles: usize,
-        placement: &Placement,
+        placement: impl Into<Placement>,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let systems = charges.len().checked_div(particles).unwrap_or(0);
         let nodes = systems * particles;
         for (argument, actual, expected) in [

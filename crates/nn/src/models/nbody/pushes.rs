@@ -21,9 +21,10 @@ pub(super) struct Pushes(#[module(rename = "coefficients")] MvLinear);
 impl Pushes {
     pub(super) fn init<R: rand::Rng + ?Sized>(
         features: usize,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let variance = FIRST_PUSH.powi(2) / features.max(1) as f64;
         Ok(Self(MvLinear::new(features, POWERS, Signature::CL3).variance(variance).init(placement, rng)?))
     }
