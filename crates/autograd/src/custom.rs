@@ -205,8 +205,8 @@ impl Body for CustomOp {
         Cost::default()
     }
 
-    fn serves(&self, device: &Device) -> bool {
-        matches!(device, Device::Cuda(_))
+    fn serves(&self, inputs: &[Array]) -> bool {
+        inputs.first().is_none_or(|input| matches!(input.device(), Device::Cuda(_)))
     }
 
     fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType {
@@ -214,7 +214,7 @@ impl Body for CustomOp {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        if inputs.first().is_some_and(|input| !self.serves(&input.device())) {
+        if !self.serves(inputs) {
             return reexpressed(|inputs| (self.0.reference)(inputs), inputs);
         }
         let inputs = inputs.iter().map(Array::contiguous).collect::<Result<Vec<_>, _>>()?;

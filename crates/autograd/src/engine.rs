@@ -170,8 +170,7 @@ pub(crate) fn differentiate(
     grad: &Tensor,
 ) -> Result<Vec<Option<Tensor>>> {
     let create_graph = mode::is_grad_enabled();
-    let is_served = context.inputs.first().is_none_or(|input| body.serves(&input.device()));
-    if body.derivative() == Derivative::Differentiable || (is_served && !create_graph) {
+    if body.derivative() == Derivative::Differentiable || (!create_graph && body.serves(&context.arrays())) {
         return body.backward(context, grad);
     }
     mode::with_mode(true, || {

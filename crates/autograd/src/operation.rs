@@ -110,10 +110,10 @@ pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
         Err(Error::NotTwiceDifferentiable { operation: Self::NAME })
     }
 
-    /// Whether [`forward`](Self::forward) and [`backward`](Self::backward) run on `device`; where they do not,
-    /// [`reexpress`](Self::reexpress) does.
-    fn serves(&self, device: &Device) -> bool {
-        let _ = device;
+    /// Whether there are kernels for these inputs: their device, dtype and sizes. Where there are none,
+    /// [`reexpress`](Self::reexpress) takes the place of [`forward`](Self::forward) and [`backward`](Self::backward).
+    fn serves(&self, inputs: &[Array]) -> bool {
+        let _ = inputs;
         true
     }
 
@@ -167,7 +167,7 @@ impl<O: Operation> Body for Erased<O> {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        if inputs.first().is_none_or(|input| self.0.serves(&input.device())) {
+        if self.0.serves(inputs) {
             return self.0.forward(inputs);
         }
         reexpressed(|inputs| self.0.reexpress(inputs), inputs)
@@ -181,8 +181,8 @@ impl<O: Operation> Body for Erased<O> {
         self.0.reexpress(inputs)
     }
 
-    fn serves(&self, device: &Device) -> bool {
-        self.0.serves(device)
+    fn serves(&self, inputs: &[Array]) -> bool {
+        self.0.serves(inputs)
     }
 
     fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType {

@@ -91,8 +91,8 @@ pub(crate) trait Body: Send + Sync {
     /// The same function in differentiable operations.
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor>;
 
-    /// Whether [`forward`](Self::forward) and [`backward`](Self::backward) run on `device`.
-    fn serves(&self, device: &Device) -> bool;
+    /// Whether there are kernels for these inputs; where there are none, the re-expression takes their place.
+    fn serves(&self, inputs: &[Array]) -> bool;
 
     /// The dtype of the output for inputs of these dtypes, where `computed` is that of the output for inputs in `f32`.
     fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType;
@@ -158,7 +158,7 @@ where
         Err(Error::NotTwiceDifferentiable { operation: self.name })
     }
 
-    fn serves(&self, _: &Device) -> bool {
+    fn serves(&self, _: &[Array]) -> bool {
         true
     }
 

@@ -3,7 +3,7 @@
 
 use gradewise_autograd::{AnySample, BackwardOptions, Result, Sizes, Tensor, grad, registry::entries};
 use gradewise_core::Signature;
-use gradewise_kernels::{Array, CudaDevice, DType, Device};
+use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 const SIGNATURES: [(u8, u8, u8); 5] = [(2, 0, 0), (3, 0, 0), (1, 3, 0), (3, 0, 1), (1, 1, 0)];
@@ -18,6 +18,39 @@ fn contract(dtype: DType) -> f64 {
         DType::BF16 => 1e-2,
         DType::F16 => 2e-3,
     }
+}
+
+/// Half of the distance between 1 and the next number.
+fn rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON / 2.0,
+        DType::F32 => f64::from(f32::EPSILON) / 2.0,
+        DType::BF16 => 1.0 / 256.0,
+        DType::F16 => 1.0 / 2048.0,
+    }
+}
+
+/// How far each result moves, relative to `exact`, if the inputs move by as much as one rounding: what the inputs' conditioning makes of
+/// an error that no implementation can avoid. The most of several directions.
+fn conditioning(sample: &AnySample, drawn: &[Array], dtype: DType, exact: &[Array]) -> Vec<f64> {
+    let mut worst = vec![0.0f64; exact.len()];
+    for seed in 0..4 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let moved: Vec<Array> = drawn
+            .iter()
+            .map(|array| {
+                let direction =
+                    ops::sign(&Array::randn(array.shape(), DType::F64, &Device::Cpu, &mut rng).unwrap());
+                let change = ops::mul(array, &ops::mul_scalar(&direction.unwrap(), rounding(dtype)).unwrap());
+                ops::add(array, &change.unwrap()).unwrap()
+            })
+            .collect();
+        let moved = run(sample, &sample.place(&moved, DType::F64, &Device::Cpu).unwrap()).unwrap();
+        for ((worst, moved), exact) in worst.iter_mut().zip(&moved).zip(exact) {
+            *worst = worst.max(moved.relative_error(exact).unwrap());
+        }
+    }
+    worst
 }
 
 /// The output and the gradients of the inputs, in a direction that 16-bit numbers hold exactly.
@@ -56,12 +89,13 @@ fn check(device: &Device, dtype: DType, is_view: bool) {
                 let context = || format!("{sample} in Cl{signature:?}, {dtype}, views: {is_view}");
                 let actual = run(&sample, &inputs).unwrap_or_else(|error| panic!("{}: {error}", context()));
                 let exact = run(&sample, &on(DType::F64, &Device::Cpu)).unwrap();
-                // How far the CPU is in the same dtype tells how well conditioned the operation is at these inputs.
                 let own = run(&sample, &on(dtype, &Device::Cpu)).unwrap();
+                let conditioning = conditioning(&sample, &drawn, dtype, &exact);
                 assert_eq!(actual.len(), exact.len(), "{}", context());
                 for (index, ((actual, exact), own)) in actual.iter().zip(&exact).zip(&own).enumerate() {
                     let error = actual.relative_error(exact).unwrap();
-                    let bound = contract(dtype) + 4.0 * own.relative_error(exact).unwrap();
+                    let own = own.relative_error(exact).unwrap();
+                    let bound = contract(dtype) + 4.0 * own.max(conditioning[index]);
                     assert!(
                         error <= bound,
                         "{}: result {index} is {error:.1e} off, past {bound:.1e}",

@@ -148,8 +148,8 @@ impl Operation for Block {
         Ok([false, true].map(sample).into())
     }
 
-    fn serves(&self, device: &Device) -> bool {
-        matches!(device, Device::Cuda(_))
+    fn serves(&self, inputs: &[Array]) -> bool {
+        kernel::Operands::from_all(inputs).is_some_and(|operands| kernel::serves(&self.algebra, &operands))
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
