@@ -120,7 +120,7 @@ fn accumulated_gradients_are_those_of_the_larger_batch() {
     let step = |accumulation, parts: &[&NBodyData]| {
         let config = TrainerConfig { accumulation, clip_norm: None, ema: None, ..config() };
         let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
-        let mut batches = parts.iter().map(|part| Example::new(part, &placement(DType::F64)));
+        let mut batches = parts.iter().map(|part| Example::new(part, placement(DType::F64)));
         let report = trainer.step(&mut batches, |m, e| m.loss(&e.batch, &e.targets)).unwrap();
         (report, weights(&trainer))
     };
@@ -171,7 +171,7 @@ fn steps_that_are_not_finite_are_skipped_and_many_of_them_end_training() {
     let mut trainer = Trainer::new(model(DType::F32), config()).unwrap();
     run(&mut trainer, &data, 1);
     let (before, average) = (weights(&trainer), averaged(&mut trainer));
-    let mut batches = std::iter::repeat_with(|| Example::new(&data, &placement(DType::F32)))
+    let mut batches = std::iter::repeat_with(|| Example::new(&data, placement(DType::F32)))
         .take(2 * MAX_CONSECUTIVE_SKIPS as usize);
     let spoiled = |m: &NBody, e: &Example| Ok(m.loss(&e.batch, &e.targets)?.mul_scalar(f64::NAN)?);
     let mut outcome: Result<StepReport> = trainer.step(&mut batches, spoiled);
