@@ -7,9 +7,9 @@ mod example;
 use common::gpu;
 use gradewise_autograd::{
     Error, Tensor,
-    backend::{Backends, operations, with_backends},
+    backend::{Backends, with_backends},
     custom::{CheckOptions, CustomOp},
-    recipe::rerun,
+    registry::{names, rerun},
 };
 use gradewise_kernels::{Device, custom::CudaKernel, ops, signature};
 
@@ -42,7 +42,7 @@ fn the_example_runs_on_every_device() {
 #[test]
 fn an_operation_of_ones_own_is_one_like_any_other() {
     let swish = example::swish(0.7).unwrap();
-    assert!(operations().contains(&"swish"));
+    assert!(names().contains(&"swish"));
     let x = Tensor::from_slice(&[0.3f64, -0.8], [2], &Device::Cpu).unwrap();
     let y = swish.apply(&[&x]).unwrap();
     let chosen: Backends = "swish=reference".parse().unwrap();

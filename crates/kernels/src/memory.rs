@@ -23,7 +23,7 @@ pub use monitor::{Bytes, Delta, Monitor};
 
 use crate::{Error, Result, debug};
 use census::Ticket;
-pub(crate) use holders::{Holders, Largest, within_operator};
+pub(crate) use holders::{Held, Holders, Largest, within_operator};
 use std::{
     alloc::{self, Layout},
     ptr::NonNull,
@@ -192,7 +192,7 @@ pub(crate) struct Block {
     bytes: usize,
     class: usize,
     size: usize,
-    operation: &'static str,
+    _held: Held,
     ticket: Ticket,
 }
 
@@ -223,9 +223,9 @@ impl Block {
                 }
             },
         };
-        holders::HOST.add(operation, size);
+        let held = holders::HOST.add(operation, size);
         let ticket = Ticket::new(operation, size, || "cpu".to_owned());
-        let mut block = Self { pointer, bytes, class, size, operation, ticket };
+        let mut block = Self { pointer, bytes, class, size, _held: held, ticket };
         if debug::poisons() {
             block.bytes_mut().fill(POISON);
         }
@@ -249,7 +249,6 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        holders::HOST.remove(self.operation, self.size);
         let mut pool = pool();
         pool.stats.allocated -= self.size;
         pool.free[self.class].push(Free(self.pointer));

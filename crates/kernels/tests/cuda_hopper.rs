@@ -1,4 +1,4 @@
-//! The weighted product by the kernels for sm_90a (csrc/ops/sgp_hopper.cuh), against the CPU in double precision.
+//! The weighted product by the kernels for sm_90a (csrc/clifford/sgp_hopper.cuh), against the CPU in double precision.
 
 mod common;
 

@@ -144,10 +144,10 @@ fn gains_start_as_the_identity_of_their_layer() {
     let range = |module: &dyn Module| -> Vec<(String, (f64, f64))> {
         init_table(module).unwrap().0.into_iter().map(|row| (row.name, row.range)).collect()
     };
-    let silu = MvSilu::init(3, CL3, f64s()).unwrap();
+    let silu = MvSilu::new(3, CL3).init(f64s()).unwrap();
     assert_eq!(range(&silu), [("a".to_owned(), (1.0, 1.0)), ("b".to_owned(), (0.0, 0.0))]);
-    assert_eq!(range(&MvNormalization::init(3, CL3, f64s()).unwrap()), [("a".to_owned(), (0.0, 0.0))]);
-    assert_eq!(range(&MvLayerNorm::init(3, CL3, f64s()).unwrap()), [("a".to_owned(), (1.0, 1.0))]);
+    assert_eq!(range(&MvNormalization::new(3, CL3).init(f64s()).unwrap()), [("a".to_owned(), (0.0, 0.0))]);
+    assert_eq!(range(&MvLayerNorm::new(3, CL3).init(f64s()).unwrap()), [("a".to_owned(), (1.0, 1.0))]);
 }
 
 #[test]
@@ -324,10 +324,10 @@ proptest! {
         let place = f64s();
         let layer = Sequential::new()
             .then(MvLinear::new(width, 5, signature).init(&place, &mut rng()).unwrap())
-            .then(MvSilu::init(5, signature, &place).unwrap())
+            .then(MvSilu::new(5, signature).init(&place).unwrap())
             .then(CliffordLayer::new(5, signature).fully_connected(full).init(&place, &mut rng()).unwrap())
             .then(SteerableProduct::fully_connected(5, 2, signature).init(&place, &mut rng()).unwrap())
-            .then(MvLayerNorm::init(2, signature, &place).unwrap());
+            .then(MvLayerNorm::new(2, signature).init(&place).unwrap());
         let x = Tensor::randn([blades, batch, width], DType::F64, &Device::Cpu, &mut rng()).unwrap().requires_grad();
         let y = layer.forward(&x).unwrap();
         prop_assert_eq!(y.shape().dims(), [blades, batch, 2]);

@@ -18,7 +18,16 @@
 //! machine; [`run`], what every run has; [`options`]; [`task`]; [`training`]; `experiment`; [`program`]; `commands`, one file each.
 #![forbid(unsafe_code)]
 
-mod cases;
+// The order of modules:
+//
+// config, error
+// output, plots
+// doctor, options
+// run
+// task
+// experiment, prelude, program, training
+// commands
+
 mod commands;
 pub mod config;
 mod doctor;

@@ -293,6 +293,7 @@ impl Program {
     pub(crate) fn dispatch(&self, matches: &ArgMatches) -> Result<()> {
         // Refused here for all commands, including those that would only fail later because of it.
         backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
+        gradewise_kernels::Options::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
         let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
         match self.commands.iter().find(|entry| entry.name == name) {
             Some(entry) => (entry.run)(self, matches),

@@ -8,26 +8,12 @@ use super::{Tolerance, relative_error};
 use gradewise_autograd::{
     Attributes, BackwardOptions, Error, Result, Tensor, grad,
     observe::{Event, Observer, Pass},
-    recipe::rerun,
+    registry::{self, rerun},
 };
 use gradewise_core::DType;
 use gradewise_kernels::{Array, Compute, Device};
 use gradewise_nn::checkpoint::TensorFile;
 use std::{fmt, path::Path};
-
-/// Operations that multiply matrices, for which TF32 has a tolerance of its own.
-const PRODUCTS: [&str; 10] = [
-    "matmul",
-    "attention",
-    "fcgp",
-    "gelu_fcgp_norm",
-    "mv_linear",
-    "mv_block",
-    "clifford_layer",
-    "fc_clifford_layer",
-    "steerable_gp",
-    "steerable_layer",
-];
 
 /// How far a result is from the reference, and may be.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +46,7 @@ pub struct Deviant {
     pub position: usize,
     /// How far.
     pub distance: Distance,
-    /// What the operation was told besides its inputs.
+    /// The operation's non-tensor attributes.
     pub attributes: Attributes,
     /// The operations that led to it, the latest first.
     pub trail: Vec<&'static str>,
@@ -97,8 +83,8 @@ impl fmt::Display for Deviant {
         for (index, input) in self.inputs.iter().enumerate() {
             write!(f, "\n  input {index}: {} {}", input.dtype(), input.shape())?;
         }
-        if self.attributes != Attributes::new() {
-            write!(f, "\n  told: {}", self.attributes)?;
+        if !self.attributes.is_empty() {
+            write!(f, "\n  attributes: {}", self.attributes)?;
         }
         if !self.trail.is_empty() {
             write!(f, "\n  computed through {}", self.trail.join(" ← "))?;
@@ -135,10 +121,8 @@ impl Deviant {
         }
         file.insert_array("actual", &self.actual)?;
         file.insert_array("reference", &self.reference)?;
-        for (name, value) in self.attributes.iter() {
-            file.metadata.insert(format!("attribute.{name}"), value.to_owned());
-        }
         for (key, value) in [
+            ("attributes", self.attributes.to_json()),
             ("bisect", self.operation.clone()),
             ("pass", self.pass.to_string()),
             ("position", self.position.to_string()),
@@ -200,7 +184,7 @@ impl Observer for Bisection {
                 within: event.within.map(str::to_owned),
                 position: event.positions.get(index).copied().unwrap_or(0),
                 distance,
-                attributes: event.attributes(),
+                attributes: event.attributes()?,
                 trail: event.trail(),
                 agreed: self.agreed,
                 device: actual.device(),
@@ -220,7 +204,8 @@ fn measure(operation: &str, actual: &Array, reference: &Array, single: Option<&A
     let expected = reference.to_f64_vec()?;
     let f32_error =
         single.map(|single| Ok::<_, Error>(distance(&single.to_f64_vec()?, &expected))).transpose()?;
-    let table = Tolerance::of(actual.dtype(), Compute::current(), PRODUCTS.contains(&operation));
+    let has_products = registry::find(operation).is_some_and(|entry| entry.has_matrix_products());
+    let table = Tolerance::of(actual.dtype(), Compute::current(), has_products);
     let tolerance = table.scaled(f32_error);
     Ok(Distance { error: distance(&actual.to_f64_vec()?, &expected), tolerance, f32_error })
 }
@@ -252,11 +237,7 @@ pub fn replay(path: &Path, device: &Device) -> gradewise_nn::Result<Replay> {
     let operation = metadata("bisect")?.clone();
     let backward = metadata("pass")? == "backward";
     let position: usize = metadata("position")?.parse().map_err(|_| refuse("`position` is no number"))?;
-    let attributes: Attributes = file
-        .metadata
-        .iter()
-        .filter_map(|(name, value)| Some((name.strip_prefix("attribute.")?.to_owned(), value.clone())))
-        .collect();
+    let attributes: Attributes = metadata("attributes")?.parse()?;
     let stored = |name: &str, dtype: Option<DType>, device: &Device| -> gradewise_nn::Result<Array> {
         let tensor = file.get(name).ok_or_else(|| refuse(&format!("there is no tensor `{name}`")))?;
         let own = tensor.dtype().ok_or_else(|| refuse(&format!("`{name}` is {}", tensor.dtype_name())))?;

@@ -3,9 +3,9 @@
 use super::{Array, Storage};
 use crate::{
     Device, Element, Error, Result,
+    array::copy,
     element::with_storage,
     memory::{self, Block},
-    ops::copy,
 };
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Array {
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         const NAME: &str = "as_slice";
         if !self.is_contiguous() {
-            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            let (shape, strides) = (self.shape.clone(), self.strides.to_vec());
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let (elements, offset) = (self.elements(), self.offset);

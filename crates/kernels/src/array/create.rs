@@ -2,9 +2,7 @@
 
 use super::Array;
 use crate::{
-    Device, Element, Error, Result,
-    element::with_storage,
-    ops::{cast, copy, fill},
+    Device, Element, Error, Result, array::cast, array::copy, array::fill, cuda::Key, element::with_storage,
 };
 use gradewise_core::{DType, Shape};
 use rand::Rng;
@@ -54,8 +52,9 @@ impl Array {
         match device {
             Device::Cpu => Self::from_f64(values, shape, dtype, device),
             Device::Cuda(cuda) => {
-                let key = || format!("{values:?} as {dtype} {shape}");
-                Ok((*cuda.constant(key, || Self::from_f64(values, shape.clone(), dtype, device))?).clone())
+                let bytes = bytemuck::cast_slice(values);
+                let key = Key::Numbers { bytes, dtype: Some(dtype), shape: shape.clone() };
+                Ok((*cuda.constant(key, || Self::from_f64(values, shape, dtype, device))?).clone())
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, memory, ops::copy};
+use crate::{CudaDevice, Device, Element, Error, Result, array::copy, cuda::Buffer, memory};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Array {
         }
         source.require_shape(NAME, "source", self.dims(), || "it replaces every element".to_owned())?;
         if !self.is_contiguous() {
-            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            let (shape, strides) = (self.shape.clone(), self.strides.to_vec());
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let source = source.contiguous()?;

@@ -1,6 +1,8 @@
 //! Data sets: simulated, read from files, checked, and served in batches.
 
+mod batch;
 pub mod cache;
+mod edges;
 mod element;
 mod hdf5;
 pub mod jets;
@@ -10,9 +12,13 @@ pub mod npy;
 pub mod numpy;
 pub mod points;
 pub mod potential;
+mod samples;
 pub mod text;
 mod validate;
 
+pub use batch::{Batch, overwrite, scaled, to_device};
+pub use edges::Edges;
+pub use samples::{Samples, batches, for_each_batch};
 pub use validate::{LARGE_VALUE, check_finite};
 
 use std::fmt;

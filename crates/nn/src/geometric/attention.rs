@@ -1,7 +1,7 @@
 //! Attention by what motions leave alone.
 
 use super::{Channels, EquiLinear, Space, Streams, space::Blades};
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Algebra;
 use gradewise_kernels::{Array, Device, Index, ops::AttentionOptions};
@@ -90,13 +90,17 @@ pub struct AttentionSize {
 /// On CUDA a head has at most 128 features, 16 for each multivector channel and one for each scalar.
 ///
 /// Parameters: those of `qkv` and of `out`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct GeometricAttention {
+    #[module(skip)]
     space: Space,
     qkv: EquiLinear,
     out: EquiLinear,
+    #[module(skip)]
     size: AttentionSize,
+    #[module(skip)]
     invariant: Blades,
+    #[module(skip)]
     points: Option<Points>,
 }
 
@@ -262,12 +266,5 @@ impl Points {
         let [w, omega, p] = self.parts(x)?;
         let squares = [p.square()?.sum(&[0], true)?.neg()?, w.square()?.neg()?];
         Ok(concat(&[&squares[0], &squares[1], &p.mul(&w)?.mul_scalar(2.0)?], 0)?.mul(&omega)?)
-    }
-}
-
-impl Module for GeometricAttention {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("qkv", &self.qkv);
-        visitor.module("out", &self.out);
     }
 }

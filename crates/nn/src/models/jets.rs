@@ -1,9 +1,9 @@
 //! A tagger of jets in the space-time algebra Cl(1,3).
 
-use super::{Edges, MessagePassing};
+use super::MessagePassing;
 use crate::{
-    Module, Placement, Result, Visitor,
-    data::jets::JetBatch,
+    Module, Placement, Result,
+    data::{Edges, jets::JetBatch},
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
     loss,
     quadratic::QuadraticForm,
@@ -30,10 +30,12 @@ pub struct JetTaggerConfig {
 /// manner of Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
 ///
 /// The logits are invariant under all of O(1,3), boosts included: there are no reference vectors such as beams.
+#[derive(Module)]
 pub struct JetTagger {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     classifier: Sequential,
+    #[module(skip)]
     form: QuadraticForm,
 }
 
@@ -96,13 +98,5 @@ impl JetTagger {
     /// As [`forward`](Self::forward).
     pub fn loss(&self, batch: &JetBatch) -> Result<Tensor> {
         loss::cross_entropy(&self.forward(batch)?, &batch.target)
-    }
-}
-
-impl Module for JetTagger {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("layers", &self.layers);
-        visitor.module("classifier", &self.classifier);
     }
 }

@@ -2,7 +2,7 @@
 //! points as vectors, `[blades, batch, points]`, to one number per sample, `[batch]`.
 
 use crate::{
-    Module, Placement, Result, Visitor,
+    Module, Placement, Result,
     layers::{Activation, Layer, Linear, MvLinear, MvSilu, Sequential, SteerableProduct},
 };
 use gradewise_autograd::Tensor;
@@ -30,7 +30,8 @@ pub struct PerceptronConfig {
 ///
 /// A fully connected product of the three vectors to `hidden` features, `layers − 1` times [`MvSilu`], a fully connected product
 /// to one; its pseudoscalar part is the prediction, so reflections change the sign by construction.
-pub struct SignedVolume(Sequential);
+#[derive(Module)]
+pub struct SignedVolume(#[module(flatten)] Sequential);
 
 impl SignedVolume {
     /// Draws the parameters.
@@ -47,15 +48,9 @@ impl SignedVolume {
         let first = SteerableProduct::fully_connected(3, hidden, signature).init(placement, rng)?;
         let mut net = Sequential::new().then(first);
         for _ in 1..layers {
-            net = net.then(MvSilu::init(hidden, signature, placement)?);
+            net = net.then(MvSilu::new(hidden, signature).init(placement)?);
         }
         Ok(Self(net.then(SteerableProduct::fully_connected(hidden, 1, signature).init(placement, rng)?)))
-    }
-}
-
-impl Module for SignedVolume {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        self.0.visit(visitor);
     }
 }
 
@@ -70,6 +65,7 @@ impl Layer for SignedVolume {
 ///
 /// A linear map to `hidden` features, shared by the grades, `layers` steerable products, the norms of the multivectors, and a
 /// perceptron with one hidden layer of as many units.
+#[derive(Module)]
 pub struct HullVolume {
     embedding: MvLinear,
     products: Vec<SteerableProduct>,
@@ -101,14 +97,6 @@ impl HullVolume {
     }
 }
 
-impl Module for HullVolume {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("products", &self.products);
-        visitor.module("readout", &self.readout);
-    }
-}
-
 impl Layer for HullVolume {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let features =
@@ -131,10 +119,12 @@ pub struct O5Config {
 /// A linear map to 8 features, a steerable product, whose scalar parts are polynomials in the invariants, and a perceptron on
 /// these with two hidden layers and rectifiers. What it returns is scaled to the mean and deviation of the target
 /// ([`O5_MEAN`](crate::data::points::O5_MEAN)).
+#[derive(Module)]
 pub struct O5Regression {
     embedding: MvLinear,
     product: SteerableProduct,
     readout: Sequential,
+    #[module(skip)]
     scale: (f64, f64),
 }
 
@@ -161,14 +151,6 @@ impl O5Regression {
                 .then(Linear::new(hidden, 1).init(placement, rng)?),
             scale,
         })
-    }
-}
-
-impl Module for O5Regression {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.module("product", &self.product);
-        visitor.module("readout", &self.readout);
     }
 }
 

@@ -44,6 +44,27 @@ pub struct StepReport {
 ///
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
 /// are, the data and the schedule move on, and the step is reported and counted.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{layers::{Layer, Linear}, loss::mean_squared_error, train::{Trainer, TrainerConfig}};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let model = Linear::new(2, 1).init(&Device::Cpu, &mut rng)?;
+/// let mut trainer = Trainer::new(model, TrainerConfig { lr: 0.1, ..TrainerConfig::default() })?;
+/// let x = Tensor::from_slice(&[0.0f32, 1.0, 1.0, 0.0], [2, 2], &Device::Cpu)?;
+/// let y = Tensor::from_slice(&[2.0f32, -1.0], [2, 1], &Device::Cpu)?;
+/// let mut batches = std::iter::repeat_with(|| Ok((x.clone(), y.clone())));
+/// let first = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// let mut last = first.clone();
+/// for _ in 0..50 {
+///     last = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// }
+/// assert!(last.loss < 0.1 * first.loss);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 pub struct Trainer<M> {
     pub(super) model: M,
     pub(super) parameters: Vec<(String, Parameter)>,

@@ -1,17 +1,20 @@
 //! `gradcheck`: gradients of every operator against central differences, in double precision.
 
-use crate::cases;
 use crate::{
     Command, Program,
     error::{Error, Result},
     output,
 };
 use clap::Args;
-use gradewise_autograd::{GradcheckOptions, gradcheck, gradgradcheck};
-use gradewise_core::{Algebra, Signature};
+use gradewise_autograd::{
+    GradcheckOptions, Sizes,
+    registry::{self, Entry, Order},
+};
+use gradewise_core::Signature;
 use gradewise_kernels::Device;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+
+/// Rows and features of the samples: odd and small, so that tails of vectors are met.
+const SIZES: [usize; 2] = [3, 5];
 
 /// Check gradients against central differences, in double precision.
 ///
@@ -56,36 +59,34 @@ impl Command for Gradcheck {
 fn run(arguments: &Gradcheck) -> Result<()> {
     let device: Device = arguments.device.parse()?;
     let signature: Signature = arguments.signature.parse()?;
-    let algebra = Algebra::new(signature)?;
-    let all = cases::all();
-    let chosen: Vec<&cases::Case> = all
+    let [batch, features] = SIZES;
+    let sizes = Sizes::new(signature, batch, features).map_err(gradewise_nn::Error::from)?;
+    let all = registry::entries();
+    let chosen: Vec<&Entry> = all
         .iter()
-        .filter(|case| arguments.only.as_ref().is_none_or(|part| case.name.contains(part.as_str())))
+        .filter(|entry| arguments.only.as_ref().is_none_or(|part| entry.name().contains(part.as_str())))
         .collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = all.iter().map(|case| case.name).collect();
+        let names: Vec<&str> = all.iter().map(Entry::name).collect();
         return Err(Error::Usage(format!("--only matches no operator; there are {}", names.join(", "))));
     }
     let options = GradcheckOptions { samples: arguments.samples, seed: arguments.seed, ..Default::default() };
-    let width = chosen.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    let width = chosen.iter().map(|entry| entry.name().len()).max().unwrap_or(0);
+    let orders: &[(&str, Order)] = match arguments.second {
+        true => &[("first", Order::First), ("second", Order::Second)],
+        false => &[("first", Order::First)],
+    };
     let mut failures = 0;
-    for case in &chosen {
-        let mut rng = ChaCha8Rng::seed_from_u64(arguments.seed);
-        let inputs = (case.inputs)(&algebra, &device, &mut rng).map_err(gradewise_nn::Error::from)?;
-        let references: Vec<_> = inputs.iter().collect();
-        let first = gradcheck(|x| (case.function)(&algebra, x), &references, &options);
-        let second = (arguments.second && case.smooth)
-            .then(|| gradgradcheck(|x| (case.function)(&algebra, x), &references, &options));
-        for (order, outcome) in [("first", Some(first)), ("second", second)] {
-            let Some(outcome) = outcome else { continue };
-            let (verdict, text) = match outcome {
-                Ok(report) => ("ok  ", format!("{} elements", report.checked)),
+    for entry in &chosen {
+        for (name, order) in orders {
+            let (verdict, text) = match entry.check(&device, &sizes, *order, &options) {
+                Ok(checked) => ("ok  ", format!("{checked} elements")),
                 Err(error) => {
                     failures += 1;
                     ("FAIL", error.to_string())
                 }
             };
-            output::print(&format!("{verdict} {:width$}  {order:6}  {text}\n", case.name))?;
+            output::print(&format!("{verdict} {:width$}  {name:6}  {text}\n", entry.name()))?;
         }
     }
     output::print(&format!(

@@ -1,13 +1,17 @@
 //! Every operator once on a device, forward and backward, compared with the CPU.
 
 use super::report::Check;
-use crate::cases::{self, Case};
-use gradewise_autograd::{Result, Tensor};
-use gradewise_core::{Algebra, Signature};
+use gradewise_autograd::{
+    AnySample, Result, Sizes, Tensor,
+    registry::{self, Entry},
+};
+use gradewise_core::Signature;
 use gradewise_kernels::{Array, DType, Device};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+/// Rows and features of the samples.
+const SIZES: [usize; 2] = [3, 5];
 /// Largest relative error that passes. A kernel that computes something else is off by far more; how exact the operators
 /// are is for `verify`.
 const TOLERANCE: f64 = 1e-4;
@@ -15,9 +19,9 @@ const TOLERANCE: f64 = 1e-4;
 const SHOWN: usize = 4;
 
 /// What one operator computes: its result and the gradients of its inputs.
-fn compute(case: &Case, algebra: &Algebra, inputs: &[Array]) -> Result<Vec<Array>> {
-    let inputs: Vec<Tensor> = inputs.iter().map(|array| Tensor::new(array.clone()).requires_grad()).collect();
-    let output = (case.function)(algebra, &inputs)?;
+fn compute(sample: &AnySample, inputs: &[Tensor]) -> Result<Vec<Array>> {
+    let inputs: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
+    let output = sample.run(&inputs)?;
     // Squared, so that the gradient that comes in is not the same everywhere.
     let gradients = output.square()?.sum_all()?.backward()?;
     let mut values = vec![output.array().clone()];
@@ -27,19 +31,18 @@ fn compute(case: &Case, algebra: &Algebra, inputs: &[Array]) -> Result<Vec<Array
     Ok(values)
 }
 
-/// The largest relative error of an operator in f32 on `device` against f64 on the CPU, from the same rounded inputs.
-fn error(case: &Case, algebra: &Algebra, device: &Device) -> Result<f64> {
-    let drawn = (case.inputs)(algebra, &Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
-    let rounded = drawn.iter().map(|x| x.array().cast(DType::F32)).collect::<Result<Vec<_>, _>>()?;
-    let on_device = rounded.iter().map(|x| x.to_device(device)).collect::<Result<Vec<_>, _>>()?;
-    let exact = rounded.iter().map(|x| x.cast(DType::F64)).collect::<Result<Vec<_>, _>>()?;
-    let tested = compute(case, algebra, &on_device)?;
-    device.synchronize()?;
-    let expected = compute(case, algebra, &exact)?;
+/// The largest relative error of an operator's samples in f32 on `device` against f64 on the CPU, from the same rounded inputs.
+fn error(entry: &Entry, sizes: &Sizes, device: &Device) -> Result<f64> {
     let mut worst = 0f64;
-    for (tested, expected) in tested.iter().zip(&expected) {
-        // Not finite is infinitely far.
-        worst = worst.max(tested.relative_error(expected)?);
+    for sample in entry.samples(sizes)? {
+        let drawn = sample.draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(0))?;
+        let tested = compute(&sample, &sample.place(&drawn, DType::F32, device)?)?;
+        device.synchronize()?;
+        let expected = compute(&sample, &sample.place(&drawn, DType::F64, &Device::Cpu)?)?;
+        for (tested, expected) in tested.iter().zip(&expected) {
+            // Not finite is infinitely far.
+            worst = worst.max(tested.relative_error(expected)?);
+        }
     }
     Ok(worst)
 }
@@ -47,13 +50,13 @@ fn error(case: &Case, algebra: &Algebra, device: &Device) -> Result<f64> {
 /// Allocates, launches, synchronises and compares.
 pub fn run(device: &Device) -> Check {
     let name = format!("{device} self-test");
-    let algebra = match Algebra::new(Signature::CL3) {
-        Ok(algebra) => algebra,
+    let [batch, features] = SIZES;
+    let sizes = match Sizes::new(Signature::CL3, batch, features) {
+        Ok(sizes) => sizes,
         Err(error) => return Check::fail(name, error.to_string(), "report this as a bug"),
     };
-    let all = cases::all();
     let outcomes: Vec<(&str, Result<f64>)> =
-        all.iter().map(|case| (case.name, error(case, &algebra, device))).collect();
+        registry::entries().iter().map(|entry| (entry.name(), error(entry, &sizes, device))).collect();
     judge(name, &outcomes)
 }
 
