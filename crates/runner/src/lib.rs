@@ -13,9 +13,6 @@
 //!
 //! is a whole program: `my-program train my-task --seeds 4`, `my-program eval --checkpoint …`, `my-program --help`. `docs/adding-a-task.md`
 //! of the repository goes through one, `examples/own_task`, from data to `eval`.
-//!
-//! Modules, each using only those before it: [`config`], the settings; [`error`]; [`output`]; [`plots`]; `cases` and `doctor`, checks of the
-//! machine; [`run`], what every run has; [`options`]; [`task`]; [`training`]; `experiment`; [`program`]; `commands`, one file each.
 #![forbid(unsafe_code)]
 
 // The order of modules:

@@ -107,7 +107,8 @@ impl Task for Area {
 
     fn defaults() -> TaskConfig<Self> {
         let data = DataSettings { seed: 0, splits: Splits { train: 2000, valid: 200, test: 500 } };
-        let train = Train { trainer: TrainerConfig { steps: 600, lr: 1e-2, ..TrainerConfig::default() }, batch_size: 50, ..Train::default() };
+        let trainer = TrainerConfig { steps: 600, lr: 1e-2, ..TrainerConfig::default() };
+        let train = Train { trainer, batch_size: 50, ..Train::default() };
         Config { data, model: ModelSettings { hidden: 8 }, train, runtime: Runtime::default() }
     }
 
