@@ -185,8 +185,15 @@ struct Sgp {
     }
 };
 
+/// Without a number of blocks, ptxas for sm_100 and later limits the registers of some instances by itself until they spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define GW_SGP_FORWARD_BOUNDS __launch_bounds__(256, 1)
+#else
+#define GW_SGP_FORWARD_BOUNDS __launch_bounds__(256)
+#endif
+
 #define GW_SGP_FORWARD(P, Q, R, T, NAME, V)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) gw_sgp_fwd_v##V##_##P##_##Q##_##R##_##NAME(                            \
+    extern "C" __global__ void GW_SGP_FORWARD_BOUNDS gw_sgp_fwd_v##V##_##P##_##Q##_##R##_##NAME(                            \
         const T* x, const T* y, const T* w, const T* base, T* out, Compute<T>* inverse_rms, i64 rows, i64 features,          \
         i32 gated, double scale) {                                                                                           \
         begin_kernel();                                                                                                      \

@@ -64,7 +64,7 @@ GW_DEVICE void traceless_product_backward(const T* u, const T* v, const T* grad,
         begin_kernel();                                                                                                 \
         traceless_product<T>(u, v, out, positive, n, plane);                                                            \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256) gw_traceless_product_bwd_##NAME(                                  \
+    extern "C" __global__ void __launch_bounds__(256, 2) gw_traceless_product_bwd_##NAME(                                  \
         const T* u, const T* v, const T* grad, T* u_grad, T* v_grad, i64 positive, i64 n, i64 plane) {                  \
         begin_kernel();                                                                                                 \
         traceless_product_backward<T>(u, v, grad, u_grad, v_grad, positive, n, plane);                                  \

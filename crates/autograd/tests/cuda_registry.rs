@@ -3,7 +3,7 @@
 
 use gradewise_autograd::{AnySample, BackwardOptions, Result, Sizes, Tensor, grad, registry::entries};
 use gradewise_core::Signature;
-use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
+use gradewise_kernels::{Array, CudaDevice, DType, Device};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 const SIGNATURES: [(u8, u8, u8); 5] = [(2, 0, 0), (3, 0, 0), (1, 3, 0), (3, 0, 1), (1, 1, 0)];
@@ -30,27 +30,20 @@ fn rounding(dtype: DType) -> f64 {
     }
 }
 
-/// How far each result moves, relative to `exact`, if the inputs move by as much as one rounding: what the inputs' conditioning makes of
-/// an error that no implementation can avoid. The most of several directions.
-fn conditioning(sample: &AnySample, drawn: &[Array], dtype: DType, exact: &[Array]) -> Vec<f64> {
-    let mut worst = vec![0.0f64; exact.len()];
-    for seed in 0..4 {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let moved: Vec<Array> = drawn
-            .iter()
-            .map(|array| {
-                let direction =
-                    ops::sign(&Array::randn(array.shape(), DType::F64, &Device::Cpu, &mut rng).unwrap());
-                let change = ops::mul(array, &ops::mul_scalar(&direction.unwrap(), rounding(dtype)).unwrap());
-                ops::add(array, &change.unwrap()).unwrap()
-            })
-            .collect();
-        let moved = run(sample, &sample.place(&moved, DType::F64, &Device::Cpu).unwrap()).unwrap();
-        for ((worst, moved), exact) in worst.iter_mut().zip(&moved).zip(exact) {
-            *worst = worst.max(moved.relative_error(exact).unwrap());
+/// What an implementation can be expected to lose at inputs like these: the largest error of the CPU in `f32` over several draws, in
+/// roundings of `dtype`. Norms of single features, for one, leave gradients of little but cancellation.
+fn expected_loss(sample: &AnySample, dtype: DType) -> Vec<f64> {
+    let mut worst = Vec::new();
+    for seed in 5..9 {
+        let drawn = sample.draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap();
+        let on = |dtype| run(sample, &sample.place(&drawn, dtype, &Device::Cpu).unwrap()).unwrap();
+        let (single, double) = (on(DType::F32), on(DType::F64));
+        worst.resize(double.len(), 0.0f64);
+        for ((worst, single), double) in worst.iter_mut().zip(&single).zip(&double) {
+            *worst = worst.max(single.relative_error(double).unwrap());
         }
     }
-    worst
+    worst.iter().map(|error| error * rounding(dtype) / rounding(DType::F32)).collect()
 }
 
 /// The output and the gradients of the inputs, in a direction that 16-bit numbers hold exactly.
@@ -90,12 +83,12 @@ fn check(device: &Device, dtype: DType, is_view: bool) {
                 let actual = run(&sample, &inputs).unwrap_or_else(|error| panic!("{}: {error}", context()));
                 let exact = run(&sample, &on(DType::F64, &Device::Cpu)).unwrap();
                 let own = run(&sample, &on(dtype, &Device::Cpu)).unwrap();
-                let conditioning = conditioning(&sample, &drawn, dtype, &exact);
+                let expected = expected_loss(&sample, dtype);
                 assert_eq!(actual.len(), exact.len(), "{}", context());
                 for (index, ((actual, exact), own)) in actual.iter().zip(&exact).zip(&own).enumerate() {
                     let error = actual.relative_error(exact).unwrap();
                     let own = own.relative_error(exact).unwrap();
-                    let bound = contract(dtype) + 4.0 * own.max(conditioning[index]);
+                    let bound = contract(dtype) + 8.0 * own.max(expected[index]);
                     assert!(
                         error <= bound,
                         "{}: result {index} is {error:.1e} off, past {bound:.1e}",
