@@ -484,7 +484,7 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("verify nowhere", &["nowhere"]),
         ("inspect bad.toml", &["bad.toml"]),
         ("gradcheck --signature 9,0,0", &["9"]),
-        ("gradcheck --only nothing", &["geometric_product"]),
+        ("gradcheck --only nothing", &["table_product"]),
         ("train", &["Usage"]),
         ("fly", &["fly"]),
     ] {
