@@ -1,9 +1,9 @@
 //! Times the operators, the layer and the n-body training step on the CPU, beside their floors.
 //!
 //! `cargo bench --bench cpu` prints a table; `--json` prints one JSON object per line, which
-//! `benches/compare_pytorch.py` reads. Medians over repetitions after a warm-up; inputs are normal random numbers.
+//! `benches/compare_pytorch.py` reads. `GRADEWISE_BENCH=operations` times every operation of the registry instead. Medians over repetitions after a warm-up; inputs are normal random numbers.
 
-use gradewise::autograd::{BackwardOptions, Tensor, clifford, no_grad};
+use gradewise::autograd::{BackwardOptions, Sizes, Tensor, Traffic, clifford, no_grad, registry::entries};
 use gradewise::core::{Algebra, DType, Signature};
 use gradewise::kernels::{Array, Device, memory};
 use gradewise::nn::{
@@ -219,6 +219,43 @@ fn subnormals(json: bool) -> Result<(), Error> {
     Ok(())
 }
 
+/// Every operation of the registry at one size, beside the floor of its bytes and operations.
+fn operations((copy, flops): (f64, f64), json: bool) -> Result<(), Error> {
+    let sizes = Sizes::new(Signature::CL3, 1024, 64)?;
+    for sample in entries().iter().map(|entry| entry.samples(&sizes)).collect::<Result<Vec<_>, _>>()?.concat()
+    {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
+        let inputs = sample.place(&sample.draw(DType::F32, &mut rng)?, DType::F32, &Device::Cpu)?;
+        let leaves: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
+        let output = sample.run(&inputs)?;
+        let bytes = |tensor: &Tensor| (tensor.shape().elements() * tensor.dtype().size()) as f64;
+        let (read, written) = (inputs.iter().map(bytes).sum::<f64>(), bytes(&output));
+        let moved = match sample.traffic() {
+            Traffic::Whole => read + written,
+            Traffic::AsWritten => 2.0 * written,
+            Traffic::View => 0.0,
+        };
+        let cost = sample.cost();
+        let arithmetic = (cost.matrix_flops + cost.element_flops) as f64;
+        let floor = |bytes: f64, operations: f64| (bytes / copy).max(operations / flops) * 1e3;
+        let forward = median_ms(|| no_grad(|| sample.run(&inputs)).map(drop).map_err(Into::into))?;
+        let row = Row {
+            name: format!("{} fwd", sample.operation()),
+            milliseconds: forward,
+            floor: floor(moved, arithmetic),
+        };
+        report(&row, json);
+        let seed = Tensor::ones(output.shape(), output.dtype(), &Device::Cpu)?;
+        let both = median_ms(|| {
+            sample.run(&leaves)?.backward_with(&BackwardOptions::seed(seed.clone()))?;
+            Ok(())
+        })?;
+        let floor = floor(moved + 2.0 * read + written, 3.0 * arithmetic);
+        report(&Row { name: format!("{} fwd+bwd", sample.operation()), milliseconds: both, floor }, json);
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Error> {
     let json = std::env::args().any(|argument| argument == "--json");
     let only = std::env::var("GRADEWISE_BENCH").unwrap_or_default();
@@ -241,6 +278,9 @@ fn main() -> Result<(), Error> {
     }
     if only.is_empty() || only == "nbody" {
         nbody(ceilings, json)?;
+    }
+    if only == "operations" {
+        operations(ceilings, json)?;
     }
     if only.is_empty() || only == "subnormals" {
         subnormals(json)?;

@@ -1,35 +1,28 @@
-//! The `gradewise` program.
+//! The `gradewise` program: our tasks, and the commands that are about them alone.
 #![forbid(unsafe_code)]
 
-mod cli;
 mod commands;
-mod config;
-mod error;
-mod output;
-mod plots;
-mod run;
 mod tasks;
 
-use clap::Parser;
+use gradewise_runner::Program;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+
+const EXAMPLES: &str = "\
+gradewise train nbody                          a run of a few minutes, data included
+gradewise train hulls --curve 256,1024,4096    another experiment, its error over the number of samples
+gradewise train nbody train.steps=60           any setting can be overridden
+gradewise train nbody --resume runs/nbody-1    go on where a run stopped
+gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
+gradewise inspect runs/nbody-1/checkpoint.safetensors
+gradewise doctor                               what works on this machine's GPU
+gradewise train nbody --hardware auto          settings for this machine
+gradewise debug -- train nbody --device cuda   what goes wrong there, and where";
 
 fn main() -> ExitCode {
-    let arguments = cli::Cli::parse();
-    let default = if arguments.verbose { "debug,gradewise::operations=trace" } else { "warn" };
-    let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(output::is_coloured())
-        .with_writer(std::io::stderr)
-        .without_time()
-        .init();
-    run::remember_panics();
-    match commands::run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::error(&error);
-            error.exit_code()
-        }
-    }
+    let program = Program::new()
+        .name("gradewise")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Clifford (geometric) algebra neural networks: training, checks and tools")
+        .examples(EXAMPLES);
+    commands::add(tasks::add(program)).main()
 }

@@ -21,15 +21,7 @@ use gradewise::{
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
 fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::Cpu];
-    match Device::cuda(0) {
-        Ok(device) => devices.push(device),
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => eprintln!("no GPU tested: {error}"),
-    }
-    devices
+    std::iter::once(Device::Cpu).chain(gradewise_testing::gpu()).collect()
 }
 
 /// One step of a small model, watched. What fits one kernel on a GPU is kept in its parts, as on the CPU.
@@ -95,7 +87,7 @@ fn a_sign_flipped_in_the_products_backward_is_found_and_named() {
             "`steerable_layer` backward",
             "gradient of input 3",
             "[33, 20]",
-            "signature=3,0,0",
+            "algebra=3,0,0",
             "computed through",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -163,7 +155,9 @@ fn files_that_are_no_records_are_refused() {
     file.insert_array("in.0", &Array::ones([2], DType::F32, &Device::Cpu).unwrap()).unwrap();
     file.write(&path).unwrap();
     assert!(replay(&path, &Device::Cpu).unwrap_err().to_string().contains("`bisect`"));
-    for (key, value) in [("bisect", "glue"), ("pass", "forward"), ("position", "0"), ("error", "1")] {
+    let metadata =
+        [("bisect", "glue"), ("pass", "forward"), ("position", "0"), ("error", "1"), ("attributes", "null")];
+    for (key, value) in metadata {
         file.metadata.insert(key.to_owned(), value.to_owned());
     }
     file.write(&path).unwrap();

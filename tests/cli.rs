@@ -1,5 +1,4 @@
 //! The program as its users meet it: exit codes, messages, files.
-#![cfg(feature = "cli")]
 
 #[path = "common/program.rs"]
 mod program;
@@ -473,7 +472,8 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("eval --checkpoint none.safetensors", &["none.safetensors"]),
         ("eval --checkpoint bad.toml", &["bad.toml", "safetensors"]),
         ("train nbody runtime.backends.glue=reference", &["runtime.backends", "`glue`", "gelu"]),
-        ("train nbody --precision bf8", &["runtime.precision", "f16-mixed"]),
+        ("train nbody --precision bf8", &["--precision", "full, bf16, f16", "a similar value exists"]),
+        ("train nbody runtime.precision=bf8", &["runtime.precision", "one of full, bf16, f16"]),
         ("train nbody --precision bf16 --dtype f64", &["runtime.dtype", "mixed precision"]),
         ("train nbody --precision bf16 runtime.autocast.glue=f32", &["runtime.autocast", "`glue`"]),
         ("bisect", &["<TASK>"]),
@@ -484,7 +484,7 @@ fn bad_usage_is_refused_with_what_to_do() {
         ("verify nowhere", &["nowhere"]),
         ("inspect bad.toml", &["bad.toml"]),
         ("gradcheck --signature 9,0,0", &["9"]),
-        ("gradcheck --only nothing", &["geometric_product"]),
+        ("gradcheck --only nothing", &["table_product"]),
         ("train", &["Usage"]),
         ("fly", &["fly"]),
     ] {

@@ -1,6 +1,5 @@
 //! Runs of several processes, started by the program itself and as launchers do: the numbers of one process, and what happens when
 //! one of them is lost.
-#![cfg(feature = "cli")]
 
 #[path = "common/program.rs"]
 mod program;

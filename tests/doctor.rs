@@ -1,5 +1,5 @@
 //! `doctor` as its users meet it: without a driver, and over a stand-in for the driver and for NVML.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "common/program.rs"]
 mod program;

@@ -1,5 +1,5 @@
 //! Drills: what goes wrong in a run is named, says what to do next, and costs no more than the steps since the last checkpoint.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "common/program.rs"]
 mod program;

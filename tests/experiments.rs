@@ -1,6 +1,5 @@
 //! The experiments in a short form, through the program: the loss falls, the error on new samples with it, and the trained model
 //! has the symmetry it is built for.
-#![cfg(feature = "cli")]
 
 #[path = "common/program.rs"]
 mod program;

@@ -74,8 +74,8 @@ fn bodies(rng: &mut ChaCha8Rng) -> Vec<(&'static str, Box<dyn Layer>)> {
         ("CliffordLayer, fully connected", clifford(true, true, rng)),
     ];
     let gated = |product: SteerableProduct| -> Box<dyn Layer> {
-        let silu = MvSilu::init(WIDTH, CL3, &place).unwrap();
-        let norm = MvLayerNorm::init(WIDTH, CL3, &place).unwrap();
+        let silu = MvSilu::new(WIDTH, CL3).init(&place).unwrap();
+        let norm = MvLayerNorm::new(WIDTH, CL3).init(&place).unwrap();
         Box::new(Sequential::new().then(silu).then(product).then(norm))
     };
     let product = SteerableProduct::new(WIDTH, CL3).init(&place, rng).unwrap();

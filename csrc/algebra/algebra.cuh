@@ -1,7 +1,7 @@
-// A Clifford algebra Cl(P,Q,R) as constants of the compiler.
+// A Clifford algebra Cl(P,Q,R) as compile-time constants.
 //
-// Everything is derived from the signature: blades in order of grade, then lexicographically; the sign of every product of
-// two blades; the numbering of grade paths. Loops over blades are unrolled, so all of it vanishes at compile time.
+// Everything is derived from the signature: blades in order of grade, then lexicographically; the sign of every product of two
+// blades; the numbering of grade paths. Loops over blades are unrolled, so all tables vanish at compile time.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -23,7 +23,7 @@ struct Algebra {
         int sign = 1;
         for (int generator = 0; generator < GENERATORS; ++generator) {
             if (!((right >> generator) & 1)) continue;
-            // The generators of `left` that this one passes on its way to its place.
+            // The generators of `left` that this one passes on the way to its place.
             for (int above = generator + 1; above < GENERATORS; ++above) {
                 if ((left >> above) & 1) sign = -sign;
             }
@@ -38,7 +38,7 @@ struct Algebra {
     /// Whether blade `a` comes before blade `b`: lower grade first, then by the lists of their generators.
     static constexpr bool precedes(int a, int b) {
         if (grade_of_mask(a) != grade_of_mask(b)) return grade_of_mask(a) < grade_of_mask(b);
-        // Equal grades: at the lowest generator that only one of them has, the one that has it comes first.
+        // Equal grades: the blade with the lowest generator that the other does not have comes first.
         const int different = a ^ b;
         return (a & (different & -different)) != 0;
     }

@@ -1,4 +1,4 @@
-// Loops over the terms of a product, unrolled with every index a constant of the compiler.
+// Loops over the terms of a product, unrolled, with every index a compile-time constant.
 #pragma once
 
 #include "algebra/algebra.cuh"
@@ -10,7 +10,7 @@ struct Constant {
 
 template <int FIRST, int COUNT, class F>
 GW_DEVICE void each_from(F& f) {
-    // By halves, so that templates nest as deep as the logarithm only.
+    // By halves, so that template nesting grows with the logarithm only.
     if constexpr (COUNT == 1) {
         f(Constant<FIRST>{});
     } else if constexpr (COUNT > 1) {
@@ -25,65 +25,17 @@ GW_DEVICE void each(F f) {
     each_from<0, N>(f);
 }
 
-/// The terms of the geometric product of algebra A, in order of result, then path: out[result] += sign·w[path]·x[left]·y[right].
-template <class A>
-struct Terms {
-    static constexpr int MOST = A::BLADES * A::BLADES;
+/// What terms are listed for: a weighted product, its gradients, or the sums Σ ±x_left·y_right of each path and result, without weights.
+enum class Purpose { PRODUCT, GRADIENT, SUMS };
 
-    struct List {
-        short left[MOST] = {}, right[MOST] = {}, result[MOST] = {}, path[MOST] = {};
-        signed char sign[MOST] = {};
-        /// Whether the term is the first of its result and path, and whether it is the last.
-        bool opens[MOST] = {}, closes[MOST] = {};
-        int count = 0;
-    };
-
-    static constexpr typename A::Tables tables = A::make();
-
-    static constexpr List make() {
-        List list{};
-        for (int result = 0; result < A::BLADES; ++result) {
-            // In order of path is in order of the grades of left and right, and so of the blades.
-            for (int left = 0; left < A::BLADES; ++left) {
-                const int right = tables.blade[tables.mask[result] ^ tables.mask[left]];
-                const int sign = A::sign_of_masks(tables.mask[left], tables.mask[right]);
-                if (sign == 0) continue;
-                const int key = (tables.grade[left] * A::GRADES + tables.grade[result]) * A::GRADES + tables.grade[right];
-                // Insertion keeps the terms of a result in order of path.
-                int at = list.count++;
-                while (at > 0 && list.result[at - 1] == result && list.path[at - 1] > tables.path[key]) {
-                    list.left[at] = list.left[at - 1];
-                    list.right[at] = list.right[at - 1];
-                    list.result[at] = list.result[at - 1];
-                    list.path[at] = list.path[at - 1];
-                    list.sign[at] = list.sign[at - 1];
-                    --at;
-                }
-                list.left[at] = static_cast<short>(left);
-                list.right[at] = static_cast<short>(right);
-                list.result[at] = static_cast<short>(result);
-                list.path[at] = tables.path[key];
-                list.sign[at] = static_cast<signed char>(sign);
-            }
-        }
-        for (int n = 0; n < list.count; ++n) {
-            list.opens[n] = n == 0 || list.result[n - 1] != list.result[n] || list.path[n - 1] != list.path[n];
-            if (n > 0) list.closes[n - 1] = list.opens[n];
-        }
-        list.closes[list.count - 1] = true;
-        return list;
-    }
-
-    static constexpr List list = make();
-    static constexpr int COUNT = list.count;
-};
-
-/// The same terms path by path, in order of a blade that each path pivots on: the factor that few terms differ in is taken out of
-/// their sum. Of the trilinear form w·Σ ±x_left·y_right·g_result, a product pivoting on `left` multiplies w·x_left once for each
-/// left blade; its gradients take Σ ±y_right·g_result there. Which pivot costs least depends on the path's grades.
-template <class A, bool GRADIENT>
+/// The terms of the geometric product of algebra A, out[result] += sign·w[path]·x[left]·y[right], in order of path and, within a path, of
+/// the blades of one side: its pivot. The factor that the terms of a pivot blade share is taken out of their sum: of the trilinear form
+/// w·Σ ±x_left·y_right·g_result, a product that pivots on `left` multiplies w·x_left once for each left blade, and its gradients sum
+/// ±y_right·g_result there. Each path has the pivot that costs the fewest operations for the purpose; SUMS pivot on the result.
+template <class A, Purpose PURPOSE>
 struct Pivoted {
     static constexpr int MOST = A::BLADES * A::BLADES;
+    static constexpr bool GRADIENT = PURPOSE == Purpose::GRADIENT;
     enum Pivot : signed char { LEFT, RIGHT, RESULT };
 
     struct Term {
@@ -92,6 +44,8 @@ struct Pivoted {
         Pivot pivot;
         /// Whether the term is the first of its path and pivot blade, and whether it is the last.
         bool opens, closes;
+        /// How many pairs of path and pivot blade come before this term's.
+        short group;
     };
 
     struct List {
@@ -102,6 +56,7 @@ struct Pivoted {
     static constexpr List make() {
         constexpr auto tables = A::make();
         List list{};
+        short groups = 0;
         for (int key = 0; key < A::GRADES * A::GRADES * A::GRADES; ++key) {
             if (tables.path[key] < 0) continue;
             const int grades[3] = {key / A::GRADES / A::GRADES, key % A::GRADES, key / A::GRADES % A::GRADES};
@@ -117,7 +72,7 @@ struct Pivoted {
             }
             Pivot pivot = RESULT;
             int least = GRADIENT ? 3 * terms + 2 * size(RESULT) : size(RESULT);
-            for (int side = LEFT; side <= RIGHT; ++side) {
+            for (int side = LEFT; side <= RIGHT && PURPOSE != Purpose::SUMS; ++side) {
                 const int cost = GRADIENT ? 2 * terms + 3 * size(side) : size(side);
                 if (cost < least) {
                     least = cost;
@@ -141,11 +96,13 @@ struct Pivoted {
                                              static_cast<signed char>(sign),
                                              pivot,
                                              false,
-                                             false};
+                                             false,
+                                             groups};
                 }
                 if (list.count > begin) {
                     list.at[begin].opens = true;
                     list.at[list.count - 1].closes = true;
+                    ++groups;
                 }
             }
         }

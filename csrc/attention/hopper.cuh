@@ -1,9 +1,10 @@
 // Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only.
 //
-// A block takes tiles of 128 queries one after the other, 64 to each of two warpgroups; the first thread of a third has them and tiles of
-// 128 keys and values copied into rings, and is ahead of the others, into the next tile of queries too.
-// While the values of one tile are multiplied, the products of the next are there and their softmax is computed; so each warpgroup keeps
-// both kinds of units busy, and the two get out of step by themselves (Shah et al. 2024, arXiv:2407.08608).
+// Blocks are persistent and take tiles of 128 queries, 64 for each of two consumer warpgroups. The producer, the first thread of a
+// third warpgroup, copies them and tiles of 128 keys and values into rings, and runs ahead into the next tile of queries. A
+// consumer has the scores of the next tile of keys before it multiplies the values of the present one, and computes their softmax
+// meanwhile: this keeps both the matrix and the arithmetic units busy, and the two warpgroups fall out of step (Shah et al. 2024,
+// arXiv:2407.08608).
 #pragma once
 
 #include "attention/problem.cuh"
@@ -11,7 +12,7 @@
 #include "ptx/tensor_map.cuh"
 #include "ptx/wgmma.cuh"
 
-/// The maps are of [batch, head, token, feature], boxes of 64 features by 128 tokens.
+/// Tensor maps of [batch, head, token, feature] in boxes of 64 features by 128 tokens.
 struct HopperAttention {
     TensorMap q, k, v;
     Attention p;
@@ -22,8 +23,8 @@ struct AttentionHopper {
     static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, QUERIES = 2, MULTIPLYING = 256;
     /// Registers: as in mma/hopper.cuh.
     static constexpr int FEW = 40, MANY = 232;
-    static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "there are no more");
-    /// 64 features of all rows of a tile, in swizzled lines of 128 bytes.
+    static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "the block has no more registers");
+    /// A tile consists of pieces: 64 features of all rows, in swizzled lines of 128 bytes.
     static constexpr int PIECES = D / 64, PIECE = ROWS * 128, TILE = PIECES * PIECE;
     static_assert(ROWS == KEYS, "tiles have one size");
     static constexpr int SHARED_BYTES = (QUERIES + 2 * STAGES) * TILE + 1024;
@@ -35,7 +36,7 @@ struct AttentionHopper {
         u64 full_q[QUERIES], empty_q[QUERIES], full_k[STAGES], empty_k[STAGES], full_v[STAGES], empty_v[STAGES];
     };
 
-    /// A tile of queries, and how many tiles of keys they see.
+    /// A tile of queries, and the number of tiles of keys that they see.
     struct Unit {
         Place at;
         Visible<T> visible;
@@ -48,7 +49,7 @@ struct AttentionHopper {
               steps((visible.end(at.tile * ROWS + ROWS) + KEYS - 1) / KEYS) {}
     };
 
-    /// How often rings have gone around: tiles of queries and of keys so far.
+    /// Positions in the rings: tiles of queries and of keys so far.
     struct Turns {
         u32 queries = 0, keys = 0;
 
@@ -76,7 +77,7 @@ struct AttentionHopper {
           tiles(tiles),
           units(units) {}
 
-    /// Units come the longest first: every other round is dealt out backwards, so that nobody has the longest of each.
+    /// Units are in order of length, the longest first. Rounds alternate in direction, so that no block gets the longest of each.
     GW_DEVICE i64 unit_of(int round) const {
         const int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
         return round * static_cast<i64>(gridDim.x) + place;
@@ -90,7 +91,7 @@ struct AttentionHopper {
         }
     }
 
-    /// The copying thread. It starts nothing that nobody waits for.
+    /// The producer issues no copy that no consumer waits for.
     GW_DEVICE void produce() const {
         tensor_map_prefetch(h.q);
         tensor_map_prefetch(h.k);
@@ -115,7 +116,7 @@ struct AttentionHopper {
         }
     }
 
-    /// Registers that matrix instructions have written are read after this, not before.
+    /// Keeps the compiler from reading registers that matrix instructions write before they have finished.
     template <int N>
     GW_DEVICE static void pin(float (&values)[N]) {
 #pragma unroll
@@ -126,7 +127,7 @@ struct AttentionHopper {
         if (threadIdx.x % 32 == 0) barrier_arrive(barrier, 0);
     }
 
-    /// A warpgroup that multiplies.
+    /// A consumer warpgroup; `half` selects its 64 queries.
     GW_DEVICE void consume(int half) const {
         Turns turns;
         for (int round = 0; round * static_cast<i64>(gridDim.x) < units; ++round) {
@@ -147,7 +148,7 @@ struct AttentionHopper {
         float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, keep[2];
         float s[SCORES], out[OUT] = {};
         u32 weights[KEYS / 16][4];
-        // The same in all threads of a warp, which the compiler cannot see.
+        // Warp-uniform; the shuffle makes that visible to the compiler.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
         const u64 q_matrix = wgmma_matrix(base + turns.place() * TILE + half * 64 * 128, 1024, PIECE);
         const u64 k_matrix = wgmma_matrix(base + QUERIES * TILE, 1024, PIECE);
@@ -249,16 +250,16 @@ struct AttentionHopper {
             const int query = row + side * 8;
             if (lane % 4 == 0 && query < p.queries) log_sums[query] = log_sum(greatest[side] * scale * LN_2, sum);
         }
-        // Nobody of the warpgroup reads its queries any more.
+        // After this barrier, no thread of the warpgroup reads the queries any more.
         named_barrier(1 + half, 128);
         write(unit, memory + turns.place() * TILE, half * 64 + warp * 16, out);
-        // The copy engine is told that the space is free after it can see what was written there.
+        // The fence precedes the arrival: the copy engine must see these writes before it overwrites them.
         shared_fence();
         __syncwarp();
         release(&barriers.empty_q[turns.place()]);
     }
 
-    /// Writes a warp's 16 rows from row `start` of the tile on, by way of where its queries were: nobody else reads those.
+    /// Writes a warp's 16 rows from row `start` of the tile on, through the shared memory of its own queries.
     GW_DEVICE void write(const Unit& unit, unsigned char* tile, int start, const float (&out)[OUT]) const {
         const int lane = threadIdx.x % 32;
         const auto place = [&](int line, int chunk) {
@@ -282,7 +283,7 @@ struct AttentionHopper {
     }
 
     GW_DEVICE static void run(const HopperAttention& problem, int tiles, i64 units) {
-        // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
+        // The swizzle needs this alignment, which holds because there is no other shared memory.
         extern __shared__ __align__(1024) unsigned char dynamic[];
         const AttentionHopper block(problem, tiles, units, dynamic);
         if (threadIdx.x == 0) {
@@ -293,7 +294,7 @@ struct AttentionHopper {
             for (int stage = 0; stage < STAGES; ++stage) {
                 barrier_init(&block.barriers.full_k[stage], 1);
                 barrier_init(&block.barriers.full_v[stage], 1);
-                // Every warp that multiplies.
+                // One arrival per consumer warp.
                 barrier_init(&block.barriers.empty_k[stage], 8);
                 barrier_init(&block.barriers.empty_v[stage], 8);
             }

@@ -1,14 +1,14 @@
-// Attention (Vaswani et al. 2017), one tile of queries or keys at a time (Rabe & Staats 2021, Dao et al. 2022): what a launch
-// computes, shared by all engines.
+// Attention (Vaswani et al. 2017), one tile of queries or keys at a time (Rabe & Staats 2021, Dao et al. 2022): the problem of a
+// launch, shared by all engines.
 //
-// out = softmax(scale·Q·Kᵀ)·V for each batch and head; `group` heads share a head of K and V. No more than a tile of the softmax ever
-// exists; the forward pass leaves log Σ e^(scale·q·k) of each row, from which the backward pass computes the softmax again. The backward
-// pass has one kernel for the gradient of Q and one for those of K and V, so that every sum has one writer and one order.
+// out = softmax(scale·Q·Kᵀ)·V for each batch and head; `group` heads share a head of K and V. Only a tile of the softmax exists at
+// a time. The forward pass writes log Σ e^(scale·q·k) of each row, from which the backward pass computes the softmax again. The
+// backward pass has one kernel for the gradient of Q and one for those of K and V, so that every sum has one writer and one order.
 #pragma once
 
 #include "gradewise/math.cuh"
 
-/// Distances in elements between batches, heads and tokens; features are adjacent.
+/// Strides in elements between batches, heads and tokens; features are adjacent.
 struct Steps {
     i64 batch, head, token;
 };
@@ -21,26 +21,26 @@ struct Attention {
     void* delta;
     const void* grad;
     void *grad_q, *grad_k, *grad_v;
-    /// Number of keys of each batch that there are; null for all.
+    /// Number of keys of each batch; null if all are present.
     const u32* lengths;
-    /// [batch, keys]: keys with 0 are not seen; null for none.
+    /// [batch, keys]: a key with mask 0 is invisible; null for no mask.
     const void* mask;
     Steps q_steps, k_steps, v_steps, out_steps, grad_steps, grad_q_steps, grad_k_steps, grad_v_steps;
     i64 heads, group, queries, keys, features;
-    /// Whether query i sees the keys up to i + keys - queries only.
+    /// Whether query i sees only the keys up to i + keys - queries.
     i64 causal;
     double scale;
 };
 
-/// The tile of a block: `tiles` for each of `heads` of each batch. Tiles of one head come together, so that its keys stay in the cache;
-/// those of causal attention, which differ in length, come the longest first.
+/// The tile of a block: each head of each batch has `tiles`. Tiles of one head are consecutive, so that its keys stay in the cache;
+/// tiles of causal attention, which differ in length, are ordered by length, the longest first.
 struct Place {
     i64 batch, head;
     int tile;
 
     GW_DEVICE Place(const Attention& p, int tiles, i64 heads) : Place(p, tiles, heads, blockIdx.x, gridDim.x) {}
 
-    /// The place of one of `units` tiles.
+    /// The place of unit number `unit` of `units`.
     GW_DEVICE Place(const Attention& p, int tiles, i64 heads, i64 unit, i64 units) {
         const i64 all = units / tiles;
         const i64 of_head = p.causal ? unit % all : unit / tiles;
@@ -58,7 +58,7 @@ GW_DEVICE T* part(T* data, const Steps& steps, i64 batch, i64 head) {
 /// The keys of a batch that queries see.
 template <class T>
 struct Visible {
-    /// Keys that there are, and those up to query 0 if each sees no further than itself.
+    /// Number of keys, and the key that query 0 sees last under the causal mask.
     int length, offset;
     bool causal;
     const T* mask;
@@ -80,7 +80,7 @@ struct Visible {
     /// The first query that sees `key`.
     GW_DEVICE int begin(int key) const { return causal && key > offset ? key - offset : 0; }
 
-    /// Whether every query from `query` on sees the keys from `first` to `last`, of which there are some.
+    /// Whether every query from `query` on sees all keys from `first` to `last`. There must be at least one.
     GW_DEVICE bool whole(int query, int last) const {
         return last < length && mask == nullptr && (!causal || last <= query + offset);
     }

@@ -1,9 +1,9 @@
-// Powers of two, and pairs of 16-bit numbers as matrix instructions take them.
+// Powers of two, and pairs of 16-bit numbers as operands of matrix instructions.
 #pragma once
 
 #include "gradewise/types.cuh"
 
-/// Two numbers rounded and side by side, the first in the lower half (sm_80 and later).
+/// Two numbers rounded to 16 bits and packed, the first in the lower half (sm_80 and later).
 GW_DEVICE u32 pair(float low, float high, bf16) {
     u32 both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));

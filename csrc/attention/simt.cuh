@@ -1,6 +1,7 @@
-// Attention by plain arithmetic, in the computing precision: exact f32 and f64, and what the matrix instructions do not serve.
+// Attention by ordinary arithmetic in the compute type: exact f32 and f64, and all cases that the matrix instructions do not serve.
 //
-// Blocks of 16×16 threads have tiles of 16·R queries by 16·R keys: a thread has R×R products, and of R rows every sixteenth feature.
+// A block of 16×16 threads computes a tile of 16·R queries by 16·R keys; a thread has R×R products, and of R rows every sixteenth
+// feature.
 #pragma once
 
 #include "attention/problem.cuh"
@@ -9,10 +10,10 @@ template <class T, int D, int R>
 struct AttentionSimt {
     using C = Compute<T>;
     static constexpr int TILE = 16 * R, ROW = D + 1, P_ROW = TILE + 1, OUT = D / 16;
-    /// Elements of shared memory with this number of tiles of rows.
+    /// Elements of shared memory for this number of tiles of rows.
     static constexpr int shared(int tiles) { return tiles * TILE * ROW + TILE * P_ROW; }
 
-    /// Rows `first` and on of a matrix with `rows` rows; zeros beyond.
+    /// Loads TILE rows of a matrix from `first` on; zeros beyond `rows` and `features`. A barrier must follow.
     GW_DEVICE static void fetch(C* tile, const T* source, i64 step, int first, i64 rows, i64 features) {
         for (int e = threadIdx.x; e < TILE * D; e += 256) {
             const int row = e / D, feature = e % D;
@@ -39,7 +40,7 @@ struct AttentionSimt {
         }
     }
 
-    /// out += weights·tile, weights in shared memory.
+    /// out += weights·tile, both in shared memory.
     GW_DEVICE static void add(const C* weights, const C* tile, C (&out)[R][OUT]) {
         const int x = threadIdx.x % 16, y = threadIdx.x / 16;
         for (int row = 0; row < TILE; ++row) {
@@ -70,18 +71,43 @@ struct AttentionSimt {
         }
     }
 
+    /// The queries of a block, and the keys they see.
+    struct QueryBlock {
+        const Attention& p;
+        const Place at;
+        const Visible<T> visible;
+        const T *k, *v;
+        /// The block's first query, and one past the last key.
+        int first, end;
+
+        GW_DEVICE QueryBlock(const Attention& p, int tiles) : p(p), at(p, tiles, p.heads), visible(p, at.batch), first(at.tile * TILE) {
+            const i64 shared_head = at.head / p.group;
+            k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+            v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+            end = visible.end(first + TILE);
+        }
+
+        /// Loads the block's rows of Q or of its result's gradient; a barrier must follow.
+        GW_DEVICE void fetch_rows(C* tile, const void* source, const Steps& steps) const {
+            fetch(tile, part(static_cast<const T*>(source), steps, at.batch, at.head), steps.token, first, p.queries, p.features);
+        }
+        /// Loads a tile of keys or of values; a barrier must follow.
+        GW_DEVICE void fetch_keys(C* tile, int key) const { fetch(tile, k, p.k_steps.token, key, p.keys, p.features); }
+        GW_DEVICE void fetch_values(C* tile, int key) const { fetch(tile, v, p.v_steps.token, key, p.keys, p.features); }
+
+        GW_DEVICE void write_rows(void* target, const Steps& steps, const C (&out)[R][OUT]) const {
+            write(part(static_cast<T*>(target), steps, at.batch, at.head), steps.token, first, p.queries, p.features, out);
+        }
+    };
+
     GW_DEVICE static void forward(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         C* const queries = reinterpret_cast<C*>(memory);
         C* const tile = queries + TILE * ROW;
         C* const weights = tile + TILE * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
+        const QueryBlock block(p, tiles);
+        const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        block.fetch_rows(queries, p.q, p.q_steps);
         const C infinity = static_cast<C>(__int_as_float(0x7f800000)), scale = static_cast<C>(p.scale);
         C greatest[R], total[R], out[R][OUT] = {};
 #pragma unroll
@@ -89,9 +115,8 @@ struct AttentionSimt {
             greatest[r] = -infinity;
             total[r] = 0;
         }
-        const int end = visible.end(first + TILE);
-        for (int key = 0; key < end; key += TILE) {
-            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+        for (int key = 0; key < block.end; key += TILE) {
+            block.fetch_keys(tile, key);
             __syncthreads();
             C s[R][R];
             dots(queries, tile, s);
@@ -100,7 +125,7 @@ struct AttentionSimt {
                 C most = greatest[r];
 #pragma unroll
                 for (int c = 0; c < R; ++c) {
-                    s[r][c] = visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
+                    s[r][c] = block.visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
                     // NaN stays.
                     most = s[r][c] > most || s[r][c] != s[r][c] ? s[r][c] : most;
                 }
@@ -126,12 +151,12 @@ struct AttentionSimt {
             }
             put(s, weights);
             __syncthreads();
-            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+            block.fetch_values(tile, key);
             __syncthreads();
             add(weights, tile, out);
             __syncthreads();
         }
-        C* const log_sums = static_cast<C*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+        C* const log_sums = static_cast<C*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const C inverse = total[r] == C(0) ? C(0) : C(1) / total[r];
@@ -140,11 +165,10 @@ struct AttentionSimt {
             const int row = first + y + 16 * r;
             if (x == 0 && row < p.queries) log_sums[row] = log_sum(greatest[r], total[r]);
         }
-        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
-        write(target, p.out_steps.token, first, p.queries, p.features, out);
+        block.write_rows(p.out, p.out_steps, out);
     }
 
-    /// What of the softmax's gradient belongs to a query and a key: the weight, and the gradient of the scaled product's operands.
+    /// The contribution of one query and key to the gradients: the softmax weight, and the gradient of the product q·k.
     struct Slope {
         C weight, product;
         GW_DEVICE Slope(const Visible<T>& visible, int query, int key, i64 queries, C dot, C grad_dot, C log_sum, C delta, C scale) {
@@ -160,35 +184,29 @@ struct AttentionSimt {
         C* const grads = queries + TILE * ROW;
         C* const tile = grads + TILE * ROW;
         C* const weights = tile + TILE * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const int first = at.tile * TILE, x = threadIdx.x % 16, y = threadIdx.x / 16;
-        fetch(queries, part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head), p.q_steps.token, first, p.queries, p.features);
-        fetch(grads, part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, at.head), p.grad_steps.token, first, p.queries,
-              p.features);
+        const QueryBlock block(p, tiles);
+        const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
+        block.fetch_rows(queries, p.q, p.q_steps);
+        block.fetch_rows(grads, p.grad, p.grad_steps);
         const C scale = static_cast<C>(p.scale);
-        const i64 rows = (at.batch * p.heads + at.head) * p.queries;
+        const i64 rows = (block.at.batch * p.heads + block.at.head) * p.queries;
         const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
         const C* const deltas = static_cast<const C*>(p.delta) + rows;
         C out[R][OUT] = {};
-        const int end = visible.end(first + TILE);
-        for (int key = 0; key < end; key += TILE) {
-            fetch(tile, v, p.v_steps.token, key, p.keys, p.features);
+        for (int key = 0; key < block.end; key += TILE) {
+            block.fetch_values(tile, key);
             __syncthreads();
             C s[R][R], slope[R][R];
             dots(grads, tile, slope);
             __syncthreads();
-            fetch(tile, k, p.k_steps.token, key, p.keys, p.features);
+            block.fetch_keys(tile, key);
             __syncthreads();
             dots(queries, tile, s);
 #pragma unroll
             for (int i = 0; i < R * R; ++i) {
                 const int row = first + y + 16 * (i / R), place = row < p.queries ? row : 0;
                 C& value = slope[i / R][i % R];
-                value = Slope(visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
+                value = Slope(block.visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
                               deltas[place], scale).product;
             }
             put(slope, weights);
@@ -196,11 +214,10 @@ struct AttentionSimt {
             add(weights, tile, out);
             __syncthreads();
         }
-        T* const target = part(static_cast<T*>(p.grad_q), p.grad_q_steps, at.batch, at.head);
-        write(target, p.grad_q_steps.token, first, p.queries, p.features, out);
+        block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
 
-    /// Of the keys and values that a group of heads shares: first index keys, second queries.
+    /// Gradients of the keys and values, which a group of heads shares. Rows are keys, columns queries.
     GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         C* const keys = reinterpret_cast<C*>(memory);
@@ -257,7 +274,7 @@ struct AttentionSimt {
     }
 };
 
-/// delta = Σ out·grad of each row, a warp for each.
+/// delta = Σ out·grad of each row, one warp per row.
 template <class T>
 GW_DEVICE void attention_delta(const Attention& p, i64 rows) {
     using C = Compute<T>;

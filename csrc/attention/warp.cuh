@@ -1,8 +1,8 @@
 // Attention by warp-wide matrix instructions (sm_80 and later): bf16 and f16, accumulated in f32.
 //
-// A block of four warps has 64 queries, or 64 keys in the backward pass of keys and values, 16 to a warp; what they are multiplied with
-// comes in tiles, copied while the tile before is computed. Weights never leave the registers: the accumulators of a product are, rounded,
-// the left operand of the next.
+// A block of four warps computes 64 queries (or 64 keys in the backward pass of keys and values), 16 per warp. The other operands
+// arrive in tiles; the copy of one tile overlaps with work on the tile before. Softmax weights stay in registers: the accumulators
+// of one product, rounded, are the left operand of the next.
 #pragma once
 
 #include "attention/problem.cuh"
@@ -14,14 +14,14 @@ struct AttentionWarp {
     static constexpr int THREADS = 128, ROWS = 64;
     /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
     static constexpr int ROW = D + 8, CHUNKS = D / 8;
-    /// Rows of what comes in tiles.
+    /// Rows of the tiles that are copied: forward, and backward.
     static constexpr int KEYS = 64, FEW = 32;
     static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-    /// Starts copying COUNT rows from `first` on, of which those below `rows` are there; zeros arrive for others and for features
-    /// past the end. Everything is aligned to 16 bytes.
+    /// Starts copying COUNT rows from `first` on. Rows from `rows` on and features past the end become zeros. Everything must be
+    /// aligned to 16 bytes.
     template <int COUNT>
     GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
         static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
@@ -33,7 +33,8 @@ struct AttentionWarp {
         }
     }
 
-    /// Waits for all copies, those of operands included that no step used: shared memory is another block's afterwards.
+    /// Waits for all copies, including those that no step used: a block must not exit while copies into its shared memory are in
+    /// flight.
     GW_DEVICE static void finish_copies() {
         copy_async_commit();
         copy_async_wait<0>();
@@ -64,7 +65,7 @@ struct AttentionWarp {
         }
     }
 
-    /// out[16×D] += W·B for weights W [16×8·N] as they come out of a product, and rows of `b`.
+    /// out[16×D] += W·B, with weights W [16×8·N] in the layout of accumulators, and rows of `b`.
     template <int N>
     GW_DEVICE static void add(const float (&weights)[N][4], const T* b, float (&out)[D / 8][4]) {
         const int lane = threadIdx.x % 32;
@@ -105,37 +106,82 @@ struct AttentionWarp {
         return value + __shfl_xor_sync(0xffffffffu, value, 2);
     }
 
+    /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K,
+    /// then those of V.
+    template <int COUNT>
+    struct QueryBlock {
+        const Attention& p;
+        const Place at;
+        const Visible<T> visible;
+        const T *k, *v;
+        T *k_tiles, *v_tiles;
+        int features, query_count;
+        /// The block's first query, and the first of the two that a lane's accumulators belong to; the second is 8 further.
+        int first, row;
+        /// Tiles of keys.
+        int steps;
+
+        GW_DEVICE QueryBlock(const Attention& p, int tiles, T* key_tiles)
+            : p(p), at(p, tiles, p.heads), visible(p, at.batch), k_tiles(key_tiles), v_tiles(key_tiles + 2 * COUNT * ROW),
+              features(static_cast<int>(p.features)), query_count(static_cast<int>(p.queries)), first(at.tile * ROWS),
+              row(first + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) {
+            const i64 shared_head = at.head / p.group;
+            k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
+            v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
+            steps = (visible.end(first + ROWS) + COUNT - 1) / COUNT;
+        }
+
+        /// Starts copying the block's rows of Q or of its result's gradient.
+        GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps) const {
+            const T* const rows = part(static_cast<const T*>(source), source_steps, at.batch, at.head);
+            fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
+        }
+
+        /// Starts copying the keys and values of a step, and closes the group of copies.
+        GW_DEVICE void fetch_keys(int step) const {
+            fetch<COUNT>(k_tile(step), k, p.k_steps.token, step * COUNT, visible.length, features);
+            fetch<COUNT>(v_tile(step), v, p.v_steps.token, step * COUNT, visible.length, features);
+            copy_async_commit();
+        }
+
+        GW_DEVICE T* k_tile(int step) const { return k_tiles + step % 2 * COUNT * ROW; }
+        GW_DEVICE T* v_tile(int step) const { return v_tiles + step % 2 * COUNT * ROW; }
+
+        /// Calls f(step) for each tile of keys, once it has arrived, while the next is copied. Rows whose copies were started
+        /// before have arrived as well.
+        template <class F>
+        GW_DEVICE void each_step(F f) const {
+            if (steps > 0) fetch_keys(0);
+            for (int step = 0; step < steps; ++step) {
+                copy_async_wait<0>();
+                // Makes this step's tiles visible to all threads, and ends all reads of the tiles of the step before.
+                __syncthreads();
+                if (step + 1 < steps) fetch_keys(step + 1);
+                f(step);
+            }
+            finish_copies();
+        }
+
+        /// Writes the warp's rows of a result.
+        GW_DEVICE void write_rows(void* target, const Steps& target_steps, const float (&out)[D / 8][4]) const {
+            T* const rows = part(static_cast<T*>(target), target_steps, at.batch, at.head);
+            write(rows, target_steps.token, first, query_count, features, out);
+        }
+    };
+
     GW_DEVICE static void forward(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         T* const queries = reinterpret_cast<T*>(memory);
-        T* const k_tiles = queries + ROWS * ROW;
-        T* const v_tiles = k_tiles + 2 * KEYS * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head);
-        const int first = at.tile * ROWS, features = static_cast<int>(p.features), query_count = static_cast<int>(p.queries);
-        const int end = visible.end(first + ROWS), steps = (end + KEYS - 1) / KEYS, length = visible.length;
-        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+        const QueryBlock<KEYS> block(p, tiles, queries + ROWS * ROW);
+        const Visible<T>& visible = block.visible;
+        const int first = block.first, row = block.row, lane = threadIdx.x % 32;
         const float infinity = __int_as_float(0x7f800000), scale = static_cast<float>(p.scale) * LOG2_E;
         float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, out[D / 8][4] = {};
-        const auto fetch_keys = [&](int step) {
-            fetch<KEYS>(k_tiles + step % 2 * KEYS * ROW, k, p.k_steps.token, step * KEYS, length, features);
-            fetch<KEYS>(v_tiles + step % 2 * KEYS * ROW, v, p.v_steps.token, step * KEYS, length, features);
-            copy_async_commit();
-        };
-        fetch<ROWS>(queries, q, p.q_steps.token, first, query_count, features);
-        if (steps > 0) fetch_keys(0);
-        for (int step = 0; step < steps; ++step) {
-            copy_async_wait<0>();
-            // This step's tiles have arrived, and nobody reads those of the step before any more.
-            __syncthreads();
-            if (step + 1 < steps) fetch_keys(step + 1);
+        block.fetch_rows(queries, p.q, p.q_steps);
+        block.each_step([&](int step) {
             const int key = step * KEYS;
             float s[KEYS / 8][4] = {};
-            dots(queries, k_tiles + step % 2 * KEYS * ROW, s);
+            dots(queries, block.k_tile(step), s);
             if (!visible.whole(first, key + KEYS - 1)) {
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n) {
@@ -170,10 +216,9 @@ struct AttentionWarp {
                     out[n][2 * half + 1] *= keep;
                 }
             }
-            add(s, v_tiles + step % 2 * KEYS * ROW, out);
-        }
-        finish_copies();
-        float* const log_sums = static_cast<float*>(p.log_sums) + (at.batch * p.heads + at.head) * p.queries;
+            add(s, block.v_tile(step), out);
+        });
+        float* const log_sums = static_cast<float*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float sum = across_quad_sum(total[half]), inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
@@ -183,30 +228,20 @@ struct AttentionWarp {
                 out[n][2 * half + 1] *= inverse;
             }
             const int query = row + half * 8;
-            if (lane % 4 == 0 && query < query_count) log_sums[query] = log_sum(greatest[half] * scale * LN_2, sum);
+            if (lane % 4 == 0 && query < block.query_count) log_sums[query] = log_sum(greatest[half] * scale * LN_2, sum);
         }
-        T* const target = part(static_cast<T*>(p.out), p.out_steps, at.batch, at.head);
-        write(target, p.out_steps.token, first, query_count, features, out);
+        block.write_rows(p.out, p.out_steps, out);
     }
 
     GW_DEVICE static void backward_q(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         T* const queries = reinterpret_cast<T*>(memory);
         T* const grads = queries + ROWS * ROW;
-        T* const k_tiles = grads + ROWS * ROW;
-        T* const v_tiles = k_tiles + 2 * FEW * ROW;
-        const Place at(p, tiles, p.heads);
-        const Visible<T> visible(p, at.batch);
-        const i64 shared_head = at.head / p.group;
-        const T* const k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
-        const T* const v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-        const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, at.head);
-        const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, at.head);
-        const int first = at.tile * ROWS, features = static_cast<int>(p.features), query_count = static_cast<int>(p.queries);
-        const int end = visible.end(first + ROWS), steps = (end + FEW - 1) / FEW, length = visible.length;
-        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
+        const QueryBlock<FEW> block(p, tiles, grads + ROWS * ROW);
+        const Visible<T>& visible = block.visible;
+        const int first = block.first, row = block.row, query_count = block.query_count, lane = threadIdx.x % 32;
         const float scale = static_cast<float>(p.scale);
-        const i64 rows = (at.batch * p.heads + at.head) * p.queries;
+        const i64 rows = (block.at.batch * p.heads + block.at.head) * p.queries;
         float log_sums[2] = {}, deltas[2] = {}, out[D / 8][4] = {};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -214,23 +249,14 @@ struct AttentionWarp {
             log_sums[half] = static_cast<const float*>(p.log_sums)[rows + row + half * 8] * LOG2_E;
             deltas[half] = static_cast<const float*>(p.delta)[rows + row + half * 8];
         }
-        const auto fetch_keys = [&](int step) {
-            fetch<FEW>(k_tiles + step % 2 * FEW * ROW, k, p.k_steps.token, step * FEW, length, features);
-            fetch<FEW>(v_tiles + step % 2 * FEW * ROW, v, p.v_steps.token, step * FEW, length, features);
-            copy_async_commit();
-        };
-        fetch<ROWS>(queries, q, p.q_steps.token, first, query_count, features);
-        fetch<ROWS>(grads, grad, p.grad_steps.token, first, query_count, features);
-        if (steps > 0) fetch_keys(0);
-        for (int step = 0; step < steps; ++step) {
-            copy_async_wait<0>();
-            __syncthreads();
-            if (step + 1 < steps) fetch_keys(step + 1);
+        block.fetch_rows(queries, p.q, p.q_steps);
+        block.fetch_rows(grads, p.grad, p.grad_steps);
+        block.each_step([&](int step) {
             const int key = step * FEW;
-            const T* const k_tile = k_tiles + step % 2 * FEW * ROW;
+            const T* const k_tile = block.k_tile(step);
             float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
             dots(queries, k_tile, s);
-            dots(grads, v_tiles + step % 2 * FEW * ROW, slope);
+            dots(grads, block.v_tile(step), slope);
             const bool whole = visible.whole(first, key + FEW - 1) && first + ROWS <= query_count;
 #pragma unroll
             for (int n = 0; n < FEW / 8; ++n) {
@@ -244,13 +270,11 @@ struct AttentionWarp {
                 }
             }
             add(slope, k_tile, out);
-        }
-        finish_copies();
-        T* const target = part(static_cast<T*>(p.grad_q), p.grad_q_steps, at.batch, at.head);
-        write(target, p.grad_q_steps.token, first, query_count, features, out);
+        });
+        block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
 
-    /// Of the keys and values that a group of heads shares; rows are keys, columns queries.
+    /// Gradients of the keys and values, which a group of heads shares; rows are keys, columns queries.
     GW_DEVICE static void backward_kv(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
         T* const keys = reinterpret_cast<T*>(memory);
@@ -264,7 +288,7 @@ struct AttentionWarp {
         const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
         const float scale = static_cast<float>(p.scale);
         float grad_k[D / 8][4] = {}, grad_v[D / 8][4] = {};
-        // The steps of each head of the group, from the first query that sees a key of this tile.
+        // Steps per head of the group, from the first query that sees a key of this tile.
         const int begin = first < visible.length ? visible.begin(first) / FEW : (query_count + FEW - 1) / FEW;
         const int each = (query_count + FEW - 1) / FEW - begin, steps = each > 0 ? each * static_cast<int>(p.group) : 0;
         const auto fetch_queries = [&](int step) {

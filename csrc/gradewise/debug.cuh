@@ -4,7 +4,7 @@
 //   GW_ASSERT(condition)         stops the kernel unless the condition holds
 //   GW_INDEX(index, size)        the index, which must be at least 0 and less than the size
 //
-// What does not hold is printed with file, line, block, thread and values. Needs nothing but a compiler for devices.
+// A failed assertion prints its file, line, block, thread and values. Needs only a device compiler.
 #pragma once
 
 #include "gradewise/integers.cuh"

@@ -6,11 +6,11 @@
 /// Threads per block of these kernels.
 constexpr i64 kThreads = 256;
 
-/// Elements per thread and step: 16 bytes, so that enough are on their way at a time.
+/// Elements per thread and step: 16 bytes, so that enough loads are in flight.
 template <class T>
 constexpr int kPack = 16 / sizeof(T);
 
-/// Loads W elements of each operand, A neighbours at a time.
+/// Loads W elements of each operand, A adjacent ones per access.
 template <int A, int N, class S, int W>
 GW_DEVICE void load_packs(const Axes& axes, const Strides* const (&strides)[N], const View<const S>* const (&in)[N], i64 first,
                           Compute<S> (&values)[N][W]) {
@@ -38,9 +38,10 @@ GW_DEVICE void load_packs(const Axes& axes, const Strides* const (&strides)[N], 
 /// out[i] = f(in[0][i], in[1][i], …). `f(values, results)` computes `kPack<S>` results at once. `out` may be one of the
 /// operands.
 ///
-/// `wide`: neighbours are read and written together, so many at a time, a pack or, of packs of eight, half a pack; 0 for one by
-/// one. It takes that `out` and every operand are aligned to so many, the innermost stride of each operand is 0 or 1, and, if
-/// there are several axes, the other strides of operands with innermost stride 1 and the innermost size are multiples of it.
+/// `wide` is the number of elements per vector access: a pack, half a pack for packs of eight, or 0 for scalar access. A nonzero
+/// `wide` requires that `out` and every operand are aligned to that many elements, that the innermost stride of each operand is 0
+/// or 1, and, if there are several axes, that the innermost size and the other strides of operands with innermost stride 1 are
+/// multiples of it.
 template <int N, class S, class T, class F>
 GW_DEVICE void elementwise(
     T* out, i64 elements, int wide, const Axes& axes, const View<const S>* const (&in)[N], const F& f) {
@@ -48,7 +49,7 @@ GW_DEVICE void elementwise(
     const Strides* strides[N];
 #pragma unroll
     for (int n = 0; n < N; ++n) strides[n] = &in[n]->strides;
-    // Without packs, a block's elements are dealt out one by one, so that neighbouring threads have neighbouring ones.
+    // Scalar access: adjacent threads take adjacent elements.
     const i64 step = wide ? 1 : kThreads;
     const i64 pieces = wide ? (elements + W - 1) / W : (elements + W * kThreads - 1) / (W * kThreads) * kThreads;
     for (i64 piece = thread_index(); piece < pieces; piece += thread_count()) {

@@ -1,10 +1,19 @@
 // Groups of threads that work on one row together.
 //
-// A block is blockDim.x threads along a row by blockDim.y rows; blockDim.x is a power of two. All threads of a block must
-// call the functions below together, those of rows past the end included.
+// A block is blockDim.x threads along a row by blockDim.y rows; blockDim.x is a power of two. The functions below contain barriers:
+// all threads of a block must call them, those of rows past the end included.
 #pragma once
 
 #include "gradewise/types.cuh"
+
+/// Calls f(row, there) for each row that this thread works on. All threads of the block make the same number of calls, so that f
+/// may use the functions below; for rows past the end, `there` is false.
+template <class F>
+GW_DEVICE void each_row(i64 rows, F f) {
+    for (i64 base = static_cast<i64>(blockIdx.x) * blockDim.y; base < rows; base += static_cast<i64>(gridDim.x) * blockDim.y) {
+        f(base + threadIdx.y, base + threadIdx.y < rows);
+    }
+}
 
 /// The sum of `value` over the threads of a row, in a fixed order; every thread of the row gets it. `scratch` is shared
 /// memory for one value per warp of the block.
@@ -54,8 +63,8 @@ GW_DEVICE C row_max(C value, C* scratch) {
     return value;
 }
 
-/// A row in the registers of the blockDim.x threads that share it, as it is stored: K packs of 16 bytes to each thread. Its length is a
-/// multiple of a pack and at most K packs for every thread, and it is aligned to 16 bytes.
+/// A row in the registers of the blockDim.x threads that share it, as it is stored: K packs of 16 bytes per thread. The row must be
+/// aligned to 16 bytes, a multiple of a pack long, and at most K packs per thread.
 template <class T, int K>
 struct RowRegisters {
     static constexpr int WIDE = 16 / sizeof(T), SIZE = K * WIDE;
@@ -65,7 +74,8 @@ struct RowRegisters {
 
     GW_DEVICE Compute<T> operator[](int i) const { return widen(packs[i / WIDE].at[i % WIDE]); }
 
-    /// What was computed of the elements is computed again after this: a compiler that kept it would need more registers than the row.
+    /// Makes the compiler forget values derived from the elements, so that it computes them again: kept, they need more registers
+    /// than the row.
     GW_DEVICE void anew() {
         if constexpr (sizeof(T) <= 4) {
 #pragma unroll
@@ -77,7 +87,7 @@ struct RowRegisters {
         }
     }
 
-    /// Elements past the end become `rest`.
+    /// Loads the row; elements past the end become `rest`.
     GW_DEVICE void read(const T* row, int columns, Compute<T> rest) {
 #pragma unroll
         for (int k = 0; k < K; ++k) {
@@ -103,10 +113,10 @@ struct RowRegisters {
     }
 };
 
-/// Threads of a block, at most, that holds rows: of single precision, few packs of each of many threads hold the longest.
+/// Most threads of a block that holds rows. In single precision, the longest rows are a few packs in each of many threads.
 template <class T, int K>
 constexpr int kHeldThreads = sizeof(T) == 4 && K < 8 ? 1024 : 256;
-/// How many such blocks a multiprocessor is to have room for, so that one computes while the others wait.
+/// How many such blocks fit on a multiprocessor, so that one computes while others wait for memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 template <class T, int K>
 constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : RowRegisters<T, K>::SIZE <= 32 ? 3 : 2;

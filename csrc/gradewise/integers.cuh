@@ -1,4 +1,5 @@
-// Integers, and what functions of a kernel are. Needs nothing of a device: code on top of this alone is tested on the host.
+// Integer types, and the attribute of device functions. Needs no device, so that code on top of this header alone is tested on the
+// host.
 #pragma once
 
 using i32 = int;

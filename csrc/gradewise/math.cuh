@@ -1,11 +1,11 @@
-// Functions of one number, to the last digits of the type.
+// Elementary functions of one number, accurate to the last digits of the type.
 #pragma once
 
 #include "gradewise/types.cuh"
 
 GW_DEVICE float exponential(float x) { return expf(x); }
 GW_DEVICE double exponential(double x) { return exp(x); }
-/// e^(x - shift), in two instructions: to the last digit or two, and as many more as the rounding of a difference x - shift costs, too.
+/// e^(x - shift) in two instructions, with an error of one or two units of the last place, plus that of rounding x - shift.
 template <class C>
 struct Exponential {
     static constexpr float LOG2_E = 1.4426950408889634f;
@@ -26,26 +26,26 @@ struct Exponential<double> {
 GW_DEVICE float root(float x) { return sqrtf(x); }
 GW_DEVICE double root(double x) { return sqrt(x); }
 
-/// √x, to the last digit or so, without the branches of the exact one.
+/// √x to about one unit of the last place, without the branches of the exact root.
 GW_DEVICE float quick_root(float x) {
     float result;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
 
-/// 1/√x, to the last digit or so.
+/// 1/√x to about one unit of the last place.
 GW_DEVICE float inverse_root(float x) {
     const float r = rsqrtf(x);
     return r * fmaf(-0.5f * x * r, r, 1.5f);
 }
 GW_DEVICE double inverse_root(double x) { return 1 / sqrt(x); }
 
-/// a/b, to two units of the last place where b is neither denormal nor huge.
+/// a/b to two units of the last place, if b is neither subnormal nor above 2¹²⁶.
 GW_DEVICE float quotient(float a, float b) { return __fdividef(a, b); }
 GW_DEVICE double quotient(double a, double b) { return a / b; }
 
-/// x, or 0 if x is subnormal; NaN stays. For what is stored and comes back every step: on a CPU, subnormal numbers cost a hundred
-/// times as much as others, and a checkpoint written here may be resumed there.
+/// x, or 0 if x is subnormal; NaN stays. For values that are stored and read again in every step: on a CPU, arithmetic on subnormal
+/// numbers is about a hundred times slower, and a checkpoint written here may be resumed there.
 GW_DEVICE float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
 GW_DEVICE double flushed(double x) { return fabs(x) < 2.2250738585072014e-308 ? 0.0 : x; }
 
@@ -61,11 +61,11 @@ struct Normal {
     C cdf, pdf;
 };
 
-/// Without branches and to 3e-7 of either value, also far out on the left (0 below -13): Φ(-t) = φ(t)·M(t) with Mills' ratio M,
-/// and M(t)·(t + 3) by a polynomial in (t - 3)/(t + 3), of relative error 6e-8.
+/// Without branches, to 3e-7 of either value, also far out on the left (0 below -13): Φ(-t) = φ(t)·M(t) with Mills' ratio M, and
+/// M(t)·(t + 3) by a polynomial in (t - 3)/(t + 3), of relative error 6e-8.
 GW_DEVICE Normal<float> normal(float x) {
     const float far = fabsf(x), t = far > 15.0f ? 15.0f : far;
-    // -t²/2 in units of ln 2, and what its rounding leaves: as exponents grow, so would the error of the power.
+    // -t²/2 in units of ln 2, and its rounding error: without this, the error of the power would grow with the exponent.
     const float square = t * t, left = fmaf(t, t, -square);
     const float exponent = square * -0.72134752044448170f;
     const float rest = fmaf(left, -0.72134752044448170f,
@@ -91,7 +91,7 @@ GW_DEVICE Normal<double> normal(double x) {
     return {0.5 * erfc(-x * 0.70710678118654752), 0.39894228040143268 * exp(-0.5 * x * x)};
 }
 
-/// The same to 2e-5, for what is rounded to 16 bits.
+/// The same to 2e-5, for results that are rounded to 16 bits.
 GW_DEVICE Normal<float> coarse_normal(float x) {
     const float far = fabsf(x), t = far > 15.0f ? 15.0f : far;
     float power, ratio;
@@ -109,7 +109,7 @@ GW_DEVICE Normal<float> coarse_normal(float x) {
     return {x < 0.0f ? tail : 1.0f - tail, power};
 }
 
-/// The distribution function of the standard normal distribution. By erfc, which keeps its digits far out on the left.
+/// The distribution function of the standard normal distribution, by erfc, which keeps its digits far out on the left.
 GW_DEVICE float normal_cdf(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
 GW_DEVICE double normal_cdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752); }
 

@@ -1,5 +1,5 @@
-// Philox4x32-10: a generator without state (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), with the
-// bits of crates/kernels/src/ops/dropout/philox.rs.
+// Philox4x32-10: a counter-based generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), bit for bit that of
+// crates/kernels/src/ops/dropout/philox.rs.
 #pragma once
 
 #include "gradewise/types.cuh"

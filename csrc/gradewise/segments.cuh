@@ -1,4 +1,4 @@
-// Sums over segments: positions of a list, grouped by the number that stands there.
+// Sums over segments. A segment is the set of positions of a list that hold the same number.
 #pragma once
 
 #include "gradewise/debug.cuh"
@@ -12,9 +12,9 @@ struct Segments {
     GW_DEVICE u32 count(i64 segment) const { return starts[segment + 1] - starts[segment]; }
 };
 
-/// totals[n][w] = Σ source[p·pitch + w] over positions p of `segment` in lists[n], in their order: from its `first` position on, every
-/// `step`th. `count` positions in all. W neighbours are read together, four positions of each list are on their way at a time; what a
-/// list lacks counts as zero.
+/// totals[n][w] = Σ source[p·pitch + w] over positions p of `segment` in lists[n], in their order: every `step`th from `first` on,
+/// of `count` positions in all. Adjacent W elements are loaded together, and the loads of four positions of each list are in flight
+/// at a time. A list that is shorter than the others contributes zeros.
 template <int N, int W, class T>
 GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 segment, i64 pitch, i64 count, u32 first,
                               u32 step, double (&totals)[N][W]) {
@@ -53,7 +53,8 @@ GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 s
     }
 }
 
-/// The sum of `total` over the 8 rows of threads of a block of 32 by 8, for those of row 0, in a fixed order. All threads call it.
+/// The sum of `total` over the 8 rows of threads of a block of 32 by 8, in a fixed order; threads of row 0 receive it. Contains
+/// barriers: all threads of the block must call it.
 GW_DEVICE double rows_total(double total, double (&sums)[8][32]) {
     __syncthreads();  // The previous sums may still be read.
     sums[threadIdx.y][threadIdx.x] = total;

@@ -1,26 +1,26 @@
-// Rows that stream through shared memory into the registers of the threads that share them: while a row is worked on, the next one is on
-// its way.
+// Rows that stream through shared memory into the registers of the threads that share them: the copy of the next row overlaps with
+// work on the present one.
 //
-// A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most kStreamRows; blocks stay and
-// take rows in turn, so that rows on their way at a time are neighbours in memory. Each thread copies the very packs of 16 bytes that it
-// works on, and so waits for nobody. Dynamic shared memory has K packs for every thread of each stream, and after them what the kernel
-// keeps.
+// A block is blockDim.x threads along a row, a multiple of 32 and at most 512, by blockDim.y rows, at most kStreamRows. Blocks are
+// persistent and take rows in turn, so that rows in flight are adjacent in memory. Each thread copies only the packs of 16 bytes
+// that it works on, so it waits only for its own copies. Dynamic shared memory has K packs for every thread of each stream,
+// followed by data of the kernel.
 #pragma once
 
 #include "gradewise/types.cuh"
 #include "ptx/async.cuh"
 
-/// Rows of a block, at most, and the warps that share one.
+/// Most rows of a block, and most warps that share one.
 constexpr int kStreamRows = 4, kStreamWarps = 16;
 
-/// Threads of a block that takes K packs to a thread, and how many such blocks a multiprocessor has room for: 512 threads either way, of
-/// 128 registers.
+/// Threads of a block with K packs per thread, and how many such blocks fit on a multiprocessor: 512 threads of 128 registers
+/// either way.
 template <int K>
 constexpr int kStreamThreads = K <= 4 ? 128 : 512;
 template <int K>
 constexpr int kStreamBlocks = 512 / kStreamThreads<K>;
 
-/// How elements are in words of 32 bits: f32 as they are, of 16 bits two.
+/// How elements are stored in words of 32 bits: one of f32, two of 16 bits.
 template <class T>
 struct Words;
 template <>
@@ -73,7 +73,8 @@ struct Packs {
         words[4 * k + 3] = pack.w;
     }
 
-    /// What was computed of a pack is computed again after this: a compiler that kept it would need more registers than there are.
+    /// Makes the compiler forget values derived from the pack, so that it computes them again: kept, they need more registers than
+    /// a thread has.
     GW_DEVICE void anew(int k) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(words[4 * k + i]));
@@ -96,14 +97,13 @@ GW_DEVICE void store_pack(T* target, const float (&values)[16 / sizeof(T)]) {
     *reinterpret_cast<uint4*>(target) = pack;
 }
 
-/// This thread's part of the rows of `x`. Rows are aligned to 16 bytes, a multiple of them long, and at most K packs for every thread.
+/// This thread's part of the rows of `x`. Rows must be aligned to 16 bytes, a multiple of them long, and at most K packs per
+/// thread.
 template <class T, int K>
 struct RowStream {
     using Row = Packs<T, K>;
-    /// Elements between a thread's packs: a warp has K·32 packs side by side.
+    /// Elements between a thread's packs. A warp has K·32 adjacent packs; its threads take every 32nd.
     static constexpr int APART = 32 * Row::WIDE;
-    /// Bytes between its packs in shared memory.
-    static constexpr u32 SLOTS_APART = 32 * 16;
 
     const T* next;
     uint4* slots;
@@ -118,7 +118,7 @@ struct RowStream {
         return static_cast<int>(threadIdx.x / 32 * (32 * K) + threadIdx.x % 32) * Row::WIDE;
     }
 
-    /// Starts bringing the first row.
+    /// Starts copying the first row.
     GW_DEVICE RowStream(const T* x, int rows, int columns, uint4* shared) {
         const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
         next = x + static_cast<i64>(first_row()) * columns + first_element();
@@ -132,7 +132,7 @@ struct RowStream {
     /// Whether the row has this thread's pack k.
     GW_DEVICE bool has(int k) const { return k * APART < elements; }
 
-    /// The row that was on its way; `rest` stands for what is past its end.
+    /// Waits for the row in flight and returns it; elements past its end become `rest`.
     GW_DEVICE void take(Row& row, u32 rest) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
         copy_async_wait<0>();
@@ -142,7 +142,7 @@ struct RowStream {
         for (int k = 0; k < K; ++k) row.set(k, has(k) ? slots[32 * k] : make_uint4(rest, rest, rest, rest));
     }
 
-    /// Starts bringing the next row, once something was computed of all that was taken.
+    /// Starts copying the next row. Everything taken from shared memory must have been moved to registers by then.
     GW_DEVICE void advance() {
         if (rows_left > 0) {
 #pragma unroll
@@ -163,13 +163,13 @@ struct RowStream {
     }
 };
 
-/// The four values in one, in a fixed order.
+/// Combines four values, in a fixed order.
 template <class C, class F>
 GW_DEVICE C folded(const C (&values)[4], F f) {
     return f(f(values[0], values[1]), f(values[2], values[3]));
 }
 
-/// Two values that are added up together.
+/// Two sums that are formed together.
 template <class C>
 struct Two {
     C first, second;
@@ -186,19 +186,20 @@ GW_DEVICE Two<C> exchanged(Two<C> value, int bit) {
     return {exchanged(value.first, bit), exchanged(value.second, bit)};
 }
 
-/// Room for the partial results of the warps of each row; those of warps that a row has not stay `neutral`. Between two uses of the same
-/// room there must be a use of another one, so that one barrier for each does.
+/// Per-row scratch, one slot per warp; unused slots hold `neutral`. Between two uses of the same scratch another one must be used,
+/// whose barrier then separates the two.
 template <class C>
 struct Partials {
     alignas(16) C at[kStreamRows * kStreamWarps];
 
-    /// Called by all threads, and a barrier after it.
+    /// Initialises the scratch. All threads must call it, and a barrier must follow.
     GW_DEVICE void clear(C neutral) {
         const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
         if (thread < kStreamRows * kStreamWarps) at[thread] = neutral;
     }
 
-    /// f over the values of the threads of this row, in a fixed order; every thread of the row gets it. Rows do not wait for each other.
+    /// Combines the values of the threads of this row by f, in a fixed order; every thread of the row receives the result. The
+    /// barrier covers the threads of the row only.
     template <class F>
     GW_DEVICE C across(C value, F f) {
 #pragma unroll
@@ -228,7 +229,7 @@ struct Plus {
         return a + b;
     }
 };
-/// The greater of two numbers, of which NaN is none.
+/// The greater of two numbers; a NaN loses.
 struct Greater {
     GW_DEVICE float operator()(float a, float b) const { return fmaxf(a, b); }
 };

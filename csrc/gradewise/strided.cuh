@@ -1,11 +1,11 @@
-// Strided views: where the element at a position of a space of several axes is.
+// Strided views: the offset of the element at a position of an index space with several axes.
 #pragma once
 
 #include "gradewise/types.cuh"
 
-/// A size to divide positions by. For sizes and positions below 2^31 a multiplication does: n / size =
-/// (high half of n·multiplier + n) >> shift (Granlund & Montgomery 1994), with the multiplier in the lower and the shift
-/// in the upper half of `magic`.
+/// A divisor of positions, with a multiplier that replaces the division: n / size = (high half of n·multiplier + n) >> shift for
+/// sizes and positions below 2^31 (Granlund & Montgomery 1994). `magic` has the multiplier in its lower and the shift in its upper
+/// half.
 struct Divisor {
     i64 size;
     u64 magic;
@@ -13,13 +13,13 @@ struct Divisor {
 
 constexpr int kAxes = 8;
 
-/// Sizes of a space, innermost axis first.
+/// Sizes of an index space, innermost axis first.
 struct Axes {
     i64 rank;
     Divisor size[kAxes];
 };
 
-/// Distances in elements between neighbours along each axis, innermost first.
+/// Strides in elements along each axis, innermost first.
 struct Strides {
     i64 at[kAxes];
 };
@@ -31,7 +31,7 @@ struct View {
     Strides strides;
 };
 
-/// n / size, rounded down; n is not negative.
+/// n / size, rounded down; n must not be negative.
 GW_DEVICE i64 operator/(i64 n, const Divisor& divisor) {
     if ((n | divisor.size) >> 31 != 0) return static_cast<i64>(static_cast<u64>(n) / static_cast<u64>(divisor.size));
     const u32 low = static_cast<u32>(n);
@@ -47,7 +47,7 @@ GW_DEVICE void locate(const Axes& axes, const Strides* const (&strides)[N], i64 
 #pragma unroll 1
     for (int axis = 0; axis < axes.rank; ++axis) {
         i64 coordinate = rest;
-        // Nothing is left beyond the outermost axis.
+        // The remainder is the index along the outermost axis.
         if (axis + 1 < axes.rank) {
             const i64 quotient = rest / axes.size[axis];
             coordinate = rest - quotient * axes.size[axis].size;
@@ -66,5 +66,5 @@ GW_DEVICE i64 locate(const Axes& axes, const Strides& strides, i64 position) {
     return offset[0];
 }
 
-/// Parameters of a kernel that its functions take by reference: read where they are, not copied to each thread's stack.
+/// For kernel parameters that functions take by reference: they are read in place, not copied to each thread's stack.
 #define GW_PARAMETER const __grid_constant__

@@ -1,6 +1,6 @@
-// Element types: how they are stored, and what is computed in.
+// Element types: storage types and the types of arithmetic on them.
 //
-// Nothing outside csrc is included, so that the same text compiles with nvcc and at run time with NVRTC.
+// Includes nothing from outside csrc, so that the same text compiles with nvcc and at run time with NVRTC.
 #pragma once
 
 #include "gradewise/integers.cuh"
@@ -16,7 +16,7 @@ struct bf16 {
     u16 bits;
 };
 
-/// What arithmetic on elements of type T is done in.
+/// The type of arithmetic on elements of type T.
 template <class T>
 struct ComputeOf {
     using type = float;
@@ -55,7 +55,7 @@ struct Narrow<f16> {
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
         return result;
     }
-    // By way of f32 a value could be rounded twice; the error stays far below that of the format.
+    // Rounded twice, by way of f32; the error stays far below that of the format.
     GW_DEVICE static f16 from(double value) { return from(static_cast<float>(value)); }
 };
 template <>
@@ -98,7 +98,7 @@ constexpr bool IS_BF16<bf16> = true;
 template <int N, class T>
 GW_DEVICE void load(const T* source, Compute<T> (&values)[N]) {
     if constexpr (IS_BF16<T> && N % 2 == 0) {
-        // An instruction for each, where halves of a register would be taken apart first.
+        // One instruction per element; widening a half would first take the register apart.
         const Pack<u32, N / 2> pack = *reinterpret_cast<const Pack<u32, N / 2>*>(source);
 #pragma unroll
         for (int i = 0; i < N; ++i) {

@@ -1,9 +1,9 @@
 // Tile products by the matrix instructions of warpgroups, fed by the copy engine (sm_90a).
 //
-// D[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k; C is D, or its transpose. A block computes tiles of 128×BN: a thread
-// has tiles of R and S copied into a ring of STAGES buffers, two warpgroups multiply what has arrived, 64 rows each. Two blocks of
-// a cluster compute tiles one below the other and share the tile of S: each fetches half of it for both. Blocks stay and take one
-// tile after the other. docs/kernels.md says why it is as it is.
+// D[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k; C is D, or its transpose. Blocks are persistent and compute tiles of
+// 128×BN. One producer thread copies tiles of R and S into a ring of STAGES stages; two consumer warpgroups multiply them, 64 rows
+// each. Two blocks of a cluster compute tiles one below the other and share the tile of S: each fetches half of it for both.
+// docs/kernels.md explains the design.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -11,7 +11,7 @@
 #include "ptx/tensor_map.cuh"
 #include "ptx/wgmma.cuh"
 
-/// What a launch computes. Segments are those of mma/problem.cuh.
+/// The parameters of a launch. Segments are those of mma/problem.cuh.
 struct TileProblem {
     TensorMap r, s, out;
     void* c;
@@ -20,29 +20,30 @@ struct TileProblem {
     const i32* r_index;
     const i32* s_index;
     i64 rows, columns;
-    /// Elements from one C to the next, and from one row of C to the next.
+    /// Strides in elements: from one C to the next, and from one row of C to the next.
     i64 c_stride, c_row;
     /// Number of z, steps along k per segment, and most steps per stretch.
     i32 count, steps, share;
-    /// z at which the bias is added, which belongs to the columns of C.
+    /// The bias is added at z from bias_first to before bias_last; it has one element per column of C.
     i32 bias_first, bias_last;
     i32 accumulate;
-    /// Whether tiles of C are written through `out`, in boxes of 128 bytes along rows of C by 64 rows, or by 32 if it is transposed.
+    /// Whether tiles of C are written through the tensor map `out`, in boxes of 128 bytes along rows of C by 64 rows, or by 32 if C
+    /// is transposed.
     i32 boxes;
-    /// 0 if all segments use the same matrix.
+    /// The stride of matrices in the tensor maps; 0 if all segments use the same matrix.
     i32 r_step, s_step;
     float alpha;
-    /// If sums are cut into stretches: those of z are numbered list[z] to list[z + 1] and written to c[stretch, rows, columns] in
-    /// f32. If z are ordered, list has them in the order in which they are computed: the longest first.
+    /// If `split`, sums are cut into stretches: those of z are numbered list[z] to list[z + 1] and are written to c[stretch, rows,
+    /// columns] in f32. If `ordered`, list holds the z in the order of computation, the longest first.
     i32 split, ordered;
     i32 list[33];
-    /// Where R, whose k runs along rows, is also written transposed, [matrices, k, rows], while it passes by; null if it is not.
-    /// Every z has one segment then, and matrix z of R; only f32.
+    /// If not null, R is also written transposed to it, [matrices, k, rows], while it passes through shared memory. Requires f32, k
+    /// along the rows of R, one segment per z, and matrix z of R for each z.
     float* r_transposed;
     i64 k;
 };
 
-/// Buffers have room for S_TILES tiles of S, the first of which is filled.
+/// A stage has room for S_TILES tiles of S, of which the copies fill the first.
 template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES, int S_TILES = 1>
 struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     using Base = Units<TileProblem, 128, BN_, CLUSTER>;
@@ -52,32 +53,32 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     using Base::rounds;
     using Base::unit;
     static constexpr int BM = 128, BN = BN_;
-    /// 128 bytes along k.
+    /// Depth of a step: 128 bytes along k.
     static constexpr int BK = 128 / sizeof(T);
-    /// Elements of R or S in a piece, if k runs across.
+    /// If k runs across rows, operands are copied in pieces of PIECE elements by BK.
     static constexpr int PIECE = 128 / sizeof(T), PIECE_BYTES = BK * 128;
     static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_TILES * S_BYTES;
     static constexpr int RING_BYTES = STAGES * STAGE;
-    /// What a warpgroup has on the way out: boxes used in turn.
+    /// Boxes of a warpgroup for results on their way out, used in turn.
     static constexpr int BOXES = 2, BOX_BYTES = 8 << 10, OUT_BYTES = BOXES * BOX_BYTES;
     static constexpr int BARRIER_BYTES = 1024;
     static constexpr int SHARED_BYTES = RING_BYTES + 2 * OUT_BYTES + BARRIER_BYTES;
-    /// Two warpgroups multiply, and the first thread of a third copies.
+    /// Threads of the two consumer warpgroups; the third warpgroup is the producer's.
     static constexpr int MULTIPLYING = 256, THREADS = 384;
-    /// Registers of a thread at the start, as the launch bounds allow it; then of one that copies and of one that multiplies.
-    /// Waiting for more than the block has would never end.
+    /// Registers per thread: at launch, then of the producer's and of the consumers' warpgroups. Asking for more than the block has
+    /// would wait forever.
     static constexpr int START = 168, FEW = sizeof(T) == 4 ? 56 : 40, MANY = sizeof(T) == 4 ? 224 : 232;
-    static_assert(128 * FEW + MULTIPLYING * MANY <= THREADS * START, "there are no more");
+    static_assert(128 * FEW + MULTIPLYING * MANY <= THREADS * START, "the block has no more registers");
     /// TF32 operands whose k runs across go through registers: the instruction cannot transpose 32-bit elements.
     static constexpr bool BY_REGISTERS = sizeof(T) == 4 && R_ACROSS;
     static_assert(!(sizeof(T) == 4 && S_ACROSS), "S of 32-bit elements has its k along rows");
-    /// k of one instruction.
+    /// Depth of one instruction along k.
     static constexpr int DEPTH = 32 / sizeof(T);
     static constexpr int SUMS = BN / 2;
 
     struct Ring {
         u64 full[STAGES], empty[STAGES];
-        /// For HopperExact: S has been split.
+        /// Used by HopperExact: S has been split.
         u64 split[STAGES];
     };
     static_assert(sizeof(Ring) <= BARRIER_BYTES, "there is room");
@@ -90,7 +91,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         memory = shared;
     }
 
-    /// The copying thread.
+    /// The producer: copies the tiles of all of the block's units, in order.
     GW_DEVICE void produce() const {
         tensor_map_prefetch(p.r);
         tensor_map_prefetch(p.s);
@@ -144,23 +145,23 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
     }
 
-    /// Warps of the copying warpgroup besides the one that copies; they may write R transposed.
+    /// Warps of the producer's warpgroup that do not copy; they may write R transposed.
     static constexpr int ASSISTING = 3;
     static constexpr bool CAN_TRANSPOSE = sizeof(T) == 4 && !R_ACROSS;
 
     GW_DEVICE bool transposes() const { return CAN_TRANSPOSE && p.r_transposed != nullptr; }
 
-    /// What those warps do.
+    /// Body of these warps.
     GW_DEVICE void assist() const {
         if constexpr (CAN_TRANSPOSE) {
             if (transposes()) transpose_r();
         }
     }
 
-    /// Arrivals after which a buffer is empty: of every warp that multiplies, of both blocks, and of those that read this block's R besides.
+    /// Arrivals that empty a stage: one per consumer warp of both blocks, plus one per assisting warp that reads this block's R.
     GW_DEVICE u32 readers() const { return 8 * CLUSTER + (transposes() ? ASSISTING : 0); }
 
-    /// One of those warps. The column tiles that share rows of R take its steps in turn.
+    /// Writes R transposed; called by each assisting warp. The column tiles that share rows of R take its steps in turn.
     GW_DEVICE void transpose_r() const {
         const int warp = threadIdx.x / 32 % 4 - 1, lane = threadIdx.x % 32;
         int stage = 0;
@@ -173,7 +174,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                 barrier_wait(&ring.full[stage], phase);
                 if (step % this->column_tiles == u.column / BN) {
                     const unsigned char* r = memory + stage * STAGE;
-                    // Rows in the lanes, four elements along k each.
+                    // Each lane takes one row and four elements along k.
                     constexpr int PIECES = 8;
 #pragma unroll 1
                     for (int job = warp; job < BM / 32 * PIECES; job += ASSISTING) {
@@ -196,8 +197,8 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
     }
 
-    /// Where in a tile of R whose k runs across a thread finds its four elements of the first instruction: rows g and g + 8 of its
-    /// warp at k = t, then at k = t + 4. Later instructions find theirs eight lines on.
+    /// For R with k across: offsets of the four elements that a thread needs for the first instruction, rows g and g + 8 of its
+    /// warp at k = t and at k = t + 4. The elements of the next instruction are eight lines further.
     GW_DEVICE static void places_across(int row, u32 (&places)[4]) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -207,7 +208,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
     }
 
-    /// A warpgroup that multiplies; `half` says which rows.
+    /// A consumer warpgroup; `half` selects its 64 rows.
     GW_DEVICE void consume(int half) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         int stage = 0;
@@ -215,7 +216,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         float sums[SUMS];
         u32 places[4];
         places_across(half * 64 + warp * 16, places);
-        // The same in all threads of a warp, which the compiler cannot see.
+        // Warp-uniform; the shuffle makes that visible to the compiler.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
         const u64 r_matrix = wgmma_matrix(base + half * (R_ACROSS ? PIECE_BYTES : 64 * 128), 1024, PIECE_BYTES);
         const u64 s_matrix = wgmma_matrix(base + R_BYTES, 1024, PIECE_BYTES);
@@ -247,7 +248,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                     }
                 }
                 wgmma_commit();
-                // The instructions before these have ended: their buffers and registers are free.
+                // The previous group has finished: its stage and its registers are free.
                 wgmma_wait<1>();
                 release(previous);
                 previous = stage;
@@ -261,7 +262,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
                 for (int i = 0; i < SUMS; ++i) sums[i] = 0;
             }
             if constexpr (BY_REGISTERS) {
-                // In turn, as instructions may still be reading the registers of the step before.
+                // Two sets of registers in turn: the instructions of the step before may still be reading theirs.
                 for (; step + 1 < u.end; step += 2) {
                     multiply(even, step > u.begin);
                     multiply(odd, true);
@@ -272,12 +273,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             }
             wgmma_wait<0>();
             release(previous);
-            if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
-                add_bias(u, half, sums);
-            } else if (p.alpha != 1) {
-#pragma unroll
-                for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
-            }
+            scale_and_bias(u, half, sums);
             if (p.boxes && !p.split) {
                 write<T, true>(u, half, sums);
             } else if (p.boxes) {
@@ -289,20 +285,26 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         store_wait<0>();
     }
 
-    GW_DEVICE void add_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
-        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-        const T* bias = static_cast<const T*>(p.bias);
-        const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
+    /// sums = alpha·sums, plus the bias where the unit's z takes it.
+    GW_DEVICE void scale_and_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
+        if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
+            const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+            const T* bias = static_cast<const T*>(p.bias);
+            const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
 #pragma unroll
-        for (int e = 0; e < SUMS; ++e) {
-            const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
-            const i64 end = TRANSPOSED ? p.rows : p.columns;
-            sums[e] = p.alpha * sums[e] + (at < end ? widen(bias[at]) : 0.0f);
+            for (int e = 0; e < SUMS; ++e) {
+                const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
+                const i64 end = TRANSPOSED ? p.rows : p.columns;
+                sums[e] = p.alpha * sums[e] + (at < end ? widen(bias[at]) : 0.0f);
+            }
+        } else if (p.alpha != 1) {
+#pragma unroll
+            for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
         }
     }
 
-    /// Writes a warpgroup's 64 rows by way of shared memory as elements of type O: by the copy engine, while the next tile is
-    /// computed already, or one by one.
+    /// Epilogue: writes the warpgroup's 64 rows through shared memory as elements of type O. If COPIED, the copy engine writes them
+    /// while the next tile is computed; otherwise threads write element by element. All threads of the warpgroup call it.
     template <class O, bool COPIED>
     GW_DEVICE void write(const Unit& u, int half, const float (&sums)[SUMS]) const {
         constexpr int WIDE = 128 / sizeof(O);
@@ -318,7 +320,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             named_barrier(1 + half, 128);
 #pragma unroll
             for (int e = 0; e < COLUMNS / 2; e += 2) {
-                // A pair of neighbours in a row of D.
+                // Two adjacent elements of a row of D.
                 const int column = e / 4 * 8 + 2 * t, i = warp * 16 + g + e / 2 % 2 * 8;
                 const float values[2] = {sums[first / 2 + e], sums[first / 2 + e + 1]};
                 if constexpr (TRANSPOSED) {
@@ -358,7 +360,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
     }
 
-    /// Where element (i, j) of 64×COLUMNS lies in a box of swizzled lines of 128 bytes, which are rows of C.
+    /// The address of element (i, j) of 64×COLUMNS in a box of swizzled lines of 128 bytes, which are rows of C.
     template <class O>
     GW_DEVICE static O* at(unsigned char* box, int i, int j) {
         constexpr int WIDE = 128 / sizeof(O), PER = 16 / sizeof(O);
@@ -380,10 +382,10 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
 
     GW_DEVICE static void run(const TileProblem& problem) { run_as<Hopper>(problem); }
 
-    /// What the threads of a block do; `Block` is this or what is derived from it.
+    /// Body of a block; `Block` is this class or one derived from it.
     template <class Block>
     GW_DEVICE static void run_as(const TileProblem& problem) {
-        // Where the swizzle of 128 bytes starts; there is no other shared memory before it.
+        // The swizzle needs this alignment, which holds because there is no other shared memory.
         extern __shared__ __align__(1024) unsigned char dynamic[];
         Ring& ring = *reinterpret_cast<Ring*>(dynamic + RING_BYTES + 2 * OUT_BYTES);
         const Block block(problem, ring, dynamic);
@@ -409,7 +411,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             block.consume(threadIdx.x / 128);
         }
         __syncthreads();
-        // No block leaves while another may still signal it.
+        // A block must not exit while another may still signal its barriers.
         if constexpr (CLUSTER > 1) cluster_sync();
     }
 };

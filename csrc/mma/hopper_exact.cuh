@@ -1,10 +1,10 @@
-// Tile products of f32 by TF32 instructions, as exact as f32: 3×TF32.
+// Tile products of f32 by TF32 instructions, with the accuracy of f32: 3×TF32.
 //
-// A number is the sum of two TF32 numbers and a rest of 2⁻²⁴ of it: high = its rounding, low = what that leaves. Of the four products of
-// two such sums, low·low is below the rest, so R·S = low·high + high·low + high·high. R is split in registers, S in shared memory
-// by the warps that have nothing to copy. The instructions truncate each sum they form, an error that grows with the number of
-// terms (1e-6 after 512), so they sum one step of 32 terms at a time, and f32 additions, which round, sum the steps.
-// An infinite operand gives NaN, as infinity minus infinity is no number.
+// x = high + low + O(2⁻²⁴x) with high the nearest TF32 number and low the remainder. Of the four products of two such sums, low·low
+// is negligible, so R·S = low·high + high·low + high·high. Consumers split R in registers; the assisting warps split S in shared
+// memory. The instructions truncate each sum they form, an error that grows with the number of terms (1e-6 after 512). Therefore
+// they sum one step of 32 terms at a time, and f32 additions, which round, sum the steps. An infinite operand gives NaN, from
+// infinity minus infinity.
 #pragma once
 
 #include "mma/hopper.cuh"
@@ -28,7 +28,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
         return __uint_as_float(bits);
     }
 
-    /// Splits S: high takes its place, low goes behind it.
+    /// Splits S in place: high replaces it, low is stored behind it. Called by each assisting warp.
     GW_DEVICE void assist() const {
         const int thread = threadIdx.x - Base::MULTIPLYING - 32;
         int stage = 0;
@@ -62,7 +62,8 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
         }
     }
 
-    /// Where a thread finds its four elements of R for the first instruction: rows g and g + 8 of its warp at k = t, then at k = t + 4.
+    /// Offsets of the four elements of R that a thread needs for the first instruction: rows g and g + 8 of its warp at k = t and
+    /// at k = t + 4.
     GW_DEVICE static void places(int row, u32 (&places)[4]) {
         if constexpr (R_ACROSS) {
             Base::places_across(row, places);
@@ -76,7 +77,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
         }
     }
 
-    /// A warpgroup that multiplies; `half` says which rows.
+    /// A consumer warpgroup; `half` selects its 64 rows.
     GW_DEVICE void consume(int half) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         int stage = 0;
@@ -84,7 +85,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
         float sums[SUMS], part[SUMS];
         u32 at[4];
         places(half * 64 + warp * 16, at);
-        // The same in all threads of a warp, which the compiler cannot see.
+        // Warp-uniform; the shuffle makes that visible to the compiler.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
         const u64 s_high = wgmma_matrix(base + R_BYTES, 1024, Base::PIECE_BYTES);
         for (i32 round = 0; round < this->rounds(); ++round) {
@@ -109,7 +110,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
                 }
                 const u64 right = s_high + stage * (STAGE / 16), right_low = right + S_BYTES / 16;
                 wgmma_fence();
-                // The smallest first.
+                // The smallest terms first.
 #pragma unroll
                 for (int i = 0; i < 4; ++i) Instruction::registers(part, lows[i], right + i * 2, i > 0, float{});
 #pragma unroll
@@ -124,12 +125,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
 #pragma unroll
                 for (int i = 0; i < SUMS; ++i) sums[i] += part[i];
             }
-            if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
-                this->add_bias(u, half, sums);
-            } else {
-#pragma unroll
-                for (int i = 0; i < SUMS; ++i) sums[i] *= p.alpha;
-            }
+            this->scale_and_bias(u, half, sums);
             if (p.boxes) {
                 this->template write<float, true>(u, half, sums);
             } else {

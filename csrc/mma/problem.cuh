@@ -1,17 +1,17 @@
-// What a launch of a tile product computes.
+// The problem that a launch of a tile product computes.
 #pragma once
 
 #include "gradewise/types.cuh"
 
 /// C[z] = alpha·Σ_segments A[a]·B[b] (+ bias) (+ what C held), with C[z] m×n, each A m×k, each B k×n.
 ///
-/// One launch does all z. The segments of z are numbered starts[z] to starts[z + 1], or are the one numbered z if starts is
-/// null; segment s reads A at a + a_index[s]·a_stride and B at b + b_index[s]·b_stride, or s itself for a null index. That is
-/// how the sum over the blades of a grade, over the paths of a result, and a broadcast batch are all one product.
+/// One launch computes all z. The segments of z are numbered starts[z] to before starts[z + 1], or there is one, z, if `starts` is
+/// null. Segment s reads A at a + a_index[s]·a_stride and B at b + b_index[s]·b_stride; a null index stands for s itself. Sums over
+/// the blades of a grade, sums over the paths of a result, and broadcast batches are all expressed this way.
 ///
-/// A is stored m×k (or k×m if the kernel transposes it) with rows `lda` apart, B k×n (or n×k) with rows `ldb` apart, C
-/// row-major and contiguous. With splits > 1, the sum over segments and k is cut into that many stretches, and stretch i of
-/// z is written to partial[i, z, m, n] in compute precision instead.
+/// A is stored m×k (or k×m if the kernel transposes it) with rows `lda` apart, B k×n (or n×k) with rows `ldb` apart, C row-major
+/// and contiguous. With splits > 1, the sum over segments and k is cut into that many stretches; stretch i of z is written to
+/// partial[i, z, m, n] in compute precision instead.
 struct Problem {
     const void* a;
     const void* b;
@@ -24,7 +24,7 @@ struct Problem {
     i64 lda, ldb;
     i64 a_stride, b_stride, c_stride;
     double alpha;
-    /// z at which the bias [n] is added: from first to before last.
+    /// The bias [n] is added at z from bias_first to before bias_last.
     i32 bias_first, bias_last;
     i32 splits;
     i32 accumulate;
@@ -45,7 +45,7 @@ struct Part {
     i64 split, count;
 
     GW_DEVICE Part(const Problem& p, int tile_m, int tile_n, int step) : problem(p), step(step) {
-        // Neighbouring blocks share rows of A, which is the larger operand.
+        // Adjacent blocks share rows of A, which is the larger operand.
         const u32 rows = static_cast<u32>((p.m + tile_m - 1) / tile_m), columns = static_cast<u32>((p.n + tile_n - 1) / tile_n);
         const u32 layer = blockIdx.x / columns / rows;
         column = static_cast<i64>(blockIdx.x % columns) * tile_n;
@@ -63,20 +63,20 @@ struct Part {
         end = begin + share < total ? begin + share : total;
     }
 
-    /// Where the next step reads: the segment's matrices, and how far along k.
+    /// The operands of the next step: the segment's matrices, and the position along k.
     struct Cursor {
         const T *a, *b;
         i64 segment, depth;
     };
 
-    /// Before this block's first step, if it has one.
+    /// The cursor of the block's first step; null pointers if it has none.
     GW_DEVICE Cursor start() const {
         if (begin == end) return {};
         const i64 segment = begin / steps_per_segment;
         return {a(segment), b(segment), segment, begin % steps_per_segment * step};
     }
 
-    /// To the next step; to be called for steps before the last only.
+    /// Moves to the next step. There must be one.
     GW_DEVICE void advance(Cursor& cursor) const {
         cursor.depth += step;
         if (cursor.depth < problem.k) return;
@@ -96,7 +96,7 @@ struct Part {
         return static_cast<const T*>(problem.b) + at * problem.b_stride;
     }
 
-    /// Writes two neighbouring elements of a row, the first at an even column.
+    /// Writes two adjacent elements of a row, the first in an even column.
     GW_DEVICE void write_pair(i64 i, i64 j, Compute<T> first, Compute<T> second) const {
         using C = Compute<T>;
         const Problem& p = problem;

@@ -5,7 +5,8 @@
 
 /// Blocks of (BM/TM)·(BN/TN) threads compute tiles of BM×BN, each thread TM×TN of it, in steps of BK along k.
 ///
-/// C is what is computed in. Sums longer than PROMOTE steps are added up in stretches, so that their rounding does not grow with k.
+/// C is the type of the arithmetic. Sums longer than PROMOTE steps are added up in stretches, so that the rounding error does not
+/// grow with k.
 template <class T, int BM, int BN, int BK, int TM, int TN, bool TA, bool TB, class C = Compute<T>>
 struct Simt {
     static constexpr int THREADS = (BM / TM) * (BN / TN);
@@ -31,8 +32,7 @@ struct Simt {
         }
     }
 
-    /// Element (i, k) of a tile for the `slot`-th element that this thread loads: adjacent threads along the axis that is
-    /// adjacent in memory.
+    /// The element (i, k) of a tile that is this thread's `slot`-th to load: adjacent threads load elements adjacent in memory.
     template <int EXTENT, bool K_IS_ADJACENT>
     GW_DEVICE static void place(int slot, int& i, int& k) {
         const int at = slot * THREADS + threadIdx.x;

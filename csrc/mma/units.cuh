@@ -1,11 +1,11 @@
-// Who computes what: how the tiles of all results, and stretches of their sums, are dealt out to blocks that stay.
+// The schedule of persistent blocks: which block computes which tile of which result, and which stretch of its sum.
 //
-// Tested on the host (crates/kernels/tests/units.cpp), so nothing of a device is used here but the numbers of blocks.
+// Tested on the host (crates/kernels/tests/units.cpp); therefore it uses nothing of a device but blockIdx and gridDim.
 #pragma once
 
 #include "gradewise/integers.cuh"
 
-/// A tile, and the steps along k that a block computes of it.
+/// A unit of work: a tile, and its range of steps along k.
 struct Unit {
     i32 row, column;
     i32 z, stretch;
@@ -13,8 +13,8 @@ struct Unit {
     i32 begin, end;
 };
 
-/// The units of this block, or of this cluster of CLUSTER blocks one below the other, in which the block has the number `rank`. P is
-/// a problem such as TileProblem.
+/// The units of this block, or of this cluster of CLUSTER blocks one below the other, in which the block has the number `rank`. P
+/// is a problem such as TileProblem.
 template <class P, int BM, int BN, int CLUSTER>
 struct Units {
     const P& p;
@@ -27,8 +27,8 @@ struct Units {
         units = row_tiles * column_tiles * (p.split ? p.list[p.count] : p.count);
     }
 
-    /// The unit of a round, of which there are as many as blocks or clusters; -1 if there is none left. The rounds go to and fro, so
-    /// that who had the longest has the shortest next.
+    /// The unit of this block in a round; -1 if there is none left. Rounds alternate in direction, so that a block that had one of
+    /// the longest units gets one of the shortest next.
     GW_DEVICE i32 number(i32 round) const {
         const i32 all = gridDim.x / CLUSTER, own = blockIdx.x / CLUSTER;
         const i32 number = round * all + (round % 2 == 0 ? own : all - 1 - own);
@@ -38,7 +38,7 @@ struct Units {
     GW_DEVICE i32 rounds() const { return (units + gridDim.x / CLUSTER - 1) / (gridDim.x / CLUSTER); }
 
     GW_DEVICE Unit unit(i32 number) const {
-        // Bands of column tiles, so that neighbouring blocks share rows of S and of R in the cache.
+        // Bands of column tiles, so that adjacent blocks share rows of S and of R in the cache.
         constexpr i32 BAND = 8;
         Unit u;
         const i32 tiles = row_tiles * column_tiles;

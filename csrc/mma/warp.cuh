@@ -8,12 +8,12 @@
 template <class T, int BM, int BN, int WARPS_M, int WARPS_N, int STAGES, bool TA, bool TB>
 struct Warp {
     static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
-    /// 64 bytes along k.
+    /// Depth of a step: 64 bytes along k.
     static constexpr int BK = 64 / sizeof(T);
     static constexpr int WIDE = 16 / sizeof(T);
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
     static constexpr int TILES_M = WM / 16, TILES_N = WN / 8;
-    /// k of one instruction.
+    /// Depth of one instruction along k.
     static constexpr int DEPTH = 32 / sizeof(T);
     static_assert(WM % 16 == 0 && WN % 16 == 0, "whole instructions, B in pairs");
 
@@ -26,15 +26,15 @@ struct Warp {
     static constexpr int SHARED_BYTES = STAGES * STAGE * static_cast<int>(sizeof(T));
     static_assert(A_ROW * sizeof(T) % 16 == 0 && B_ROW * sizeof(T) % 16 == 0, "16-byte copies");
 
-    /// Copies tiles of ROWS×COLUMNS elements of a matrix, step by step along k, which is the tiles' inner axis if K_INNER, else
-    /// their outer one. Every thread copies 16 bytes in each of SLOTS rows.
+    /// Copies tiles of ROWS×COLUMNS elements of a matrix, step by step along k, which is the tiles' inner axis if K_INNER and their
+    /// outer axis otherwise. Every thread copies 16 bytes in each of SLOTS rows.
     template <int ROWS, int COLUMNS, int STRIDE, bool K_INNER>
     struct Loader {
         static constexpr int PER_ROW = COLUMNS / WIDE, STEP = THREADS / PER_ROW, SLOTS = ROWS / STEP;
         static_assert(COLUMNS % WIDE == 0 && THREADS % PER_ROW == 0 && ROWS % STEP == 0, "every thread copies as much");
 
         int row, column;
-        /// How many rows or columns of the axis that is not k there are from the tile's corner on.
+        /// Rows or columns from the tile's corner to the end of the axis that is not k.
         int extent;
         i64 ld;
         bool aligned;
@@ -51,7 +51,7 @@ struct Warp {
             const int along = left < BK ? static_cast<int>(left) : BK;
             const T* source = tile + row * ld + column;
             T* place = target + row * STRIDE + column;
-            // Elements to read in each slot, if its row exists.
+            // Elements to read in each slot whose row exists.
             int count = (K_INNER ? along : extent) - column;
             count = count < 0 ? 0 : count > WIDE ? WIDE : count;
             const int rows = K_INNER ? extent : along;
@@ -68,7 +68,7 @@ struct Warp {
             for (int slot = 0; slot < SLOTS; ++slot) {
                 const int elements = row + slot * STEP < rows ? count : 0;
                 if (aligned) {
-                    // Past the end nothing is read, and zeros arrive.
+                    // Past the end, the copy reads nothing and writes zeros.
                     copy_async_16(place, elements > 0 ? source : tile, elements * static_cast<int>(sizeof(T)));
                 } else {
 #pragma unroll
@@ -91,7 +91,7 @@ struct Warp {
             a[2] = to_tf32(at[4 * A_ROW]);
             a[3] = to_tf32(at[4 * A_ROW + 8]);
         } else if constexpr (sizeof(T) == 4) {
-            // A 32-bit element is two of 16 bits, so that the same instruction serves.
+            // A 32-bit element counts as two of 16 bits, so that the same instruction serves.
             load_matrices<false>(a, tile + (row + lane % 16) * A_ROW + k + lane / 16 * 4);
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = to_tf32(__uint_as_float(a[i]));
@@ -102,7 +102,7 @@ struct Warp {
         }
     }
 
-    /// Two neighbouring columns of tiles.
+    /// Two adjacent columns of tiles.
     GW_DEVICE static void read_b(const T* tile, int column, int k, u32 (&b)[2][2]) {
         const int lane = threadIdx.x % 32;
         if constexpr (sizeof(T) == 4 && !TB) {
@@ -159,7 +159,7 @@ struct Warp {
         int current = 0, next = STAGES - 1;
         for (i64 step = part.begin; step < part.end; ++step) {
             copy_async_wait<STAGES - 2>();
-            // All copies of this step have arrived, and nobody reads the stage that is filled next any more.
+            // Makes this step's copies visible to all threads, and ends all reads of the stage that is filled next.
             __syncthreads();
             fetch_next(next);
             const T* a_tile = shared + current * STAGE;

@@ -1,10 +1,10 @@
-// Sums of several arrays of one shape, in order. Kernels for up to four and up to eight of them; of fewer, the first stands in the
-// places that are left and is added once.
+// Sums of several arrays of one shape, added in order. One kernel serves up to four arrays and one up to eight; unused operands
+// repeat the first and are not added.
 #include "gradewise/elementwise.cuh"
 
 namespace {
 
-/// The sum of the first `count`.
+/// The sum of the first `count` arrays.
 template <class T>
 struct Sum {
     i32 count;
@@ -16,7 +16,7 @@ struct Sum {
         for (int k = 0; k < W; ++k) sum[k] = values[0][k];
 #pragma unroll
         for (int n = 1; n < N; ++n) {
-            // The branch is the same for the whole grid.
+            // The branch is uniform over the grid.
             if (n < count) {
 #pragma unroll
                 for (int k = 0; k < W; ++k) sum[k] += values[n][k];

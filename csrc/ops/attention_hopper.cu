@@ -1,7 +1,7 @@
-// Attention by the instructions of one architecture, see attention/hopper.cuh. Names: gw_attention_hopper_fwd_<features>_<dtype>.
+// Attention by the instructions of sm_90a, see attention/hopper.cuh. Names: gw_attention_hopper_fwd_<features>_<dtype>.
 #include "attention/hopper.cuh"
 
-// Compiled to a trap for other targets; the launcher asks what the device is.
+// Compiled to a trap on other targets; the launcher checks the device.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GW_RUN(...) __VA_ARGS__::run(problem, tiles, units)
 #else

@@ -1,4 +1,4 @@
-// Attention by plain arithmetic, see attention/simt.cuh. Names: gw_attention_simt_<pass>_<features>_<dtype>.
+// Attention by ordinary arithmetic, see attention/simt.cuh. Names: gw_attention_simt_<pass>_<features>_<dtype>.
 #include "attention/simt.cuh"
 
 #define GW_ATTENTION(T, NAME, D, R)                                                                        \

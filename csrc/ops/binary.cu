@@ -19,7 +19,7 @@ enum Function : i32 {
     kLessEqual,
 };
 
-/// One of the functions of a pack.
+/// Applies one of the functions to a pack.
 template <class T>
 struct Binary {
     using C = Compute<T>;
@@ -31,7 +31,7 @@ struct Binary {
 #pragma unroll
             for (int k = 0; k < W; ++k) results.at[k] = narrow<T>(C(g(values[0][k], values[1][k])));
         };
-        // The branch is the same for the whole grid.
+        // The branch is uniform over the grid.
         switch (function) {
             case kAdd: return each([](C a, C b) { return a + b; });
             case kSub: return each([](C a, C b) { return a - b; });
@@ -49,7 +49,7 @@ struct Binary {
     }
 };
 
-/// The second where the first is not 0 (NaN is not), else the third.
+/// Selects the second operand where the first is not 0 (NaN is not 0), else the third.
 template <class T>
 struct Select {
     template <int W>

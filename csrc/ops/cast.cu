@@ -3,7 +3,7 @@
 
 namespace {
 
-/// Rounds to odd: rounding the result again, to a type of at least two digits less, gives what rounding once would have.
+/// Rounds to odd: rounding the result again, to a type with at least two digits less, gives the same as rounding once.
 GW_DEVICE float round_to_odd(double value) {
     const float truncated = __double2float_rz(value);
     const bool exact = static_cast<double>(truncated) == value || value != value;

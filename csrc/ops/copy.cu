@@ -1,5 +1,5 @@
-// Movement of elements from one strided view to another. Elements are words of 2 to 16 bytes, whatever they mean: the
-// host joins neighbours to the longest words that fit both views.
+// Copies from one strided view to another. Elements are words of 2 to 16 bytes of any meaning: the host joins adjacent elements to
+// the longest words that fit both views.
 #include "gradewise/strided.cuh"
 
 namespace {
@@ -30,7 +30,7 @@ GW_DEVICE void copy(const View<Word>& out, const View<const Word>& in, const Axe
     }
 }
 
-/// What stands in the columns from `start` on of each row of a joined array: `count` words of each row of a view.
+/// One part of a joined array: `count` words of each row of a view, in the columns from `start` on.
 template <class Word>
 struct Part {
     View<const Word> in;
@@ -38,7 +38,7 @@ struct Part {
     i64 start, count;
 };
 
-/// Parts side by side, zeros in columns of none.
+/// Joins parts along columns; columns of no part become zeros.
 template <int N, class Word>
 GW_DEVICE void join(Word* out, i64 words, const Divisor& row, const Part<Word>* const (&parts)[N], int count) {
     for (i64 first = thread_index(); first < words; first += kUnroll * thread_count()) {
@@ -67,9 +67,8 @@ GW_DEVICE void join(Word* out, i64 words, const Divisor& row, const Part<Word>* 
 
 constexpr int kTile = 32;
 
-/// Transposes matrices: element (row, column) is at row + column·in_step in the source and at row·out_step + column in
-/// the target. Tiles go by way of shared memory, so that both sides are accessed along memory.
-/// Blocks of 32 by 8 threads. `axes` are those of the matrices.
+/// Transposes matrices: element (row, column) is at row + column·in_step in the source and at row·out_step + column in the target.
+/// Tiles pass through shared memory, so that accesses to both sides are coalesced.
 template <class Word>
 GW_DEVICE void transpose(
     const View<Word>& out, const View<const Word>& in, const Axes& axes, i64 matrices, i64 rows, i64 columns,

@@ -5,16 +5,15 @@
 
 namespace {
 
-/// out = [losses, whether they count, log Σ e^x], `count` of each. Rows whose target is `ignored` do not count.
+/// out = [losses, whether they count, log Σ e^x], `count` of each. A row whose target is `ignored` does not count.
 template <class T>
 GW_DEVICE void forward(const T* x, const u32* targets, double* out, i64 count, i64 classes, i64 ignored, double smoothing) {
     using C = Compute<T>;
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const i64 length = row < count ? classes : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const i64 length = there ? classes : 0;
         const T* source = x + row * classes;
         C max = -infinity;
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) max = greater(max, widen(source[i]));
@@ -28,7 +27,7 @@ GW_DEVICE void forward(const T* x, const u32* targets, double* out, i64 count, i
         }
         total = row_sum(total, sums);
         plain = row_sum(plain, sums);
-        if (row >= count || threadIdx.x != 0) continue;
+        if (!there || threadIdx.x != 0) return;
         const double log_sum_exp = shift + log(total);
         const i64 target = targets[row];
         const bool counts = target != ignored && target < classes;
@@ -40,7 +39,7 @@ GW_DEVICE void forward(const T* x, const u32* targets, double* out, i64 count, i
         out[row] = loss;
         out[count + row] = counts;
         out[2 * count + row] = log_sum_exp;
-    }
+    });
 }
 
 /// (softmax - target)·scale in rows that count, 0 in others.
@@ -58,7 +57,7 @@ GW_DEVICE void backward(const T* x, const u32* targets, const double* log_sum_ex
         for (i64 i = threadIdx.x; i < classes; i += blockDim.x) {
             C value = 0;
             if (counts) {
-                // The difference in double precision: what it loses, the exponential would multiply.
+                // The difference is in double precision: the exponential would amplify its rounding error.
                 value = exponential(static_cast<C>(widen(x[row * classes + i]) - log_sum_exp)) - everywhere;
                 if (i == target) value -= at_target;
             }

@@ -1,13 +1,14 @@
-// Messages on graphs: differences along edges, means over the edges that arrive at a node, and the transposes of both. Features of
-// nodes are [outer, nodes, features], those of edges [outer, edges, features]. What is read as a gradient may be columns of wider rows,
-// `pitch` elements apart. Kernels called wide take four neighbours to a thread, where what they read lies at multiples of four.
+// Messages on graphs: differences along edges, means over the incoming edges of a node, and the transposes of both. Features of
+// nodes are [outer, nodes, features], those of edges [outer, edges, features]. Gradients may be columns of wider rows, `pitch`
+// elements apart. Kernels named wide take four adjacent elements per thread and require that the addresses they read are multiples
+// of four elements.
 #include "gradewise/segments.cuh"
 #include "gradewise/strided.cuh"
 
 namespace {
 
-/// out[o, e] = [h[o, receivers[e]] − h[o, senders[e]], attributes[o, e]]: `features` differences and `own` attributes. N neighbours to a
-/// thread, of which a row has `packs`, differences and attributes apart.
+/// out[o, e] = [h[o, receivers[e]] − h[o, senders[e]], attributes[o, e]]: `features` differences and `own` attributes. A thread
+/// takes N adjacent elements; a row has `packs` of them, differences and attributes apart.
 template <int N, class T>
 GW_DEVICE void difference(const T* h, const T* attributes, const u32* receivers, const u32* senders, T* out, i64 units,
                           const Divisor& edges, const Divisor& packs, i64 nodes, i64 features, i64 own) {
@@ -28,13 +29,13 @@ GW_DEVICE void difference(const T* h, const T* attributes, const u32* receivers,
         Compute<T> to[N], from[N];
         load(source + receiver * features, to);
         load(source + sender * features, from);
-        // One by one: rows with attributes begin anywhere.
+        // Scalar stores: rows with attributes have no alignment.
 #pragma unroll
         for (int n = 0; n < N; ++n) target[n] = narrow<T>(to[n] - from[n]);
     }
 }
 
-/// out[o, n, f] = Σ x[o, e, f] over the edges e that arrive at n − the same over those that leave it.
+/// out[o, n, f] = Σ x[o, e, f] over the incoming edges of n − the same over its outgoing edges.
 template <class T>
 GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 elements, const Divisor& nodes,
                       const Divisor& features, i64 edges, i64 pitch) {
@@ -46,7 +47,7 @@ GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 element
     }
 }
 
-/// The same for nodes of many edges: a block of 32 by 8 threads for 32 neighbouring results, 8 edges at a time.
+/// The same for nodes of many edges: a block of 32 by 8 threads computes 32 adjacent results, 8 edges at a time.
 template <class T>
 GW_DEVICE void inflow_long(const T* x, const Segments (&ends)[2], T* out, i64 outer, i64 nodes, i64 features, i64 edges,
                            i64 pitch) {
@@ -67,14 +68,14 @@ GW_DEVICE void inflow_long(const T* x, const Segments (&ends)[2], T* out, i64 ou
     }
 }
 
-/// A sum over `count` members divided by their number; no members have the mean zero.
+/// A sum over `count` members divided by their number; 0 if there are none.
 template <class T>
 GW_DEVICE Compute<T> mean_of(double total, u32 count) {
     return static_cast<Compute<T>>(total) / static_cast<Compute<T>>(count > 0 ? count : 1);
 }
 
-/// out[o, n] = [h[o, n], the mean of x[o, e] over the edges e that arrive at n], rows of which `features` are those of h. N neighbours
-/// to a thread, of which a row has `packs`.
+/// out[o, n] = [h[o, n], the mean of x[o, e] over the incoming edges e of n], rows of which `features` are those of h. A thread
+/// takes N adjacent elements; a row has `packs` of them.
 template <int N, class T>
 GW_DEVICE void join_mean(const T* h, const T* x, const Segments (&ends)[1], T* out, i64 units, const Divisor& nodes,
                          const Divisor& packs, i64 features, i64 edges) {
@@ -117,7 +118,8 @@ GW_DEVICE void join_mean_long(const T* h, const T* x, const Segments (&ends)[1],
     }
 }
 
-/// out[o, p, f] = x[o, s, f] / (members of s) for the segment s of position p. N neighbours to a thread, of which a row has `packs`.
+/// out[o, p, f] = x[o, s, f] / (members of s) for the segment s of position p. A thread takes N adjacent elements; a row has
+/// `packs` of them.
 template <int N, class T>
 GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out, i64 units, const Divisor& count,
                       const Divisor& packs, i64 bound, i64 pitch) {
@@ -135,7 +137,7 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
 
 }  // namespace
 
-// Four blocks to a multiprocessor at least: left to itself, the compiler takes eight and spills.
+// At least four blocks per multiprocessor: left to itself, the compiler plans for eight and spills.
 #define GW_PACKED(T, NAME, N, WIDE)                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_edge_difference##WIDE##_##NAME(                             \
         const T* h, const T* attributes, const u32* receivers, const u32* senders, T* out, i64 units,                   \

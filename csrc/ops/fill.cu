@@ -1,4 +1,4 @@
-// One value everywhere, by the bits of the value: exact in every dtype, and stored 16 bytes at a time.
+// Fills an array with one value, given by its bits: exact in every dtype, and stored 16 bytes at a time.
 #include "gradewise/types.cuh"
 
 namespace {
@@ -12,7 +12,7 @@ GW_DEVICE void fill(Word* out, i64 elements, u64 bits) {
     const i64 stores = (elements - head) / kPerStore;
     ulonglong2* aligned = reinterpret_cast<ulonglong2*>(out + head);
     for (i64 store = thread_index(); store < stores; store += thread_count()) aligned[store] = make_ulonglong2(bits, bits);
-    // Fewer than two stores' worth are left over, at the two ends.
+    // The elements before and after the aligned 16-byte stores.
     const i64 rest = elements - stores * kPerStore;
     for (i64 i = thread_index(); i < rest; i += thread_count()) {
         out[i < head ? i : i + stores * kPerStore] = static_cast<Word>(bits);

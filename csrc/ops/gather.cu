@@ -1,5 +1,4 @@
-// Elements by their position along an axis, and what is written or added at positions. Arrays are [outer, size, inner], positions
-// [outer, count, inner].
+// Gather, scatter and scatter-add along an axis. Arrays are [outer, size, inner], positions [outer, count, inner].
 #include "gradewise/debug.cuh"
 #include "gradewise/types.cuh"
 
@@ -23,7 +22,7 @@ GW_DEVICE void scatter(const T* x, const u32* at, T* out, i64 outer, i64 size, i
     }
 }
 
-/// out[o, at[o, p, i], i] += x[o, p, i], a thread for each o and i, in the order of p.
+/// out[o, at[o, p, i], i] += x[o, p, i], one thread per o and i, in the order of p.
 template <class T>
 GW_DEVICE void scatter_add(const T* x, const u32* at, T* out, i64 outer, i64 size, i64 count, i64 inner) {
     for (i64 line = thread_index(); line < outer * inner; line += thread_count()) {

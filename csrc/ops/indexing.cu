@@ -32,7 +32,7 @@ GW_DEVICE void sum(const T* x, const Segments (&list)[1], T* out, i64 elements, 
     }
 }
 
-/// The same for long segments: a block of 32 by 8 threads for 32 neighbouring results, 8 members at a time.
+/// The same for long segments: a block of 32 by 8 threads computes 32 adjacent results, 8 members at a time.
 template <class T>
 GW_DEVICE void sum_long(const T* x, const Segments (&list)[1], T* out, i64 outer, i64 segments, i64 inner, i64 count) {
     __shared__ double sums[8][32];

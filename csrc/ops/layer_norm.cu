@@ -1,11 +1,12 @@
-// Layer normalisation along adjacent elements. Statistics are kept in the computing precision, sums run in double
-// precision. Blocks as in gradewise/group.cuh, but for the gradients of the parameters.
+// Layer normalisation along adjacent elements. Statistics are stored in the compute type, sums are in double precision. Blocks are
+// those of gradewise/group.cuh, except in the gradients of the parameters.
 #include "gradewise/group.cuh"
 #include "gradewise/math.cuh"
 
 namespace {
 
-/// What a thread adds its few dozen elements in: those of 16 bits have not the digits that double precision would keep.
+/// The type in which a thread adds its few dozen elements. Elements of 16 bits do not have the digits that double precision would
+/// keep.
 template <class T>
 struct PartOf {
     using type = double;
@@ -19,16 +20,15 @@ struct PartOf<bf16> {
     using type = float;
 };
 
-/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and
-/// `bias` may be null. So may `means`: then rows are not centred, which makes it the RMS norm, here and below.
+/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row. `weight` and `bias` may
+/// be null. If `means` is null, rows are not centred: this is the RMS norm, here and below.
 template <class T>
 GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds,
                        i64 count, i64 features, double epsilon) {
     using C = Compute<T>;
     __shared__ double sums[32];
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const i64 length = row < count ? features : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const i64 length = there ? features : 0;
         const T* source = x + row * features;
         double exact_mean = 0;
         if (means) {
@@ -43,7 +43,7 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
         }
         const double variance = row_sum(squares, sums) / features;
         const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(1 / sqrt(variance + epsilon));
-        if (row < count && threadIdx.x == 0) {
+        if (there && threadIdx.x == 0) {
             if (means) means[row] = mean;
             inverse_stds[row] = inverse_std;
         }
@@ -53,10 +53,10 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, Compu
             if (bias) value += widen(bias[i]);
             out[row * features + i] = narrow<T>(value);
         }
-    }
+    });
 }
 
-/// The same with rows in registers, which are read once.
+/// The same with rows held in registers, which are read once.
 template <class T, int K>
 GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, Compute<T>* means, Compute<T>* inverse_stds, i64 count,
                             i64 features, double epsilon) {
@@ -65,9 +65,8 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
     using Part = typename PartOf<T>::type;
     constexpr int W = Row::WIDE;
     __shared__ Part sums[32];
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const int length = row < count ? static_cast<int>(features) : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const int length = there ? static_cast<int>(features) : 0;
         Row values;
         values.read(x + row * features, length, C(0));
         Part exact_mean = 0;
@@ -91,7 +90,7 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
         const Part variance = row_sum(squares, sums) / static_cast<Part>(features);
         values.anew();
         const C mean = static_cast<C>(exact_mean), inverse_std = static_cast<C>(inverse_root(variance + static_cast<Part>(epsilon)));
-        if (row < count && threadIdx.x == 0) {
+        if (there && threadIdx.x == 0) {
             if (means) means[row] = mean;
             inverse_stds[row] = inverse_std;
         }
@@ -102,7 +101,7 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
             C normalized[W];
 #pragma unroll
             for (int i = 0; i < W; ++i) normalized[i] = (values[k * W + i] - mean) * inverse_std;
-            // One after the other: both at once take more registers than there are.
+            // Weight first, then bias: both at once take more registers than a thread has.
             C affine[W];
             if (weight) {
                 load<W>(weight + column, affine);
@@ -116,7 +115,7 @@ GW_DEVICE void forward_held(const T* x, const T* weight, const T* bias, T* out, 
             }
             store<W>(out + row * features + column, normalized);
         }
-    }
+    });
 }
 
 /// The gradient of x.
@@ -124,10 +123,9 @@ template <class T>
 GW_DEVICE void backward(const T* x, const T* weight, const Compute<T>* means, const Compute<T>* inverse_stds,
                         const T* grad, T* out, i64 count, i64 features) {
     __shared__ double sums[32];
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const i64 length = row < count ? features : 0;
-        const double mean = means && row < count ? means[row] : 0, inverse_std = row < count ? inverse_stds[row] : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const i64 length = there ? features : 0;
+        const double mean = means && there ? means[row] : 0, inverse_std = there ? inverse_stds[row] : 0;
         double sum = 0, dot = 0;
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) {
             const double g = widen(grad[row * features + i]) * (weight ? static_cast<double>(widen(weight[i])) : 1.0);
@@ -140,7 +138,7 @@ GW_DEVICE void backward(const T* x, const T* weight, const Compute<T>* means, co
             const double normalized = (widen(x[row * features + i]) - mean) * inverse_std;
             out[row * features + i] = narrow<T>(inverse_std * (g - mean_grad - normalized * projection));
         }
-    }
+    });
 }
 
 /// The gradients of the parameters, in the first of two stages: for each feature and part of the rows, the sums of

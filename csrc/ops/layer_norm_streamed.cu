@@ -1,7 +1,8 @@
 // Layer normalisation of long rows, which stream through shared memory (gradewise/stream.cuh) and are read once, and its gradients. For
 // all lengths: ops/layer_norm.cu.
 //
-// Dynamic shared memory has, after the rows, `weight` and `bias`, if there is either: room for both; for the gradient of x, `weight`.
+// Dynamic shared memory: the streams, then `weight` and `bias` (room for both if there is either); for the gradient of x, `weight`
+// only.
 #include "gradewise/math.cuh"
 #include "gradewise/stream.cuh"
 
@@ -9,7 +10,8 @@ namespace {
 
 extern __shared__ uint4 slots[];
 
-/// What a thread adds its few dozen elements in: those of 16 bits have not the digits that double precision would keep.
+/// The type in which a thread adds its few dozen elements. Elements of 16 bits do not have the digits that double precision would
+/// keep.
 template <class T>
 struct PartOf {
     using type = float;
@@ -21,8 +23,8 @@ struct PartOf<float> {
 template <class T>
 using Part = typename PartOf<T>::type;
 
-/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row; `weight` and `bias` may be
-/// null. So may `means`: then rows are not centred, which makes it the RMS norm.
+/// out = (x - mean)·inverse_std·weight + bias with the mean and the inverse standard deviation of each row. `weight` and `bias` may
+/// be null. If `means` is null, rows are not centred: this is the RMS norm.
 template <class T, int K>
 GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, float* means, float* inverse_stds, int count, int columns,
                        double epsilon, Partials<Part<T>> (&sums)[2]) {
@@ -104,7 +106,7 @@ GW_DEVICE void forward(const T* x, const T* weight, const T* bias, T* out, float
     }
 }
 
-/// The gradient of x. Two rows stream at a time, of x and of `grad`.
+/// The gradient of x. Rows of x and of `grad` stream side by side.
 template <class T, int K>
 GW_DEVICE void backward(const T* x, const T* weight, const float* means, const float* inverse_stds, const T* grad, T* out, int count,
                         int columns, Partials<Two<Part<T>>> (&sums)[2]) {
@@ -133,7 +135,7 @@ GW_DEVICE void backward(const T* x, const T* weight, const float* means, const f
         Row values, slopes;
         xs.take(values, Words<T>::ZERO);
         grads.take(slopes, Words<T>::ZERO);
-        // Of the next row, which are far away.
+        // Loads the statistics of the next row early, to hide their latency.
         const int next = row + Stream::rows_at_a_time();
         float next_mean = 0, next_inverse_std = 0;
         if (next < count) {
@@ -180,7 +182,7 @@ GW_DEVICE void backward(const T* x, const T* weight, const float* means, const f
     }
 }
 
-/// Rows of 16 bits that are added in single precision before their sum is in double precision.
+/// Rows of 16 bits that are added in f32 before their sum is added in double precision.
 template <class T>
 constexpr int kRun = sizeof(T) == 4 ? 1 : 8;
 
@@ -245,7 +247,8 @@ GW_DEVICE void parameters(const T* x, const float* means, const float* inverse_s
         forward<T, K>(x, weight, bias, out, mean, inverse_std, static_cast<int>(rows),                        \
                       static_cast<int>(features), epsilon, sums);                                             \
     }
-// Shorter rows of f32 are held in registers (ops/layer_norm.cu): sums in double precision leave nothing to wait for.
+// f32 streams only long rows; shorter ones are held in registers (ops/layer_norm.cu): their double-precision sums bound the time,
+// and streaming gains nothing.
 GW_STREAMED(float, f32, 8)
 GW_STREAMED(bf16, bf16, 4)
 GW_STREAMED(bf16, bf16, 8)

@@ -1,7 +1,8 @@
 // Matrix products: batched, grouped and summed over segments, see mma/problem.cuh.
 //
-// Names: gw_matmul_<engine>_<transposes>_<size>_<dtype> with engine simt or warp, transposes nn, nt or tn (of A, of B), size s
-// for problems of few rows and columns, l for large ones; gw_matmul_short_<transposes>_f32 for sums of few terms. In f32, simt is exact and warp is TF32.
+// Names: gw_matmul_<engine>_<transposes>_<size>_<dtype> with engine simt or warp, transposes nn, nt or tn (of A, of B), size s for
+// problems of few rows and columns and l for large ones; gw_matmul_short_<transposes>_f32 for sums of few terms. In f32, simt is
+// exact and warp is TF32.
 #include "mma/simt.cuh"
 #include "mma/warp.cuh"
 
@@ -20,7 +21,8 @@
     GW_SIMT(T, NAME, tn, true, false)
 GW_FOR_DTYPES(GW_SIMT_LAYOUTS)
 
-// Sums of a few f32 terms in double precision: they cost nothing next to their operands' way from memory, and round once.
+// Sums of a few f32 terms in double precision: memory bounds these products, so the precision is free, and the result is rounded
+// once.
 #define GW_SHORT(LAYOUT, TA, TB)                                                                                          \
     extern "C" __global__ void __launch_bounds__(128, 3) gw_matmul_short_##LAYOUT##_f32(const Problem problem) {          \
         begin_kernel();                                                                                                   \
@@ -30,7 +32,7 @@ GW_SHORT(nn, false, false)
 GW_SHORT(nt, false, true)
 GW_SHORT(tn, true, false)
 
-// Compiled to a trap for targets without the instructions; the launcher asks what a kernel was compiled for.
+// Compiled to a trap on targets without the instructions; the launcher checks the architecture of the kernel.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define GW_RUN(ENGINE) ENGINE::run(problem)
 #else

@@ -1,10 +1,10 @@
-// Matrix products by the instructions of one architecture, see mma/hopper.cuh.
+// Matrix products by the instructions of sm_90a, see mma/hopper.cuh.
 //
-// Names: gw_matmul_hopper[_exact]_<layout>_<columns>_<blocks per cluster>_<dtype>. The layout says for R, then S, whether k runs along
-// rows (k) or across them (m); t: C is transposed.
+// Names: gw_matmul_hopper[_exact]_<layout>_<columns>_<blocks per cluster>_<dtype>. The layout says, for R and then S, whether k
+// runs along rows (k) or across them (m); a final t means that C is transposed.
 #include "mma/hopper_exact.cuh"
 
-// Compiled to a trap for other targets; the launcher asks what the device is.
+// Compiled to a trap on other targets; the launcher checks the device.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GW_RUN(...) __VA_ARGS__::run(problem)
 #else
@@ -17,7 +17,7 @@
         begin_kernel();                                                                                      \
         GW_RUN(Hopper<T, BN, R, S, TRANSPOSED, CLUSTER, STAGES>);                                        \
     }
-/// The launcher computes it, too (tuning::Tile::shared_bytes).
+/// The launcher computes the same number (tuning::Tile::shared_bytes).
 template <class Kernel, int BN, int STAGES>
 constexpr bool expected_shared_memory() {
     return Kernel::SHARED_BYTES == STAGES * (128 + BN) * 128 + (32 << 10) + 1024 && Kernel::SHARED_BYTES <= 227 << 10;
@@ -50,17 +50,17 @@ GW_HOPPER_EXACT(mk, true, false)
 GW_HOPPER_EXACT(mkt, true, true)
 static_assert(HopperExact<false, false, 4>::SHARED_BYTES == 4 * (128 + 2 * 128) * 128 + (32 << 10) + 1024, "as launched");
 
-// What belongs around them; these run everywhere.
+// Kernels around the products; these run on every architecture.
 
-/// How sums were cut into stretches, see TileProblem.
+/// How sums are cut into stretches, see TileProblem.
 struct Stretches {
     i32 parts[33];
     i32 accumulate;
-    /// Elements from one result to the next.
+    /// Stride in elements from one result to the next.
     i64 stride;
 };
 
-/// Stretches that a thread asks for before it adds them.
+/// Stretches whose loads are in flight at a time.
 constexpr int AT_ONCE = 6;
 
 /// c[z] = Σ over the stretches of z, in order; each c[z] and partial[stretch] of `size` elements, blockIdx.y = z.

@@ -1,21 +1,21 @@
 // Optimiser updates of all parameters in one launch, and the sums of squares of all gradients.
 //
-// What changes from step to step is read from device memory, so that a captured launch can be replayed: `constants` holds
-// the step's numbers, `control` says whether the step is taken (control[0] != 0), what gradients are multiplied by
-// (control[1]), and the largest magnitude of their elements after that (control[2]; 0 for no limit); null means always, by 1,
-// without a limit.
+// Values that change from step to step are read from device memory, so that a captured launch can be replayed. `constants` holds
+// the constants of the step. `control`, if not null, has: whether to take the step (control[0] != 0), the factor on gradients
+// (control[1]), and the largest magnitude of their elements after that (control[2]; 0 for no limit). Null means: take the step,
+// factor 1, no limit.
 //
-// What is stored goes through `flushed`: weights and moments hold no subnormal numbers, as on the CPU.
+// Results are stored through `flushed`: weights and moments hold no subnormal numbers, as on the CPU.
 #include "gradewise/math.cuh"
 
-/// One parameter: up to four arrays of `count` elements, and the first of the blocks that work on it.
+/// One parameter: up to four arrays of `count` elements, and the first block that works on it.
 struct Item {
     u64 at[4];
     i64 count;
     u32 first_block, pad;
 };
 
-/// As many parameters as the parameter space of a kernel holds (32 764 bytes).
+/// Most parameters of a launch: as many as fit into the parameter space of a kernel (32,764 bytes).
 constexpr int MOST = 640;
 struct Items {
     Item item[MOST];
@@ -26,7 +26,7 @@ static_assert(sizeof(Item) == 48 && sizeof(Items) <= 32000, "as the launcher lay
 
 constexpr int PER_BLOCK = 4096;
 
-/// The parameter that this block works on: the last whose first block is not after it.
+/// The parameter of this block: the last whose first block is not after it.
 GW_DEVICE const Item& own_item(const Items& items) {
     int low = 0, high = items.count - 1;
     while (low < high) {
@@ -52,8 +52,8 @@ GW_DEVICE void for_own_elements(const Item& item, F f) {
     for (i64 i = begin + threadIdx.x; i < end; i += blockDim.x) f(i);
 }
 
-/// Calls `use(i, g)` for the block's own elements with the gradient as an update takes it: scaled, and within the limit. The two
-/// loops keep the arithmetic without a limit what it is: a multiplication that the compiler may contract with what `use` adds.
+/// Calls `use(i, g)` for the block's elements, with the gradient scaled and limited. There are two loops so that the arithmetic
+/// without a limit stays as it is: one multiplication, which the compiler may contract with the additions of `use`.
 template <class T, class F>
 GW_DEVICE void for_own_gradients(const Item& item, const T* gradient, const double* control, F use) {
     using C = Compute<T>;
@@ -120,7 +120,7 @@ GW_DEVICE void ema(const Items& items, const double* constants, const double* co
     for_own_elements(item, [&](i64 i) { average[i] = narrow<T>(flushed(keep * widen(average[i]) + take * widen(p[i]))); });
 }
 
-/// The sum over a block of 256 threads, in a fixed order, in thread 0.
+/// The sum over a block of 256 threads, in a fixed order; thread 0 receives it. Contains barriers: all threads must call it.
 GW_DEVICE double block_sum(double value) {
     __shared__ double sums[256];
     sums[threadIdx.x] = value;

@@ -1,11 +1,11 @@
-// Order along adjacent elements: tiles sorted in shared memory, then merged pairwise; and where the extremum is. Equal elements stay
-// in the order of their positions, so there is one result, whatever the order of the work.
-#include "gradewise/types.cuh"
+// Sorting along adjacent elements (tiles sorted in shared memory, then merged pairwise), and positions of extrema. Sorting is
+// stable, so the result does not depend on the order of the work.
+#include "gradewise/group.cuh"
 
 namespace {
 
 constexpr int kTile = 1024, kSorters = kTile / 2;
-/// No position: it comes last.
+/// No position; sorts last.
 constexpr u32 kNone = 0xffffffffu;
 
 /// Whether a comes before b.
@@ -58,8 +58,8 @@ GW_DEVICE void sort_tiles(const T* x, T* values, u32* positions, i64 rows, i64 s
     }
 }
 
-/// Merges neighbouring runs of `width`: where an element goes is its place in its own run plus the number of elements of the other
-/// that come before it.
+/// Merges adjacent runs of `width`: the place of an element is its place in its own run plus the number of elements of the other
+/// run that precede it.
 template <class T>
 GW_DEVICE void merge(const T* x, const u32* at, T* values, u32* positions, i64 rows, i64 size, i64 width, i64 keep,
                      bool descending) {
@@ -88,7 +88,7 @@ GW_DEVICE void merge(const T* x, const u32* at, T* values, u32* positions, i64 r
     }
 }
 
-/// Where the greatest or the least element of each row is, NaN before all. Blocks as in gradewise/group.cuh.
+/// The position of the greatest or the least element of each row; NaN precedes all. Blocks as in gradewise/group.cuh.
 template <class T>
 GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest) {
     using C = Compute<T>;
@@ -101,11 +101,10 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
         return at_a < at_b;
     };
     const int place = threadIdx.y * blockDim.x + threadIdx.x;
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < rows; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
+    each_row(rows, [&](i64 row, bool there) {
         C best = 0;
         u32 at = kNone;
-        for (i64 i = threadIdx.x; row < rows && i < size; i += blockDim.x) {
+        for (i64 i = threadIdx.x; there && i < size; i += blockDim.x) {
             const C value = widen(x[row * size + i]);
             if (beats(value, static_cast<u32>(i), best, at)) {
                 best = value;
@@ -122,9 +121,9 @@ GW_DEVICE void extremum(const T* x, u32* out, i64 rows, i64 size, bool greatest)
                 positions[place] = positions[place + offset];
             }
         }
-        if (row < rows && threadIdx.x == 0) out[row] = positions[place];
+        if (there && threadIdx.x == 0) out[row] = positions[place];
         __syncthreads();
-    }
+    });
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 /// Threads that share the chunks of one result.
 constexpr int LANES = 8;
-/// Chunks that a thread asks for before it adds them: two rounds of these are enough for a chunk from each of 132 multiprocessors.
+/// Chunks whose loads are in flight at a time: two rounds of these suffice for one chunk from each of 132 multiprocessors.
 constexpr int AT_ONCE = 9;
 
 /// out[i] = scale·Σ_chunks partial[chunk, i]. Blocks of 32 results by LANES.

@@ -1,6 +1,6 @@
-// Reductions of strided views, in double precision whatever the storage. A result is the combination of its elements in
-// an order that depends on sizes only: each thread takes every so-many-th element of a part, threads are combined as a
-// tree, parts in the second stage. The reducers are numbered as in crates/kernels/src/ops/reduce/cuda.rs.
+// Reductions of strided views, in double precision for every storage type. The order of a reduction depends on sizes only: a thread
+// combines every n-th element of a part, a tree combines the threads, the second stage combines the parts. The reducers are
+// numbered as in crates/kernels/src/ops/reduce/cuda.rs.
 #include "gradewise/strided.cuh"
 
 namespace {
@@ -40,13 +40,13 @@ GW_DEVICE double across_warp(double value) {
     return value;
 }
 
-/// What is reduced: the elements of `reduced` from each of the `outputs` positions of `kept`, in `parts` parts.
+/// The index spaces of a reduction: the elements of `reduced` from each of the `outputs` positions of `kept`, in `parts` parts.
 struct Task {
     i64 outputs, count, parts;
     double scale;
 };
 
-/// Where a part begins and ends.
+/// The range of a part.
 struct Range {
     i64 begin, end;
     GW_DEVICE Range(const Task& task, i64 part) {
@@ -65,8 +65,7 @@ GW_DEVICE void finish(const Task& task, T* out, double* partial, i64 output, i64
     }
 }
 
-/// One warp, or the whole block of 256 threads, for each part of each result: neighbouring threads read neighbouring
-/// reduced elements.
+/// One warp, or the whole block of 256 threads, for each part of each result; adjacent threads read adjacent reduced elements.
 template <class T, class R>
 GW_DEVICE void rows(const View<const T>& x, const Strides& inner, const Axes& kept, const Axes& reduced, const Task& task,
                     i32 whole_block, T* out, double* partial) {
@@ -101,7 +100,7 @@ GW_DEVICE void rows(const View<const T>& x, const Strides& inner, const Axes& ke
     }
 }
 
-/// Neighbouring threads have neighbouring results; the threads of a column of the block share the elements of one.
+/// Adjacent threads have adjacent results; the threads of a column of the block share the elements of one.
 template <class T, class R>
 GW_DEVICE void columns(const View<const T>& x, const Strides& inner, const Axes& kept, const Axes& reduced,
                        const Task& task, T* out, double* partial) {

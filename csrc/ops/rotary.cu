@@ -1,9 +1,9 @@
-// Rotary position embedding: each pair of features is turned by the angle of its position.
+// Rotary position embedding: rotates each pair of features by the angle of its position.
 #include "gradewise/strided.cuh"
 
 namespace {
 
-/// x and out are [rows, positions, 2·pairs], cos and sin [positions, pairs]; a thread turns the features p and p + pairs.
+/// x and out are [rows, positions, 2·pairs], cos and sin [positions, pairs]; a thread rotates the features p and p + pairs.
 template <class T>
 GW_DEVICE void rotary(const T* x, const Compute<T>* cos, const Compute<T>* sin, T* out, i64 count, const Divisor& positions,
                       const Divisor& pairs, i32 inverse) {

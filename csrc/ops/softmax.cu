@@ -11,9 +11,8 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const i64 length = row < count ? columns : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const i64 length = there ? columns : 0;
         const T* source = x + row * columns;
         T* target = out + row * columns;
         C max = -infinity;
@@ -36,10 +35,11 @@ GW_DEVICE void softmax(const T* x, T* out, i64 count, i64 columns, i32 logarithm
                 target[i] = narrow<T>(exponential(widen(source[i]) - shift) * scale);
             }
         }
-    }
+    });
 }
 
-/// The same with rows in registers, which are read once. Their powers are computed twice, but for those of double precision.
+/// The same with rows held in registers, which are read once. Powers are computed twice, except in double precision, where they are
+/// kept.
 template <class T, int K>
 GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 logarithm) {
     using C = Compute<T>;
@@ -48,16 +48,15 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
     __shared__ C greatest[32];
     __shared__ double sums[32];
     const C infinity = static_cast<C>(__int_as_float(0x7f800000));
-    for (i64 start = blockIdx.x * static_cast<i64>(blockDim.y); start < count; start += gridDim.x * static_cast<i64>(blockDim.y)) {
-        const i64 row = start + threadIdx.y;
-        const int length = row < count ? static_cast<int>(columns) : 0;
+    each_row(count, [&](i64 row, bool there) {
+        const int length = there ? static_cast<int>(columns) : 0;
         T* const target = out + row * columns;
         Row values;
         values.read(x + row * columns, length, -infinity);
         C max = -infinity;
 #pragma unroll
         for (int i = 0; i < Row::SIZE; ++i) max = values[i] > max ? values[i] : max;
-        // A NaN is not the greatest here; the sum has it, and so all of the row.
+        // A NaN may lose here; it reaches the whole row through the sum.
         max = row_max(max, greatest);
         values.anew();
         const C shift = max == -infinity ? C(0) : max;
@@ -73,7 +72,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
         }
         const double total = row_sum(static_cast<double>(part), sums);
         values.anew();
-        // The branch is the same for the whole grid; each side is a loop of its own, with no more than it needs.
+        // The branch is uniform over the grid. Each side is a loop of its own, which needs fewer registers.
         if (logarithm) {
             const C offset = total == 0 ? infinity : static_cast<C>(log(total));
             values.write(target, length, [=](C value) { return value - shift - offset; });
@@ -84,7 +83,7 @@ GW_DEVICE void softmax_held(const T* x, T* out, i64 count, i64 columns, i32 loga
                 else return power(value) * scale;
             });
         }
-    }
+    });
 }
 
 }  // namespace

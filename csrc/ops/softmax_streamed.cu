@@ -25,7 +25,7 @@ GW_DEVICE void softmax(const T* x, T* out, int count, int columns, Partials<floa
         float most[4] = {-infinity, -infinity, -infinity, -infinity};
 #pragma unroll
         for (int i = 0; i < Row::SIZE; ++i) most[i % 4] = fmaxf(most[i % 4], values[i]);
-        // A NaN is not the greatest here; the sum has it, and so all of the row.
+        // A NaN may lose here; it reaches the whole row through the sum.
         const float max = greatest.across(folded(most, Greater()), Greater());
         stream.advance();
         values.anew();

@@ -1,10 +1,10 @@
-// The mean of the squared differences of two arrays, and its gradient. Sums are in double precision, each block's in an order that the
-// sizes alone decide.
+// The mean of the squared differences of two arrays, and its gradient. Sums are in double precision; the order of each block's sum
+// depends on sizes only.
 #include "gradewise/types.cuh"
 
 namespace {
 
-/// `scale`·Σ(a − b)² where there is one block of 256 threads, which writes `out`; otherwise each block's sum without the scale.
+/// With one block of 256 threads, out = `scale`·Σ(a − b)²; with more, each block writes its own sum without the scale.
 template <class T>
 GW_DEVICE void forward(const T* a, const T* b, i64 elements, double scale, T* out, double* partial) {
     __shared__ double warps[8];
@@ -27,7 +27,7 @@ GW_DEVICE void forward(const T* a, const T* b, i64 elements, double scale, T* ou
     }
 }
 
-/// 2(a − b)·scale·grad, where `grad` is one number.
+/// 2(a − b)·scale·grad, where `grad` is a scalar.
 template <class T>
 GW_DEVICE void backward(const T* a, const T* b, const T* grad, T* out, i64 elements, double scale) {
     const Compute<T> factor = widen(*grad) * static_cast<Compute<T>>(scale);

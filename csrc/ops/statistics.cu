@@ -1,4 +1,4 @@
-// What an array's values are like: one set of partial results per block of 256 threads, which the host combines.
+// Statistics of the values of an array: one set of partial results per block of 256 threads, which the host combines.
 #include "gradewise/types.cuh"
 
 namespace {

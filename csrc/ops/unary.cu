@@ -41,7 +41,7 @@ GW_DEVICE C integer_power(C x, i64 n) {
     return n < 0 ? C(1) / power : power;
 }
 
-/// One of the functions, with its parameters, of a pack.
+/// Applies one of the functions, with its parameters, to a pack.
 template <class T>
 struct Unary {
     using C = Compute<T>;
@@ -58,7 +58,7 @@ struct Unary {
     GW_DEVICE void operator()(const C (&values)[1][W], Pack<T, W>& results) const {
         const auto each = [&](const auto& g) { Unary::each(values[0], results, g); };
         const C a = static_cast<C>(p), b = static_cast<C>(q);
-        // The branch is the same for the whole grid.
+        // The branch is uniform over the grid.
         switch (function) {
             case kNeg: return each([](C x) { return -x; });
             case kAbs: return each([](C x) { return x < C(0) ? -x : (x == C(0) ? C(0) : x); });
@@ -77,7 +77,7 @@ struct Unary {
             case kSilu: return each([](C x) { return x * sigmoid(x); });
             case kGelu: return each([](C x) { return x * normal_cdf(x); });
             case kRelu: return each([](C x) { return x < C(0) ? C(0) : x; });
-            // An infinity minus itself is NaN, too.
+            // Infinity minus itself is NaN as well.
             case kNotFinite: return each([](C x) { return x - x == C(0) ? C(0) : C(1); });
             case kAddScalar: return each([a](C x) { return x + a; });
             case kMulScalar: return each([a](C x) { return x * a; });
@@ -97,8 +97,8 @@ struct Unary {
 
 }  // namespace
 
-/// How many blocks a multiprocessor is to have room for: of packs of eight, more than the compiler would leave room for. One of
-/// compute capability 7.5 has at most 1024 threads.
+/// How many blocks must fit on a multiprocessor: for packs of eight, more than the compiler would plan for. Compute capability 7.5
+/// has at most 1024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kMostBlocks = 4;
 #else

@@ -5,7 +5,7 @@
 
 GW_DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 
-/// Starts a copy of 16 bytes, of which the first `bytes` are read and the others become zero. Both addresses are aligned.
+/// Starts a copy of 16 bytes, of which the first `bytes` are read and the rest become zero. Both addresses must be aligned to 16.
 GW_DEVICE void copy_async_16(void* target, const void* source, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
 }

@@ -3,7 +3,7 @@
 
 #include "ptx/barrier.cuh"
 
-/// Starts copying `bytes`, a multiple of 16, between addresses aligned to 16; they are counted at `barrier`.
+/// Starts copying `bytes` from global to shared memory; `barrier` counts them. Size and both addresses must be multiples of 16.
 GW_DEVICE void bulk_copy(void* target, const void* source, u32 bytes, u64* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      shared_address(target)),
@@ -11,7 +11,7 @@ GW_DEVICE void bulk_copy(void* target, const void* source, u32 bytes, u64* barri
                  : "memory");
 }
 
-/// The value at the same place in the shared memory of block `rank` of the cluster.
+/// The value at the same offset in the shared memory of block `rank` of the cluster.
 GW_DEVICE float cluster_read(const float* place, u32 rank) {
     float value;
     asm volatile(
@@ -26,8 +26,8 @@ GW_DEVICE float cluster_read(const float* place, u32 rank) {
     return value;
 }
 
-/// Starts copying `bytes`, a multiple of 16, from shared memory; what ordinary stores wrote there must have been fenced
-/// (`shared_fence`) by every thread that wrote it.
+/// Starts copying `bytes`, a multiple of 16, from shared to global memory. Before: every thread that wrote the data by ordinary
+/// stores has called `shared_fence`, and a barrier followed.
 GW_DEVICE void bulk_store(void* target, const void* source, u32 bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(target), "r"(shared_address(source)),
                  "r"(bytes)

@@ -1,6 +1,6 @@
 // Warp-wide matrix instructions (sm_80 and later): D = A·B + D with A 16×K and B K×8, accumulated in f32.
 //
-// With g = lane/4 and t = lane%4, a thread holds of D the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+// With g = lane/4 and t = lane%4, a thread holds the elements (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1) of D.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -26,10 +26,10 @@ GW_DEVICE void mma_16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], f16) 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// To TF32. The instructions cut the lower 13 bits of the mantissa off, which makes every operand smaller by half of the last
-/// place on average; a factor of 1 + 0.7213·2⁻¹¹ makes up for it (0.7213 = 1/(2 ln 2) is the mean of 1/mantissa over numbers of any
-/// magnitude, log 2 being the measure). One multiplication, against four instructions for rounding to nearest, at the same
-/// mean error and without losing NaN.
+/// Conversion to TF32. The instructions truncate the lower 13 bits of the mantissa, which makes every operand smaller by half a
+/// unit of the last place on average; a factor of 1 + 0.7213·2⁻¹¹ compensates (0.7213 = 1/(2 ln 2) is the mean of 1/mantissa over
+/// numbers of all magnitudes, distributed like 1/x). That is one multiplication instead of four instructions for rounding to
+/// nearest, with the same mean error, and NaN stays NaN.
 GW_DEVICE u32 to_tf32(float value) { return __float_as_uint(value * 1.00035219f); }
 
 /// Four 8×8 matrices of 16-bit elements from shared memory. Lane l gives the address of row l%8 of matrix l/8.

@@ -3,7 +3,7 @@
 
 #include "ptx/barrier.cuh"
 
-/// What `cuTensorMapEncodeTiled` writes; passed by value as a `__grid_constant__` parameter.
+/// The descriptor that `cuTensorMapEncodeTiled` writes; passed by value as a `__grid_constant__` parameter.
 struct alignas(64) TensorMap {
     u64 opaque[16];
 };
@@ -12,7 +12,7 @@ GW_DEVICE void tensor_map_prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Starts copying the box at (x, y, z), x innermost; its bytes are counted at `barrier`. Elements outside arrive as zeros.
+/// Starts copying the box at (x, y, z), x innermost; `barrier` counts its bytes. Elements outside the tensor become zeros.
 GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
@@ -30,7 +30,7 @@ GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z,
         : "memory");
 }
 
-/// The same, into the same place of every block of the cluster whose bit is set in `blocks`.
+/// The same, to the same offset in every block of the cluster whose bit is set in `blocks`.
 GW_DEVICE void copy_box_to(u16 blocks, void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
@@ -39,15 +39,15 @@ GW_DEVICE void copy_box_to(u16 blocks, void* target, const TensorMap& map, i32 x
         : "memory");
 }
 
-/// Starts copying a box from shared memory to (x, y, z). Elements outside are left out. What ordinary stores wrote must be fenced
-/// by every thread that wrote it.
+/// Starts copying a box from shared memory to (x, y, z). Elements outside the tensor are skipped. Before: every thread that wrote
+/// the box by ordinary stores has called `shared_fence`, and a barrier followed.
 GW_DEVICE void store_box(const TensorMap& map, const void* source, i32 x, i32 y, i32 z) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
                  "r"(shared_address(source)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
-/// The same, adding to what is there; in the type of the map.
+/// The same, adding to the tensor in its type.
 GW_DEVICE void add_box(const TensorMap& map, const void* source, i32 x, i32 y, i32 z) {
     asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
                  "r"(shared_address(source)), "r"(x), "r"(y), "r"(z)

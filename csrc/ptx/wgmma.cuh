@@ -7,28 +7,29 @@
 
 #include "ptx/async.cuh"
 
-/// The registers of this thread are ready, also those that the compiler moved.
+/// Must precede the first instruction of a group: orders it after all writes to this thread's registers, the compiler's moves
+/// included.
 GW_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 /// Closes the group of instructions started since the last call.
 GW_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/// Waits until at most N groups are unfinished.
+/// Waits until all but the last N groups have finished.
 template <int N>
 GW_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/// Where a matrix lies in shared memory: swizzled rows of 128 bytes in groups of eight, which are `groups` bytes apart. If the
-/// rows run across k, every 128 bytes of the other axis are a piece of its own, `pieces` bytes apart. To a description, sixteenths
-/// of a distance in bytes can be added.
+/// The descriptor of a matrix in shared memory: swizzled rows of 128 bytes in groups of eight, which are `groups` bytes apart. If
+/// the rows run across k, every 128 bytes of the other axis are a piece of their own, `pieces` bytes apart. Adding n/16 to a
+/// descriptor moves it by n bytes.
 GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
-    // In a cluster, the upper bits of an address name the block.
+    // In a cluster, the upper bits of an address name the block; they must not reach the descriptor.
     const u32 low = (address & 0x3ffff) >> 4 | pieces >> 4 << 16, high = groups >> 4 | 1u << 30;
     return static_cast<u64>(high) << 32 | low;
 }
 
-// Lists of registers of the instructions below.
+// Register lists of the instructions below.
 #define GW_OUT_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define GW_OUT_16(d, i) GW_OUT_4(d, i), GW_OUT_4(d, i + 4), GW_OUT_4(d, i + 8), GW_OUT_4(d, i + 12)
 #define GW_OUT_32(d, i) GW_OUT_16(d, i), GW_OUT_16(d, i + 16)
@@ -52,7 +53,7 @@ GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/// Instructions with N columns; M names A from registers, `shared` A from shared memory.
+/// Instructions with N columns: `registers` takes A from registers, `shared` from shared memory.
 template <int N>
 struct Wgmma;
 
@@ -96,7 +97,8 @@ struct Wgmma<256> {
     GW_WGMMA_SHARED(256, 128, 16, "f16", ", %131, %132", "%128", "%129", "%130", f16)
 };
 
-/// Moves registers from the warpgroup that copies to those that compute.
+/// Moves registers between warpgroups: the producer gives up what the consumers then ask for. All warps of a warpgroup must call
+/// it. Asking for more than the block has waits forever.
 template <int COUNT>
 GW_DEVICE void registers_at_least() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));

@@ -1,12 +1,7 @@
 //! `infer`: predictions of a checkpoint for systems in a file.
 
-use super::train::Statistic;
-use crate::{
-    cli::Infer,
-    error::{Error, Result},
-    output, run,
-    tasks::{self, EVALUATION_BATCH, NBodyTask},
-};
+use crate::tasks::NBodyTask;
+use clap::Args;
 use gradewise_nn::{
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
     data::{
@@ -15,12 +10,56 @@ use gradewise_nn::{
     },
     train::nbody::predict,
 };
+use gradewise_runner::{
+    Command, Program,
+    error::{Error, Result},
+    options::Settings,
+    output, run,
+    task::{self, EVALUATION_BATCH, Statistic},
+};
 use std::path::{Path, PathBuf};
 
 const CHANNELS: usize = 7;
 
-pub fn run(arguments: &Infer) -> Result<()> {
-    let config = tasks::configure::<NBodyTask>(None, &arguments.settings)?;
+/// Predict with a checkpoint.
+///
+/// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy
+/// file [systems, 7, particles] with the rows x y z vx vy vz charge. Output: predicted positions
+/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending. Of several checkpoints: their mean and, as tensor
+/// `deviation`, the standard deviation among them, which tells where they know little.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy")]
+#[command(display_order = 1)] // In help, beside `eval`.
+pub struct Infer {
+    /// The checkpoint; several times for an ensemble.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub checkpoint: Vec<PathBuf>,
+    /// The systems.
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+    /// Where the predictions go.
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
+    /// checkpoint.
+    #[arg(long, value_name = "LAYERS")]
+    pub dump: Option<String>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl Command for Infer {
+    const NAME: &'static str = "infer";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        run(self)
+    }
+}
+
+fn run(arguments: &Infer) -> Result<()> {
+    let config = task::configure::<NBodyTask>(None, &arguments.settings)?;
     // Refused now rather than after the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
         Some("npy") => true,
@@ -36,7 +75,7 @@ pub fn run(arguments: &Infer) -> Result<()> {
     let (data, each, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let predicted = |path: &PathBuf| -> Result<Vec<f64>> {
-            let model = tasks::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
+            let model = task::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
             let work = || predict(&model, &data, EVALUATION_BATCH);
             run::dumped(arguments.dump.as_deref(), Path::new(""), &model, work)
         };

@@ -1,34 +1,80 @@
 //! `sample`: text that a trained transformer goes on with.
 
-use super::eval::weights_of;
-use crate::{
-    cli::Sample,
-    error::{Error, Result},
-    output, run,
-    tasks::{self, GptTask, TaskConfig},
-};
+use crate::tasks::GptTask;
+use clap::Args;
 use gradewise_nn::{
     checkpoint::Checkpoint,
     models::{Gpt, Sampling},
 };
+use gradewise_runner::{
+    Command, Program,
+    error::{Error, Result},
+    options::RuntimeOptions,
+    output, run, task,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::path::PathBuf;
 
-pub fn run(arguments: &Sample) -> Result<()> {
-    let mut resolver = tasks::resolver::<GptTask>(None)?;
+/// Write text with a trained transformer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors
+  gradewise sample --checkpoint c.safetensors --prompt \"The product of\" --bytes 1000 --temperature 0.5
+  gradewise sample --checkpoint c.safetensors --temperature 0          the likeliest byte each time")]
+#[command(display_order = 1)] // In help, beside `eval`.
+pub struct Sample {
+    /// The checkpoint.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: PathBuf,
+    /// What the text begins with.
+    #[arg(long, default_value = "\n")]
+    pub prompt: String,
+    /// How many bytes to write.
+    #[arg(long, default_value_t = 500)]
+    pub bytes: usize,
+    /// Below 1 prefers what is likely; 0 takes the likeliest byte each time.
+    #[arg(long, default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Choose among so many of the likeliest bytes; 0 for all.
+    #[arg(long, default_value_t = 40)]
+    pub top_k: usize,
+    /// Seed of the choices.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub runtime: RuntimeOptions,
+}
+
+impl Command for Sample {
+    const NAME: &'static str = "sample";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        run(self)
+    }
+}
+
+fn run(arguments: &Sample) -> Result<()> {
+    let mut resolver = task::resolver::<GptTask>(None)?;
     let beside = arguments.checkpoint.with_file_name("config.toml");
     if beside.is_file() {
         resolver.file(&beside)?;
     }
-    let config = TaskConfig::<GptTask>::resolve(arguments.runtime.apply(&mut resolver)?)?;
+    let config = task::resolve::<GptTask>(arguments.runtime.apply(&mut resolver)?)?;
     run::once(&config.runtime, |placement| {
         let checkpoint = Checkpoint::read(&arguments.checkpoint)?;
-        let model = tasks::load_model::<GptTask>(&checkpoint, placement)?;
+        let model = task::load_model::<GptTask>(&checkpoint, placement)?;
         write(&model, arguments).map_err(|error| match error {
-            Error::Nn(gradewise_nn::Error::Kernels(gradewise_kernels::Error::NotFinite { .. })) => {
+            Error::Nn(found)
+                if matches!(
+                    *found,
+                    gradewise_nn::Error::Kernels(gradewise_kernels::Error::NotFinite { .. })
+                ) =>
+            {
                 Error::Diverged {
                     measured: "no byte is likelier than another: the logits are not finite".to_owned(),
-                    weights: weights_of(&[checkpoint]),
+                    weights: task::weights_of(&[checkpoint]),
                 }
             }
             other => other,

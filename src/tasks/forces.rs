@@ -1,30 +1,14 @@
 //! A force field learned from forces alone, and the dynamics that it drives.
 
-use super::{
-    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
-    width,
-};
-use crate::{
-    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
-    error::Result,
-    output, plots,
-    run::RunFolder,
-};
-use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Placement,
-    checkpoint::{TensorFile, replace_file},
-    data::{
-        Split,
-        potential::{ForceData, Motion, potential, turned, velocity_verlet},
-    },
+    checkpoint::replace_file,
+    data::potential::{ForceData, Motion, potential, turned, velocity_verlet},
     models::{ForceField, ForceFieldConfig},
     symmetry::{Isometry, relative_distance},
-    train::{Samples, for_each_batch},
 };
+use gradewise_runner::{output, plots, prelude::*};
 use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -39,63 +23,54 @@ pub struct Forces;
 
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ForceSource {
     /// Seed of the systems.
     pub seed: u64,
-    /// Number of systems to fit.
-    pub train: usize,
-    /// Number of systems to watch.
-    pub valid: usize,
-    /// Number of systems to report.
-    pub test: usize,
+    /// Samples of each split.
+    #[serde(flatten)]
+    pub splits: Splits,
     /// Particles of a system.
     pub particles: usize,
     /// Steps of the motion that energy.svg follows.
     pub follow: usize,
 }
 
-impl Section for ForceSource {
+impl DataSection for ForceSource {
     fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[("data.train", self.train), ("data.valid", self.valid), ("data.test", self.test)])?;
+        self.splits.validate()?;
         if self.particles < 2 {
             return refuse("data.particles", self.particles, "at least 2: there are no forces on one");
         }
         Ok(())
     }
-}
 
-impl DataSection for ForceSource {
     fn train(&self) -> usize {
-        self.train
-    }
-}
-
-impl Section for ForceFieldConfig {
-    fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])
+        self.splits.train
     }
 }
 
 impl Task for Forces {
     const NAME: &'static str = "forces";
+    const ABOUT: &'static str =
+        "A force field: an energy learned from forces alone, whose dynamics conserves it";
+    const DETAILS: &'static str = "Charged particles bound by springs, a potential in closed form. The loss is on the slope of the energy, so \
+         its gradient takes second derivatives of the network. energy.svg shows the energies along the motion under \
+         the learned forces.";
+    const EXAMPLES: &'static str = "\
+gradewise train forces
+gradewise train forces --preset full
+gradewise train forces data.particles=6 model.layers=1";
     const TITLE: &'static str = "forces of charged particles bound by springs";
     const LOSS: &'static str = "mean squared error of forces";
     const GROUP: &'static str = "rotations, reflections and translations";
     const PRESETS: &'static [Preset] = &[
-        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset::QUICK,
         Preset {
             name: "full",
             about: "a wider model and more steps",
             settings: &[
-                "data.train=10000",
-                "model.hidden=16",
-                "train.steps=16384",
-                "train.batch_size=64",
-                "train.select=best",
-                "train.log_every=64",
-                "train.eval_every=1024",
-                "train.checkpoint_every=4096",
+                LONG_RUN,
+                &["data.train=10000", "model.hidden=16", "train.steps=16384", "train.batch_size=64"],
             ],
         },
     ];
@@ -105,12 +80,16 @@ impl Task for Forces {
     type Model = ForceField;
 
     fn defaults() -> TaskConfig<Self> {
-        let data = ForceSource { seed: 0, train: 3000, valid: 200, test: 1000, particles: 4, follow: 2000 };
+        let splits = Splits { train: 3000, valid: 200, test: 1000 };
+        let data = ForceSource { seed: 0, splits, particles: 4, follow: 2000 };
         let train = Train {
-            steps: 2048,
+            trainer: TrainerConfig {
+                steps: 2048,
+                weight_decay: 0.0,
+                clip_norm: Some(10.0),
+                ..TrainerConfig::default()
+            },
             batch_size: 32,
-            weight_decay: 0.0,
-            clip_norm: 10.0,
             eval_every: 256,
             checkpoint_every: 512,
             ..Train::default()
@@ -119,12 +98,12 @@ impl Task for Forces {
         Config { data, model, train, runtime: Runtime::default() }
     }
 
+    fn check_model(config: &ForceFieldConfig) -> Result<(), ConfigError> {
+        at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])
+    }
+
     fn load(config: &ForceSource, split: Split) -> Result<ForceData> {
-        let systems = match split {
-            Split::Train => config.train,
-            Split::Valid => config.valid,
-            Split::Test => config.test,
-        };
+        let systems = config.splits.of(split);
         Ok(ForceData::simulate(systems, config.particles, config.seed, split)?)
     }
 
@@ -188,7 +167,8 @@ impl Task for Forces {
         placement: &Placement,
         folder: &RunFolder,
     ) -> Result<Vec<&'static str>> {
-        let source = ForceSource { test: FOLLOWED, ..config.data.clone() };
+        let splits = Splits { test: FOLLOWED, ..config.data.splits };
+        let source = ForceSource { splits, ..config.data.clone() };
         let start = Self::load(&source, Split::Test)?;
         let steps = config.data.follow;
         let learned = follow(&start, steps, |data| predict(model, data, placement))?;

@@ -1,26 +1,13 @@
 //! Text, byte after byte.
 
-use super::{Batch, Measures, Preset, Task, TaskConfig, has, width};
-use crate::{
-    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
-    error::Result,
-};
-use gradewise_autograd::Tensor;
 use gradewise_nn::{
-    Placement,
-    checkpoint::TensorFile,
-    data::{
-        Split,
-        text::{BYTES, SAMPLE, TextBatch, TextData},
-    },
+    data::text::{BYTES, SAMPLE, TextBatch, TextData},
     models::{Gpt, GptConfig},
     symmetry::relative_distance,
-    train::for_each_batch,
 };
+use gradewise_runner::prelude::*;
 use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Windows evaluated at once.
 const WINDOWS: usize = 16;
@@ -28,69 +15,59 @@ const WINDOWS: usize = 16;
 /// A generative transformer.
 pub struct GptTask;
 
-/// `[data]`
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Text {
-    /// `sample`, the text that comes with the program, or a file.
-    pub text: String,
-    /// Bytes of a window; at most model.block.
-    pub window: usize,
-    /// Number of windows to fit, at most one for each byte.
-    pub train: usize,
-    /// Number of windows to watch.
-    pub valid: usize,
-    /// Number of windows to report.
-    pub test: usize,
+gradewise_nn::choices! {
+    /// A text that comes with the program.
+    pub enum Included {
+        /// About geometric algebra
+        Sample = "sample",
+    }
 }
 
-impl Section for Text {
-    fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[
-            ("data.window", self.window),
-            ("data.train", self.train),
-            ("data.valid", self.valid),
-            ("data.test", self.test),
-        ])
-    }
+/// `[data]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Text {
+    /// `sample`, the text that comes with the program, or a file.
+    pub text: Source<Included>,
+    /// Bytes of a window; at most model.block.
+    pub window: usize,
+    /// Samples of each split.
+    #[serde(flatten)]
+    pub splits: Splits,
 }
 
 impl DataSection for Text {
-    fn train(&self) -> usize {
-        self.train
-    }
-}
-
-impl Section for GptConfig {
     fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[
-            ("model.block", self.block),
-            ("model.width", self.width),
-            ("model.heads", self.heads),
-            ("model.layers", self.layers),
-        ])?;
-        if !self.width.is_multiple_of(self.heads) {
-            return refuse("model.heads", self.heads, &format!("a divisor of model.width = {}", self.width));
-        }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return refuse("model.dropout", self.dropout, "at least 0 and less than 1");
-        }
-        Ok(())
+        at_least_one(&[("data.window", self.window)])?;
+        self.splits.validate()?;
+        self.text.validate("data.text")
+    }
+
+    fn train(&self) -> usize {
+        self.splits.train
     }
 }
 
 impl Task for GptTask {
     const NAME: &'static str = "gpt";
+    const ABOUT: &'static str = "Text, byte after byte: a generative transformer";
+    const DETAILS: &'static str = "Bytes are the tokens, so any text will do. Leaves a run folder; `gradewise sample` writes text with its \
+         checkpoint.";
+    const EXAMPLES: &'static str = "\
+gradewise train gpt                                    a few minutes on two cores
+gradewise train gpt --text book.txt
+gradewise train gpt --text book.txt --preset small --device cuda --dtype bf16
+gradewise train gpt model.dropout=0.1 train.capture=false    a captured step cannot draw new masks
+gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors";
     const TITLE: &'static str = "generative transformer on bytes";
     const LOSS: &'static str = "cross-entropy (nats per byte)";
     const DECIDES: &'static str = "loss";
     const GROUP: &'static str = "changes of what comes later";
     const PRESETS: &'static [Preset] = &[
-        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset::QUICK,
         Preset {
             name: "small",
             about: "10.7 million parameters, windows of 256, for a GPU",
-            settings: &[
+            settings: &[&[
                 "data.window=256",
                 "model.block=256",
                 "model.width=384",
@@ -98,12 +75,12 @@ impl Task for GptTask {
                 "model.layers=6",
                 "train.batch_size=64",
                 "train.steps=5000",
-            ],
+            ]],
         },
         Preset {
             name: "medium",
             about: "85 million parameters, windows of 1024, for a GPU and a large text",
-            settings: &[
+            settings: &[&[
                 "data.window=1024",
                 "model.block=1024",
                 "model.width=768",
@@ -112,9 +89,15 @@ impl Task for GptTask {
                 "train.batch_size=16",
                 "train.lr=6e-4",
                 "train.steps=20000",
-            ],
+            ]],
         },
     ];
+    const OPTIONS: &'static [TrainOption] = &[TrainOption {
+        name: "text",
+        value: "FILE",
+        setting: "data.text",
+        help: "The text [default: one about geometric algebra that comes with the program]",
+    }];
     const CHANGEABLE: &'static [&'static str] = &["dropout", "recompute"];
 
     type DataConfig = Text;
@@ -124,16 +107,19 @@ impl Task for GptTask {
 
     fn defaults() -> TaskConfig<Self> {
         let model = GptConfig::default();
-        let data =
-            Text { text: "sample".to_owned(), window: model.block, train: 1 << 20, valid: 256, test: 256 };
+        let splits = Splits { train: 1 << 20, valid: 256, test: 256 };
+        let data = Text { text: Source::Named(Included::Sample), window: model.block, splits };
         let train = Train {
-            steps: 1500,
+            trainer: TrainerConfig {
+                steps: 1500,
+                optimizer: OptimizerKind::AdamW,
+                lr: 1e-3,
+                weight_decay: 0.1,
+                final_lr: 1e-4,
+                clip_norm: Some(1.0),
+                ..TrainerConfig::default()
+            },
             batch_size: 16,
-            optimizer: "adamw".to_owned(),
-            lr: 1e-3,
-            weight_decay: 0.1,
-            final_lr: 1e-4,
-            clip_norm: 1.0,
             eval_every: 100,
             checkpoint_every: 500,
             ..Train::default()
@@ -141,15 +127,33 @@ impl Task for GptTask {
         Config { data, model, train, runtime: Runtime::default() }
     }
 
+    fn check_model(config: &GptConfig) -> Result<(), ConfigError> {
+        at_least_one(&[
+            ("model.block", config.block),
+            ("model.width", config.width),
+            ("model.heads", config.heads),
+            ("model.layers", config.layers),
+        ])?;
+        if !config.width.is_multiple_of(config.heads) {
+            return refuse(
+                "model.heads",
+                config.heads,
+                &format!("a divisor of model.width = {}", config.width),
+            );
+        }
+        if !(0.0..1.0).contains(&config.dropout) {
+            return refuse("model.dropout", config.dropout, "at least 0 and less than 1");
+        }
+        Ok(())
+    }
+
     fn load(config: &Text, split: Split) -> Result<TextData> {
-        let windows = match split {
-            Split::Train => config.train,
-            Split::Valid => config.valid,
-            Split::Test => config.test,
-        };
-        Ok(match config.text.as_str() {
-            "sample" => TextData::new(SAMPLE.as_bytes(), split, config.window, windows),
-            file => TextData::read(Path::new(file), split, config.window, windows),
+        let windows = config.splits.of(split);
+        Ok(match &config.text {
+            Source::Named(Included::Sample) => {
+                TextData::new(SAMPLE.as_bytes(), split, config.window, windows)
+            }
+            Source::Path(file) => TextData::read(file, split, config.window, windows),
         }?)
     }
 

@@ -1,22 +1,9 @@
 //! The n-body experiment: its data, its model, and what others have reached.
 
-use super::{
-    Batch, EVALUATION_BATCH, Measures, Preset, SYMMETRY_SAMPLES, Task, TaskConfig, has, mean_prediction,
-    width,
-};
-use crate::{
-    config::{Config, ConfigError, DataSection, Runtime, Section, Train, at_least_one, refuse},
-    error::Result,
-    output, plots,
-    run::RunFolder,
-};
-use gradewise_autograd::Tensor;
+use super::rollout::rollout;
 use gradewise_core::Signature;
 use gradewise_nn::{
-    Placement,
-    checkpoint::TensorFile,
     data::{
-        Split,
         nbody::{INPUT_FRAME, NBodyData, PARTICLES, PublishedDraws, TARGET_FRAME, Trajectories},
         potential::turned,
     },
@@ -24,38 +11,44 @@ use gradewise_nn::{
     symmetry::{Isometry, relative_distance},
     train::nbody::{mean_squared_error, predict, predict_states},
 };
+use gradewise_runner::{output, plots, prelude::*, task::Rollout};
 use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The source of data that are simulated from `data.seed`.
-const SIMULATE: &str = "simulate";
-/// The source of the published systems, drawn again from their seed.
-const PUBLISHED_SET: &str = "published";
 /// Samples shown in `trajectories.svg`.
 const PANELS: usize = 6;
 
 /// Charged particles in space.
 pub struct NBodyTask;
 
+gradewise_nn::choices! {
+    /// Where systems come from, if not from files.
+    pub enum Systems {
+        /// Those of the published data set, drawn again from their seed
+        Published = "published",
+        /// Our own, simulated from `data.seed`
+        Simulate = "simulate",
+    }
+}
+
+/// The named sources, as the setting holds them.
+const SIMULATED: Source<Systems> = Source::Named(Systems::Simulate);
+const PUBLISHED_SET: Source<Systems> = Source::Named(Systems::Published);
+
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct NBodySource {
     /// `published`: the systems of the published data set, drawn again; `simulate`: systems of our own; or the folder of NumPy files as the
     /// publication's generator writes them.
-    pub source: String,
+    pub source: Source<Systems>,
     /// Which files of the folder, such as `_charged5_initvel1small`; empty if there is but one set.
     pub suffix: String,
     /// Seed of the simulated systems.
     pub seed: u64,
-    /// Number of samples to fit.
-    pub train: usize,
-    /// Number of samples to watch.
-    pub valid: usize,
-    /// Number of samples to report.
-    pub test: usize,
+    /// Samples of each split.
+    #[serde(flatten)]
+    pub splits: Splits,
     /// Particles of a simulated system.
     pub particles: usize,
     /// Moments of each simulated system that are fitted: from frame 30 to 40, from 40 to 50, and so on. One is the published task; a
@@ -65,25 +58,11 @@ pub struct NBodySource {
     pub reversal: bool,
 }
 
-impl NBodySource {
-    /// How many systems of a split are asked for.
-    fn wanted(&self, split: Split) -> usize {
-        match split {
-            Split::Train => self.train,
-            Split::Valid => self.valid,
-            Split::Test => self.test,
-        }
-    }
-}
-
-impl Section for NBodySource {
+impl DataSection for NBodySource {
     fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[
-            ("data.train", self.train),
-            ("data.valid", self.valid),
-            ("data.test", self.test),
-            ("data.moments", self.moments),
-        ])?;
+        self.splits.validate()?;
+        self.source.validate("data.source")?;
+        at_least_one(&[("data.moments", self.moments)])?;
         if self.particles < 2 {
             return refuse("data.particles", self.particles, "at least 2: messages need neighbours");
         }
@@ -95,88 +74,89 @@ impl Section for NBodySource {
                     "5 for the published systems, or data.source=simulate",
                 );
             }
-            for (key, split, wanted) in [
-                ("data.train", Split::Train, self.train),
-                ("data.valid", Split::Valid, self.valid),
-                ("data.test", Split::Test, self.test),
-            ] {
+            for (key, split) in
+                [("data.train", Split::Train), ("data.valid", Split::Valid), ("data.test", Split::Test)]
+            {
+                let wanted = self.splits.of(split);
                 if wanted > PublishedDraws::available(split) {
                     let expected = "at most the published 10000 train, 2000 valid and 2000 test systems, or data.source=simulate";
                     return refuse(key, wanted, expected);
                 }
             }
         }
-        if self.moments > 1 && ![SIMULATE, PUBLISHED_SET].contains(&self.source.as_str()) {
+        if self.moments > 1 && self.source.path().is_some() {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
         }
         Ok(())
     }
-}
 
-impl DataSection for NBodySource {
     fn train(&self) -> usize {
-        self.train
+        self.splits.train
     }
 
     fn fitted(&self) -> usize {
-        self.train * if self.reversal { 2 } else { 1 }
-    }
-}
-
-impl Section for NBodyConfig {
-    fn validate(&self) -> Result<(), ConfigError> {
-        at_least_one(&[("model.hidden", self.hidden), ("model.layers", self.layers)])?;
-        if self.pushes && self.substeps == 0 {
-            return Err(ConfigError::Value {
-                key: "model.pushes",
-                actual: "true".to_owned(),
-                expected: "false where model.substeps is 0: pushes are part of a substep".to_owned(),
-            });
-        }
-        Ok(())
+        self.splits.train * if self.reversal { 2 } else { 1 }
     }
 }
 
 impl Task for NBodyTask {
     const NAME: &'static str = "nbody";
+    const ABOUT: &'static str =
+        "Charged particles in space: predict positions from positions, velocities and charges";
+    const DETAILS: &'static str = "Simulates the data (or reads the published files), trains, and leaves a run folder: the resolved \
+         configuration, metrics.jsonl, checkpoint.safetensors, loss.svg and trajectories.svg. Ctrl-C leaves a \
+         checkpoint to resume from.";
+    const EXAMPLES: &'static str = "\
+gradewise train nbody                                  a few minutes on two cores
+gradewise train nbody --preset paper --device cuda     the schedule of arXiv:2305.11141, best weights on the valid split
+gradewise train nbody train.steps=60 model.layers=1    smaller
+gradewise train nbody data.source=path/to/npy          the published data set
+gradewise train nbody --resume runs/nbody-1            go on where a run stopped
+gradewise train nbody --config runs/nbody-1/config.toml --seed 1
+gradewise train nbody --device cuda --seeds 4          four runs, mean and deviation of the test error
+gradewise train nbody --device cuda --seeds 4 --at-once 4
+gradewise train nbody --curve 300,1000,3000            test error over the number of training samples
+gradewise train nbody --device cuda --devices 2        two GPUs of this host (docs/scaling.md)
+torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     const TITLE: &'static str = "n-body";
     const LOSS: &'static str = "mean squared error";
     const GROUP: &'static str = "rotations, reflections and translations";
     const PRESETS: &'static [Preset] = &[
-        Preset { name: "quick", about: "a few minutes on two cores", settings: &[] },
+        Preset::QUICK,
         Preset {
             name: "paper",
             about: "the schedule of arXiv:2305.11141",
             settings: &[
-                "train.steps=131072",
-                "train.warmup_steps=2048",
-                "train.decay_steps=32768",
-                "train.select=best",
-                "train.log_every=128",
-                "train.eval_every=1024",
-                "train.checkpoint_every=4096",
+                LONG_RUN,
+                &[
+                    "train.steps=131072",
+                    "train.warmup_steps=2048",
+                    "train.decay_steps=32768",
+                    "train.log_every=128",
+                ],
             ],
         },
         Preset {
             name: "substeps",
             about: "a model of our own: the paper's layers as an integrator of eight steps, with pushes along lines",
             settings: &[
-                "data.reversal=true",
-                "model.hidden=8",
-                "model.layers=1",
-                "model.substeps=8",
-                "model.conjugation=true",
-                "model.pushes=true",
-                "train.steps=24576",
-                "train.warmup_steps=1024",
-                "train.ema=0.999",
-                "train.select=best",
-                "train.log_every=128",
-                "train.eval_every=1024",
-                "train.checkpoint_every=4096",
+                LONG_RUN,
+                &[
+                    "data.reversal=true",
+                    "model.hidden=8",
+                    "model.layers=1",
+                    "model.substeps=8",
+                    "model.conjugation=true",
+                    "model.pushes=true",
+                    "train.steps=24576",
+                    "train.warmup_steps=1024",
+                    "train.ema=0.999",
+                    "train.log_every=128",
+                ],
             ],
         },
     ];
+    const ROLLOUT: Option<Rollout<Self>> = Some(rollout);
     type DataConfig = NBodySource;
     type ModelConfig = NBodyConfig;
     type Data = NBodyData;
@@ -184,18 +164,28 @@ impl Task for NBodyTask {
 
     fn defaults() -> TaskConfig<Self> {
         let data = NBodySource {
-            source: PUBLISHED_SET.to_owned(),
+            source: PUBLISHED_SET,
             suffix: String::new(),
             seed: 0,
-            train: 3000,
-            valid: 2000,
-            test: 2000,
+            splits: Splits { train: 3000, valid: 2000, test: 2000 },
             particles: PARTICLES,
             moments: 1,
             reversal: false,
         };
         let (model, train, runtime) = (NBodyConfig::default(), Train::default(), Runtime::default());
         Config { data, model, train, runtime }
+    }
+
+    fn check_model(config: &NBodyConfig) -> Result<(), ConfigError> {
+        at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])?;
+        if config.pushes && config.substeps == 0 {
+            return Err(ConfigError::Value {
+                key: "model.pushes",
+                actual: "true".to_owned(),
+                expected: "false where model.substeps is 0: pushes are part of a substep".to_owned(),
+            });
+        }
+        Ok(())
     }
 
     fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
@@ -281,7 +271,7 @@ impl Task for NBodyTask {
 
     fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
         // Measured on published systems, and on about as many: the mean over other systems, or over a few, is nothing to compare.
-        if config.data.source == SIMULATE || config.data.test < COMPARABLE {
+        if config.data.source == SIMULATED || config.data.splits.test < COMPARABLE {
             return String::new();
         }
         table(measures.first().value)
@@ -295,7 +285,8 @@ impl Task for NBodyTask {
     ) -> Result<Vec<&'static str>> {
         const FILE: &str = "trajectories.svg";
         let title = "n-body: positions at frame 40 predicted from frame 30 (simulation units)";
-        let data = NBodySource { test: PANELS.min(config.data.test), ..config.data.clone() };
+        let splits = Splits { test: PANELS.min(config.data.splits.test), ..config.data.splits };
+        let data = NBodySource { splits, ..config.data.clone() };
         let panels = panels(model, &trajectories(&data, Split::Test)?)?;
         plots::trajectories(&folder.file(FILE), &panels, title)?;
         Ok(vec![FILE])
@@ -305,7 +296,7 @@ impl Task for NBodyTask {
 /// Samples from the first moment of the systems of a split.
 fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
     if config.source == PUBLISHED_SET {
-        return Ok(NBodyData::published(split, config.wanted(split))?);
+        return Ok(NBodyData::published(split, config.splits.of(split))?);
     }
     Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
 }
@@ -313,7 +304,7 @@ fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
 /// Samples from several moments of simulated systems.
 fn moments(config: &NBodySource) -> Result<NBodyData> {
     const APART: usize = TARGET_FRAME - INPUT_FRAME;
-    let (moments, systems) = (config.moments, config.train.div_ceil(config.moments));
+    let (moments, systems) = (config.moments, config.splits.train.div_ceil(config.moments));
     let frames = TARGET_FRAME + 1 + APART * (moments - 1);
     let motion = if config.source == PUBLISHED_SET {
         Trajectories::published(Split::Train, systems, frames)?
@@ -325,7 +316,7 @@ fn moments(config: &NBodySource) -> Result<NBodyData> {
     };
     let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
     // System by system, so that fewer samples are fewer systems.
-    let order: Vec<usize> = (0..config.train).map(|k| k % moments * systems + k / moments).collect();
+    let order: Vec<usize> = (0..config.splits.train).map(|k| k % moments * systems + k / moments).collect();
     Ok(all.select(&order)?)
 }
 
@@ -349,15 +340,16 @@ const COMPARABLE: usize = 1000;
 /// # Errors
 /// Files that are missing or unusable.
 pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> {
-    let wanted = config.wanted(split);
-    if config.source == PUBLISHED_SET {
-        return Ok(Trajectories::published(split, wanted, TARGET_FRAME + 1)?);
-    }
-    if config.source == SIMULATE {
-        return Ok(Trajectories::simulate(config.particles, wanted, TARGET_FRAME + 1, config.seed, split)?);
-    }
+    let wanted = config.splits.of(split);
     let suffix = (!config.suffix.is_empty()).then_some(config.suffix.as_str());
-    let all = Trajectories::load(&config.source, split, suffix)?;
+    let frames = TARGET_FRAME + 1;
+    let all = match &config.source {
+        Source::Named(Systems::Published) => return Ok(Trajectories::published(split, wanted, frames)?),
+        Source::Named(Systems::Simulate) => {
+            return Ok(Trajectories::simulate(config.particles, wanted, frames, config.seed, split)?);
+        }
+        Source::Path(folder) => Trajectories::load(folder, split, suffix)?,
+    };
     if all.systems() < wanted {
         output::note(&format!(
             "data: {} has {} of the {wanted} {split} samples asked for",
@@ -428,13 +420,13 @@ fn panels(model: &NBody, trajectories: &Trajectories) -> gradewise_nn::Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Resolver;
+    use gradewise_runner::{config::Resolver, task::resolve};
 
     #[test]
     fn only_runs_of_the_published_task_are_compared() {
         let text = |setting: &str| {
             let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
-            let config = TaskConfig::<NBodyTask>::resolve(resolver.assignment(setting).unwrap()).unwrap();
+            let config = resolve::<NBodyTask>(resolver.assignment(setting).unwrap()).unwrap();
             NBodyTask::comparison(&Measures::new("mse", "MSE", 0.008), &config)
         };
         assert!(text("train.seed=1").contains("> this run"));
@@ -458,25 +450,27 @@ mod tests {
 
     #[test]
     fn the_schedule_follows_the_steps_unless_it_is_set() {
-        let resolve = |assignments: &[&str]| {
+        let schedule = |assignments: &[&str]| {
             let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
             for assignment in assignments {
                 resolver.assignment(assignment).unwrap();
             }
-            TaskConfig::<NBodyTask>::resolve(&resolver)
-                .map(|config| (config.train.warmup_steps, config.train.decay_steps))
+            resolve::<NBodyTask>(&resolver)
+                .map(|config| (config.train.trainer.warmup_steps, config.train.trainer.decay_steps))
         };
-        assert_eq!(resolve(&[]).unwrap(), (100, 2500));
-        assert_eq!(resolve(&["train.steps=60"]).unwrap(), (1, 39));
-        assert_eq!(resolve(&["train.steps=1"]).unwrap(), (0, 1));
-        assert_eq!(resolve(&["train.warmup_steps=7", "train.steps=60"]).unwrap(), (7, 39));
-        assert!(resolve(&["train.warmup_steps=61", "train.steps=60"]).is_err());
+        assert_eq!(schedule(&[]).unwrap(), (100, 2500));
+        assert_eq!(schedule(&["train.steps=60"]).unwrap(), (1, 39));
+        assert_eq!(schedule(&["train.steps=1"]).unwrap(), (0, 1));
+        assert_eq!(schedule(&["train.warmup_steps=7", "train.steps=60"]).unwrap(), (7, 39));
+        assert!(schedule(&["train.warmup_steps=61", "train.steps=60"]).is_err());
     }
 
     #[test]
     fn samples_are_fitted_backwards_too_on_request() {
-        let source =
-            |reversal, train| NBodySource { train, valid: 4, reversal, ..NBodyTask::defaults().data };
+        let source = |reversal, train| {
+            let data = NBodyTask::defaults().data;
+            NBodySource { splits: Splits { train, valid: 4, ..data.splits }, reversal, ..data }
+        };
         let load = |reversal, train| NBodyTask::load(&source(reversal, train), Split::Train).unwrap();
         let (forward, both, fewer) = (load(false, 3), load(true, 3), load(true, 2));
         assert_eq!((forward.len(), both.len(), source(true, 3).fitted()), (3, 6, 6));
@@ -496,19 +490,24 @@ mod tests {
             ("train.lr=nan", "greater than 0"),
             ("train.lr=-1", "greater than 0"),
             ("train.ema=1.0", "less than 1"),
-            ("train.optimizer=lion", "adam, adamw, sgd"),
-            ("runtime.compute=fast", "exact, tf32"),
             ("data.particles=3", "data.source=simulate"),
             ("data.train=10001", "data.source=simulate"),
             ("train.warmup_steps=5000", "train.steps"),
+            ("train.optimizer=lion", "`lion`, expected one of adam, adamw, sgd"),
+            ("train.optimizer=adamm", "did you mean `adam`?"),
+            ("train.schedule=cosin", "did you mean `cosine`?"),
+            ("train.select=bset", "did you mean `best`?"),
+            ("runtime.compute=fast", "`fast`, expected one of exact, tf32"),
+            ("runtime.dtype=f3", "did you mean `f32`?"),
+            ("runtime.precision=fp8", "one of full, bf16, f16"),
+            ("runtime.strategy=pipeline", "data-parallel, the only one there is"),
+            ("runtime.backends.sgp=cpu", "expected one of reference, cuda"),
+            ("runtime.autocast.softmax=f16", "expected one of 16-bit, f32, widest"),
         ] {
-            let config: TaskConfig<NBodyTask> = Resolver::new(&NBodyTask::defaults())
-                .unwrap()
-                .assignment(assignment)
-                .unwrap()
-                .finish()
-                .unwrap();
-            let message = config.validate().unwrap_err().to_string();
+            let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
+            // Beside another setting, which is not at fault.
+            resolver.assignment("train.patience=3").unwrap().assignment(assignment).unwrap();
+            let message = resolve::<NBodyTask>(&resolver).unwrap_err().to_string();
             let key = assignment.split('=').next().unwrap();
             assert!(message.contains(part) && message.contains(key), "{message}");
         }

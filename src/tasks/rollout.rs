@@ -1,19 +1,13 @@
 //! Long motion from the n-body model, step after step on its own predictions, beside the simulator.
 
-use super::{EVALUATION_BATCH, NBodyTask, Task, TaskConfig, nbody};
-use crate::{
-    error::{Error, Result},
-    plots,
-};
+use super::nbody::{self, NBodyTask};
 use gradewise_nn::{
     checkpoint::replace_file,
-    data::{
-        Split,
-        nbody::{INPUT_FRAME, NBodyData, STEPS_PER_FRAME, Simulation, TARGET_FRAME, TIME_STEP},
-    },
+    data::nbody::{INPUT_FRAME, NBodyData, STEPS_PER_FRAME, Simulation, TARGET_FRAME, TIME_STEP},
     models::NBody,
     train::nbody::predict_states,
 };
+use gradewise_runner::{plots, prelude::*};
 use serde::Serialize;
 use std::path::Path;
 

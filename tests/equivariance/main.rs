@@ -91,9 +91,13 @@ fn layers(signature: Signature, dtype: DType, rng: &mut ChaCha8Rng) -> Vec<(Stri
         let linear = MvLinear::new(WIDTH, 4, signature).per_grade(per_grade).init(&place, rng).unwrap();
         add(&format!("MvLinear, per grade {per_grade}"), Group::Pin, Box::new(linear));
     }
-    add("MvSilu", Group::Pin, Box::new(MvSilu::init(WIDTH, signature, &place).unwrap()));
-    add("MvNormalization", Group::Pin, Box::new(MvNormalization::init(WIDTH, signature, &place).unwrap()));
-    add("MvLayerNorm", Group::Pin, Box::new(MvLayerNorm::init(WIDTH, signature, &place).unwrap()));
+    add("MvSilu", Group::Pin, Box::new(MvSilu::new(WIDTH, signature).init(&place).unwrap()));
+    add(
+        "MvNormalization",
+        Group::Pin,
+        Box::new(MvNormalization::new(WIDTH, signature).init(&place).unwrap()),
+    );
+    add("MvLayerNorm", Group::Pin, Box::new(MvLayerNorm::new(WIDTH, signature).init(&place).unwrap()));
     for first_order in [true, false] {
         let name = format!("first order {first_order}");
         let product = SteerableProduct::new(WIDTH, signature).first_order(first_order);

@@ -81,7 +81,7 @@ impl Scene {
     /// The model's predictions in the layout of the positions.
     fn predict(&self, model: &NBody) -> Vec<f64> {
         let parts = (&self.positions[..], &self.velocities[..], &self.charges[..]);
-        let batch = NBodyBatch::new(parts, PARTICLES, &model.placement()).unwrap();
+        let batch = NBodyBatch::new(parts, PARTICLES, model.placement()).unwrap();
         batch.by_system(&model.forward(&batch).unwrap()).unwrap()
     }
 }

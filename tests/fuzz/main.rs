@@ -4,16 +4,15 @@
 //! `PROPTEST_CASES=5000 cargo test --release --test fuzz` looks longer.
 
 mod kernels;
+mod registry;
 mod source;
 mod tensors;
 
+use gradewise_autograd::registry::entries;
 use gradewise_kernels::Array;
 use proptest::prelude::*;
 use source::{Layout, Source, Values};
-use std::{
-    collections::BTreeSet,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Shapes and elements of what an operator gives, or its error's text.
 type Outcome = Result<Vec<(Vec<usize>, Vec<f64>)>, String>;
@@ -100,6 +99,25 @@ proptest! {
     }
 
     #[test]
+    fn operations_never_panic(seed: u64) {
+        all_hold(entries().iter().map(|entry| {
+            let source = Source::new(seed, Values::Any, Layout::Views);
+            guarded(entry.name(), seed, || drop(registry::run(entry, &source, true)))
+        }))?;
+    }
+
+    #[test]
+    fn operations_take_views_for_their_copies(seed: u64) {
+        all_hold(entries().iter().map(|entry| {
+            let run = |layout| {
+                let source = Source::new(seed, Values::Moderate, layout);
+                guarded(entry.name(), seed, || registry::run(entry, &source, false))
+            };
+            compare(entry.name(), seed, &run(Layout::Views)?, &run(Layout::Copies)?)
+        }))?;
+    }
+
+    #[test]
     fn tensors_take_views_for_their_copies(seed: u64) {
         all_hold(tensors::all().into_iter().map(|(name, case)| {
             let run =
@@ -111,31 +129,21 @@ proptest! {
 
 /// The suite means something only if operators get arguments that they take.
 #[test]
-fn most_arguments_fit_and_every_operation_is_reached() {
-    let mut reached = BTreeSet::new();
+fn most_arguments_fit() {
+    let fitting = |name: &str, least: usize, run: &dyn Fn(&Source) -> bool| {
+        let fits = (0..200).filter(|&seed| run(&Source::new(seed, Values::Moderate, Layout::Views))).count();
+        assert!(fits >= least, "`{name}` takes {fits} of 200 arguments");
+    };
     for (name, case) in tensors::all() {
-        let fits = (0..200)
-            .filter(|&seed| {
-                let source = Source::new(seed, Values::Moderate, Layout::Views);
-                let output = case(&source);
-                reached.extend(output.iter().flat_map(|output| output.operation()));
-                output.is_ok()
-            })
-            .count();
-        assert!(fits >= 60, "`{name}` takes {fits} of 200 arguments");
+        fitting(name, 60, &|source| case(source).is_ok());
     }
     for (name, case) in kernels::all() {
-        let fits = (0..200)
-            .filter(|&seed| case(&Source::new(seed, Values::Moderate, Layout::Views)).is_ok())
-            .count();
-        assert!(fits >= 60, "`{name}` takes {fits} of 200 arguments");
+        fitting(name, 60, &|source| case(source).is_ok());
     }
-    // `embed` is the gradient of `slice`; on the CPU the block is its parts.
-    let missed: Vec<&str> = gradewise_autograd::backend::operations()
-        .into_iter()
-        .filter(|operation| !reached.contains(operation) && !["embed", "mv_block"].contains(operation))
-        .collect();
-    assert!(missed.is_empty(), "no case reaches {missed:?}");
+    for entry in entries() {
+        fitting(entry.name(), 120, &|source| registry::run(&entry, source, false).is_ok());
+        fitting(entry.name(), 60, &|source| registry::run(&entry, source, true).is_ok());
+    }
 }
 
 /// Views of more elements than any memory holds.

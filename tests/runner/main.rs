@@ -1,5 +1,4 @@
 //! The runner as its users meet it: settings for machines, early stopping, the same bits again, memory, comparisons, reports.
-#![cfg(feature = "cli")]
 
 mod diagnosis;
 mod memory;
@@ -58,16 +57,7 @@ fn bytes(folder: &Path, run: &str) -> Vec<u8> {
     std::fs::read(folder.join(run).join("checkpoint.safetensors")).unwrap()
 }
 
-/// Whether there is a GPU to test on. Says why not, which is a failure with `GRADEWISE_REQUIRE_GPU=1`.
+/// Whether there is a GPU to test on; `GRADEWISE_REQUIRE_GPU=1` makes it a failure if not.
 fn has_gpu() -> bool {
-    match gradewise_kernels::Device::cuda(0) {
-        Ok(_) => true,
-        Err(error) if std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1") => {
-            panic!("GRADEWISE_REQUIRE_GPU=1, but: {error}")
-        }
-        Err(error) => {
-            eprintln!("no GPU tested: {error}");
-            false
-        }
-    }
+    gradewise_testing::gpu().is_some()
 }

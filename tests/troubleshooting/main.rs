@@ -1,7 +1,7 @@
 //! docs/troubleshooting.md: its commands are run, and what it says that they print is what they print.
 //!
 //! `GRADEWISE_REWRITE_DOCS=1` writes what they print into the page where it says something else; another value is the file to write.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 mod page;
 #[path = "../common/program.rs"]

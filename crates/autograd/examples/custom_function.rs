@@ -3,29 +3,37 @@
 //! `cargo run --release -p gradewise-autograd --example custom_function`
 
 use gradewise_autograd::{
-    BackwardContext, Function, GradcheckOptions, Result, Tensor, gradcheck, gradgradcheck,
+    BackwardContext, Derivative, Forward, Input, Operation, Result, Rule, Sample, Sizes, Tensor,
+    registry::{Entry, Order},
 };
-use gradewise_kernels::{Array, DType, Device, ops};
-use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use gradewise_kernels::{Array, Device, ops};
+use serde::{Deserialize, Serialize};
 
+#[derive(Serialize, Deserialize)]
 struct Softplus;
 
-impl Function for Softplus {
-    fn name(&self) -> &'static str {
-        "softplus"
+impl Operation for Softplus {
+    const NAME: &'static str = "softplus";
+    /// In mixed precision it stays in f32: it takes exponentials.
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(vec![Sample::new(Softplus, [Input::normal([sizes.batch, sizes.features])])])
     }
 
     /// max(x, 0) + ln(1 + e^(−|x|)): no exponential of a large number.
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let x = &inputs[0];
         let decay = ops::exp(&ops::neg(&ops::abs(x)?)?)?;
         let output = ops::add(&ops::relu(x)?, &ops::log(&ops::add_scalar(&decay, 1.0)?)?)?;
-        Ok((output, vec![]))
+        Ok(output.into())
     }
 
     /// The derivative is the logistic function.
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        Ok(vec![Some(ops::mul(grad, &ops::sigmoid(&context.inputs()[0])?)?)])
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let slope = ops::sigmoid(context.inputs[0].array())?;
+        Ok(vec![Some(Tensor::new(ops::mul(grad.array(), &slope)?))])
     }
 
     /// For derivatives of second order: the same function, in operations that have derivatives of every order.
@@ -41,11 +49,11 @@ fn softplus(x: &Tensor) -> Result<Tensor> {
 }
 
 fn main() -> Result<()> {
-    let mut rng = ChaCha8Rng::seed_from_u64(3);
-    let x = Tensor::randn([4, 7], DType::F64, &Device::Cpu, &mut rng)?;
-    let options = GradcheckOptions::default();
-    println!("first derivative:  {}", gradcheck(|x| softplus(&x[0]), &[&x], &options)?);
-    println!("second derivative: {}", gradgradcheck(|x| softplus(&x[0]), &[&x], &options)?);
+    let (softplus_entry, sizes) = (Entry::of::<Softplus>(), Sizes::new("0,0,0".parse()?, 4, 7)?);
+    for (name, order) in [("first", Order::First), ("second", Order::Second)] {
+        let checked = softplus_entry.check(&Device::Cpu, &sizes, order, &Default::default())?;
+        println!("{name} derivative: {checked} elements agree with central differences");
+    }
 
     let extreme = Tensor::from_slice(&[-1000.0, 0.0, 1000.0], [3], &Device::Cpu)?.requires_grad();
     let y = softplus(&extreme)?;

@@ -16,19 +16,20 @@
 //! ```
 
 use crate::{
-    Error, Result, Tensor, mode,
-    observe::Pass,
-    operation::{Body, back, is_short, on_host},
-    recipe,
-    tensor::{Node, RuleContext},
+    Error, Forward, Pass, Result,
+    properties::is_short,
+    tensor::{Body, Place, Saved},
 };
+use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     fmt,
-    str::FromStr,
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// An implementation of an operation.
@@ -45,18 +46,9 @@ pub enum Backend {
 pub struct Backends(Vec<(String, Option<Pass>, Backend)>);
 
 impl Backends {
-    /// Chooses the backend of an operation, for one pass or both; `all` stands for every operation. A later choice wins.
-    ///
-    /// # Errors
-    /// An operation that there is not, with those there are.
-    pub fn choose(&mut self, operation: &str, pass: Option<Pass>, backend: Backend) -> Result<()> {
-        let known = operations();
-        if operation != "all" && !known.contains(&operation) {
-            let message = format!("there is no operation `{operation}`; there are {}", known.join(", "));
-            return Err(Error::Argument { operation: "backend", message });
-        }
+    /// Adds a choice for an operation, whose name was checked.
+    pub(crate) fn push(&mut self, operation: &str, pass: Option<Pass>, backend: Backend) {
         self.0.push((operation.to_owned(), pass, backend));
-        Ok(())
     }
 
     /// Whether nothing was chosen.
@@ -76,39 +68,6 @@ impl Backends {
     }
 }
 
-impl FromStr for Backends {
-    type Err = Error;
-
-    /// Reads `OPERATION=BACKEND` or `OPERATION.forward=BACKEND` or `OPERATION.backward=BACKEND`, separated by commas; a backend is
-    /// `reference`, or `cuda` or `device` for the device's own kernels.
-    fn from_str(text: &str) -> Result<Self> {
-        let mut backends = Self::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let refuse = |message: String| Err(Error::Argument { operation: "backend", message });
-            let Some((target, backend)) = part.split_once('=') else {
-                return refuse(format!("`{part}` is no choice; write OPERATION=reference or OPERATION=cuda"));
-            };
-            let backend = match backend.trim() {
-                "reference" => Backend::Reference,
-                "cuda" | "device" => Backend::Device,
-                other => {
-                    return refuse(format!("there is no backend `{other}`; there are reference and cuda"));
-                }
-            };
-            let (operation, pass) = match target.trim().rsplit_once('.') {
-                Some((operation, "forward")) => (operation, Some(Pass::Forward)),
-                Some((operation, "backward")) => (operation, Some(Pass::Backward)),
-                Some((_, other)) => {
-                    return refuse(format!("`{other}` is no pass; write .forward or .backward, or neither"));
-                }
-                None => (target.trim(), None),
-            };
-            backends.choose(operation, pass, backend)?;
-        }
-        Ok(backends)
-    }
-}
-
 impl fmt::Display for Backends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (operation, pass, backend)) in self.0.iter().enumerate() {
@@ -122,20 +81,6 @@ impl fmt::Display for Backends {
         }
         Ok(())
     }
-}
-
-static REGISTERED: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
-
-/// The names of all operations: this crate's, and those of [`register`].
-pub fn operations() -> Vec<&'static str> {
-    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
-    let all: BTreeSet<&'static str> = recipe::OPERATIONS.iter().chain(registered.iter()).copied().collect();
-    all.into_iter().collect()
-}
-
-/// Adds the name of an operation of the user's to those that can be chosen.
-pub fn register(operation: &'static str) {
-    REGISTERED.write().unwrap_or_else(PoisonError::into_inner).insert(operation);
 }
 
 /// A call of an operation, as a [`Replacement`] sees it.
@@ -152,7 +97,7 @@ pub struct Call<'a> {
     pub grad: Option<&'a Array>,
     /// Which gradients are wanted, in a backward pass.
     pub needs: &'a [bool],
-    original: &'a dyn Fn() -> Result<Vec<Option<Array>>>,
+    pub(crate) original: &'a dyn Fn() -> Result<Vec<Option<Array>>>,
 }
 
 impl Call<'_> {
@@ -169,7 +114,7 @@ impl Call<'_> {
 pub type Replacement = dyn Fn(&Call<'_>) -> Result<Vec<Option<Array>>> + Send + Sync;
 
 #[derive(Clone)]
-enum Choice {
+pub(crate) enum Choice {
     Device,
     Reference,
     Replaced(Arc<Replacement>),
@@ -188,13 +133,17 @@ thread_local! {
 }
 
 static DEFAULT: RwLock<Option<Arc<Backends>>> = RwLock::new(None);
+/// Whether [`DEFAULT`] has choices: read before each operation, without its lock.
+static IS_DEFAULT_CHOSEN: AtomicBool = AtomicBool::new(false);
 
 /// The choices for all threads in which nothing else is chosen, over those of `GRADEWISE_BACKEND`. Says so in the log.
 pub fn set_default(backends: Backends) {
     if !backends.is_empty() {
         tracing::info!("backends: {backends}");
     }
+    let chosen = !backends.is_empty();
     *DEFAULT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(backends));
+    IS_DEFAULT_CHOSEN.store(chosen, Ordering::Release);
 }
 
 /// The choices of the variable `GRADEWISE_BACKEND`, read once.
@@ -262,14 +211,18 @@ pub fn untouched<R>(body: impl FnOnce() -> R) -> R {
 /// # Errors
 /// As [`from_environment`].
 pub fn is_anything_chosen() -> Result<bool> {
-    let default = DEFAULT.read().unwrap_or_else(PoisonError::into_inner);
     Ok(LAYERS.with_borrow(|layers| !layers.is_empty())
-        || default.as_ref().is_some_and(|backends| !backends.is_empty())
+        || IS_DEFAULT_CHOSEN.load(Ordering::Acquire)
         || !from_environment()?.is_empty())
 }
 
-fn choice(operation: &'static str, pass: Pass) -> Result<Choice> {
+/// What is chosen for a pass of an operation in this thread.
+pub(crate) fn choice(operation: &'static str, pass: Pass) -> Result<Choice> {
     if IGNORED.get() {
+        return Ok(Choice::Device);
+    }
+    let is_default_chosen = IS_DEFAULT_CHOSEN.load(Ordering::Acquire);
+    if LAYERS.with_borrow(Vec::is_empty) && !is_default_chosen && from_environment()?.is_empty() {
         return Ok(Choice::Device);
     }
     let local = LAYERS.with_borrow(|layers| {
@@ -293,53 +246,44 @@ fn choice(operation: &'static str, pass: Pass) -> Result<Choice> {
 }
 
 /// Says once for each operation and pass that its results come from elsewhere.
-fn announce(operation: &'static str, pass: Pass, what: &str) {
+pub(crate) fn announce(operation: &'static str, pass: Pass, what: &str) {
     static SEEN: Mutex<BTreeSet<(&'static str, Pass)>> = Mutex::new(BTreeSet::new());
     if SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert((operation, pass)) {
         tracing::info!("`{operation}` {pass} by {what}");
     }
 }
 
-/// Where arrays that a forward pass saved are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Device,
-    Host,
-    Nowhere,
-}
-
-/// What a forward pass saved for its backward pass.
-pub(crate) struct Saved {
-    arrays: Vec<Array>,
-    place: Place,
-}
-
-impl Saved {
-    /// Nothing, which serves operations that save nothing.
-    pub fn nothing() -> Self {
-        Self { arrays: Vec::new(), place: Place::Device }
-    }
-}
-
 /// 16-bit numbers on the CPU, which computes in them as in `f32` and rounds.
-fn is_emulated(inputs: &[Array]) -> bool {
+pub(crate) fn is_emulated(inputs: &[Array]) -> bool {
     inputs.iter().any(|input| is_short(input.dtype()) && input.device() == Device::Cpu)
 }
 
+/// An array on the host, in `f32` if it has 16 bits: what the reference computes from.
+pub(crate) fn on_host(array: &Array) -> Result<Array> {
+    let array = array.to_device(&Device::Cpu)?;
+    Ok(if is_short(array.dtype()) { array.cast(DType::F32)? } else { array })
+}
+
+/// An array of a host computation in the dtype and on the device of what it stands for.
+pub(crate) fn back(array: &Array, dtype: DType, device: &Device) -> Result<Array> {
+    Ok(array.cast(dtype)?.to_device(device)?)
+}
+
 /// Runs a forward pass by what is chosen for it.
-pub(crate) fn forward(operation: &'static str, body: &dyn Body, inputs: &[Array]) -> Result<(Array, Saved)> {
+pub(crate) fn forward(body: &dyn Body, inputs: &[Array]) -> Result<(Array, Saved)> {
+    let operation = body.name();
     let native = || -> Result<(Array, Saved)> {
         if is_emulated(inputs) {
-            return on_the_host(operation, body, inputs);
+            return on_the_host(body, inputs);
         }
-        let (output, arrays) = body.forward(inputs)?;
-        Ok((output, Saved { arrays, place: Place::Device }))
+        let Forward { output, saved } = body.forward(inputs)?;
+        Ok((output, Saved { arrays: saved, place: Place::Device }))
     };
     match choice(operation, Pass::Forward)? {
         Choice::Device => native(),
         Choice::Reference => {
             announce(operation, Pass::Forward, "the reference on the host");
-            on_the_host(operation, body, inputs)
+            on_the_host(body, inputs)
         }
         Choice::Replaced(replacement) => {
             announce(operation, Pass::Forward, "a replacement");
@@ -363,96 +307,14 @@ pub(crate) fn forward(operation: &'static str, body: &dyn Body, inputs: &[Array]
     }
 }
 
-fn on_the_host(operation: &'static str, body: &dyn Body, inputs: &[Array]) -> Result<(Array, Saved)> {
+fn on_the_host(body: &dyn Body, inputs: &[Array]) -> Result<(Array, Saved)> {
     let Some(first) = inputs.first() else {
-        let (output, arrays) = body.forward(inputs)?;
-        return Ok((output, Saved { arrays, place: Place::Device }));
+        let Forward { output, saved } = body.forward(inputs)?;
+        return Ok((output, Saved { arrays: saved, place: Place::Device }));
     };
     let host = inputs.iter().map(on_host).collect::<Result<Vec<_>>>()?;
-    let (output, arrays) = body.forward(&host)?;
+    let Forward { output, saved } = body.forward(&host)?;
     let dtypes: Vec<_> = inputs.iter().map(Array::dtype).collect();
-    // A conversion gives what it was told to.
-    let dtype = match operation {
-        "cast" => output.dtype(),
-        _ => body.output_dtype(&dtypes, output.dtype()),
-    };
-    let output = back(&output, dtype, &first.device())?;
-    Ok((output, Saved { arrays, place: Place::Host }))
-}
-
-/// Runs a backward pass by what is chosen for it.
-pub(crate) fn backward(node: &Node, context: &RuleContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-    let (operation, body) = (node.operation, node.body.as_ref());
-    // Gradients with a history of their own are made of operations, for each of which this is asked again.
-    if mode::is_grad_enabled() {
-        return body.backward(context, &node.saved.arrays, grad);
-    }
-    let native = || -> Result<Vec<Option<Tensor>>> {
-        let inputs: Vec<Array> = context.inputs.iter().map(|input| input.array().clone()).collect();
-        if body.is_whole() && is_emulated(&inputs) {
-            return backward_on_the_host(node, context, grad);
-        }
-        if node.saved.place == Place::Device || !body.is_fused() {
-            return body.backward(context, &node.saved.arrays, grad);
-        }
-        let (_, saved) = body.forward(&inputs)?;
-        body.backward(context, &saved, grad)
-    };
-    match choice(operation, Pass::Backward)? {
-        Choice::Device => native(),
-        Choice::Reference if !body.is_whole() => native(),
-        Choice::Reference => {
-            announce(operation, Pass::Backward, "the reference on the host");
-            backward_on_the_host(node, context, grad)
-        }
-        Choice::Replaced(replacement) => {
-            announce(operation, Pass::Backward, "a replacement");
-            let original =
-                || Ok(native()?.into_iter().map(|g| g.map(|g| g.array().clone())).collect::<Vec<_>>());
-            let inputs: Vec<Array> = context.inputs.iter().map(|input| input.array().clone()).collect();
-            let needs: Vec<bool> = context.inputs.iter().map(Tensor::is_grad_required).collect();
-            let call = Call {
-                operation,
-                pass: Pass::Backward,
-                inputs: &inputs,
-                output: Some(context.output.array()),
-                grad: Some(grad.array()),
-                needs: &needs,
-                original: &original,
-            };
-            Ok(replacement(&call)?.into_iter().map(|gradient| gradient.map(Tensor::new)).collect())
-        }
-    }
-}
-
-fn backward_on_the_host(
-    node: &Node,
-    context: &RuleContext<'_>,
-    grad: &Tensor,
-) -> Result<Vec<Option<Tensor>>> {
-    let inputs = context.inputs.iter().map(leaf_on_host).collect::<Result<Vec<_>>>()?;
-    let output = Tensor::new(on_host(context.output.array())?);
-    let host = RuleContext { inputs: &inputs, output: &output };
-    let again;
-    let saved = match node.saved.place {
-        Place::Host => &node.saved.arrays,
-        _ => {
-            let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
-            again = node.body.forward(&arrays)?.1;
-            &again
-        }
-    };
-    let gradients = node.body.backward(&host, saved, &Tensor::new(on_host(grad.array())?))?;
-    let as_of = |(gradient, input): (Option<Tensor>, &Tensor)| {
-        let moved =
-            |gradient: Tensor| Ok(Tensor::new(back(gradient.array(), input.dtype(), &input.device())?));
-        gradient.map(moved).transpose()
-    };
-    gradients.into_iter().zip(context.inputs).map(as_of).collect()
-}
-
-/// The values of a tensor on the host, for which a gradient is wanted if one is for the tensor.
-fn leaf_on_host(tensor: &Tensor) -> Result<Tensor> {
-    let host = Tensor::new(on_host(tensor.array())?);
-    Ok(if tensor.is_grad_required() { host.requires_grad() } else { host })
+    let output = back(&output, body.output_dtype(&dtypes, output.dtype()), &first.device())?;
+    Ok((output, Saved { arrays: saved, place: Place::Host }))
 }

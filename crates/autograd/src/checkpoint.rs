@@ -1,6 +1,6 @@
 //! Gradient checkpointing: memory for time.
 
-use crate::{BackwardOptions, Result, Tensor, TensorId, autocast, engine, mode};
+use crate::{BackwardOptions, Result, Tensor, TensorId, engine, mode, policy};
 use std::collections::{BTreeMap, HashSet};
 
 /// Computes `body(inputs)` without keeping its intermediate results; the backward pass computes them again.
@@ -40,10 +40,10 @@ pub fn checkpoint(
     drop(output);
 
     let count = inputs.len();
-    let policy = autocast::current_policy();
+    let policy = policy::current_policy();
     let mut all: Vec<&Tensor> = inputs.to_vec();
     all.extend(&captured);
-    Tensor::from_op("checkpoint", array, &all, move |context, grad| {
+    Tensor::composite("checkpoint", array, &all, move |context, grad| {
         let create_graph = mode::is_grad_enabled();
         mode::with_mode(true, || {
             let (inputs, captured) = context.inputs.split_at(count);
@@ -55,7 +55,7 @@ pub fn checkpoint(
                     (false, _) => input.clone(),
                 })
                 .collect();
-            let again = || autocast::scoped(policy.clone(), || body(&local));
+            let again = || policy::scoped(policy.clone(), || body(&local));
             let output = mode::with_pass(pass.clone(), again)?;
             let wanted: Vec<&Tensor> = local.iter().chain(captured).collect();
             let options = BackwardOptions { seed: Some(grad.clone()), create_graph };

@@ -4,8 +4,11 @@
 //! [`check`](CustomOp::check) compares the kernel with, and where there is no backward kernel it gives the gradients, too.
 
 use crate::{
-    Attributes, BackwardContext, BackwardOptions, Error, Function, GradcheckOptions, Result, Tensor, backend,
-    grad, gradcheck, gradgradcheck, recipe,
+    Attributes, BackwardContext, BackwardOptions, Cost, Derivative, Error, Forward, GradcheckOptions, Result,
+    Rule, Tensor, Traffic, grad, gradcheck, gradgradcheck,
+    operation::{constants, reexpressed},
+    registry,
+    tensor::Body,
 };
 use gradewise_core::DType;
 use gradewise_kernels::{
@@ -64,7 +67,7 @@ impl CustomOp {
     /// # Errors
     /// Inputs that the kernel's signature does not take; from the compiler, the device or the reference.
     pub fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
-        Tensor::apply(self.clone(), inputs)
+        Tensor::run(Arc::new(self.clone()), inputs)
     }
 
     /// Compiles and loads the kernels for every dtype that they serve, so that the first call does not wait for that.
@@ -122,7 +125,7 @@ impl CustomOpBuilder {
         self
     }
 
-    /// The operation, whose name can be chosen from now on as any other's ([`backend`]).
+    /// The operation, whose name can be chosen from now on as any other's ([`backend`](crate::backend)).
     ///
     /// # Errors
     /// Parameters of the backward kernel that mean nothing; another number of scalars.
@@ -155,44 +158,92 @@ impl CustomOpBuilder {
                 ));
             }
         }
-        backend::register(inner.name);
         let op = CustomOp(Arc::new(inner));
         let again = op.clone();
-        recipe::register(op.name(), move |_, inputs| again.apply(&inputs.iter().collect::<Vec<_>>()));
+        registry::register_custom(op.name(), move |_, inputs| again.apply(inputs))?;
         Ok(op)
     }
 }
 
-impl Function for CustomOp {
+/// The attributes that records keep.
+#[derive(serde::Serialize)]
+struct Scalars<'a> {
+    scalars: &'a [f64],
+}
+
+impl Body for CustomOp {
     fn name(&self) -> &'static str {
         self.0.name
     }
 
-    fn serves(&self, device: &Device) -> bool {
-        matches!(device, Device::Cuda(_))
+    fn attributes(&self) -> Result<Attributes> {
+        Attributes::of(self.0.name, &Scalars { scalars: &self.0.scalars })
     }
 
-    fn attributes(&self) -> Attributes {
-        Attributes::new().list("scalars", &self.0.scalars)
+    fn rule(&self) -> Rule {
+        Rule::Full
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn arity(&self) -> (usize, usize) {
+        let inputs = self.0.forward.signature().inputs().count();
+        (inputs, inputs)
+    }
+
+    fn derivative(&self) -> Derivative {
+        Derivative::Reexpressed
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::Whole
+    }
+
+    fn shows_input(&self) -> bool {
+        false
+    }
+
+    fn cost(&self, _: &[&[usize]]) -> Cost {
+        Cost::default()
+    }
+
+    fn serves(&self, inputs: &[Array]) -> bool {
+        inputs.first().is_none_or(|input| matches!(input.device(), Device::Cuda(_)))
+    }
+
+    fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType {
+        inputs.first().copied().unwrap_or(computed)
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        if !self.serves(inputs) {
+            return reexpressed(|inputs| (self.0.reference)(inputs), inputs);
+        }
         let inputs = inputs.iter().map(Array::contiguous).collect::<Result<Vec<_>, _>>()?;
         let mut outputs = self.0.forward.launch(&inputs.iter().collect::<Vec<_>>(), &self.0.scalars)?;
-        let kept = outputs.split_off(1);
+        let saved = outputs.split_off(1);
         match outputs.pop() {
-            Some(output) => Ok((output, kept)),
+            Some(output) => Ok(Forward { output, saved }),
             None => Err(Error::Argument { operation: self.name(), message: "no output".to_owned() }),
         }
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, arriving: &Array) -> Result<Vec<Option<Array>>> {
-        let mut gradients: Vec<Option<Array>> = vec![None; context.inputs().len()];
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(constants(self.gradients(context, grad.array())?))
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        (self.0.reference)(inputs)
+    }
+}
+
+impl CustomOp {
+    /// The gradients by the backward kernel; those that it does not write, by the reference.
+    fn gradients(&self, context: &BackwardContext<'_>, arriving: &Array) -> Result<Vec<Option<Array>>> {
+        let mut gradients: Vec<Option<Array>> = vec![None; context.inputs.len()];
         if let Some(backward) = &self.0.backward {
             let operand = |origin| match origin {
-                Origin::Input(index) => context.inputs()[index].contiguous(),
-                Origin::Output(0) => context.output().contiguous(),
-                Origin::Output(index) => context.saved()[index - 1].contiguous(),
+                Origin::Input(index) => context.inputs[index].array().contiguous(),
+                Origin::Output(0) => context.output.array().contiguous(),
+                Origin::Output(index) => context.saved[index - 1].contiguous(),
                 Origin::Gradient => arriving.contiguous(),
             };
             let operands = self.origins().into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
@@ -207,8 +258,7 @@ impl Function for CustomOp {
             .filter(|&index| context.needs(index) && gradients[index].is_none())
             .collect();
         if !missing.is_empty() {
-            let leaves: Vec<Tensor> =
-                context.inputs().iter().map(|input| Tensor::new(input.clone()).requires_grad()).collect();
+            let leaves: Vec<Tensor> = context.inputs.iter().map(|input| input.requires_grad()).collect();
             let wanted: Vec<&Tensor> = missing.iter().map(|&index| &leaves[index]).collect();
             let seed = BackwardOptions::seed(Tensor::new(arriving.clone()));
             let found = crate::mode::with_mode(true, || grad(&(self.0.reference)(&leaves)?, &wanted, &seed))?;
@@ -217,10 +267,6 @@ impl Function for CustomOp {
             }
         }
         Ok(gradients)
-    }
-
-    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        (self.0.reference)(inputs)
     }
 }
 

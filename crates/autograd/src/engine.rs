@@ -1,12 +1,14 @@
-//! Backward passes.
-//!
-//! A tensor's id exceeds those of its inputs, so processing tensors by descending id visits every consumer of a
-//! tensor before the tensor itself: a heap replaces the topological sort, and the order in which contributions to a
-//! gradient are added is fixed by the program, not by the run.
+//! Backward passes: gradients of a result with respect to leaves or to chosen tensors, and how one operation's are computed.
 
-use crate::{Error, Gradients, Result, Tensor, TensorId, backend, mode, observe, tensor::RuleContext, trace};
-use gradewise_kernels::{memory, ops::ADD_N_AT_ONCE};
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use crate::{
+    BackwardContext, Derivative, Error, Gradients, Pass as Direction, Result, Tensor, TensorId,
+    backend::{self, Call, Choice, back, is_emulated, on_host},
+    mode,
+    pass::{Pass, Watch},
+    tensor::{Body, Node, Place, require_gradient_of},
+};
+use gradewise_kernels::Array;
+use std::collections::HashSet;
 
 /// Options of a backward pass.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,40 @@ impl BackwardOptions {
     }
 }
 
+impl Tensor {
+    /// Gradients of this one-element tensor with respect to every leaf that requires them.
+    ///
+    /// # Errors
+    /// [`Error::NotScalar`](crate::Error::NotScalar), [`Error::NoHistory`](crate::Error::NoHistory), or what a rule reports.
+    pub fn backward(&self) -> Result<Gradients> {
+        self.backward_with(&BackwardOptions::default())
+    }
+
+    /// As [`backward`](Self::backward), with a seed gradient for tensors of several elements, or keeping the graph of
+    /// the gradients so that they can be differentiated again.
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward); a seed of another shape.
+    pub fn backward_with(&self, options: &BackwardOptions) -> Result<Gradients> {
+        run_backward(self, options, None)
+    }
+
+    /// As [`backward_with`](Self::backward_with); `watch` sees each leaf with its gradient as soon as nothing more is added to it, while the
+    /// pass goes on towards the others: what is done with a gradient can begin before the pass is over. Every leaf that gets a
+    /// gradient is seen once, in an order that depends on the graph alone, and the gradients have the bits of
+    /// [`backward_with`](Self::backward_with).
+    ///
+    /// # Errors
+    /// As [`backward_with`](Self::backward_with).
+    pub fn backward_watched(
+        &self,
+        options: &BackwardOptions,
+        mut watch: impl FnMut(&Tensor, &Tensor),
+    ) -> Result<Gradients> {
+        run_backward(self, options, Some(&mut watch))
+    }
+}
+
 fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
     if !output.is_grad_required() {
         return Err(Error::NoHistory { shape: output.shape().clone() });
@@ -42,47 +78,11 @@ fn seed(output: &Tensor, options: &BackwardOptions) -> Result<Tensor> {
     }
 }
 
-pub(crate) fn backward(
-    output: &Tensor,
-    options: &BackwardOptions,
-    watch: Option<Watch<'_>>,
-) -> Result<Gradients> {
+fn run_backward(output: &Tensor, options: &BackwardOptions, watch: Option<Watch<'_>>) -> Result<Gradients> {
     let seed = seed(output, options)?;
-    let watcher = watch.map(|watch| Watcher { uses: uses(output), watch });
-    let mut pass = Pass { watcher, ..Pass::default() };
+    let mut pass = Pass::to_leaves(output, gradients_of, watch);
     mode::with_mode(options.create_graph, || pass.run(output, seed))?;
     Ok(Gradients::new(pass.gradients, pass.visited))
-}
-
-/// Sees a leaf and its gradient as soon as nothing more is added to it.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Tensor, &Tensor);
-
-/// Tells when the gradient of a leaf is complete. The order of ids cannot: parameters are older than everything computed from
-/// them, so a pass comes to all of them last.
-struct Watcher<'a> {
-    /// How often operations that have not run backward yet use each leaf.
-    uses: HashMap<TensorId, usize>,
-    watch: Watch<'a>,
-}
-
-/// How often each leaf is an input of an operation that `output` was computed by.
-fn uses(output: &Tensor) -> HashMap<TensorId, usize> {
-    let mut uses = HashMap::new();
-    let mut seen = HashSet::from([output.id()]);
-    let mut pending = vec![output];
-    while let Some(tensor) = pending.pop() {
-        for input in tensor.node().iter().flat_map(|node| &node.inputs) {
-            if !input.is_grad_required() {
-                continue;
-            }
-            if input.is_leaf() {
-                *uses.entry(input.id()).or_default() += 1;
-            } else if seen.insert(input.id()) {
-                pending.push(input);
-            }
-        }
-    }
-    uses
 }
 
 /// Gradients of `output` with respect to `inputs`, leaves or intermediate results; `None` for an input that `output`
@@ -112,203 +112,105 @@ fn towards(
 ) -> Result<Vec<Option<Tensor>>> {
     let seed = seed(output, options)?;
     let wanted: HashSet<TensorId> = inputs.iter().map(|input| input.id()).collect();
-    let relevant = Some(relevant(output, &wanted, stop));
-    let mut pass = Pass { wanted: Some(wanted), stop, relevant, ..Pass::default() };
+    let mut pass = Pass::towards(output, wanted, gradients_of, stop);
     mode::with_mode(options.create_graph, || pass.run(output, seed))?;
     Ok(inputs.iter().map(|input| pass.gradients.get(&input.id()).cloned()).collect())
 }
 
-/// The tensors between `output` and `wanted`, both included.
-fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<TensorId> {
-    // Nothing older than the oldest wanted tensor can depend on one.
-    let Some(&oldest) = wanted.iter().min() else { return HashSet::new() };
-    let mut seen: BTreeMap<TensorId, Tensor> = BTreeMap::new();
-    let mut pending = vec![output.clone()];
-    while let Some(tensor) = pending.pop() {
-        if tensor.id() < oldest || seen.contains_key(&tensor.id()) {
-            continue;
+/// The gradients of the inputs of one operation, by what is chosen for its backward pass.
+fn gradients_of(node: &Node, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let (operation, body) = (node.operation(), node.body.as_ref());
+    // Gradients with a history of their own are made of operations, for each of which a backend is chosen again.
+    if mode::is_grad_enabled() {
+        return differentiate(body, context, grad);
+    }
+    let native = || -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
+        if body.is_whole() && is_emulated(&inputs) {
+            return on_the_host(node, context, grad);
         }
-        if let Some(node) = tensor.node()
-            && !(stop && wanted.contains(&tensor.id()))
-        {
-            pending.extend(node.inputs.iter().filter(|input| input.is_grad_required()).cloned());
+        if node.saved.place == Place::Device || body.derivative() == Derivative::Differentiable {
+            return differentiate(body, context, grad);
         }
-        seen.insert(tensor.id(), tensor);
-    }
-    let mut relevant = HashSet::new();
-    for (&id, tensor) in &seen {
-        let leads =
-            |node: &crate::tensor::Node| node.inputs.iter().any(|input| relevant.contains(&input.id()));
-        if wanted.contains(&id) || tensor.node().is_some_and(leads) {
-            relevant.insert(id);
+        let saved = body.forward(&inputs)?.saved;
+        differentiate(body, &BackwardContext { saved: &saved, ..*context }, grad)
+    };
+    match backend::choice(operation, Direction::Backward)? {
+        Choice::Device => native(),
+        Choice::Reference if !body.is_whole() => native(),
+        Choice::Reference => {
+            backend::announce(operation, Direction::Backward, "the reference on the host");
+            on_the_host(node, context, grad)
+        }
+        Choice::Replaced(replacement) => {
+            backend::announce(operation, Direction::Backward, "a replacement");
+            let original =
+                || Ok(native()?.into_iter().map(|g| g.map(|g| g.array().clone())).collect::<Vec<_>>());
+            let inputs = context.arrays();
+            let needs: Vec<bool> = context.inputs.iter().map(Tensor::is_grad_required).collect();
+            let call = Call {
+                operation,
+                pass: Direction::Backward,
+                inputs: &inputs,
+                output: Some(context.output.array()),
+                grad: Some(grad.array()),
+                needs: &needs,
+                original: &original,
+            };
+            Ok(replacement(&call)?.into_iter().map(|gradient| gradient.map(Tensor::new)).collect())
         }
     }
-    relevant
 }
 
-#[derive(Default)]
-struct Pass<'a> {
-    /// Tensors to differentiate with respect to; every leaf if `None`.
-    wanted: Option<HashSet<TensorId>>,
-    /// Whether gradients end at the wanted tensors rather than flow on through them.
-    stop: bool,
-    /// Tensors worth visiting; all if `None`.
-    relevant: Option<HashSet<TensorId>>,
-    gradients: BTreeMap<TensorId, Tensor>,
-    visited: HashSet<TensorId>,
-    watcher: Option<Watcher<'a>>,
+/// The gradients by the operation's own rule, or by its re-expression: where the rule runs kernels and the graph of the
+/// gradient is recorded, or where it has no kernels for the device.
+pub(crate) fn differentiate(
+    body: &dyn Body,
+    context: &BackwardContext<'_>,
+    grad: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
+    let create_graph = mode::is_grad_enabled();
+    if body.derivative() == Derivative::Differentiable || (!create_graph && body.serves(&context.arrays())) {
+        return body.backward(context, grad);
+    }
+    mode::with_mode(true, || {
+        // Aliases, because one tensor may be several inputs: each occurrence gets its own gradient.
+        let aliases: Vec<Tensor> = context.inputs.iter().map(Tensor::alias).collect();
+        let output = body.reexpress(&aliases)?;
+        let wanted: Vec<&Tensor> = aliases.iter().filter(|alias| alias.is_grad_required()).collect();
+        let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
+        let mut gradients = partial(&output, &wanted, &options)?.into_iter();
+        Ok(aliases
+            .iter()
+            .map(|alias| if alias.is_grad_required() { gradients.next().flatten() } else { None })
+            .collect())
+    })
 }
 
-/// Most bytes of storage that a gradient may keep while it waits to be added up with others. Adding larger ones one by one costs their
-/// bytes rather than a launch each, and keeping several would raise the peak of a step.
-const WAITING_BYTES: usize = 4 << 20;
-
-/// Contributions to the gradient of a tensor, in the order of their arrival. They wait to be added up in one launch, until the tensor is
-/// reached or there are as many as a launch adds.
-#[derive(Default)]
-struct Contributions(Vec<Tensor>);
-
-impl Contributions {
-    fn add(&mut self, gradient: Tensor) -> Result<()> {
-        let waits = gradient.array().storage_bytes() <= WAITING_BYTES;
-        self.0.push(gradient);
-        if self.0.len() == ADD_N_AT_ONCE || !waits {
-            let sum = std::mem::take(self).sum()?;
-            self.0.extend(sum);
+fn on_the_host(node: &Node, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let inputs = context.inputs.iter().map(leaf_on_host).collect::<Result<Vec<_>>>()?;
+    let output = Tensor::new(on_host(context.output.array())?);
+    let again;
+    let saved = match node.saved.place {
+        Place::Host => &node.saved.arrays,
+        _ => {
+            let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+            again = node.body.forward(&arrays)?.saved;
+            &again
         }
-        Ok(())
-    }
-
-    fn sum(self) -> Result<Option<Tensor>> {
-        let mut all = self.0.into_iter();
-        all.next().map(|first| first.accumulate(all.as_slice())).transpose()
-    }
+    };
+    let host = BackwardContext { inputs: &inputs, output: &output, saved };
+    let gradients = differentiate(node.body.as_ref(), &host, &Tensor::new(on_host(grad.array())?))?;
+    let as_of = |(gradient, input): (Option<Tensor>, &Tensor)| {
+        let moved =
+            |gradient: Tensor| Ok(Tensor::new(back(gradient.array(), input.dtype(), &input.device())?));
+        gradient.map(moved).transpose()
+    };
+    gradients.into_iter().zip(context.inputs).map(as_of).collect()
 }
 
-/// A tensor in the heap, ordered by id.
-struct Pending(Tensor);
-
-impl PartialEq for Pending {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id() == other.0.id()
-    }
-}
-
-impl Eq for Pending {}
-
-impl PartialOrd for Pending {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pending {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.id().cmp(&other.0.id())
-    }
-}
-
-/// Refuses a gradient, given by a rule or a hook of `operation` for input `index`, that does not belong to `input`.
-pub(crate) fn require_gradient_of(
-    operation: &'static str,
-    index: usize,
-    gradient: &Tensor,
-    input: &Tensor,
-) -> Result<()> {
-    if gradient.shape() != input.shape() {
-        let (actual, expected) = (gradient.shape().clone(), input.shape().clone());
-        return Err(Error::GradientShape { operation, index, actual, expected });
-    }
-    if gradient.dtype() != input.dtype() || gradient.device() != input.device() {
-        let place = |tensor: &Tensor| format!("{} on {}", tensor.dtype(), tensor.device());
-        return Err(Error::GradientPlace {
-            operation,
-            index,
-            actual: place(gradient),
-            expected: place(input),
-        });
-    }
-    Ok(())
-}
-
-/// The sum of what arrived at a tensor to which nothing more is added, if anything did.
-fn total(arriving: &mut HashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
-    arriving.remove(&tensor.id()).map_or(Ok(None), Contributions::sum)
-}
-
-impl Pass<'_> {
-    fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
-        let mut arriving = HashMap::from([(output.id(), Contributions(vec![seed]))]);
-        let mut heap = BinaryHeap::from([Pending(output.clone())]);
-        while let Some(Pending(tensor)) = heap.pop() {
-            let Some(gradient) = total(&mut arriving, &tensor)? else { continue };
-            let gradient = self.arrived(&tensor, gradient)?;
-            if self.stop && self.gradients.contains_key(&tensor.id()) {
-                continue;
-            }
-            let Some(node) = tensor.node() else { continue };
-            let context = RuleContext { inputs: &node.inputs, output: &tensor };
-            observe::begin(node.operation, observe::Pass::Backward)?;
-            let began = trace::begin(Some(gradient.array()))?;
-            let within = (observe::within(node.operation), memory::within(node.operation));
-            let gradients = backend::backward(node, &context, &gradient)?;
-            drop(within);
-            began.backward(node, &gradients)?;
-            observe::backward(node, &gradient, &gradients)?;
-            if gradients.len() != node.inputs.len() {
-                return Err(Error::GradientCount {
-                    operation: node.operation,
-                    actual: gradients.len(),
-                    expected: node.inputs.len(),
-                });
-            }
-            for (index, (input, gradient)) in node.inputs.iter().zip(gradients).enumerate() {
-                let Some(gradient) = gradient else { continue };
-                let relevant = self.relevant.as_ref().is_none_or(|relevant| relevant.contains(&input.id()));
-                if !input.is_grad_required() || !relevant {
-                    continue;
-                }
-                require_gradient_of(node.operation, index, &gradient, input)?;
-                let contributions = arriving.entry(input.id()).or_insert_with(|| {
-                    heap.push(Pending(input.clone()));
-                    Contributions::default()
-                });
-                contributions.add(gradient)?;
-            }
-            for input in &node.inputs {
-                if self.used(input)
-                    && let Some(gradient) = total(&mut arriving, input)?
-                {
-                    self.arrived(input, gradient)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes note of a gradient to which nothing more is added, and returns it as its tensor's hooks leave it.
-    fn arrived(&mut self, tensor: &Tensor, gradient: Tensor) -> Result<Tensor> {
-        let gradient = tensor.run_hooks(gradient)?;
-        self.visited.insert(tensor.id());
-        let wanted = match &self.wanted {
-            Some(wanted) => wanted.contains(&tensor.id()),
-            None => tensor.is_leaf(),
-        };
-        if wanted {
-            self.gradients.insert(tensor.id(), gradient.clone());
-            if let Some(watcher) = &mut self.watcher {
-                (watcher.watch)(tensor, &gradient);
-            }
-        }
-        Ok(gradient)
-    }
-
-    /// Counts a use of a watched leaf; whether it was the last one.
-    fn used(&mut self, input: &Tensor) -> bool {
-        let Some(uses) = self.watcher.as_mut().and_then(|watcher| watcher.uses.get_mut(&input.id())) else {
-            return false;
-        };
-        *uses -= 1;
-        *uses == 0
-    }
+/// The values of a tensor on the host, for which a gradient is wanted if one is for the tensor.
+fn leaf_on_host(tensor: &Tensor) -> Result<Tensor> {
+    let host = Tensor::new(on_host(tensor.array())?);
+    Ok(if tensor.is_grad_required() { host.requires_grad() } else { host })
 }

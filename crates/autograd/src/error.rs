@@ -1,6 +1,7 @@
 //! Errors of the gradient engine.
 
 use gradewise_core::Shape;
+use std::sync::Arc;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -96,7 +97,7 @@ pub enum Error {
     },
     /// A second derivative through a function that defines only its first.
     #[error(
-        "`{operation}` has no second derivative: implement Function::reexpress in terms of differentiable operations"
+        "`{operation}` has no second derivative: implement Operation::reexpress in terms of differentiable operations"
     )]
     NotTwiceDifferentiable {
         /// The function.
@@ -113,7 +114,7 @@ pub enum Error {
     /// Gradients differ by whether their graph is recorded: a fused backward and its re-expression disagree.
     #[error(
         "gradgradcheck: input {input}, element {element:?}: the gradient is {plain:e}, but {recorded:e} when its graph \
-         is recorded; a Function's backward and reexpress disagree"
+         is recorded; backward and reexpress of the operation disagree"
     )]
     ReexpressionMismatch {
         /// Which input.
@@ -125,9 +126,21 @@ pub enum Error {
         /// The gradient with its graph.
         recorded: f64,
     },
+    /// A check of a sample of an operation failed.
+    #[error("{sample}: {error}")]
+    Sample {
+        /// The operation, its attributes and the shapes of its inputs.
+        sample: String,
+        /// What is wrong.
+        #[source]
+        error: Box<Error>,
+    },
     /// An operation made a NaN or an infinity, see [`detect_anomalies`](crate::detect_anomalies).
     #[error("{0}")]
     Anomaly(Box<crate::Anomaly>),
+    /// An error of somebody's own function, observer or replacement, as [`Error::other`] makes it.
+    #[error(transparent)]
+    Other(Arc<dyn std::error::Error + Send + Sync>),
     /// Arguments that an operation of this crate cannot take.
     #[error("{operation}: {message}")]
     Argument {
@@ -141,5 +154,22 @@ pub enum Error {
 impl From<gradewise_core::Error> for Error {
     fn from(error: gradewise_core::Error) -> Self {
         Self::Kernel(error.into())
+    }
+}
+
+impl Error {
+    /// An error of another kind, so that functions which are given to this crate can fail in their own way.
+    ///
+    /// ```
+    /// use gradewise_autograd::{Error, Tensor, checkpoint};
+    /// use gradewise_kernels::Device;
+    ///
+    /// let x = Tensor::from_slice(&[1.0f64], [1], &Device::Cpu)?;
+    /// let failed = checkpoint(&[&x], |_| Err(Error::other("out of luck"))).unwrap_err();
+    /// assert_eq!(failed.to_string(), "out of luck");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into().into())
     }
 }

@@ -1,6 +1,6 @@
 //! Gradients against finite differences.
 
-use crate::{BackwardOptions, Error, Result, Tensor, concat, grad};
+use crate::{BackwardOptions, Deviation, Error, Result, Tensor, concat, grad};
 use gradewise_kernels::{Array, DType};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::fmt;
@@ -27,35 +27,12 @@ impl Default for GradcheckOptions {
     }
 }
 
-/// One element's derivative, computed in two ways.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deviation {
-    /// Which input.
-    pub input: usize,
-    /// Position of the element along each axis of the input.
-    pub element: Vec<usize>,
-    /// The derivative by the backward pass.
-    pub analytic: f64,
-    /// The derivative by central differences.
-    pub numeric: f64,
-}
-
 impl Deviation {
     /// The deviation in units of what is accepted: above 1 is a failure. Infinite for NaN.
     pub fn excess(&self, options: &GradcheckOptions) -> f64 {
         let accepted = options.absolute + options.relative * self.analytic.abs().max(self.numeric.abs());
         let excess = (self.analytic - self.numeric).abs() / accepted;
         if excess.is_nan() { f64::INFINITY } else { excess }
-    }
-}
-
-impl fmt::Display for Deviation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { input, element, analytic, numeric } = self;
-        write!(
-            f,
-            "input {input}, element {element:?}: backward gives {analytic:e}, central differences {numeric:e}"
-        )
     }
 }
 

@@ -4,7 +4,7 @@
 //! flow back. There is no global tape, so graphs on different threads never meet; dropping the last tensor of a graph
 //! frees it. Backward rules are themselves written on tensors, hence [`BackwardOptions::create_graph`] gives second and
 //! higher derivatives; fused operators run their own kernels for the first order and are re-expressed in primitives
-//! when a graph of the gradient is asked for (see [`Function`]).
+//! when a graph of the gradient is asked for (see [`Operation`]).
 //!
 //! ```
 //! use gradewise_autograd::Tensor;
@@ -18,40 +18,69 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod autocast;
+// The order of modules:
+//
+// deviation, error, id, mode
+// anomaly, attributes, properties
+// policy, tensor
+// backend, create, gradients, observe, sample, trace
+// detect, footprint, operation
+// entry
+// ops
+// clifford, pass
+// engine
+// checkpoint, gradcheck, reference
+// registry
+// custom, names
+
+mod anomaly;
+mod attributes;
 pub mod backend;
 mod checkpoint;
 pub mod clifford;
+mod create;
 pub mod custom;
+mod detect;
+mod deviation;
 mod engine;
+mod entry;
 mod error;
 mod footprint;
-mod function;
 mod gradcheck;
 mod gradients;
+mod id;
 mod mode;
+mod names;
 pub mod observe;
 mod operation;
 mod ops;
-pub mod recipe;
+mod pass;
+mod policy;
+mod properties;
+mod reference;
+pub mod registry;
+mod sample;
 mod tensor;
 pub mod trace;
 
-pub use autocast::{Policy, Rule, autocast, autocast_with, current_policy, without_autocast};
+pub use anomaly::Anomaly;
+pub use attributes::{Attributes, number};
 pub use checkpoint::checkpoint;
+pub use detect::detect_anomalies;
+pub use deviation::Deviation;
 pub use engine::{BackwardOptions, grad};
 pub use error::{Error, Result};
 pub use footprint::{Footprint, OperationMemory, footprint};
-pub use function::{BackwardContext, Function};
-pub use gradcheck::{Deviation, GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
+pub use gradcheck::{GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
+pub use id::{Pass, TensorId};
 pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, training_stream};
-pub use observe::{Anomaly, detect_anomalies};
-pub use operation::Attributes;
-pub use ops::add_n;
-pub use ops::concat;
-pub use ops::stack;
-pub use tensor::{Tensor, TensorId};
+pub use operation::{AnySample, Operation};
+pub use ops::{add_n, concat, stack};
+pub use policy::{Policy, autocast, autocast_with, current_policy, without_autocast};
+pub use properties::{Cost, Derivative, Forward, Rule, Traffic};
+pub use sample::{Input, Sample, Sizes, Values};
+pub use tensor::{BackwardContext, Tensor};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

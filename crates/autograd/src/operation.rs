@@ -1,187 +1,415 @@
-//! What an operation is made of: a forward pass on arrays, a backward rule on tensors, and what it was told besides its inputs.
+//! The operation: one trait that carries all that is known of it, and how it runs.
 
-use crate::{Error, Result, Tensor, tensor::RuleContext};
+use crate::{
+    Attributes, BackwardContext, Cost, Derivative, Error, Forward, Input, Result, Rule, Sample, Sizes,
+    Tensor, Traffic, backend, mode, observe,
+    policy::{self, current_policy},
+    sample::placed,
+    tensor::{Body, Composite, Saved},
+    trace,
+};
 use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{fmt, sync::Arc};
 
-/// What an operation was told besides its inputs, as text by name: enough to run it again ([`rerun`](crate::recipe::rerun)).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attributes(BTreeMap<String, String>);
+/// An operation on tensors. The struct's fields are its attributes; everything else that is known of it is here, so that
+/// gradient checks, mixed precision, records, profiles, comparisons between devices and benchmarks find it in one place.
+///
+/// An operation that is in a list of [`registry::Entry`](crate::registry::Entry)s, as all operations of this crate are, is
+/// checked by every test that goes over the registry. [`Tensor::apply`] runs one whether it is in a list or not.
+///
+/// ```
+/// use gradewise_autograd::{
+///     BackwardContext, Derivative, Forward, Input, Operation, Result, Rule, Sample, Sizes, Tensor,
+///     registry::{self, Order},
+/// };
+/// use gradewise_kernels::{Array, DType, Device, ops};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// x³.
+/// #[derive(Serialize, Deserialize)]
+/// struct Cube;
+///
+/// impl Operation for Cube {
+///     const NAME: &'static str = "cube";
+///     const RULE: Rule = Rule::Full;
+///     const DERIVATIVE: Derivative = Derivative::Differentiable;
+///
+///     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+///         Ok(vec![Sample::new(Cube, [Input::normal([sizes.batch, sizes.features])])])
+///     }
+///
+///     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+///         Ok(ops::mul(&ops::square(&inputs[0])?, &inputs[0])?.into())
+///     }
+///
+///     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(grad.mul(&context.inputs[0].square()?.mul_scalar(3.0)?)?)])
+///     }
+/// }
+///
+/// let x = Tensor::from_slice(&[2.0f64], [1], &Device::Cpu)?.requires_grad();
+/// let y = Tensor::apply(Cube, &[&x])?;
+/// assert_eq!(y.sum_all()?.backward()?.get(&x)?.item()?, 12.0);
+/// // First and second derivatives of its samples against central differences.
+/// let (cube, sizes) = (registry::Entry::of::<Cube>(), Sizes::new("3,0,0".parse()?, 3, 2)?);
+/// assert_eq!(cube.check(&Device::Cpu, &sizes, Order::First, &Default::default())?, 6);
+/// assert!(cube.check(&Device::Cpu, &sizes, Order::Second, &Default::default())? > 0);
+/// # Ok::<(), gradewise_autograd::Error>(())
+/// ```
+pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
+    /// The name in errors, choices of backends and precision, records and profiles.
+    const NAME: &'static str;
 
-impl Attributes {
-    /// No attributes.
-    pub fn new() -> Self {
-        Self::default()
-    }
+    /// What [`autocast`](crate::autocast()) does with its inputs.
+    const RULE: Rule;
 
-    /// With one more.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
-        self.0.insert(name.to_owned(), value.to_string());
-        self
-    }
+    /// How its gradient is differentiated. A rule that runs kernels and claims to be
+    /// [`Differentiable`](Derivative::Differentiable) fails the check of second derivatives.
+    const DERIVATIVE: Derivative;
 
-    /// With one more, a list.
-    #[must_use]
-    pub fn list<T: fmt::Display>(self, name: &str, values: impl IntoIterator<Item = T>) -> Self {
-        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
-        self.with(name, values.join(","))
-    }
+    /// The fewest and the most inputs.
+    const ARITY: (usize, usize) = (1, 1);
 
-    /// Whether there is one of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
+    /// What it reads.
+    const TRAFFIC: Traffic = Traffic::Whole;
 
-    /// The value of one, parsed.
+    /// Whether the output shows the first input's elements, as views, conversions and copies do.
+    const SHOWS_INPUT: bool = matches!(Self::TRAFFIC, Traffic::View);
+
+    /// Whether it multiplies matrices, for which reduced-precision products (TF32) have tolerances of their own.
+    const HAS_MATRIX_PRODUCTS: bool = false;
+
+    /// The operation with attributes and inputs to try it on, at these sizes: one sample for each of its variants.
     ///
     /// # Errors
-    /// [`Error::Argument`] if it is missing or means nothing.
-    pub fn get<T: FromStr>(&self, operation: &'static str, name: &str) -> Result<T> {
-        let value = self.0.get(name);
-        value.and_then(|value| value.parse().ok()).ok_or_else(|| Error::Argument {
-            operation,
-            message: match value {
-                Some(value) => format!("the attribute `{name}` has the value `{value}`"),
-                None => format!("the attribute `{name}` is missing"),
-            },
-        })
-    }
+    /// Attributes that cannot be made.
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>>;
 
-    /// The values of a list.
+    /// The output, and arrays that the backward pass reads again. There are as many inputs as [`ARITY`](Self::ARITY) says. What else
+    /// the operation reads (indices, masks) follows the inputs to their device.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
-    pub fn get_list<T: FromStr>(&self, operation: &'static str, name: &str) -> Result<Vec<T>> {
-        let text: String = self.get(operation, name)?;
-        let value = |word: &str| {
-            word.parse().map_err(|_| Error::Argument {
-                operation,
-                message: format!("the attribute `{name}` has the value `{word}` in its list"),
-            })
-        };
-        text.split(',').filter(|word| !word.is_empty()).map(value).collect()
+    /// Whatever the operation refuses.
+    fn forward(&self, inputs: &[Array]) -> Result<Forward>;
+
+    /// One gradient for each input, of its shape, dtype and device; `None` where there is none or none is needed.
+    ///
+    /// # Errors
+    /// Whatever the operation refuses.
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>>;
+
+    /// The same function of `inputs` in differentiable operations: what second derivatives are taken of, and what the backward
+    /// kernel is compared with.
+    ///
+    /// # Errors
+    /// [`Error::NotTwiceDifferentiable`] unless implemented.
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        let _ = inputs;
+        Err(Error::NotTwiceDifferentiable { operation: Self::NAME })
     }
 
-    /// Names and values, in the order of the names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
-impl FromIterator<(String, String)> for Attributes {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().collect())
-    }
-}
-
-impl fmt::Display for Attributes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (name, value)) in self.iter().enumerate() {
-            let shown: String = value.chars().take(60).collect();
-            let more = if shown.len() < value.len() { "…" } else { "" };
-            write!(f, "{}{name}={shown}{more}", if index == 0 { "" } else { " " })?;
-        }
-        Ok(())
-    }
-}
-
-/// The parts of an operation, without its inputs.
-pub(crate) trait Body: Send + Sync {
-    /// What it was told.
-    fn attributes(&self) -> Attributes;
-
-    /// The output, and what the backward pass will want to see again. What else it reads (indices, masks) follows the inputs to
-    /// their device.
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)>;
-
-    /// The gradients of the inputs.
-    fn backward(
-        &self,
-        context: &RuleContext<'_>,
-        saved: &[Array],
-        grad: &Tensor,
-    ) -> Result<Vec<Option<Tensor>>>;
-
-    /// Whether the backward pass runs kernels of its own rather than other operations.
-    fn is_fused(&self) -> bool {
-        false
-    }
-
-    /// Whether [`forward`](Self::forward) can be called: not for what is only a name for several operations.
-    fn is_whole(&self) -> bool {
+    /// Whether there are kernels for these inputs: their device, dtype and sizes. Where there are none,
+    /// [`reexpress`](Self::reexpress) takes the place of [`forward`](Self::forward) and [`backward`](Self::backward).
+    fn serves(&self, inputs: &[Array]) -> bool {
+        let _ = inputs;
         true
     }
 
-    /// The dtype of the output for inputs of these, where `found` is that of the output for wide inputs.
-    fn output_dtype(&self, inputs: &[DType], found: DType) -> DType {
-        inputs.first().copied().unwrap_or(found)
+    /// The dtype of the output for inputs of these dtypes, where `computed` is that of the output for inputs in `f32`: that of the first
+    /// input unless implemented.
+    fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType {
+        inputs.first().copied().unwrap_or(computed)
+    }
+
+    /// Its arithmetic for inputs of these sizes; nothing unless implemented, so that the floor of its time is that of its bytes.
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let _ = inputs;
+        Cost::default()
     }
 }
 
-/// A [`Body`] from closures, whose rule is written in operations.
-pub(crate) struct Primitive<A, F, R> {
-    pub attributes: A,
-    pub forward: F,
-    pub rule: R,
+/// An operation as the history of a tensor refers to it.
+struct Erased<O>(O);
+
+impl<O: Operation> Body for Erased<O> {
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        Attributes::of(O::NAME, &self.0)
+    }
+
+    fn rule(&self) -> Rule {
+        O::RULE
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        O::ARITY
+    }
+
+    fn derivative(&self) -> Derivative {
+        O::DERIVATIVE
+    }
+
+    fn traffic(&self) -> Traffic {
+        O::TRAFFIC
+    }
+
+    fn shows_input(&self) -> bool {
+        O::SHOWS_INPUT
+    }
+
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        self.0.cost(inputs)
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        if self.0.serves(inputs) {
+            return self.0.forward(inputs);
+        }
+        reexpressed(|inputs| self.0.reexpress(inputs), inputs)
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        self.0.backward(context, grad)
+    }
+
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        self.0.reexpress(inputs)
+    }
+
+    fn serves(&self, inputs: &[Array]) -> bool {
+        self.0.serves(inputs)
+    }
+
+    fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType {
+        self.0.output_dtype(inputs, computed)
+    }
 }
 
-impl<A, F, R> Body for Primitive<A, F, R>
-where
-    A: Fn() -> Attributes + Send + Sync,
-    F: Fn(&[Array]) -> Result<Array> + Send + Sync,
-    R: Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync,
-{
-    fn attributes(&self) -> Attributes {
-        (self.attributes)()
+/// A forward pass by the re-expression, without history.
+pub(crate) fn reexpressed(
+    reexpress: impl FnOnce(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Array],
+) -> Result<Forward> {
+    let inputs: Vec<Tensor> = inputs.iter().cloned().map(Tensor::new).collect();
+    Ok(mode::with_mode(false, || reexpress(&inputs))?.array().clone().into())
+}
+
+/// Gradients that kernels computed, as tensors.
+pub(crate) fn constants(gradients: impl IntoIterator<Item = Option<Array>>) -> Vec<Option<Tensor>> {
+    gradients.into_iter().map(|gradient| gradient.map(Tensor::new)).collect()
+}
+
+/// A sample without the type of its operation.
+#[derive(Clone)]
+pub struct AnySample {
+    body: Arc<dyn Body>,
+    inputs: Vec<Input>,
+}
+
+impl AnySample {
+    pub(crate) fn of<O: Operation>(sample: Sample<O>) -> Self {
+        Self { body: Arc::new(Erased(sample.operation)), inputs: sample.inputs }
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok(((self.forward)(inputs)?, Vec::new()))
+    /// The name of the operation.
+    pub fn operation(&self) -> &'static str {
+        self.body.name()
     }
 
-    fn backward(&self, context: &RuleContext<'_>, _: &[Array], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        (self.rule)(context, grad)
+    /// The attributes of the operation.
+    ///
+    /// # Errors
+    /// Values that could not be read from their device.
+    pub fn attributes(&self) -> Result<Attributes> {
+        self.body.attributes()
+    }
+
+    /// The inputs of the sample.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// The arithmetic of the forward pass.
+    pub fn cost(&self) -> Cost {
+        self.body.cost(&self.inputs.iter().map(|input| input.shape.dims()).collect::<Vec<_>>())
+    }
+
+    /// What the operation reads.
+    pub fn traffic(&self) -> Traffic {
+        self.body.traffic()
+    }
+
+    /// Whether its backward pass runs kernels and is compared with a re-expression.
+    pub fn is_reexpressed(&self) -> bool {
+        self.body.derivative() == Derivative::Reexpressed
+    }
+
+    /// Draws the inputs on the host in `f64`, rounded to what `dtype` can hold.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn draw(&self, dtype: DType, rng: &mut impl rand::Rng) -> Result<Vec<Array>> {
+        self.inputs.iter().map(|input| input.draw(dtype, rng)).collect()
+    }
+
+    /// Inputs that were drawn, as tensors of `dtype` on `device`.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn place(&self, drawn: &[Array], dtype: DType, device: &Device) -> Result<Vec<Tensor>> {
+        placed(drawn, dtype, device)
+    }
+
+    /// Runs the operation.
+    ///
+    /// # Errors
+    /// From the operation.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        Tensor::run(Arc::clone(&self.body), &inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// Runs the re-expression.
+    ///
+    /// # Errors
+    /// [`Error::NotTwiceDifferentiable`] if the operation has none.
+    pub fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        self.body.reexpress(inputs)
     }
 }
 
-/// A rule without a forward pass that could run again.
-pub(crate) struct Composite<R>(pub R);
-
-impl<R> Body for Composite<R>
-where
-    R: Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync,
-{
-    fn attributes(&self) -> Attributes {
-        Attributes::new()
-    }
-
-    fn forward(&self, _: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Err(Error::Argument { operation: "rerun", message: "several operations under one name".to_owned() })
-    }
-
-    fn backward(&self, context: &RuleContext<'_>, _: &[Array], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        (self.0)(context, grad)
-    }
-
-    fn is_whole(&self) -> bool {
-        false
+impl fmt::Display for AnySample {
+    /// The operation, its attributes and the shapes of its inputs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.operation())?;
+        if let Ok(attributes) = self.attributes()
+            && !attributes.is_empty()
+        {
+            write!(f, " {attributes}")?;
+        }
+        write!(f, ", inputs")?;
+        self.inputs.iter().try_for_each(|input| write!(f, " {}", input.shape))
     }
 }
 
-/// Whether a dtype has 16 bits.
-pub(crate) fn is_short(dtype: DType) -> bool {
-    matches!(dtype, DType::BF16 | DType::F16)
+impl Tensor {
+    /// Applies an operation to `inputs`.
+    ///
+    /// # Errors
+    /// Another number of inputs than the operation takes; whatever the operation refuses.
+    pub fn apply<O: Operation>(operation: O, inputs: &[&Tensor]) -> Result<Tensor> {
+        Self::run(Arc::new(Erased(operation)), inputs)
+    }
+
+    /// Runs an operation: its inputs in the dtypes that [`autocast`](crate::autocast()) says, by the implementation that
+    /// [`backend`] says, seen by the observers of this thread. Records history if recording is on and an input requires a gradient.
+    ///
+    /// # Errors
+    /// Another number of inputs than the operation takes; from the operation or an observer.
+    pub(crate) fn run(body: Arc<dyn Body>, inputs: &[&Tensor]) -> Result<Self> {
+        require_arity(body.as_ref(), inputs.len())?;
+        let cast = in_precision(body.as_ref(), inputs)?;
+        let cast: Option<Vec<&Tensor>> = cast.as_ref().map(|cast| cast.iter().collect());
+        let inputs = cast.as_deref().unwrap_or(inputs);
+        let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+        let operation = body.name();
+        observe::begin(operation, observe::Pass::Forward)?;
+        let began = trace::begin(arrays.first())?;
+        let account = gradewise_kernels::memory::within(operation);
+        let (array, saved) = backend::forward(body.as_ref(), &arrays)?;
+        drop((account, arrays));
+        began.forward(operation, inputs, &array)?;
+        observe::forward(inputs, &array, body.as_ref())?;
+        Ok(Self::with_node(array, inputs, body, saved))
+    }
+
+    /// The result of several operations as one node of the graph, whose backward rule is not theirs.
+    ///
+    /// # Errors
+    /// From an observer.
+    pub(crate) fn composite(
+        name: &'static str,
+        array: Array,
+        inputs: &[&Tensor],
+        rule: impl Fn(&BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let body: Arc<dyn Body> = Arc::new(Composite { name, rule });
+        observe::forward(inputs, &array, body.as_ref())?;
+        Ok(Self::with_node(array, inputs, body, Saved::nothing()))
+    }
+
+    /// The same values rounded to another dtype; gradients are converted back.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        Self::apply(Cast { dtype }, &[self])
+    }
 }
 
-/// An array on the host, in `f32` if it has 16 bits: what the reference computes from.
-pub(crate) fn on_host(array: &Array) -> Result<Array> {
-    let array = array.to_device(&Device::Cpu)?;
-    Ok(if is_short(array.dtype()) { array.cast(DType::F32)? } else { array })
+fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
+    let (fewest, most) = body.arity();
+    if (fewest..=most).contains(&inputs) {
+        return Ok(());
+    }
+    let expected = match most {
+        most if most == fewest => fewest.to_string(),
+        usize::MAX => format!("at least {fewest}"),
+        most => format!("{fewest} to {most}"),
+    };
+    let message = format!("{inputs} inputs were given, expected {expected}");
+    Err(Error::Argument { operation: body.name(), message })
 }
 
-/// Arrays of a host computation as if the device had made them.
-pub(crate) fn back(array: &Array, dtype: DType, device: &Device) -> Result<Array> {
-    Ok(array.cast(dtype)?.to_device(device)?)
+/// The inputs of an operation in the dtypes of the policy in force; `None` if they are in them.
+fn in_precision(body: &dyn Body, inputs: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
+    // A conversion converts what it is given: converting its input first would be a conversion again.
+    let Some(policy) = current_policy().filter(|_| body.name() != Cast::NAME) else { return Ok(None) };
+    let dtypes = inputs.iter().map(|input| input.dtype());
+    let Some(target) = policy::target(&policy, policy.rule_of(body.name(), body.rule()), dtypes) else {
+        return Ok(None);
+    };
+    inputs.iter().map(|input| input.cast(target)).collect::<Result<_>>().map(Some)
+}
+
+/// Conversion to another dtype. Defined beside [`Tensor::run`], which converts the inputs of other operations in mixed precision.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Cast {
+    #[serde(with = "crate::attributes::dtype")]
+    dtype: DType,
+}
+
+impl Operation for Cast {
+    const NAME: &'static str = "cast";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const SHOWS_INPUT: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let input = Input::normal([sizes.batch, sizes.features]);
+        Ok([DType::F64, DType::F32]
+            .into_iter()
+            .map(|dtype| Sample::new(Cast { dtype }, [input.clone()]))
+            .collect())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].cast(self.dtype)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.cast(context.inputs[0].dtype())?)])
+    }
+
+    /// That of the conversion, whatever the inputs have.
+    fn output_dtype(&self, _: &[DType], _: DType) -> DType {
+        self.dtype
+    }
 }

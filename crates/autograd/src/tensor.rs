@@ -1,55 +1,212 @@
 //! Tensors: arrays with a history.
 
-use crate::{
-    Attributes, BackwardOptions, Gradients, Result, add_n, autocast,
-    backend::{self, Saved},
-    engine, mode, observe,
-    operation::{Body, Composite, Primitive},
-    trace,
-};
+use crate::{Attributes, Cost, Derivative, Error, Forward, Result, Rule, TensorId, Traffic, mode};
 use gradewise_core::{DType, Shape};
-use gradewise_kernels::{Array, Device, Element, ops};
+use gradewise_kernels::{Array, Device, Element};
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-/// Identifies a tensor within the process.
-///
-/// Ids ascend in the order of creation, so a tensor's id is larger than those of everything it was computed from:
-/// descending ids are a topological order of any graph.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TensorId(u64);
+/// What a backward rule may look at.
+pub struct BackwardContext<'a> {
+    /// The inputs of the forward pass.
+    pub inputs: &'a [Tensor],
+    /// The output of the forward pass.
+    pub output: &'a Tensor,
+    /// What the forward pass saved.
+    pub saved: &'a [Array],
+}
 
-impl TensorId {
-    pub(crate) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+impl BackwardContext<'_> {
+    /// Whether the gradient of input `index` is wanted.
+    pub fn needs(&self, index: usize) -> bool {
+        self.inputs.get(index).is_some_and(|input| input.is_grad_required())
+    }
+
+    /// The arrays of the inputs.
+    pub fn arrays(&self) -> Vec<Array> {
+        self.inputs.iter().map(|input| input.array().clone()).collect()
+    }
+
+    /// The gradient of input `index` by `gradient`, if it is wanted.
+    ///
+    /// # Errors
+    /// From `gradient`.
+    pub fn when_needed(
+        &self,
+        index: usize,
+        gradient: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Option<Tensor>> {
+        self.needs(index).then(gradient).transpose()
+    }
+
+    /// Exactly `N` saved arrays.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the forward pass saved another number of them.
+    pub fn saved<const N: usize>(&self, operation: &'static str) -> Result<&[Array; N]> {
+        self.saved.try_into().map_err(|_| Error::Argument {
+            operation,
+            message: format!(
+                "its forward pass saved {} arrays, its backward pass reads {N}",
+                self.saved.len()
+            ),
+        })
     }
 }
 
-/// What a backward rule may look at.
-pub(crate) struct RuleContext<'a> {
-    pub inputs: &'a [Tensor],
-    pub output: &'a Tensor,
+/// An operation without its type: what the history of a tensor refers to.
+pub(crate) trait Body: Send + Sync {
+    /// The name that errors, choices and records use.
+    fn name(&self) -> &'static str;
+
+    /// The non-tensor attributes.
+    fn attributes(&self) -> Result<Attributes>;
+
+    /// The precision class.
+    fn rule(&self) -> Rule;
+
+    /// The fewest and the most inputs.
+    fn arity(&self) -> (usize, usize);
+
+    /// How the gradient is differentiated.
+    fn derivative(&self) -> Derivative;
+
+    /// What it reads.
+    fn traffic(&self) -> Traffic;
+
+    /// Whether the output shows the first input's elements: views, conversions and copies.
+    fn shows_input(&self) -> bool;
+
+    /// Its arithmetic for inputs of these sizes.
+    fn cost(&self, inputs: &[&[usize]]) -> Cost;
+
+    /// The output. What else it reads (indices, masks) follows the inputs to their device.
+    fn forward(&self, inputs: &[Array]) -> Result<Forward>;
+
+    /// The gradients of the inputs.
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>>;
+
+    /// The same function in differentiable operations.
+    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor>;
+
+    /// Whether there are kernels for these inputs; where there are none, the re-expression takes their place.
+    fn serves(&self, inputs: &[Array]) -> bool;
+
+    /// The dtype of the output for inputs of these dtypes, where `computed` is that of the output for inputs in `f32`.
+    fn output_dtype(&self, inputs: &[DType], computed: DType) -> DType;
+
+    /// Whether [`forward`](Self::forward) can be called: not for several operations that share one node.
+    fn is_whole(&self) -> bool {
+        true
+    }
 }
 
-impl RuleContext<'_> {
-    /// Whether input `index` requires a gradient.
-    pub fn needs(&self, index: usize) -> bool {
-        self.inputs.get(index).is_some_and(|input| input.is_grad_required())
+/// A node of a graph that is not an operation: its backward rule, without a forward pass that could run again.
+pub(crate) struct Composite<R> {
+    pub name: &'static str,
+    pub rule: R,
+}
+
+impl<R> Body for Composite<R>
+where
+    R: Fn(&BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        Ok(Attributes::default())
+    }
+
+    fn rule(&self) -> Rule {
+        Rule::Widest
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        (0, usize::MAX)
+    }
+
+    fn derivative(&self) -> Derivative {
+        Derivative::Differentiable
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::View
+    }
+
+    fn shows_input(&self) -> bool {
+        false
+    }
+
+    fn cost(&self, _: &[&[usize]]) -> Cost {
+        Cost::default()
+    }
+
+    fn forward(&self, _: &[Array]) -> Result<Forward> {
+        let message = "it stands for several operations and cannot run as one".to_owned();
+        Err(Error::Argument { operation: self.name, message })
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        (self.rule)(context, grad)
+    }
+
+    fn reexpress(&self, _: &[Tensor]) -> Result<Tensor> {
+        Err(Error::NotTwiceDifferentiable { operation: self.name })
+    }
+
+    fn serves(&self, _: &[Array]) -> bool {
+        true
+    }
+
+    fn output_dtype(&self, _: &[DType], computed: DType) -> DType {
+        computed
+    }
+
+    fn is_whole(&self) -> bool {
+        false
+    }
+}
+
+/// Where the arrays that a forward pass saved are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the device of the inputs.
+    Device,
+    /// On the host, of a forward pass by the reference there.
+    Host,
+    /// The forward pass saved nothing, because a replacement ran in its place.
+    Nowhere,
+}
+
+/// What a forward pass saved for its backward pass.
+pub(crate) struct Saved {
+    pub arrays: Vec<Array>,
+    pub place: Place,
+}
+
+impl Saved {
+    /// Nothing, for operations that save nothing.
+    pub fn nothing() -> Self {
+        Self { arrays: Vec::new(), place: Place::Device }
     }
 }
 
 /// How a tensor was computed.
 pub(crate) struct Node {
-    pub operation: &'static str,
     pub inputs: Vec<Tensor>,
     pub body: Arc<dyn Body>,
     pub saved: Saved,
+}
+
+impl Node {
+    /// The name of the operation.
+    pub fn operation(&self) -> &'static str {
+        self.body.name()
+    }
 }
 
 type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
@@ -63,6 +220,20 @@ struct Inner {
 }
 
 /// An [`Array`] with a history. Cloning is cheap and keeps the identity.
+///
+/// ```
+/// use gradewise_autograd::{BackwardOptions, Tensor};
+/// use gradewise_kernels::Device;
+///
+/// let a = Tensor::from_slice(&[1.0f64, 2.0], [2], &Device::Cpu)?.requires_grad();
+/// let b = Tensor::from_slice(&[3.0f64, 4.0], [2], &Device::Cpu)?;
+/// let y = ((&a + &b)? * &a)?; // a² + a·b
+/// let slope = y.sum_all()?.backward_with(&BackwardOptions::create_graph())?.take(&a)?;
+/// assert_eq!(slope.to_vec::<f64>()?, [5.0, 8.0]);
+/// // The gradient has a history of its own: second derivatives.
+/// assert_eq!(slope.sum_all()?.backward()?.get(&a)?.to_vec::<f64>()?, [2.0, 2.0]);
+/// # Ok::<(), gradewise_autograd::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
@@ -77,130 +248,28 @@ impl Tensor {
         Self::create(array, false, None)
     }
 
-    /// Runs an operation: its inputs in the dtypes that [`autocast`](crate::autocast()) says, by the implementation that
-    /// [`backend`] says, seen by whoever observes this thread. Records history if recording is on and an input requires a gradient.
-    ///
-    /// # Errors
-    /// From the operation, or whatever an observer has to say.
-    pub(crate) fn run(operation: &'static str, body: Arc<dyn Body>, inputs: &[&Tensor]) -> Result<Self> {
-        let cast = autocast::inputs(operation, inputs)?;
-        let inputs: Vec<&Tensor> = match &cast {
-            Some(cast) => cast.iter().collect(),
-            None => inputs.to_vec(),
-        };
-        let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
-        observe::begin(operation, observe::Pass::Forward)?;
-        let began = trace::begin(arrays.first())?;
-        let account = gradewise_kernels::memory::within(operation);
-        let (array, saved) = backend::forward(operation, body.as_ref(), &arrays)?;
-        drop((account, arrays));
-        began.forward(operation, &inputs, &array)?;
-        observe::forward(operation, &inputs, &array, body.as_ref())?;
-        Ok(Self::with_node(operation, array, &inputs, body, saved))
-    }
-
-    /// [`run`](Self::run) for an operation whose backward rule is written in operations. `attributes` are what it was told;
-    /// whatever `forward` reads besides its inputs follows them to their device.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub(crate) fn operate<A, F, R>(
-        operation: &'static str,
-        inputs: &[&Tensor],
-        attributes: A,
-        forward: F,
-        rule: R,
-    ) -> Result<Self>
-    where
-        A: Fn() -> Attributes + Send + Sync + 'static,
-        F: Fn(&[Array]) -> Result<Array> + Send + Sync + 'static,
-        R: Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
-    {
-        Self::run(operation, Arc::new(Primitive { attributes, forward, rule }), inputs)
-    }
-
-    /// The result of several operations under one name, whose backward pass is not theirs.
-    ///
-    /// # Errors
-    /// Whatever an observer has to say.
-    pub(crate) fn from_op(
-        operation: &'static str,
-        array: Array,
-        inputs: &[&Tensor],
-        rule: impl Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let body: Arc<dyn Body> = Arc::new(Composite(rule));
-        observe::forward(operation, inputs, &array, body.as_ref())?;
-        Ok(Self::with_node(operation, array, inputs, body, Saved::nothing()))
-    }
-
-    /// As [`from_op`](Self::from_op), unobserved: for what computes nothing.
+    /// The result of several operations as one node of the graph, whose backward rule is not theirs.
     pub(crate) fn with_history(
-        operation: &'static str,
+        name: &'static str,
         array: Array,
         inputs: &[&Tensor],
-        rule: impl Fn(&RuleContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
+        rule: impl Fn(&BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_node(operation, array, inputs, Arc::new(Composite(rule)), Saved::nothing())
+        Self::with_node(array, inputs, Arc::new(Composite { name, rule }), Saved::nothing())
     }
 
-    fn with_node(
-        operation: &'static str,
-        array: Array,
-        inputs: &[&Tensor],
-        body: Arc<dyn Body>,
-        saved: Saved,
-    ) -> Self {
+    /// The result of an operation. Records history if recording is on and an input requires a gradient.
+    pub(crate) fn with_node(array: Array, inputs: &[&Tensor], body: Arc<dyn Body>, saved: Saved) -> Self {
         if !mode::is_grad_enabled() || !inputs.iter().any(|input| input.is_grad_required()) {
             return Self::new(array);
         }
         let inputs = inputs.iter().map(|&input| input.clone()).collect();
-        Self::create(array, true, Some(Node { operation, inputs, body, saved }))
+        Self::create(array, true, Some(Node { inputs, body, saved }))
     }
 
-    /// A tensor from row-major data.
-    ///
-    /// # Errors
-    /// A number of elements other than the shape's.
-    pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>, device: &Device) -> Result<Self> {
-        Ok(Self::new(Array::from_slice(data, shape, device)?))
-    }
-
-    /// A tensor of zeros.
-    ///
-    /// # Errors
-    /// A dtype the device does not serve, or no memory.
-    pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(Array::zeros(shape, dtype, device)?))
-    }
-
-    /// A tensor of ones.
-    ///
-    /// # Errors
-    /// As [`zeros`](Self::zeros).
-    pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(Array::ones(shape, dtype, device)?))
-    }
-
-    /// A tensor filled with `value`.
-    ///
-    /// # Errors
-    /// As [`zeros`](Self::zeros).
-    pub fn full(shape: impl Into<Shape>, value: f64, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(Array::full(shape, value, dtype, device)?))
-    }
-
-    /// Independent standard normal samples.
-    ///
-    /// # Errors
-    /// As [`zeros`](Self::zeros).
-    pub fn randn(
-        shape: impl Into<Shape>,
-        dtype: DType,
-        device: &Device,
-        rng: &mut impl rand::Rng,
-    ) -> Result<Self> {
-        Ok(Self::new(Array::randn(shape, dtype, device, rng)?))
+    /// The same data as a new node of the graph: gradients pass through.
+    pub(crate) fn alias(&self) -> Tensor {
+        Tensor::with_history("alias", self.array().clone(), &[self], |_, grad| Ok(vec![Some(grad.clone())]))
     }
 
     /// A leaf with the same data whose gradient [`backward`](Self::backward) will compute. History is left behind.
@@ -252,7 +321,7 @@ impl Tensor {
 
     /// The name of the operation that made this tensor, if it has a history.
     pub fn operation(&self) -> Option<&'static str> {
-        self.0.node.as_ref().map(|node| node.operation)
+        self.0.node.as_ref().map(Node::operation)
     }
 
     pub(crate) fn node(&self) -> Option<&Node> {
@@ -281,22 +350,12 @@ impl Tensor {
         self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
     }
 
-    /// The sum of gradients of one tensor, this one first, in place where nothing else holds it.
-    pub(crate) fn accumulate(mut self, others: &[Tensor]) -> Result<Tensor> {
-        if self.is_leaf()
-            && !mode::is_grad_enabled()
-            && let Some(inner) = Arc::get_mut(&mut self.0)
-            && inner.array.is_unique()
-            && inner.array.device().supports(inner.array.dtype())
-        {
-            ops::add_n_assign(&mut inner.array, &others.iter().map(Tensor::array).collect::<Vec<_>>())?;
-            return Ok(self);
+    /// The array, if nothing else holds this tensor or its history.
+    pub(crate) fn array_mut(&mut self) -> Option<&mut Array> {
+        if !self.is_leaf() {
+            return None;
         }
-        match others {
-            [] => Ok(self),
-            [other] => self.add(other),
-            _ => add_n(&[&self].into_iter().chain(others).collect::<Vec<_>>()),
-        }
+        Arc::get_mut(&mut self.0).map(|inner| &mut inner.array)
     }
 
     /// The gradient after the hooks.
@@ -304,44 +363,35 @@ impl Tensor {
         let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for hook in hooks {
             if let Some(replacement) = hook(&gradient)? {
-                engine::require_gradient_of("hook", 0, &replacement, self)?;
+                require_gradient_of("hook", 0, &replacement, self)?;
                 gradient = replacement;
             }
         }
         Ok(gradient)
     }
+}
 
-    /// Gradients of this one-element tensor with respect to every leaf that requires them.
-    ///
-    /// # Errors
-    /// [`Error::NotScalar`](crate::Error::NotScalar), [`Error::NoHistory`](crate::Error::NoHistory), or what a rule reports.
-    pub fn backward(&self) -> Result<Gradients> {
-        self.backward_with(&BackwardOptions::default())
+/// Refuses a gradient, given by a rule or a hook of `operation` for input `index`, that does not belong to `input`.
+pub(crate) fn require_gradient_of(
+    operation: &'static str,
+    index: usize,
+    gradient: &Tensor,
+    input: &Tensor,
+) -> Result<()> {
+    if gradient.shape() != input.shape() {
+        let (actual, expected) = (gradient.shape().clone(), input.shape().clone());
+        return Err(Error::GradientShape { operation, index, actual, expected });
     }
-
-    /// As [`backward`](Self::backward), with a seed gradient for tensors of several elements, or keeping the graph of
-    /// the gradients so that they can be differentiated again.
-    ///
-    /// # Errors
-    /// As [`backward`](Self::backward); a seed of another shape.
-    pub fn backward_with(&self, options: &BackwardOptions) -> Result<Gradients> {
-        engine::backward(self, options, None)
+    if gradient.dtype() != input.dtype() || gradient.device() != input.device() {
+        let place = |tensor: &Tensor| format!("{} on {}", tensor.dtype(), tensor.device());
+        return Err(Error::GradientPlace {
+            operation,
+            index,
+            actual: place(gradient),
+            expected: place(input),
+        });
     }
-
-    /// As [`backward_with`](Self::backward_with); `watch` sees each leaf with its gradient as soon as nothing more is added to it, while the
-    /// pass goes on towards the others: what is done with a gradient can begin before the pass is over. Every leaf that gets a
-    /// gradient is seen once, in an order that depends on the graph alone, and the gradients have the bits of
-    /// [`backward_with`](Self::backward_with).
-    ///
-    /// # Errors
-    /// As [`backward_with`](Self::backward_with).
-    pub fn backward_watched(
-        &self,
-        options: &BackwardOptions,
-        mut watch: impl FnMut(&Tensor, &Tensor),
-    ) -> Result<Gradients> {
-        engine::backward(self, options, Some(&mut watch))
-    }
+    Ok(())
 }
 
 impl Drop for Inner {

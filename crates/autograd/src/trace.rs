@@ -4,7 +4,7 @@
 //! word and a comparison more. On a GPU each logged operation is waited for, before it and after it, so that the time is its own; work
 //! that is recorded as a CUDA graph is logged once, while it is recorded, without a time.
 
-use crate::{Error, Result, Tensor, observe::Pass, tensor::Node};
+use crate::{Error, Pass, Result, Tensor, tensor::Node};
 use gradewise_kernels::{Array, Device};
 use std::{fmt::Write, time::Instant};
 
@@ -51,7 +51,7 @@ impl Began {
         let Some(began) = self.0 else { return Ok(()) };
         let inputs: Vec<&Array> = node.inputs.iter().map(Tensor::array).collect();
         let gradients: Vec<&Array> = gradients.iter().flatten().map(Tensor::array).collect();
-        line(began, node.operation, Pass::Backward, &inputs, &gradients)
+        line(began, node.operation(), Pass::Backward, &inputs, &gradients)
     }
 }
 

@@ -1,9 +1,6 @@
 //! The block of the equivariant networks on the GPU, in one operator, against its operators on the CPU in double precision; on both,
 //! what it does with a residual.
 
-mod common;
-
-use common::gpu;
 use gradewise_autograd::{
     BackwardOptions, Tensor,
     clifford::{self, MvBlock},
@@ -14,6 +11,7 @@ use gradewise_kernels::{
     Array, Device,
     ops::{self, clifford::mv_block as kernel},
 };
+use gradewise_testing::gpu;
 use rand::SeedableRng;
 
 /// Operands of a block and the cotangent of its output, in double precision on the CPU.
@@ -64,9 +62,7 @@ fn run(algebra: &Algebra, all: &[Tensor], seed: &Tensor) -> Vec<Array> {
     found
 }
 
-#[test]
-fn one_operator_computes_what_its_parts_compute() {
-    let Some(device) = gpu() else { return };
+fn one_operator_computes_what_its_parts_compute(device: &Device) {
     // One row; odd widths; several rows per warp; more rows than are worked on at a time; inputs that take two rounds.
     let sizes =
         [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (4501, 4, 31)];
@@ -78,11 +74,11 @@ fn one_operator_computes_what_its_parts_compute() {
                 // As large as the rest of the sum.
                 all.push(random_like(&seed));
             }
-            let tested: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, &device)).collect();
+            let tested: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, device)).collect();
             let arrays: Vec<Array> = tested.iter().map(|tensor| tensor.array().clone()).collect();
             assert!(kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap()), "{size:?}");
-            let found = run(&algebra, &tested, &to(&seed, DType::F32, &device));
-            let again = run(&algebra, &tested, &to(&seed, DType::F32, &device));
+            let found = run(&algebra, &tested, &to(&seed, DType::F32, device));
+            let again = run(&algebra, &tested, &to(&seed, DType::F32, device));
             let reference: Vec<Tensor> =
                 all.iter().map(|operand| to(operand, DType::F64, &Device::Cpu)).collect();
             let expected = run(&algebra, &reference, &seed);
@@ -107,7 +103,6 @@ fn one_operator_computes_what_its_parts_compute() {
     }
 }
 
-#[test]
 fn what_the_kernel_does_not_serve_goes_by_its_parts() {
     let devices = [Some(Device::Cpu), gpu()];
     for device in devices.iter().flatten() {
@@ -139,7 +134,6 @@ fn what_the_kernel_does_not_serve_goes_by_its_parts() {
     }
 }
 
-#[test]
 fn a_residual_has_the_shape_of_the_output() {
     let devices = [Some(Device::Cpu), gpu()];
     let algebra = Algebra::new(Signature::CL3).unwrap();
@@ -157,9 +151,7 @@ fn a_residual_has_the_shape_of_the_output() {
     }
 }
 
-#[test]
-fn gradients_of_gradients_go_by_the_parts() {
-    let Some(device) = gpu() else { return };
+fn gradients_of_gradients_go_by_the_parts(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     let (mut all, seed) = operands(&algebra, (17, 5, 12));
     all.push(random_like(&seed));
@@ -174,7 +166,7 @@ fn gradients_of_gradients_go_by_the_parts() {
         let found = grad(&loss, &inputs, &BackwardOptions::default()).unwrap();
         found.into_iter().map(|gradient| gradient.map(|gradient| gradient.array().clone())).collect()
     };
-    let (found, expected) = (second(DType::F32, &device), second(DType::F64, &Device::Cpu));
+    let (found, expected) = (second(DType::F32, device), second(DType::F64, &Device::Cpu));
     assert!(expected[kernel::OPERANDS].is_some(), "the residual is in the slope of the square");
     for (position, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let (Some(found), Some(expected)) = (found, expected) else {
@@ -185,3 +177,10 @@ fn gradients_of_gradients_go_by_the_parts() {
         assert!(error <= 5e-4, "operand {position}: {error:e}");
     }
 }
+
+gradewise_testing::main!(
+    one_operator_computes_what_its_parts_compute,
+    what_the_kernel_does_not_serve_goes_by_its_parts,
+    a_residual_has_the_shape_of_the_output,
+    gradients_of_gradients_go_by_the_parts,
+);

@@ -1,24 +1,22 @@
 //! Kernels of the user's own: the documented example on every device, mistakes, and a wrong kernel that is found.
 
-mod common;
 #[path = "../examples/custom_kernel.rs"]
 mod example;
 
-use common::gpu;
 use gradewise_autograd::{
     Error, Tensor,
-    backend::{Backends, operations, with_backends},
+    backend::{Backends, with_backends},
     custom::{CheckOptions, CustomOp},
-    recipe::rerun,
+    registry::{names, rerun},
 };
 use gradewise_kernels::{Device, custom::CudaKernel, ops, signature};
+use gradewise_testing::gpu;
 
 fn text() -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custom-kernels.md");
     std::fs::read_to_string(path).unwrap()
 }
 
-#[test]
 fn the_documented_example_is_the_one_that_runs() {
     let text = text();
     for source in [include_str!("../examples/swish.cu"), include_str!("../examples/custom_kernel.rs")] {
@@ -31,7 +29,6 @@ fn the_documented_example_is_the_one_that_runs() {
     }
 }
 
-#[test]
 fn the_example_runs_on_every_device() {
     example::run(&Device::Cpu).unwrap();
     if let Some(device) = gpu() {
@@ -39,10 +36,9 @@ fn the_example_runs_on_every_device() {
     }
 }
 
-#[test]
 fn an_operation_of_ones_own_is_one_like_any_other() {
     let swish = example::swish(0.7).unwrap();
-    assert!(operations().contains(&"swish"));
+    assert!(names().contains(&"swish"));
     let x = Tensor::from_slice(&[0.3f64, -0.8], [2], &Device::Cpu).unwrap();
     let y = swish.apply(&[&x]).unwrap();
     let chosen: Backends = "swish=reference".parse().unwrap();
@@ -53,7 +49,6 @@ fn an_operation_of_ones_own_is_one_like_any_other() {
     assert!(rerun("swish", &Default::default(), &[x]).is_ok());
 }
 
-#[test]
 fn mistakes_of_builders_are_explained() {
     let forward = || {
         let signature = signature!(fn f(x: &[f32; n], y: &mut [f32; n], n: usize, s: f32)).unwrap();
@@ -72,7 +67,6 @@ fn mistakes_of_builders_are_explained() {
     refuse(CustomOp::builder("twice", forward(), reference).scalars(&[2.0]).backward(strange), "`dx`");
 }
 
-#[test]
 fn a_reference_with_a_wrong_slope_does_not_pass() {
     let signature = signature!(fn f(x: &[T; n], y: &mut [T; n], n: usize)).unwrap();
     let kernel = CudaKernel::new("f.cu", "", signature);
@@ -126,22 +120,21 @@ extern "C" __global__ void rows_backward(const T* x, const T* s, const T* grad_y
         .unwrap()
 }
 
-#[test]
-fn kernels_with_blocks_along_rows_agree_and_a_wrong_sign_is_named() {
+fn references_of_kernels_with_blocks_along_rows_have_the_slopes_they_say() {
+    scaled_rows(false).check(&Device::Cpu, &CheckOptions::default()).unwrap();
+}
+
+fn kernels_with_blocks_along_rows_agree_and_a_wrong_sign_is_named(device: &Device) {
     let options = CheckOptions::default();
-    scaled_rows(false).check(&Device::Cpu, &options).unwrap();
-    let Some(device) = gpu() else { return };
-    let report = scaled_rows(false).check(&device, &options).unwrap();
+    let report = scaled_rows(false).check(device, &options).unwrap();
     assert!(report.compared > 50 && report.differences > 20, "{report}");
-    let message = scaled_rows(true).check(&device, &options).unwrap_err().to_string();
+    let message = scaled_rows(true).check(device, &options).unwrap_err().to_string();
     assert!(message.contains("scaled_rows") && message.contains("the gradient of `s`"), "{message}");
 }
 
-#[test]
-fn kernels_that_are_not_there_and_parameters_that_differ_are_named_on_a_gpu() {
-    let Some(device) = gpu() else { return };
+fn kernels_that_are_not_there_and_parameters_that_differ_are_named_on_a_gpu(device: &Device) {
     let x = ops::add_scalar(
-        &gradewise_kernels::Array::ones([3], gradewise_kernels::DType::F32, &device).unwrap(),
+        &gradewise_kernels::Array::ones([3], gradewise_kernels::DType::F32, device).unwrap(),
         0.5,
     )
     .unwrap();
@@ -174,7 +167,6 @@ extern "C" __global__ void shift(const float* x, float* y, long long n) {
     CudaKernel::new("shift.cu", SOURCE, signature)
 }
 
-#[test]
 fn assertions_are_compiled_in_only_on_request() {
     let compile = |kernel: CudaKernel| kernel.compile("sm_90", None);
     match compile(out_of_bounds()) {
@@ -192,24 +184,18 @@ fn assertions_are_compiled_in_only_on_request() {
     }
 }
 
-/// Run by the test below in a process of its own, whose context the assertion takes down.
-#[test]
-#[ignore = "stops its device"]
-fn child_reads_out_of_bounds() {
-    let Some(device) = gpu() else { return };
-    let x = gradewise_kernels::Array::ones([5], gradewise_kernels::DType::F32, &device).unwrap();
-    let result = out_of_bounds().launch(&[&x], &[]).and_then(|y| y[0].to_vec::<f32>());
-    println!("came to: {}", result.unwrap_err());
-}
-
-#[test]
-fn an_index_out_of_bounds_is_printed_with_its_place_and_value() {
-    if gpu().is_none() {
+fn an_index_out_of_bounds_is_printed_with_its_place_and_value(device: &Device) {
+    // The assertion takes the context of its process down: that of a child.
+    const CHILD: &str = "GRADEWISE_TEST_OUT_OF_BOUNDS_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let x = gradewise_kernels::Array::ones([5], gradewise_kernels::DType::F32, device).unwrap();
+        let result = out_of_bounds().launch(&[&x], &[]).and_then(|y| y[0].to_vec::<f32>());
+        println!("came to: {}", result.unwrap_err());
         return;
     }
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_reads_out_of_bounds", "--ignored", "--nocapture"])
-        .env("GRADEWISE_DEBUG_CUDA", "1")
+        .args(["--exact", "an_index_out_of_bounds_is_printed_with_its_place_and_value", "--nocapture"])
+        .envs([(CHILD, "1"), ("GRADEWISE_DEBUG_CUDA", "1")])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -217,3 +203,16 @@ fn an_index_out_of_bounds_is_printed_with_its_place_and_value() {
         assert!(text.contains(part), "{part}: {text} {}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+gradewise_testing::main!(
+    the_documented_example_is_the_one_that_runs,
+    the_example_runs_on_every_device,
+    an_operation_of_ones_own_is_one_like_any_other,
+    mistakes_of_builders_are_explained,
+    a_reference_with_a_wrong_slope_does_not_pass,
+    references_of_kernels_with_blocks_along_rows_have_the_slopes_they_say,
+    kernels_with_blocks_along_rows_agree_and_a_wrong_sign_is_named,
+    kernels_that_are_not_there_and_parameters_that_differ_are_named_on_a_gpu,
+    assertions_are_compiled_in_only_on_request,
+    an_index_out_of_bounds_is_printed_with_its_place_and_value,
+);

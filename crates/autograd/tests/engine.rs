@@ -1,8 +1,8 @@
 //! The gradient engine: accumulation, errors with reasons, hooks, deep graphs, threads, checkpointing, higher orders.
 
 use gradewise_autograd::{
-    BackwardContext, BackwardOptions, Error, Function, Result, Tensor, checkpoint, concat, evaluation, grad,
-    is_grad_enabled, is_training, no_grad,
+    BackwardContext, BackwardOptions, Derivative, Error, Forward, Operation, Result, Rule, Sample, Sizes,
+    Tensor, checkpoint, concat, evaluation, grad, is_grad_enabled, is_training, no_grad,
     observe::{Event, Observer, observe},
     training, training_stream,
 };
@@ -435,26 +435,39 @@ fn a_checkpoint_draws_the_same_masks_again() -> Result<()> {
 }
 
 /// Returns gradients that do not fit.
-struct Misfit(Vec<Option<Array>>);
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Misfit {
+    #[serde(skip)]
+    gradients: Vec<Option<Tensor>>,
+}
 
-impl Function for Misfit {
-    fn name(&self) -> &'static str {
-        "misfit"
+impl Operation for Misfit {
+    const NAME: &'static str = "misfit";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (2, 2);
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((ops::add(&inputs[0], &inputs[1])?, vec![]))
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::add(&inputs[0], &inputs[1])?.into())
     }
 
-    fn backward(&self, _: &BackwardContext<'_>, _: &Array) -> Result<Vec<Option<Array>>> {
-        Ok(self.0.clone())
+    fn backward(&self, _: &BackwardContext<'_>, _: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(self.gradients.clone())
     }
 }
 
 #[test]
 fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
     let (a, b) = (leaf(&[1.0]), leaf(&[2.0]));
-    let run = |gradients| Tensor::apply(Misfit(gradients), &[&a, &b])?.backward();
+    let apply = |gradients: Vec<Option<Array>>| {
+        let gradients = gradients.into_iter().map(|gradient| gradient.map(Tensor::new)).collect();
+        Tensor::apply(Misfit { gradients }, &[&a, &b])
+    };
+    let run = |gradients| apply(gradients)?.backward();
     let one = Array::ones([1], DType::F64, &CPU)?;
     let count = Error::GradientCount { operation: "misfit", actual: 1, expected: 2 };
     assert_eq!(run(vec![Some(one.clone())]).unwrap_err().to_string(), count.to_string());
@@ -464,7 +477,7 @@ fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
     let error = run(vec![None, Some(narrow.clone())]).unwrap_err();
     assert!(matches!(error, Error::GradientPlace { operation: "misfit", index: 1, .. }), "{error}");
     assert!(error.to_string().contains("f32 on cpu") && error.to_string().contains("f64 on cpu"), "{error}");
-    let y = Tensor::apply(Misfit(vec![Some(one.clone()), None]), &[&a, &b])?;
+    let y = apply(vec![Some(one.clone()), None])?;
     let seed = BackwardOptions::seed(Tensor::new(narrow.clone()));
     assert!(matches!(y.backward_with(&seed), Err(Error::GradientPlace { operation: "backward", .. })));
     let hooked = leaf(&[1.0]);
@@ -517,27 +530,39 @@ fn derivatives_at_zero_are_those_of_the_docs() -> Result<()> {
 
 #[test]
 fn a_function_learns_which_gradients_are_needed() -> Result<()> {
-    struct Product(Arc<Mutex<Vec<[bool; 3]>>>);
-    impl Function for Product {
-        fn name(&self) -> &'static str {
-            "product"
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Product {
+        #[serde(skip)]
+        seen: Arc<Mutex<Vec<[bool; 3]>>>,
+    }
+    impl Operation for Product {
+        const NAME: &'static str = "product";
+        const RULE: Rule = Rule::Full;
+        const DERIVATIVE: Derivative = Derivative::Reexpressed;
+        const ARITY: (usize, usize) = (2, 2);
+
+        fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+            Ok(Vec::new())
         }
-        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        fn forward(&self, inputs: &[Array]) -> Result<Forward> {
             let output = ops::mul(&inputs[0], &inputs[1])?;
-            Ok((output.clone(), vec![ops::neg(&output)?]))
+            Ok(Forward { output: output.clone(), saved: vec![ops::neg(&output)?] })
         }
-        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-            self.0.lock().unwrap().push([context.needs(0), context.needs(1), context.needs(2)]);
-            assert_eq!(context.saved()[0].to_f64_vec()?, ops::neg(context.output())?.to_f64_vec()?);
-            let [a, b] = context.inputs() else { unreachable!("two inputs") };
-            Ok(vec![Some(ops::mul(grad, b)?), Some(ops::mul(grad, a)?)])
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+            self.seen.lock().unwrap().push([context.needs(0), context.needs(1), context.needs(2)]);
+            let [saved] = context.saved(Self::NAME)?;
+            assert_eq!(saved.to_f64_vec()?, ops::neg(context.output.array())?.to_f64_vec()?);
+            let [a, b] = context.inputs else { unreachable!("two inputs") };
+            Ok(vec![Some(grad.mul(b)?), Some(grad.mul(a)?)])
         }
     }
     let (a, b, seen) = (leaf(&[2.0]), leaf(&[3.0]), Arc::default());
-    let product = |a: &Tensor, b: &Tensor| Tensor::apply(Product(Arc::clone(&seen)), &[a, b]);
+    let product = |a: &Tensor, b: &Tensor| Tensor::apply(Product { seen: Arc::clone(&seen) }, &[a, b]);
     let grads = product(&a, &b.detach())?.backward()?;
     assert_eq!((values(grads.get(&a)?), grads.contains(&b)), (vec![3.0], false));
     assert_eq!(values(product(&a, &a)?.backward()?.get(&a)?), [4.0], "one tensor as both inputs");
     assert_eq!(*seen.lock().unwrap(), [[true, false, false], [true, true, false]]);
+    let message = Tensor::apply(Product { seen: Arc::clone(&seen) }, &[&a]).unwrap_err().to_string();
+    assert!(message.contains("1 inputs were given, expected 2"), "{message}");
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The check itself: it catches what is wrong, says where, and refuses what it cannot check.
 
 use gradewise_autograd::{
-    BackwardContext, Error, Function, GradcheckOptions, Result, Tensor, gradcheck, gradgradcheck,
+    BackwardContext, Derivative, Error, Forward, GradcheckOptions, Operation, Result, Rule, Sample, Sizes,
+    Tensor, gradcheck, gradgradcheck,
 };
 use gradewise_kernels::{Array, DType, Device, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -13,29 +14,33 @@ fn random(shape: &[usize], seed: u64) -> Tensor {
 }
 
 /// x³, whose backward can be told to be wrong at one element.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 struct Cube {
     wrong: Option<usize>,
     factor: f64,
     wrong_reexpression: bool,
 }
 
-impl Function for Cube {
-    fn name(&self) -> &'static str {
-        "cube"
+impl Operation for Cube {
+    const NAME: &'static str = "cube";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((ops::pow_scalar(&inputs[0], 3.0)?, vec![]))
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::pow_scalar(&inputs[0], 3.0)?.into())
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let slope = ops::mul_scalar(&ops::square(&context.inputs()[0])?, 3.0)?;
-        let mut gradient = ops::mul(grad, &slope)?;
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let slope = ops::mul_scalar(&ops::square(context.inputs[0].array())?, 3.0)?;
+        let mut gradient = ops::mul(grad.array(), &slope)?;
         if let Some(wrong) = self.wrong {
             gradient.as_mut_slice::<f64>()?[wrong] *= self.factor;
         }
-        Ok(vec![Some(gradient)])
+        Ok(vec![Some(Tensor::new(gradient))])
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
@@ -87,15 +92,20 @@ fn a_wrong_second_derivative_is_caught() {
 #[test]
 fn a_wrong_rule_of_second_order_is_caught() {
     // The gradient is right, but its graph loses the dependence on x: as if 3x² were a constant.
+    #[derive(serde::Serialize, serde::Deserialize)]
     struct Frozen;
-    impl Function for Frozen {
-        fn name(&self) -> &'static str {
-            "frozen"
+    impl Operation for Frozen {
+        const NAME: &'static str = "frozen";
+        const RULE: Rule = Rule::Full;
+        const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+        fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+            Ok(Vec::new())
         }
-        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+        fn forward(&self, inputs: &[Array]) -> Result<Forward> {
             RIGHT.forward(inputs)
         }
-        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
             RIGHT.backward(context, grad)
         }
         fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
@@ -149,16 +159,21 @@ fn what_cannot_be_checked_is_refused() {
 
 #[test]
 fn a_function_without_second_derivative_says_so() {
+    #[derive(serde::Serialize, serde::Deserialize)]
     struct Once;
-    impl Function for Once {
-        fn name(&self) -> &'static str {
-            "once"
+    impl Operation for Once {
+        const NAME: &'static str = "once";
+        const RULE: Rule = Rule::Full;
+        const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+        fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+            Ok(Vec::new())
         }
-        fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-            Ok((ops::square(&inputs[0])?, vec![]))
+        fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+            Ok(ops::square(&inputs[0])?.into())
         }
-        fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-            Ok(vec![Some(ops::mul(grad, &ops::mul_scalar(&context.inputs()[0], 2.0)?)?)])
+        fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+            Ok(vec![Some(grad.mul(&context.inputs[0].mul_scalar(2.0)?)?)])
         }
     }
     let x = random(&[3], 7);

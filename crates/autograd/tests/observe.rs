@@ -1,7 +1,8 @@
 //! Watching operations: what observers see, and where anomalies are found.
 
 use gradewise_autograd::{
-    Anomaly, BackwardContext, Error, Function, Result, Tensor, detect_anomalies,
+    Anomaly, BackwardContext, Derivative, Error, Forward, Operation, Result, Rule, Sample, Sizes, Tensor,
+    detect_anomalies,
     observe::{Event, Observer, Pass, observe},
 };
 use gradewise_kernels::{Array, Device};
@@ -116,19 +117,24 @@ fn backward_passes_are_watched_too() {
 }
 
 /// Doubles; its backward kernel is broken.
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Broken;
 
-impl Function for Broken {
-    fn name(&self) -> &'static str {
-        "broken"
+impl Operation for Broken {
+    const NAME: &'static str = "broken";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((gradewise_kernels::ops::add(&inputs[0], &inputs[0])?, Vec::new()))
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(gradewise_kernels::ops::add(&inputs[0], &inputs[0])?.into())
     }
 
-    fn backward(&self, _: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        Ok(vec![Some(Array::full(grad.shape(), f64::NAN, grad.dtype(), &grad.device())?)])
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(Tensor::full(grad.shape(), f64::NAN, grad.dtype(), &grad.device())?)])
     }
 }
 

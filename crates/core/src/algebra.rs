@@ -42,6 +42,18 @@ pub struct Path {
 ///
 /// Blades are ordered by grade, then lexicographically by their generators: Cl(3,0) is
 /// `1, e1, e2, e3, e12, e13, e23, e123`. Cloning is cheap, and algebras of one signature share their tables.
+///
+/// ```
+/// use gradewise_core::{Algebra, Signature};
+///
+/// let spacetime = Algebra::new(Signature::new(1, 3, 0))?;
+/// assert_eq!((spacetime.blade_count(), spacetime.grade_count(), spacetime.paths().len()), (16, 5, 35));
+/// // e1·e2 = e12, and e12·e12 = +1: e1 squares to +1 and e2 to −1.
+/// let (e12, sign) = spacetime.blade_product(1, 2);
+/// assert_eq!((spacetime.blade_name(e12).as_str(), sign), ("e12", 1));
+/// assert_eq!(spacetime.blade_product(e12, e12), (0, 1));
+/// # Ok::<(), gradewise_core::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Algebra {
     tables: Arc<Tables>,

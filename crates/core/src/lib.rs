@@ -19,6 +19,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+//
+// dtype, error, scalar, shape, signature
+// blade
+// algebra
+// clifford + multivector
+// cl, text
+// rotor
+// pga3
+
 mod algebra;
 mod blade;
 mod cl;
@@ -41,7 +51,7 @@ pub use error::{Error, Result};
 pub use multivector::Multivector;
 pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
 pub use scalar::{Real, Scalar};
-pub use shape::Shape;
+pub use shape::{PerAxis, Shape};
 pub use signature::{MAX_DIMENSION, Signature};
 
 /// The examples of the README are tests.

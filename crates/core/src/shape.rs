@@ -1,16 +1,21 @@
 //! Shapes of arrays: sizes, contiguous strides, broadcasting.
 
 use crate::{Error, Result};
+use smallvec::SmallVec;
 use std::{fmt, ops::Deref};
+
+/// One number for each axis of an array, such as its sizes or its strides. Up to four of them need no allocation: an operator makes
+/// several such lists at every call.
+pub type PerAxis = SmallVec<[usize; 4]>;
 
 /// The sizes of an array along its axes, outermost first (row-major). Rank 0 is a scalar with one element.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Shape(Vec<usize>);
+pub struct Shape(PerAxis);
 
 impl Shape {
     /// The shape of a scalar: rank 0, one element.
     pub const fn scalar() -> Self {
-        Self(Vec::new())
+        Self(PerAxis::new_const())
     }
 
     /// Number of axes.
@@ -31,8 +36,8 @@ impl Shape {
     }
 
     /// Row-major strides in elements.
-    pub fn contiguous_strides(&self) -> Vec<usize> {
-        let mut strides = vec![1usize; self.rank()];
+    pub fn contiguous_strides(&self) -> PerAxis {
+        let mut strides = PerAxis::from_elem(1, self.rank());
         for axis in (1..self.rank()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(self.0[axis]);
         }
@@ -57,7 +62,7 @@ impl Shape {
                 (a, 1) => Ok(a),
                 _ => Err(Error::Broadcast { operation, left: self.clone(), right: other.clone() }),
             })
-            .collect::<Result<Vec<_>>>()
+            .collect::<Result<PerAxis>>()
             .map(Self)
     }
 }
@@ -72,13 +77,25 @@ impl Deref for Shape {
 
 impl From<Vec<usize>> for Shape {
     fn from(sizes: Vec<usize>) -> Self {
+        Self(sizes.into())
+    }
+}
+
+impl From<PerAxis> for Shape {
+    fn from(sizes: PerAxis) -> Self {
         Self(sizes)
+    }
+}
+
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(sizes: I) -> Self {
+        Self(sizes.into_iter().collect())
     }
 }
 
 impl From<&[usize]> for Shape {
     fn from(sizes: &[usize]) -> Self {
-        Self(sizes.to_vec())
+        Self(sizes.into())
     }
 }
 
@@ -90,13 +107,13 @@ impl From<&Shape> for Shape {
 
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(sizes: [usize; N]) -> Self {
-        Self(sizes.to_vec())
+        Self(sizes[..].into())
     }
 }
 
 impl<const N: usize> PartialEq<[usize; N]> for Shape {
     fn eq(&self, other: &[usize; N]) -> bool {
-        self.0 == other
+        self.0[..] == other[..]
     }
 }
 

@@ -22,6 +22,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// The order of modules:
+//
+// error
+// communicator, launch, local, planner, shards
+// rendezvous
+// group
+// data_parallel, nccl, tcp
+
 mod communicator;
 mod data_parallel;
 mod error;

@@ -37,12 +37,13 @@ fn model(dtype: DType, seed: u64) -> NBody {
 
 fn trainer(model: NBody, accumulation: usize) -> Trainer<NBody> {
     let config = TrainerConfig {
-        method: Method::Sgd { momentum: 0.9, weight_decay: 1e-3 },
-        schedule: Schedule::Constant { lr: 1e-2, warmup: 0 },
         accumulation,
         clip_norm: Some(2.0),
-        clip_value: None,
         ema: Some(0.5),
+        ..TrainerConfig::new(
+            Method::Sgd { momentum: 0.9, weight_decay: 1e-3 },
+            Schedule::Constant { lr: 1e-2, warmup: 0 },
+        )
     };
     Trainer::new(model, config).unwrap()
 }
@@ -168,14 +169,10 @@ fn pair_steps(
     tcp: &Arc<Tcp>,
     uses: impl Fn(usize, u64) -> bool,
 ) -> Result<Vec<f64>, Error> {
-    let config = TrainerConfig {
-        method: Method::Sgd { momentum: 0.0, weight_decay: 0.0 },
-        schedule: Schedule::Constant { lr: 0.5, warmup: 0 },
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
-        ema: None,
-    };
+    let config = TrainerConfig::new(
+        Method::Sgd { momentum: 0.0, weight_decay: 0.0 },
+        Schedule::Constant { lr: 0.5, warmup: 0 },
+    );
     let mut trainer = Trainer::new(pair(2), config)?;
     trainer.set_exchange(Arc::new(DataParallel::new(group, Arc::clone(tcp) as _, trainer.parameters())?));
     for step in 0..2 {

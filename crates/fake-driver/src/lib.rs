@@ -178,3 +178,27 @@ impl Fake {
 fn text(text: &str) -> CString {
     CString::new(text).expect("names have no zero byte")
 }
+
+/// A thread, for another one that goes on only once this one waits for something.
+#[derive(Clone, Debug)]
+pub struct Thread(PathBuf);
+
+impl Thread {
+    /// The calling thread.
+    ///
+    /// # Panics
+    /// If the system does not show its threads as files of `/proc`.
+    pub fn current() -> Self {
+        let link = std::fs::read_link("/proc/thread-self").expect("Linux shows threads in /proc");
+        Self(PathBuf::from("/proc").join(link).join("stat"))
+    }
+
+    /// Returns once the thread is blocked (a lock, a channel, a pause between looks at something), or has ended.
+    pub fn wait_until_blocked(&self) {
+        // The state is the word behind the name, which is in parentheses: S for one that sleeps.
+        let runs = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('S'));
+        while std::fs::read_to_string(&self.0).is_ok_and(runs) {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -6,6 +6,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+/// Memory of a device in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Not in use by any process.
+    pub free: usize,
+    /// All of it.
+    pub total: usize,
+}
+
 /// Part in the primary context of a device, which all libraries of a process share. Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
@@ -93,12 +102,12 @@ impl Context {
     ///
     /// # Errors
     /// From the driver.
-    pub fn memory(&self) -> Result<crate::MemoryInfo> {
+    pub fn memory(&self) -> Result<MemoryInfo> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both pointers are valid for the write; the context is bound.
         unsafe { self.driver().cuMemGetInfo_v2(&mut free, &mut total)? };
-        Ok(crate::MemoryInfo { free, total })
+        Ok(MemoryInfo { free, total })
     }
 
     /// The API version that the context was made for, such as 3020; a sign of life for a borrowed context.

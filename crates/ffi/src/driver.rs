@@ -70,6 +70,11 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Whether both are handles of one driver, whose contexts and memory can meet in a call.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The newest CUDA version that the driver serves: major, minor.
     ///
     /// # Errors

@@ -80,6 +80,28 @@ pub(crate) fn done(answer: Result<()>) -> Result<bool> {
     }
 }
 
+impl Stream {
+    /// Whether all work queued so far is done; does not wait.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context().bind()?;
+        // SAFETY: the stream is alive.
+        done(unsafe { self.context().driver().cuStreamQuery(self.raw()) })
+    }
+
+    /// Lets later work wait for `event`.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context().bind()?;
+        // SAFETY: both are alive.
+        unsafe { self.context().driver().cuStreamWaitEvent(self.raw(), event.raw(), 0) }
+    }
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created in `new`, released once; the driver waits for pending uses.

@@ -2,7 +2,7 @@
 
 use crate::{Context, Error, Module, Result, Stream, sys::*};
 use std::{
-    ffi::{c_int, c_uint, c_void},
+    ffi::{CString, c_int, c_uint, c_void},
     sync::Arc,
 };
 
@@ -75,11 +75,32 @@ fn extended(config: &LaunchConfig, stream: CUstream, attributes: &mut [CUlaunchA
     }
 }
 
-impl Function {
-    pub(crate) fn own(module: &Module, raw: CUfunction, name: &str) -> Self {
-        Self { module: module.clone(), raw, name: name.into() }
+impl Module {
+    /// A kernel by its name.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with the names there are, as far as the driver tells.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let driver = self.context().driver();
+        let missing = || Error::Kernel {
+            module: self.name().to_owned(),
+            kernel: name.to_owned(),
+            known: self.function_names().unwrap_or_default(),
+        };
+        let symbol = CString::new(name).map_err(|_| missing())?;
+        self.context().bind()?;
+        let mut raw = CUfunction::NULL;
+        // SAFETY: all pointers are valid; the module is loaded.
+        let result = unsafe { driver.cuModuleGetFunction(&mut raw, self.raw(), symbol.as_ptr()) };
+        match result {
+            Ok(()) => Ok(Function { module: self.clone(), raw, name: name.into() }),
+            Err(error) if error.code() == Some(CUresult::ERROR_NOT_FOUND) => Err(missing()),
+            Err(error) => Err(error),
+        }
     }
+}
 
+impl Function {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.name

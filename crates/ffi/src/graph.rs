@@ -44,6 +44,45 @@ impl Graph {
     }
 }
 
+impl Stream {
+    /// Ends the capture and returns what was recorded.
+    ///
+    /// # Errors
+    /// If something queued meanwhile cannot be captured.
+    pub fn end_capture(&self) -> Result<Graph> {
+        // Also without the context: a stream that stays in the capture could not even release memory.
+        let bound = self.context().bind();
+        let mut graph = CUgraph::NULL;
+        // SAFETY: the pointer is valid for the write; the stream is alive.
+        unsafe { self.context().driver().cuStreamEndCapture(self.raw(), &mut graph)? };
+        let graph = Graph::own(self.context(), graph);
+        bound.map(|()| graph)
+    }
+
+    /// Records what `work` queues into a graph. Also if `work` fails, the stream is left as it was before.
+    ///
+    /// # Errors
+    /// That of `work`; or from the driver, if something queued cannot be captured.
+    pub fn capture<E: From<Error>>(
+        &self,
+        mode: u32,
+        work: impl FnOnce(&Self) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Graph, E> {
+        struct End<'a>(Option<&'a Stream>);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                // `work` failed or panicked, and its error tells more than that the capture came to nothing.
+                let _ = self.0.map(Stream::end_capture);
+            }
+        }
+        self.begin_capture(mode)?;
+        let mut end = End(Some(self));
+        work(self)?;
+        end.0 = None;
+        Ok(self.end_capture()?)
+    }
+}
+
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: owned since the capture ended, released once.

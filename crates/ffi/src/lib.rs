@@ -25,9 +25,23 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+//
+// error, image, provider, search, sys
+// nvtx, table
+// calls, nvrtc
+// driver
+// device, tensor_maps
+// context, nvml
+// host, module, pool, stream
+// event, function, graph, memory, nccl
+// cublaslt, cust, peer
+
 mod calls;
 mod context;
 pub mod cublaslt;
+#[cfg(feature = "cust")]
+pub mod cust;
 mod device;
 mod driver;
 mod error;
@@ -52,7 +66,7 @@ mod table;
 mod tensor_maps;
 
 pub use calls::Calls;
-pub use context::Context;
+pub use context::{Context, MemoryInfo};
 pub use device::DeviceInfo;
 pub use driver::Driver;
 pub use error::{Error, Result};
@@ -61,7 +75,7 @@ pub use function::{Function, LaunchConfig};
 pub use graph::{Graph, GraphExec};
 pub use host::HostMemory;
 pub use image::Image;
-pub use memory::{DeviceMemory, MemoryInfo};
+pub use memory::DeviceMemory;
 pub use module::Module;
 pub use nccl::Nccl;
 pub use nvml::Nvml;
@@ -72,8 +86,6 @@ pub use pool::Pool;
 pub use provider::CudaSys;
 #[cfg(feature = "linked")]
 pub use provider::Linked;
-#[cfg(feature = "cust")]
-pub use provider::cust;
 pub use provider::{Dynamic, Provider};
 pub use stream::Stream;
 pub use tensor_maps::{TensorMap, tensor_map};

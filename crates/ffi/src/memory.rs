@@ -3,15 +3,6 @@
 use crate::{Context, Error, HostMemory, Result, Stream, sys::*};
 use std::ffi::c_void;
 
-/// Memory of a device in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryInfo {
-    /// Not in use by any process.
-    pub free: usize,
-    /// All of it.
-    pub total: usize,
-}
-
 /// How a block was obtained, hence how it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -1,8 +1,8 @@
 //! Modules: compiled kernels.
 
-use crate::{Context, Error, Function, Image, Result, sys::*};
+use crate::{Context, Error, Image, Result, sys::*};
 use std::{
-    ffi::{CStr, CString, c_uint, c_void},
+    ffi::{CStr, c_uint, c_void},
     sync::Arc,
 };
 
@@ -62,27 +62,8 @@ impl Module {
         &self.0.name
     }
 
-    /// A kernel by its name.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] with the names there are, as far as the driver tells.
-    pub fn function(&self, name: &str) -> Result<Function> {
-        let driver = self.0.context.driver();
-        let missing = || Error::Kernel {
-            module: self.0.name.clone(),
-            kernel: name.to_owned(),
-            known: self.function_names().unwrap_or_default(),
-        };
-        let symbol = CString::new(name).map_err(|_| missing())?;
-        self.0.context.bind()?;
-        let mut raw = CUfunction::NULL;
-        // SAFETY: all pointers are valid; the module is loaded.
-        let result = unsafe { driver.cuModuleGetFunction(&mut raw, self.0.raw, symbol.as_ptr()) };
-        match result {
-            Ok(()) => Ok(Function::own(self, raw, name)),
-            Err(error) if error.code() == Some(CUresult::ERROR_NOT_FOUND) => Err(missing()),
-            Err(error) => Err(error),
-        }
+    pub(crate) fn raw(&self) -> CUmodule {
+        self.0.raw
     }
 
     /// The names of the kernels (drivers from 12.4 on).

@@ -23,7 +23,9 @@ impl Search {
     }
 
     fn candidates_with(&self, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        if let Some(given) = variable(self.variable) {
+        // 1 switches a library on (`GRADEWISE_CUBLASLT`) and 0 off; neither says where it is.
+        let given = variable(self.variable).filter(|value| !matches!(value.as_str(), "0" | "1"));
+        if let Some(given) = given {
             let path = PathBuf::from(&given);
             return if path.is_dir() { self.inside(&path) } else { vec![given] };
         }
@@ -99,6 +101,13 @@ mod tests {
     fn the_variable_ends_the_search() {
         let file = Path::new("/somewhere/libx.so");
         assert_eq!(with(&[("GIVEN", file), ("CUDA_HOME", Path::new("/other"))]), ["/somewhere/libx.so"]);
+    }
+
+    #[test]
+    fn a_switch_is_no_path() {
+        for value in ["0", "1"] {
+            assert_eq!(with(&[("GIVEN", Path::new(value))])[..2], ["libx.so.2", "libx.so"]);
+        }
     }
 
     #[test]

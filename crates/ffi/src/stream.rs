@@ -1,6 +1,6 @@
 //! Streams: queues of work.
 
-use crate::{Context, Error, Event, Graph, Result, sys::*};
+use crate::{Context, Result, sys::*};
 use std::sync::Arc;
 
 /// A queue of work on a device, done in order. Cheap to clone.
@@ -81,26 +81,6 @@ impl Stream {
         unsafe { self.context().driver().cuStreamSynchronize(self.raw()) }
     }
 
-    /// Whether all work queued so far is done; does not wait.
-    ///
-    /// # Errors
-    /// Those of the work.
-    pub fn is_done(&self) -> Result<bool> {
-        self.context().bind()?;
-        // SAFETY: the stream is alive.
-        crate::event::done(unsafe { self.context().driver().cuStreamQuery(self.raw()) })
-    }
-
-    /// Lets later work wait for `event`.
-    ///
-    /// # Errors
-    /// From the driver.
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        self.context().bind()?;
-        // SAFETY: both are alive.
-        unsafe { self.context().driver().cuStreamWaitEvent(self.raw(), event.raw(), 0) }
-    }
-
     /// Records from now on what is queued instead of doing it. `mode` is one of
     /// [`capture_mode`](crate::sys::capture_mode).
     ///
@@ -110,43 +90,6 @@ impl Stream {
         self.context().bind()?;
         // SAFETY: the stream is alive.
         unsafe { self.context().driver().cuStreamBeginCapture_v2(self.raw(), mode) }
-    }
-
-    /// Ends the capture and returns what was recorded.
-    ///
-    /// # Errors
-    /// If something queued meanwhile cannot be captured.
-    pub fn end_capture(&self) -> Result<Graph> {
-        // Also without the context: a stream that stays in the capture could not even release memory.
-        let bound = self.context().bind();
-        let mut graph = CUgraph::NULL;
-        // SAFETY: the pointer is valid for the write; the stream is alive.
-        unsafe { self.context().driver().cuStreamEndCapture(self.raw(), &mut graph)? };
-        let graph = Graph::own(self.context(), graph);
-        bound.map(|()| graph)
-    }
-
-    /// Records what `work` queues into a graph. Also if `work` fails, the stream is left as it was before.
-    ///
-    /// # Errors
-    /// That of `work`; or from the driver, if something queued cannot be captured.
-    pub fn capture<E: From<Error>>(
-        &self,
-        mode: u32,
-        work: impl FnOnce(&Self) -> std::result::Result<(), E>,
-    ) -> std::result::Result<Graph, E> {
-        struct End<'a>(Option<&'a Stream>);
-        impl Drop for End<'_> {
-            fn drop(&mut self) {
-                // `work` failed or panicked, and its error tells more than that the capture came to nothing.
-                let _ = self.0.map(Stream::end_capture);
-            }
-        }
-        self.begin_capture(mode)?;
-        let mut end = End(Some(self));
-        work(self)?;
-        end.0 = None;
-        Ok(self.end_capture()?)
     }
 
     /// Whether the stream is being captured.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{assert_clean, stream};
-use gradewise_fake_driver::Fake;
+use gradewise_fake_driver::{Fake, Thread};
 use gradewise_ffi::{
     DeviceMemory, Dynamic, Error, Nccl,
     nccl::{Communicator, Options, ncclDataType_t},
@@ -101,15 +101,18 @@ fn a_rank_that_does_not_come_ends_the_wait() {
 
 #[test]
 fn an_abort_ends_what_others_wait_for() {
+    let (calls, called) = std::sync::mpsc::channel();
+    let called = std::sync::Mutex::new(called);
     let all = ranks(2, false, |communicator, block| {
         if communicator.rank() == 1 {
-            thread::sleep(Duration::from_millis(100));
+            called.lock().unwrap().recv().map(|other: Thread| other.wait_until_blocked()).unwrap();
             communicator.abort();
             communicator.abort();
             assert!(communicator.check().unwrap_err().to_string().contains("aborted"));
             return String::new();
         }
         let at = block.pointer();
+        calls.send(Thread::current()).unwrap();
         // SAFETY: the block has five numbers, and nobody else.
         let result = unsafe { communicator.all_reduce(at, at, 5, ncclDataType_t::FLOAT64, block.stream()) };
         result.unwrap_err().to_string()

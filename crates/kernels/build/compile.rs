@@ -72,14 +72,20 @@ impl Kernels {
     }
 }
 
-/// Compiles every file of `ops`.
+/// Compiles every source file. Their names without directory tell the binaries apart, so they must differ.
 pub fn all(sources: &Sources, toolkit: &Toolkit, options: &Options) -> Result<Kernels> {
     let files: Vec<(&str, &str)> = sources.kernels().collect();
     if files.is_empty() {
         return Err(format!(
-            "{} has no ops/*.cu; a build without kernels would be of no use",
+            "{} has no *.cu; a build without kernels would be of no use",
             sources.root.display()
         ));
+    }
+    let mut paths = BTreeMap::new();
+    for &(name, path) in &files {
+        if let Some(other) = paths.insert(name, path) {
+            return Err(format!("csrc/{other} and csrc/{path} have the same name; rename one of them"));
+        }
     }
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
@@ -113,7 +119,7 @@ pub fn unique(binaries: &[Binary]) -> Result<()> {
     for binary in binaries {
         for kernel in binary.kernels() {
             if let Some(other) = owners.insert(kernel, &binary.name) {
-                return Err(format!("{kernel} is in both ops/{other}.cu and ops/{}.cu", binary.name));
+                return Err(format!("{kernel} is in both {other}.cu and {}.cu", binary.name));
             }
         }
     }

@@ -54,11 +54,11 @@ impl Sources {
         self.files.keys().map(|file| self.root.join(file)).chain(self.directories.iter().cloned())
     }
 
-    /// The files to compile, `ops/*.cu`: their names without directory and extension, and their paths.
+    /// The files to compile, every `*.cu`: their names without directory and extension, and their paths.
     pub fn kernels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.keys().filter_map(|path| {
-            let name = path.strip_prefix("ops/")?.strip_suffix(".cu")?;
-            (!name.contains('/')).then_some((name, path.as_str()))
+            let name = path.rsplit('/').next()?.strip_suffix(".cu")?;
+            Some((name, path.as_str()))
         })
     }
 

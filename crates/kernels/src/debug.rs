@@ -39,16 +39,16 @@ fn read() -> u8 {
     MODE.fetch_or(mode, Ordering::Relaxed) | mode
 }
 
+/// The variables of this mode, each 0 or 1; [`Options`](crate::Options) checks them when a device is opened.
+pub(crate) const VARIABLES: [&str; 3] =
+    ["GRADEWISE_DEBUG_CUDA", "GRADEWISE_LAUNCH_BLOCKING", "GRADEWISE_POISON"];
+
 /// The mode by the variables that are `given`, which are set to 1.
 fn said(given: impl Fn(&str) -> bool) -> u8 {
     let mut mode = READ;
-    for (name, bit) in [
-        ("GRADEWISE_DEBUG_CUDA", DEBUG),
-        ("GRADEWISE_LAUNCH_BLOCKING", WAIT),
-        // What users of other libraries type for the same.
-        ("CUDA_LAUNCH_BLOCKING", WAIT),
-        ("GRADEWISE_POISON", POISON),
-    ] {
+    let [debug, wait, poison] = VARIABLES;
+    // The third is what users of other libraries type for the second; what else it may be is theirs.
+    for (name, bit) in [(debug, DEBUG), (wait, WAIT), ("CUDA_LAUNCH_BLOCKING", WAIT), (poison, POISON)] {
         mode |= if given(name) { bit } else { 0 };
     }
     if cfg!(debug_assertions) {

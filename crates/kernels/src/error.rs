@@ -203,6 +203,16 @@ pub enum Error {
         /// The operations whose results take most.
         holders: Vec<Holder>,
     },
+    /// A variable of the environment whose value means nothing.
+    #[error("{name} is `{value}`; it can be {expected}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The values it can have.
+        expected: String,
+    },
     /// No kernel was compiled for this operation, algebra and dtype.
     #[error("{operation}: there is no kernel `{kernel}` in this build")]
     NoKernel {

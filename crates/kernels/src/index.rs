@@ -1,6 +1,9 @@
 //! Lists of indices that are checked once.
 
-use crate::{Array, CudaDevice, DType, Device, Error, Result, cuda::Buffer};
+use crate::{
+    Array, CudaDevice, DType, Device, Error, Result,
+    cuda::{Buffer, Key},
+};
 use std::{
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
@@ -118,7 +121,10 @@ impl Index {
         let make = || Self::of(Lists::checked(values, bound)?, bound, device, true);
         match device {
             Device::Cpu => make(),
-            Device::Cuda(cuda) => Ok((*cuda.constant(|| format!("{values:?} of {bound}"), make)?).clone()),
+            Device::Cuda(cuda) => {
+                let (bytes, shape) = (bytemuck::cast_slice(values), [bound].into());
+                Ok((*cuda.constant(Key::Numbers { bytes, dtype: None, shape }, make)?).clone())
+            }
         }
     }
 

@@ -56,9 +56,10 @@ mod tests {
     /// only sets their registers.
     #[test]
     fn they_agree_with_the_bounds_in_the_sources() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../csrc/ops");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../csrc");
         let mut checked = 0;
-        for entry in fs::read_dir(folder).unwrap() {
+        let files = ["ops", "clifford"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
+        for entry in files.into_iter().flatten() {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
             for part in text.split("__launch_bounds__(").skip(1) {
                 let bound: String = part.chars().take_while(char::is_ascii_digit).collect();

@@ -16,7 +16,20 @@
 //! # Ok::<(), gradewise_kernels::Error>(())
 //! ```
 
+// The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
+//
+// compute, debug, error, growing, launches, occupancy, target, transfers, tuning
+// fault, options
+// cuda + device + memory
+// element + simd
+// gemm, parallel
+// split
+// array
+// collectives, custom, index, positions
+// ops
+
 mod array;
+mod collectives;
 mod compute;
 mod cuda;
 pub mod custom;
@@ -26,23 +39,26 @@ mod element;
 mod error;
 mod fault;
 mod gemm;
+mod growing;
 mod index;
 mod launches;
 pub mod memory;
 pub mod occupancy;
 pub mod ops;
+mod options;
 mod parallel;
 mod positions;
 mod simd;
+mod split;
 mod target;
 pub mod transfers;
 pub mod tuning;
 
-pub use array::{Array, Summary, Validation};
+pub use array::Array;
+pub use collectives::{Collectives, InFlight};
 pub use compute::Compute;
 pub use cuda::{
-    BuildInfo, CapturedGraph, Code, Collectives, CudaDevice, InFlight, MemoryReport, Resources, build_info,
-    code_remedy,
+    BuildInfo, CapturedGraph, Code, CudaDevice, MemoryReport, Resources, build_info, code_remedy,
 };
 pub use device::Device;
 pub use element::Element;
@@ -52,6 +68,8 @@ pub use gradewise_core::{DType, Shape};
 pub use index::Index;
 pub use launches::threads_of_kernel;
 pub use memory::Holder;
+pub use ops::{Summary, Validation};
+pub use options::{Options, Products};
 pub use positions::Positions;
 pub use target::Target;
 

@@ -23,9 +23,10 @@ pub use monitor::{Bytes, Delta, Monitor};
 
 use crate::{Error, Result, debug};
 use census::Ticket;
-pub(crate) use holders::{Holders, Largest, within_operator};
+pub(crate) use holders::{Held, Holders, Largest, within_operator};
 use std::{
     alloc::{self, Layout},
+    mem::ManuallyDrop,
     ptr::NonNull,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -163,6 +164,17 @@ impl Pool {
         Ok(block)
     }
 
+    /// Counts memory that a vector obtained; `false` beyond the limit.
+    fn adopt(&mut self, size: usize) -> bool {
+        if self.limit > 0 && self.stats.allocated.saturating_add(size) > self.limit {
+            return false;
+        }
+        self.stats.reserved += size;
+        self.stats.allocated += size;
+        self.stats.peak = self.stats.peak.max(self.stats.allocated);
+        true
+    }
+
     fn trim(&mut self) -> usize {
         let mut released = 0;
         for (class, list) in self.free.iter_mut().enumerate() {
@@ -184,16 +196,25 @@ fn class_size_if_any(class: usize, list: &[Free]) -> Option<usize> {
     if list.is_empty() { None } else { class_size(class) }
 }
 
-/// Bytes on the host, aligned to [`ALIGNMENT`], that return to the pool when dropped.
+/// Bytes on the host: of the pool, aligned to [`ALIGNMENT`], to which they return when dropped, or of a vector that was handed over.
 ///
 /// Every byte is initialised, with unspecified contents.
 pub(crate) struct Block {
     pointer: NonNull<u8>,
     bytes: usize,
-    class: usize,
+    origin: Origin,
     size: usize,
-    operation: &'static str,
+    _held: Held,
     ticket: Ticket,
+}
+
+/// Whose a block's memory is, once it is dropped.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The pool's, of this class.
+    Pool(usize),
+    /// The system's, as a vector obtained it.
+    Vector(Layout),
 }
 
 // SAFETY: a block owns its memory; shared access is read-only and exclusive access takes `&mut self`.
@@ -223,13 +244,35 @@ impl Block {
                 }
             },
         };
-        holders::HOST.add(operation, size);
+        let held = holders::HOST.add(operation, size);
         let ticket = Ticket::new(operation, size, || "cpu".to_owned());
-        let mut block = Self { pointer, bytes, class, size, operation, ticket };
+        let mut block = Self { pointer, bytes, origin: Origin::Pool(class), size, _held: held, ticket };
         if debug::poisons() {
             block.bytes_mut().fill(POISON);
         }
         Ok(block)
+    }
+
+    /// The elements of a vector, without a copy.
+    pub fn from_vec<T: bytemuck::Pod>(values: Vec<T>, asking: &'static str) -> Result<Self> {
+        // Neither is memory of the system's; a copy of nothing costs nothing.
+        if values.capacity() == 0 || size_of::<T>() == 0 {
+            return Self::new(0, asking);
+        }
+        let operation = holders::account(asking);
+        let size = values.capacity() * size_of::<T>();
+        if !pool().adopt(size) {
+            return Err(out_of_memory(operation, size));
+        }
+        let mut values = ManuallyDrop::new(values);
+        let layout = Layout::array::<T>(values.capacity());
+        let layout = layout.unwrap_or_else(|_| unreachable!("the vector has such a layout"));
+        let bytes = values.len() * size_of::<T>();
+        // The memory beyond the last element is never shown.
+        let pointer = NonNull::from(values.as_mut_slice()).cast::<u8>();
+        let ticket = Ticket::new(operation, size, || "cpu".to_owned());
+        let held = holders::HOST.add(operation, size);
+        Ok(Self { pointer, bytes, origin: Origin::Vector(layout), size, _held: held, ticket })
     }
 
     pub fn ticket(&self) -> &Ticket {
@@ -237,7 +280,7 @@ impl Block {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `pointer` owns at least `bytes` bytes, initialised since `alloc_zeroed`.
+        // SAFETY: `pointer` owns at least `bytes` bytes, initialised since `alloc_zeroed`, or as elements of a vector.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.bytes) }
     }
 
@@ -249,10 +292,17 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        holders::HOST.remove(self.operation, self.size);
         let mut pool = pool();
         pool.stats.allocated -= self.size;
-        pool.free[self.class].push(Free(self.pointer));
+        match self.origin {
+            Origin::Pool(class) => pool.free[class].push(Free(self.pointer)),
+            Origin::Vector(layout) => {
+                pool.stats.reserved -= self.size;
+                drop(pool);
+                // SAFETY: a vector obtained it from the global allocator with this layout, and gave it up.
+                unsafe { alloc::dealloc(self.pointer.as_ptr(), layout) };
+            }
+        }
     }
 }
 
@@ -294,6 +344,19 @@ mod tests {
                 assert!(again.bytes().iter().all(|&byte| byte == POISON));
             }
         }
+    }
+
+    #[test]
+    fn a_vector_becomes_a_block_and_its_memory_goes_back() {
+        for count in [0usize, 1, 1000] {
+            let mut values = Vec::with_capacity(count + 24);
+            values.extend((0..count).map(|value| value as f64));
+            let address = values.as_ptr().addr();
+            let mut block = Block::from_vec(values, "test").unwrap();
+            assert_eq!((block.bytes().as_ptr().addr(), block.bytes().len()), (address, 8 * count));
+            block.bytes_mut().fill(1);
+        }
+        assert!(Block::from_vec(Vec::<f32>::new(), "test").unwrap().bytes().is_empty());
     }
 
     #[test]

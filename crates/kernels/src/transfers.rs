@@ -2,7 +2,7 @@
 //!
 //! [`watched`] lists those of this thread. Outside of it a copy costs the load of a byte more.
 
-use crate::{CudaDevice, Error, Result};
+use crate::Result;
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -63,21 +63,19 @@ pub fn watched<R>(work: impl FnOnce() -> R) -> (R, Vec<Transfer>) {
     (result, seen)
 }
 
-/// Makes a copy, and lists it if this thread is watched.
+/// Makes a copy, and lists it if this thread is watched. `wait` waits for the device.
 ///
 /// # Errors
 /// Those of `copy`; while watched, what work queued before failed with.
 pub(crate) fn timed(
-    device: &CudaDevice,
     operation: &'static str,
     (direction, bytes): (Direction, usize),
+    wait: impl Fn() -> Result<()>,
     copy: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     if !WATCHED.get() {
         return copy();
     }
-    let wait =
-        || device.stream().synchronize().map_err(|source| -> Error { device.error(operation, source) });
     wait()?;
     let began = Instant::now();
     copy()?;
@@ -90,7 +88,7 @@ pub(crate) fn timed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Array, Device};
+    use crate::{Array, CudaDevice, Device};
     use gradewise_fake_driver::Fake;
     use gradewise_ffi::Driver;
 

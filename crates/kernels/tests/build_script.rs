@@ -187,7 +187,23 @@ fn without_kernels_there_is_no_build() {
         jobs: 1,
         cache: root.path().join("cache"),
     };
-    assert!(compile::all(&sources.unwrap(), &toolkit(), &options).err().unwrap().contains("no ops/*.cu"));
+    assert!(compile::all(&sources.unwrap(), &toolkit(), &options).err().unwrap().contains("no *.cu"));
+}
+
+#[test]
+fn sources_of_the_same_name_are_refused() {
+    let (root, sources) = sources(&[("ops/a.cu", ""), ("clifford/a.cu", ""), ("clifford/b.cu", "")]);
+    let sources = sources.unwrap();
+    assert_eq!(sources.kernels().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b", "a"]);
+    let options = compile::Options {
+        targets: vec!["90a".to_owned()],
+        flags: String::new(),
+        allow_spills: false,
+        jobs: 1,
+        cache: root.path().join("cache"),
+    };
+    let error = compile::all(&sources, &toolkit(), &options).err().unwrap();
+    assert!(error.contains("clifford/a.cu") && error.contains("ops/a.cu"), "{error}");
 }
 
 #[test]
@@ -200,10 +216,7 @@ fn a_symbol_has_one_owner() {
     assert_eq!(binary("a").kernels(), ["gw_a_f32"], "once, whatever the number of targets");
     assert!(compile::unique(&[binary("a")]).is_ok());
     let error = compile::unique(&[binary("a"), binary("b")]).unwrap_err();
-    assert!(
-        error.contains("gw_a_f32") && error.contains("ops/a.cu") && error.contains("ops/b.cu"),
-        "{error}"
-    );
+    assert!(error.contains("gw_a_f32") && error.contains("a.cu") && error.contains("b.cu"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{for_all, gpu, tolerance};
+use common::{for_all, tolerance};
 use gradewise_kernels::{
     Array, DType, Device, Index,
     ops::{self, Attention, AttentionOptions},
@@ -167,12 +167,10 @@ fn check(case: &Case, dtype: DType, device: &Device, rng: &mut impl Rng, context
     }
 }
 
-#[test]
 fn any_case() {
     for_all(40, |device, dtype, rng, context| check(&Case::draw(rng), dtype, device, rng, context));
 }
 
-#[test]
 fn long_sequences() {
     let case = Case {
         batch: 1,
@@ -197,7 +195,6 @@ fn long_sequences() {
     });
 }
 
-#[test]
 fn sharp_weights_and_rows_that_see_nothing() {
     for_all(1, |device, dtype, _, context| {
         // Products of ±1e4: all of the weight is on one key.
@@ -240,7 +237,6 @@ fn v_like(q: &Array) -> Array {
     q.full_like(1.0).unwrap()
 }
 
-#[test]
 fn nothing_at_all() {
     for_all(1, |device, dtype, _, _| {
         for (batch, heads, queries, keys) in [(0, 2, 3, 3), (2, 0, 3, 3), (2, 2, 0, 3), (2, 2, 3, 0)] {
@@ -257,7 +253,6 @@ fn nothing_at_all() {
     });
 }
 
-#[test]
 fn packed_gradients_are_those_of_the_parts() {
     for_all(4, |device, dtype, rng, context| {
         let (tokens, heads, features) = (one_of(rng, &[1, 7, 64, 70]), 2, one_of(rng, &[5, 32, 64]));
@@ -283,14 +278,12 @@ fn packed_gradients_are_those_of_the_parts() {
     });
 }
 
-#[test]
-fn same_inputs_same_bits() {
-    let Some(device) = gpu() else { return };
+fn same_inputs_same_bits(device: &Device) {
     let rng = &mut common::rng(1);
     for dtype in DType::ALL {
         let case =
             Case { queries: 200, keys: 200, features: 64, mask: None, lengths: None, ..Case::draw(rng) };
-        let operands = case.operands(dtype, rng).map(|x| x.to_device(&device).unwrap());
+        let operands = case.operands(dtype, rng).map(|x| x.to_device(device).unwrap());
         let first = fused(&case, &operands);
         for _ in 0..3 {
             assert!(fused(&case, &operands) == first, "{case:?} {dtype}");
@@ -298,7 +291,6 @@ fn same_inputs_same_bits() {
     }
 }
 
-#[test]
 fn what_does_not_fit_is_named() {
     let zeros = |shape: [usize; 4]| Array::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let (q, k) = (zeros([2, 4, 3, 8]), zeros([2, 2, 5, 8]));
@@ -318,3 +310,13 @@ fn what_does_not_fit_is_named() {
     let mask = Some(Array::ones([2, 4], DType::F32, &Device::Cpu).unwrap());
     assert!(message(&q, &k, &k, &AttentionOptions { mask, ..plain }).contains("an entry for each key"));
 }
+
+gradewise_testing::main!(
+    any_case,
+    long_sequences,
+    sharp_weights_and_rows_that_see_nothing,
+    nothing_at_all,
+    packed_gradients_are_those_of_the_parts,
+    same_inputs_same_bits,
+    what_does_not_fit_is_named,
+);

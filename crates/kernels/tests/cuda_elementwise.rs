@@ -2,13 +2,12 @@
 
 mod common;
 
-use common::{Pair, for_all, gpu, rng, shape, view};
+use common::{Pair, for_all, rng, shape, view};
 use gradewise_kernels::{Array, DType, Device, Error, Result, ops};
 use rand::RngExt;
 
 type Unary = (&'static str, fn(&Array) -> Result<Array>);
 
-#[test]
 fn functions_of_one_array() {
     let anywhere: &[Unary] = &[
         ("neg", ops::neg),
@@ -53,7 +52,6 @@ fn functions_of_one_array() {
     });
 }
 
-#[test]
 fn functions_at_the_ends_of_the_range() {
     let functions: &[Unary] = &[
         ("neg", ops::neg),
@@ -94,7 +92,6 @@ fn functions_at_the_ends_of_the_range() {
     });
 }
 
-#[test]
 fn large_angles_are_reduced_exactly() {
     for_all(2, |device, dtype, rng, context| {
         if dtype == DType::F16 {
@@ -132,7 +129,6 @@ fn smaller(shape: &[usize], rng: &mut impl rand::Rng) -> Vec<usize> {
     shape[first..].iter().map(|&size| if rng.random_bool(0.3) { 1 } else { size }).collect()
 }
 
-#[test]
 fn functions_of_two_arrays() {
     for_all(24, |device, dtype, rng, context| {
         let shape = shape(rng);
@@ -156,7 +152,6 @@ fn functions_of_two_arrays() {
 }
 
 /// Neighbours are accessed sixteen or eight bytes at a time where a view lets them be, and one by one elsewhere.
-#[test]
 fn views_at_every_offset_and_width() {
     for_all(1, |device, dtype, rng, context| {
         let stored = Pair::randn([5, 40], dtype, device, rng);
@@ -174,7 +169,6 @@ fn views_at_every_offset_and_width() {
     });
 }
 
-#[test]
 fn nan_wins_in_extrema_and_differs_from_everything() {
     for_all(1, |device, dtype, _, context| {
         let pair = |values: &[f64]| {
@@ -187,7 +181,6 @@ fn nan_wins_in_extrema_and_differs_from_everything() {
     });
 }
 
-#[test]
 fn accumulation_in_place_and_into_copies() {
     for_all(16, |device, dtype, rng, context| {
         let shape = shape(rng);
@@ -210,7 +203,6 @@ fn accumulation_in_place_and_into_copies() {
     });
 }
 
-#[test]
 fn sums_of_several_arrays() {
     for_all(8, |device, dtype, rng, context| {
         let shape = shape(rng);
@@ -249,7 +241,6 @@ fn sums_of_several_arrays() {
     });
 }
 
-#[test]
 fn a_sum_of_several_arrays_is_rounded_once() {
     for_all(4, |device, dtype, rng, context| {
         for elements in [1, 7, 8, 64, 1001] {
@@ -272,7 +263,6 @@ fn a_sum_of_several_arrays_is_rounded_once() {
     });
 }
 
-#[test]
 fn choices_are_exact_and_hide_what_is_not_chosen() {
     for_all(16, |device, dtype, rng, context| {
         let shape = shape(rng);
@@ -289,9 +279,7 @@ fn choices_are_exact_and_hide_what_is_not_chosen() {
     });
 }
 
-#[test]
-fn conversions_round_once() {
-    let Some(device) = gpu() else { return };
+fn conversions_round_once(device: &Device) {
     for from in DType::ALL {
         for to in DType::ALL {
             for seed in 0..8 {
@@ -299,7 +287,7 @@ fn conversions_round_once() {
                 let context = format!("{from} to {to}, seed {seed}");
                 // Magnitudes over the range of f16 and beyond; ties between neighbours in the narrower types.
                 let scale = 2f64.powi(rng.random_range(-30..20));
-                let x = view(&shape(rng), from, &device, rng);
+                let x = view(&shape(rng), from, device, rng);
                 let scaled = ops::mul_scalar(&x.reference, scale).unwrap().cast(from).unwrap();
                 let ties = Array::from_f64(
                     &(0..512).map(|i| 1.0 + f64::from(i) / 512.0 / 8.0).collect::<Vec<_>>(),
@@ -309,7 +297,7 @@ fn conversions_round_once() {
                 )
                 .unwrap();
                 for x in [scaled, ties] {
-                    let tested = x.to_device(&device).unwrap().cast(to).unwrap();
+                    let tested = x.to_device(device).unwrap().cast(to).unwrap();
                     assert_eq!(tested.dtype(), to);
                     let (a, b) = (tested.to_f64_vec().unwrap(), x.cast(to).unwrap().to_f64_vec().unwrap());
                     assert_eq!(a, b, "{context}");
@@ -323,20 +311,17 @@ fn conversions_round_once() {
     }
 }
 
-#[test]
-fn doubles_are_not_rounded_twice() {
-    let Some(device) = gpu() else { return };
+fn doubles_are_not_rounded_twice(device: &Device) {
     // Just above the middle of two neighbours: by way of f32 these would land on the middle, and then on the even one.
     let values =
         [1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 2f64.powi(-8) + 2f64.powi(-40), 65_519.999_999_9];
     for dtype in [DType::F16, DType::BF16] {
         let x = Array::from_slice(&values, [values.len()], &Device::Cpu).unwrap();
-        let tested = x.to_device(&device).unwrap().cast(dtype).unwrap().to_f64_vec().unwrap();
+        let tested = x.to_device(device).unwrap().cast(dtype).unwrap().to_f64_vec().unwrap();
         assert_eq!(tested, x.cast(dtype).unwrap().to_f64_vec().unwrap(), "{dtype}");
     }
 }
 
-#[test]
 fn more_axes_than_a_kernel_walks() {
     for_all(2, |device, dtype, rng, context| {
         let x = Pair::randn([2; 12], dtype, device, rng);
@@ -348,7 +333,6 @@ fn more_axes_than_a_kernel_walks() {
     });
 }
 
-#[test]
 fn dropout_masks_have_the_same_bits_everywhere() {
     for_all(6, |device, dtype, rng, context| {
         let elements = [0, 1, 2, 3, 5, 1 << 10, 100_003][rng.random_range(0..7)];
@@ -359,20 +343,16 @@ fn dropout_masks_have_the_same_bits_everywhere() {
     });
 }
 
-#[test]
-fn a_capture_draws_no_mask_for_every_replay_would_draw_the_same() {
-    let Some(device) = gpu() else { return };
-    let Device::Cuda(cuda) = &device else { panic!("a GPU") };
-    let captured = cuda.capture(|| ops::dropout_mask([8], 0.5, (1, 2), DType::F32, &device).map(drop));
+fn a_capture_draws_no_mask_for_every_replay_would_draw_the_same(device: &Device) {
+    let Device::Cuda(cuda) = device else { panic!("a GPU") };
+    let captured = cuda.capture(|| ops::dropout_mask([8], 0.5, (1, 2), DType::F32, device).map(drop));
     assert!(matches!(captured.map(drop), Err(Error::InCapture { .. })));
-    assert!(ops::dropout_mask([8], 0.5, (1, 2), DType::F32, &device).is_ok());
+    assert!(ops::dropout_mask([8], 0.5, (1, 2), DType::F32, device).is_ok());
 }
 
-#[test]
-fn operands_on_different_devices_are_refused() {
-    let Some(device) = gpu() else { return };
+fn operands_on_different_devices_are_refused(device: &Device) {
     let here = Array::ones([2], DType::F32, &Device::Cpu).unwrap();
-    let there = Array::ones([2], DType::F32, &device).unwrap();
+    let there = Array::ones([2], DType::F32, device).unwrap();
     for error in [
         ops::add(&here, &there).unwrap_err(),
         ops::add(&there, &here).unwrap_err(),
@@ -387,3 +367,22 @@ fn operands_on_different_devices_are_refused() {
     let half = there.cast(DType::F16).unwrap();
     assert!(ops::mul(&there, &half).is_err(), "dtypes are not mixed either");
 }
+
+gradewise_testing::main!(
+    functions_of_one_array,
+    functions_at_the_ends_of_the_range,
+    large_angles_are_reduced_exactly,
+    functions_of_two_arrays,
+    views_at_every_offset_and_width,
+    nan_wins_in_extrema_and_differs_from_everything,
+    accumulation_in_place_and_into_copies,
+    sums_of_several_arrays,
+    a_sum_of_several_arrays_is_rounded_once,
+    choices_are_exact_and_hide_what_is_not_chosen,
+    conversions_round_once,
+    doubles_are_not_rounded_twice,
+    more_axes_than_a_kernel_walks,
+    dropout_masks_have_the_same_bits_everywhere,
+    a_capture_draws_no_mask_for_every_replay_would_draw_the_same,
+    operands_on_different_devices_are_refused,
+);

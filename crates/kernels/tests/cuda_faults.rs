@@ -1,7 +1,7 @@
 //! What can go wrong on a CUDA device, over a stand-in for the driver: every error has its type, names what helps, and
 //! leaves the device usable and nothing behind. None of this needs a GPU or kernels.
 
-use gradewise_fake_driver::Fake;
+use gradewise_fake_driver::{Fake, Thread};
 use gradewise_ffi::{Driver, Dynamic, LaunchConfig, Module, Provider};
 use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Index, Result, debug::Launches};
 use std::{
@@ -478,13 +478,12 @@ fn other_threads_wait_for_a_capture_to_end() {
             let (started, wait) = std::sync::mpsc::channel();
             let device = device.clone();
             let thread = std::thread::spawn(move || {
-                started.send(()).unwrap();
+                started.send(Thread::current()).unwrap();
                 drop((mine, own));
                 upload(&device, 20).unwrap().to_vec::<f32>().unwrap()
             });
-            wait.recv().unwrap();
-            // Time for it to do harm, if it could.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            // From here on it waits for the end of the capture, or has done all the harm that it could.
+            wait.recv().unwrap().wait_until_blocked();
             y.overwrite_shared(&x)?;
             Ok(thread)
         })
@@ -564,4 +563,50 @@ fn a_device_beside_another_has_memory_and_captures_of_its_own() {
     assert_eq!(y.to_vec::<f32>().unwrap(), values(50));
     drop((error, x, y, other, graph, device, beside));
     assert_clean(&fake);
+}
+
+#[test]
+fn copies_between_devices_of_one_driver_need_no_host() {
+    let fake = Fake::new();
+    let driver = Driver::open(fake.path()).unwrap();
+    let [here, there] = [0, 1].map(|ordinal| CudaDevice::with_driver(&driver, ordinal).unwrap());
+    let place = |device: &CudaDevice| Device::Cuda(device.clone());
+    let x = upload(&here, 100).unwrap().slice(0, 10..90).unwrap();
+    let by_host = || fake.stat("cuMemcpyDtoHAsync_v2");
+
+    // Between contexts: access is had once, and kept.
+    let first = x.to_device(&place(&there)).unwrap();
+    let second = first.to_device(&place(&here)).unwrap().to_device(&place(&there)).unwrap();
+    assert_eq!((fake.stat("cuMemcpyPeerAsync"), by_host()), (3, 0));
+    assert_eq!(fake.stat("cuCtxEnablePeerAccess"), 2);
+    assert_eq!((first.device(), second.device()), (place(&there), place(&there)));
+    // What it was copied from may go at once, and its memory be used for something else.
+    drop(x);
+    let other = upload(&here, 100).unwrap();
+    for copy in [&first, &second] {
+        assert_eq!(copy.to_vec::<f32>().unwrap(), &values(100)[10..90]);
+    }
+
+    // Within one context, a stream beside the other.
+    let beside = place(&here.beside().unwrap());
+    let before = by_host();
+    let copy = other.to_device(&beside).unwrap();
+    assert_eq!((fake.stat("cuMemcpyPeerAsync"), by_host()), (3, before));
+    assert_eq!(copy.to_vec::<f32>().unwrap(), values(100));
+    drop((copy, beside));
+
+    // Handles of another driver never meet these in a call: that goes through the host.
+    let strange = Fake::new();
+    let elsewhere = open(&strange);
+    let (before, copy) = (by_host(), other.to_device(&place(&elsewhere)).unwrap());
+    assert_eq!((by_host(), strange.stat("cuMemcpyHtoDAsync_v2")), (before + 1, 1));
+    assert_eq!(copy.to_vec::<f32>().unwrap(), values(100));
+
+    for device in [&here, &there] {
+        let refused = device.capture(|| other.to_device(&place(&there))).unwrap_err();
+        assert!(matches!(refused, Error::InCapture { operation: "to_device" }), "{refused:?}");
+    }
+    drop((first, second, other, copy, here, there, elsewhere, driver));
+    assert_clean(&fake);
+    assert_clean(&strange);
 }

@@ -1,26 +1,22 @@
-//! The weighted product by the kernels for sm_90a (csrc/ops/sgp_hopper.cuh), against the CPU in double precision.
+//! The weighted product by the kernels for sm_90a (csrc/clifford/sgp_hopper.cuh), against the CPU in double precision.
 
 mod common;
 
-use common::{Pair, gpu, launched, rng, tolerance};
+use common::{Pair, launched, rng, tolerance};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
-    Array, DType, Device, build_info, debug,
+    Array, CudaDevice, DType, Device, build_info, debug,
     ops::clifford::sgp::{self, Product, ProductGradients, ProductOptions},
 };
 
 const BOTH: ProductOptions = ProductOptions { gate: true, normalize: true };
 const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
-fn device() -> Option<Device> {
-    let device = gpu()?;
-    let Device::Cuda(cuda) = &device else { unreachable!("a GPU") };
-    if cuda.info().compute_capability != (9, 0) || !build_info().targets.contains(&"90a") {
-        eprintln!("nothing tested: not a device of compute capability 9.0 with kernels for sm_90a");
-        return None;
+fn usable(device: &CudaDevice) -> Result<(), String> {
+    if device.info().compute_capability == (9, 0) && build_info().targets.contains(&"90a") {
+        return Ok(());
     }
-    debug::set(true);
-    Some(device)
+    Err("not a device of compute capability 9.0 with kernels for sm_90a".to_owned())
 }
 
 struct Case {
@@ -91,16 +87,15 @@ const SIZES: [(usize, usize); 12] = [
     (35, 4096),
 ];
 
-#[test]
-fn agrees_with_double_precision() {
-    let Some(device) = device() else { return };
+fn agrees_with_double_precision(device: &Device) {
+    debug::set(true);
     for signature in [Signature::CL3, Signature::CL2, Signature::new(1, 3, 0), Signature::new(3, 0, 1)] {
         for (rows, features) in SIZES {
             // Of 16 blades, half as many features fit into the slices of a cluster.
             let features =
                 if signature.p + signature.q + signature.r == 4 { features.min(2048) } else { features };
             for dtype in DTYPES {
-                let case = Case::new(signature, (rows, features), dtype, &device);
+                let case = Case::new(signature, (rows, features), dtype, device);
                 let what = format!("{signature} {rows}x{features} {dtype}");
                 let (product, gradients, ran) = case.observed([true; 3]);
                 // Where a block has whole rows of f32, another kernel is as fast.
@@ -129,13 +124,12 @@ fn agrees_with_double_precision() {
     }
 }
 
-#[test]
-fn products_of_32_blades_go_forward_this_way() {
-    let Some(device) = device() else { return };
+fn products_of_32_blades_go_forward_this_way(device: &Device) {
+    debug::set(true);
     for signature in [Signature::new(4, 1, 0), Signature::new(5, 0, 0)] {
         for (rows, features) in [(3, 40), (400, 128), (99, 264), (50, 520)] {
             for dtype in DTYPES {
-                let case = Case::new(signature, (rows, features), dtype, &device);
+                let case = Case::new(signature, (rows, features), dtype, device);
                 let what = format!("{signature} {rows}x{features} {dtype}");
                 let (product, _, ran) = case.observed([true; 3]);
                 assert_eq!(ran, [dtype != DType::F32 || features > 128, false], "{what}");
@@ -150,11 +144,10 @@ fn bits(array: Option<&Array>) -> Option<Vec<u64>> {
     array.map(|array| array.to_f64_vec().unwrap().into_iter().map(f64::to_bits).collect())
 }
 
-#[test]
-fn the_same_inputs_give_the_same_bits_and_any_gradient_can_be_left_out() {
-    let Some(device) = device() else { return };
+fn the_same_inputs_give_the_same_bits_and_any_gradient_can_be_left_out(device: &Device) {
+    debug::set(true);
     for (size, dtype) in [((900, 512), DType::BF16), ((501, 1040), DType::F32), ((2000, 96), DType::F16)] {
-        let case = Case::new(Signature::CL3, size, dtype, &device);
+        let case = Case::new(Signature::CL3, size, dtype, device);
         let (product, all, _) = case.observed([true; 3]);
         for mask in 1..8_u32 {
             let needs = [0, 1, 2].map(|bit| mask >> bit & 1 == 1);
@@ -173,12 +166,11 @@ fn the_same_inputs_give_the_same_bits_and_any_gradient_can_be_left_out() {
     }
 }
 
-#[test]
-fn what_is_not_a_number_stays_in_its_row() {
-    let Some(device) = device() else { return };
+fn what_is_not_a_number_stays_in_its_row(device: &Device) {
+    debug::set(true);
     let (rows, features, broken) = (300, 512, 133);
     for dtype in [DType::BF16, DType::F16] {
-        let case = Case::new(Signature::CL3, (rows, features), dtype, &device);
+        let case = Case::new(Signature::CL3, (rows, features), dtype, device);
         let [x, y, w, grad] = case.tested();
         let mut values = x.to_f64_vec().unwrap();
         values[broken * features + 17] = f64::NAN;
@@ -186,7 +178,7 @@ fn what_is_not_a_number_stays_in_its_row() {
             .unwrap()
             .cast(dtype)
             .unwrap()
-            .to_device(&device)
+            .to_device(device)
             .unwrap();
         let (product, gradients) = case.run([&x, y, w, grad], [true, true, false]);
         for array in [&product.output, &gradients.x.unwrap(), &gradients.y.unwrap()] {
@@ -196,3 +188,10 @@ fn what_is_not_a_number_stays_in_its_row() {
         }
     }
 }
+
+gradewise_testing::main!(if usable;
+    agrees_with_double_precision,
+    products_of_32_blades_go_forward_this_way,
+    the_same_inputs_give_the_same_bits_and_any_gradient_can_be_left_out,
+    what_is_not_a_number_stays_in_its_row,
+);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, for_all, gpu, tolerance};
+use common::{Pair, for_all, tolerance};
 use gradewise_kernels::{Array, Compute, DType, Device, ops, tuning::Tile};
 use rand::RngExt;
 
@@ -16,7 +16,6 @@ fn close(pair: &Pair, bound: f64, context: &str) {
     }
 }
 
-#[test]
 fn sizes_around_the_edges_of_tiles() {
     for_all(40, |device, dtype, rng, context| {
         let size = |rng: &mut rand_chacha::ChaCha8Rng| {
@@ -34,7 +33,6 @@ fn sizes_around_the_edges_of_tiles() {
     });
 }
 
-#[test]
 fn operands_that_start_anywhere_and_batches_that_broadcast() {
     for_all(8, |device, dtype, rng, context| {
         let a = Pair::randn([3, 1, 35, 41], dtype, device, rng);
@@ -50,9 +48,7 @@ fn operands_that_start_anywhere_and_batches_that_broadcast() {
     });
 }
 
-#[test]
-fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
-    let Some(device) = gpu() else { return };
+fn tf32_keeps_three_digits_and_long_sums_keep_their_precision(device: &Device) {
     let mut rng = common::rng(3);
     for (m, k, n) in [(128, 512, 64), (256, 100_000, 48), (1000, 64, 1000)] {
         for (compute, dtype, bound) in [
@@ -60,8 +56,8 @@ fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
             (Compute::Exact, DType::F32, 1e-6),
             (Compute::Exact, DType::F64, 1e-13),
         ] {
-            let a = Pair::randn([m, k], dtype, &device, &mut rng);
-            let b = Pair::randn([k, n], dtype, &device, &mut rng);
+            let a = Pair::randn([m, k], dtype, device, &mut rng);
+            let b = Pair::randn([k, n], dtype, device, &mut rng);
             let tested = compute.scope(|| ops::matmul(&a.tested, &b.tested, false, false).unwrap());
             let again = compute.scope(|| ops::matmul(&a.tested, &b.tested, false, false).unwrap());
             assert_eq!(tested.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits");
@@ -71,9 +67,7 @@ fn tf32_keeps_three_digits_and_long_sums_keep_their_precision() {
     }
 }
 
-#[test]
-fn every_tile_computes_the_same_product() {
-    let Some(device) = gpu() else { return };
+fn every_tile_computes_the_same_product(device: &Device) {
     let mut rng = common::rng(7);
     let tiles = std::iter::once(None).chain(Tile::ALL.map(Some));
     let in_tile = |tile: Option<Tile>, f: &dyn Fn() -> Array| match tile {
@@ -102,9 +96,9 @@ fn every_tile_computes_the_same_product() {
                 ] {
                     let n = if tb || dtype == DType::F32 && !ta { n } else { n.next_multiple_of(8) };
                     let a =
-                        Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, &device, &mut rng);
+                        Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, device, &mut rng);
                     let b =
-                        Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, &device, &mut rng);
+                        Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, device, &mut rng);
                     let product = |a: &Array, b: &Array| ops::matmul(a, b, ta, tb).unwrap();
                     let tested = compute.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
                     let again = compute.scope(|| in_tile(tile, &|| product(&a.tested, &b.tested)));
@@ -117,9 +111,7 @@ fn every_tile_computes_the_same_product() {
     }
 }
 
-#[test]
-fn products_by_the_vendors_library_agree() {
-    let Some(device) = gpu() else { return };
+fn products_by_the_vendors_library_agree(device: &Device) {
     // Read once per process: only the first product of this process that is large enough decides, so a child does it.
     const CHILD: &str = "GRADEWISE_TEST_CUBLASLT_CHILD";
     if std::env::var_os(CHILD).is_none() {
@@ -135,8 +127,8 @@ fn products_by_the_vendors_library_agree() {
     for dtype in DType::ALL {
         for (batch, ta, tb) in [(1, false, false), (1, true, false), (1, false, true), (3, false, true)] {
             let (m, k, n) = (260, 384, 200);
-            let a = Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, &device, &mut rng);
-            let b = Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, &device, &mut rng);
+            let a = Pair::randn(if ta { [batch, k, m] } else { [batch, m, k] }, dtype, device, &mut rng);
+            let b = Pair::randn(if tb { [batch, n, k] } else { [batch, k, n] }, dtype, device, &mut rng);
             let reference = ops::matmul(&a.reference, &b.reference, ta, tb).unwrap();
             // The first is measured, the second served by what won.
             for _ in 0..2 {
@@ -147,3 +139,11 @@ fn products_by_the_vendors_library_agree() {
         }
     }
 }
+
+gradewise_testing::main!(
+    sizes_around_the_edges_of_tiles,
+    operands_that_start_anywhere_and_batches_that_broadcast,
+    tf32_keeps_three_digits_and_long_sums_keep_their_precision,
+    every_tile_computes_the_same_product,
+    products_by_the_vendors_library_agree,
+);

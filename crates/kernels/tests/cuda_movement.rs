@@ -2,11 +2,10 @@
 
 mod common;
 
-use common::{Pair, for_all, shape, size, view};
+use common::{Pair, for_all, rng, shape, size, view};
 use gradewise_kernels::{Array, DType, Device, Index, ops};
 use rand::{Rng, RngExt};
 
-#[test]
 fn views_are_copied_as_they_are_seen() {
     for_all(48, |device, dtype, rng, context| {
         let x = view(&shape(rng), dtype, device, rng);
@@ -15,7 +14,6 @@ fn views_are_copied_as_they_are_seen() {
     });
 }
 
-#[test]
 fn large_transposes_go_by_tiles() {
     for_all(6, |device, dtype, rng, context| {
         let [a, b, c] = [1, 2, 3].map(|_| [1, 15, 16, 17, 31, 32, 33, 65][rng.random_range(0..8)]);
@@ -27,16 +25,20 @@ fn large_transposes_go_by_tiles() {
     });
 }
 
-#[test]
-fn arrays_move_between_devices_unchanged() {
-    for_all(12, |device, dtype, rng, context| {
-        let x = view(&shape(rng), dtype, device, rng);
-        let home = x.tested.to_device(&Device::Cpu).unwrap();
-        Pair { tested: home, reference: x.reference.clone() }.check_exact(context);
-    });
+fn arrays_move_between_devices_unchanged(device: &Device) {
+    // A stream of its own makes it another device, to which memory goes without the host.
+    let beside = device.beside().unwrap();
+    for (seed, dtype) in (0..12).flat_map(|seed| DType::ALL.map(|dtype| (seed, dtype))) {
+        let (mut rng, context) = (rng(seed), format!("{dtype}, seed {seed}"));
+        let x = view(&shape(&mut rng), dtype, device, &mut rng);
+        for place in [&Device::Cpu, &beside] {
+            let there = x.tested.to_device(place).unwrap();
+            assert_eq!((there.device(), there.is_contiguous()), (place.clone(), true), "{context}");
+            Pair { tested: there, reference: x.reference.clone() }.check_exact(&context);
+        }
+    }
 }
 
-#[test]
 fn constants_fill_every_element() {
     for_all(4, |device, dtype, rng, context| {
         for elements in [0, 1, 2, 3, 7, 8, 9, 31, 1000, 65_537] {
@@ -54,7 +56,6 @@ fn joined(parts: &[Pair], axis: usize) -> Pair {
     Pair { tested: of(|pair| &pair.tested), reference: of(|pair| &pair.reference) }
 }
 
-#[test]
 fn joins_and_padding() {
     for_all(24, |device, dtype, rng, context| {
         let mut sizes = shape(rng);
@@ -79,7 +80,6 @@ fn index(count: usize, bound: usize, device: &Device, rng: &mut impl Rng) -> (In
     (Index::new(&values, bound, device).unwrap(), Index::new(&values, bound, &Device::Cpu).unwrap())
 }
 
-#[test]
 fn selection_by_index() {
     for_all(32, |device, dtype, rng, context| {
         let mut sizes = [size(rng).min(17), size(rng).max(1), size(rng)].to_vec();
@@ -96,7 +96,6 @@ fn selection_by_index() {
     });
 }
 
-#[test]
 fn sums_by_segment() {
     for_all(32, |device, dtype, rng, context| {
         // Short segments, empty ones, and few long ones.
@@ -118,3 +117,13 @@ fn sums_by_segment() {
         assert_eq!(again.to_f64_vec().unwrap(), pair.tested.to_f64_vec().unwrap(), "same bits, {context}");
     });
 }
+
+gradewise_testing::main!(
+    views_are_copied_as_they_are_seen,
+    large_transposes_go_by_tiles,
+    arrays_move_between_devices_unchanged,
+    constants_fill_every_element,
+    joins_and_padding,
+    selection_by_index,
+    sums_by_segment,
+);

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Pair, gpu, launched, rng};
+use common::{Pair, launched, rng};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
-    Array, Compute, DType, Device, build_info, debug,
+    Array, Compute, CudaDevice, DType, Device, build_info, debug,
     ops::{
         self,
         clifford::{
@@ -22,17 +22,13 @@ const OPTIONS: Options = Options { fully_connected: false, product: BOTH };
 const NEEDED: [bool; 4] = [true; 4];
 
 /// A device on which it is known which sizes are dealt out evenly.
-fn device() -> Option<Device> {
-    let device = gpu()?;
-    let Device::Cuda(cuda) = &device else { unreachable!("a GPU") };
-    let info = cuda.info();
+fn usable(device: &CudaDevice) -> Result<(), String> {
+    let info = device.info();
     let known = info.compute_capability == (9, 0) && info.multiprocessors == 132;
-    if !known || !build_info().targets.contains(&"90a") {
-        eprintln!("nothing tested: not a device of 132 multiprocessors with kernels for sm_90a");
-        return None;
+    if known && build_info().targets.contains(&"90a") {
+        return Ok(());
     }
-    debug::set(true);
-    Some(device)
+    Err("not a device of 132 multiprocessors with kernels for sm_90a".to_owned())
 }
 
 struct Case {
@@ -136,13 +132,12 @@ const SERVED: [(Signature, &[(usize, usize)]); 4] = [
     (Signature::new(3, 0, 1), &[(1024, 72), (2080, 128), (1024, 256)]),
 ];
 
-#[test]
-fn agrees_with_the_operators_that_the_layer_joins() {
-    let Some(device) = device() else { return };
+fn agrees_with_the_operators_that_the_layer_joins(device: &Device) {
+    debug::set(true);
     for (signature, sizes) in SERVED {
         for &size in sizes {
             let what = format!("{signature} {size:?}");
-            let case = Case::new(signature, size, DType::F32, &device);
+            let case = Case::new(signature, size, DType::F32, device);
             Compute::Tf32.scope(|| {
                 let (found, ran) = case.observed(NEEDED, true);
                 assert!(ran, "{what}: written transposed");
@@ -153,11 +148,10 @@ fn agrees_with_the_operators_that_the_layer_joins() {
     }
 }
 
-#[test]
-fn is_as_close_to_double_precision_as_they_are() {
-    let Some(device) = device() else { return };
+fn is_as_close_to_double_precision_as_they_are(device: &Device) {
+    debug::set(true);
     for (signature, size) in [(Signature::CL3, (1032, 100)), (Signature::CL2, (1024, 500))] {
-        let case = Case::new(signature, size, DType::F32, &device);
+        let case = Case::new(signature, size, DType::F32, device);
         let (found, composed) = Compute::Tf32.scope(|| {
             let (found, ran) = case.observed(NEEDED, true);
             assert!(ran);
@@ -186,11 +180,10 @@ fn is_as_close_to_double_precision_as_they_are() {
     }
 }
 
-#[test]
-fn the_same_inputs_give_the_same_bits() {
-    let Some(device) = device() else { return };
+fn the_same_inputs_give_the_same_bits(device: &Device) {
+    debug::set(true);
     for size in [(2048, 512), (2112, 128), (1024, 324)] {
-        let case = Case::new(Signature::CL3, size, DType::F32, &device);
+        let case = Case::new(Signature::CL3, size, DType::F32, device);
         Compute::Tf32.scope(|| {
             let (first, ran) = case.observed(NEEDED, true);
             assert!(ran);
@@ -202,10 +195,9 @@ fn the_same_inputs_give_the_same_bits() {
     }
 }
 
-#[test]
-fn any_of_the_gradients_can_be_left_out() {
-    let Some(device) = device() else { return };
-    let mut case = Case::new(Signature::CL3, (1040, 132), DType::F32, &device);
+fn any_of_the_gradients_can_be_left_out(device: &Device) {
+    debug::set(true);
+    let mut case = Case::new(Signature::CL3, (1040, 132), DType::F32, device);
     for bias in [Bias::Scalar, Bias::AllBlades] {
         case.bias = bias;
         Compute::Tf32.scope(|| {
@@ -233,13 +225,12 @@ fn any_of_the_gradients_can_be_left_out() {
     }
 }
 
-#[test]
-fn maps_take_gradients_that_lie_transposed() {
-    let Some(device) = device() else { return };
+fn maps_take_gradients_that_lie_transposed(device: &Device) {
+    debug::set(true);
     let algebra = Algebra::new(Signature::CL3).unwrap();
     let (rows, inputs, outputs) = (200, 72, 136);
     let mut rng = rng(5);
-    let mut random = |shape: &[usize]| Array::randn(shape, DType::F32, &device, &mut rng).unwrap();
+    let mut random = |shape: &[usize]| Array::randn(shape, DType::F32, device, &mut rng).unwrap();
     let (x, lying) = (random(&[8, rows, inputs]), random(&[8 * outputs * rows + 1]));
     for w in [random(&[4, inputs, outputs]), random(&[inputs, outputs])] {
         // The copy engine reads only the first.
@@ -261,9 +252,8 @@ fn maps_take_gradients_that_lie_transposed() {
     }
 }
 
-#[test]
-fn other_cases_go_by_rows() {
-    let Some(device) = device() else { return };
+fn other_cases_go_by_rows(device: &Device) {
+    debug::set(true);
     let f32 = DType::F32;
     for (what, size, dtype, compute) in [
         ("an incomplete group", (1028, 128), f32, Compute::Tf32),
@@ -275,7 +265,7 @@ fn other_cases_go_by_rows() {
         ("exact products", (1024, 128), f32, Compute::Exact),
         ("16 bits", (1024, 128), DType::BF16, Compute::Tf32),
     ] {
-        let case = Case::new(Signature::CL3, size, dtype, &device);
+        let case = Case::new(Signature::CL3, size, dtype, device);
         compute.scope(|| {
             let (found, ran) = case.observed(NEEDED, true);
             assert!(!ran, "{what}");
@@ -284,3 +274,12 @@ fn other_cases_go_by_rows() {
         });
     }
 }
+
+gradewise_testing::main!(if usable;
+    agrees_with_the_operators_that_the_layer_joins,
+    is_as_close_to_double_precision_as_they_are,
+    the_same_inputs_give_the_same_bits,
+    any_of_the_gradients_can_be_left_out,
+    maps_take_gradients_that_lie_transposed,
+    other_cases_go_by_rows,
+);

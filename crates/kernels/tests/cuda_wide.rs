@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Pair, gpu, rng};
+use common::{Pair, rng};
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, Compute, DType, Device,
@@ -41,9 +41,7 @@ fn in_every_tile(work: impl Fn(&str)) {
     }
 }
 
-#[test]
-fn linear_maps() {
-    let Some(device) = gpu() else { return };
+fn linear_maps(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     in_every_tile(|tile| {
         // Whole tiles, tails, and a batch whose matrices cannot be transposed for the copy engine.
@@ -51,7 +49,7 @@ fn linear_maps() {
             for (dtype, compute, bound) in MODES {
                 for (shared, bias) in [(false, Bias::Scalar), (true, Bias::AllBlades)] {
                     let mut rng = rng(batch as u64);
-                    let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
+                    let mut random = |shape: &[usize]| Pair::randn(shape, dtype, device, &mut rng);
                     let matrices = [4, inputs, outputs];
                     let (x, grad) = (random(&[8, batch, inputs]), random(&[8, batch, outputs]));
                     let (w, b) = (random(&matrices[usize::from(shared)..]), random(&[outputs]));
@@ -71,9 +69,7 @@ fn linear_maps() {
     });
 }
 
-#[test]
-fn layers_with_both_products() {
-    let Some(device) = gpu() else { return };
+fn layers_with_both_products(device: &Device) {
     for signature in [Signature::CL2, Signature::CL3] {
         let algebra = Algebra::new(signature).unwrap();
         let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
@@ -81,7 +77,7 @@ fn layers_with_both_products() {
             for (dtype, compute, bound) in MODES {
                 for fully_connected in [false, true] {
                     let mut rng = rng(n as u64);
-                    let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
+                    let mut random = |shape: &[usize]| Pair::randn(shape, dtype, device, &mut rng);
                     let (x, grad) = (random(&[blades, batch, n]), random(&[blades, batch, n]));
                     let (linear, bias) = (random(&[grades, n, n]), random(&[n]));
                     let weights = if fully_connected { vec![paths, n, n] } else { vec![n, paths] };
@@ -129,14 +125,12 @@ fn layers_with_both_products() {
     }
 }
 
-#[test]
-fn fully_connected_products_of_many_stretches() {
-    let Some(device) = gpu() else { return };
+fn fully_connected_products_of_many_stretches(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     let (batch, n) = (4500, 128);
     for (dtype, compute, bound) in MODES {
         let mut rng = rng(9);
-        let mut random = |shape: &[usize]| Pair::randn(shape, dtype, &device, &mut rng);
+        let mut random = |shape: &[usize]| Pair::randn(shape, dtype, device, &mut rng);
         let (x, y, grad) = (random(&[8, batch, n]), random(&[8, batch, n]), random(&[8, batch, n]));
         let w = random(&[algebra.paths().len(), n, n]);
         let options = ProductOptions { gate: true, normalize: false };
@@ -155,3 +149,5 @@ fn fully_connected_products_of_many_stretches() {
         close(&format!("{dtype} {compute}"), &tested, &reference, 2.0 * bound);
     }
 }
+
+gradewise_testing::main!(linear_maps, layers_with_both_products, fully_connected_products_of_many_stretches,);

@@ -1,6 +1,6 @@
 //! What is beyond an operator's limits is an error that says so: shapes without end, products of other operands, ε below 0.
 
-use gradewise_core::{Algebra, Signature};
+use gradewise_core::{Algebra, Error as CoreError, Signature};
 use gradewise_kernels::{
     Array, DType, Device, Error, Index, ops,
     ops::{
@@ -77,7 +77,8 @@ fn lengths_beyond_the_keys_are_named_as_that() {
     let error = attention(9, &[2]).unwrap_err();
     assert!(matches!(error, Error::Argument { argument: "lengths", .. }), "{error}");
     assert!(error.to_string().contains("below 9") && error.to_string().contains("3 keys"), "{error}");
-    assert!(attention(4, &[2, 2]).unwrap_err().to_string().contains("[2]"));
+    let error = attention(4, &[2, 2]).unwrap_err();
+    assert!(matches!(error, Error::Argument { argument: "lengths", .. } | Error::Core(_)), "{error}");
 }
 
 /// A product whose norms or shapes are not those of the forward pass would give the gradient of something else.
@@ -109,21 +110,30 @@ fn gradients_of_a_product_are_of_that_product() {
         let expected = gradients(&product(true), true).unwrap().x.unwrap().to_vec::<f64>().unwrap();
         assert!(gradients(&product(false), false).is_ok());
         for (made, wanted) in [(true, false), (false, true)] {
-            let error = gradients(&product(made), wanted).err().unwrap().to_string();
-            assert!(error.contains("normalize"), "{error}");
+            let error = gradients(&product(made), wanted).err().unwrap();
+            assert!(matches!(error, Error::Argument { argument: "product.inverse_rms", .. }), "{error}");
         }
         let foreign = |change: &dyn Fn(&mut Product)| {
             let mut product = product(true);
             change(&mut product);
-            gradients(&product, true).err().map(|error| error.to_string())
+            gradients(&product, true).err()
         };
         let narrow =
             foreign(&|p| p.inverse_rms = p.inverse_rms.as_ref().map(|a| a.cast(DType::F32).unwrap()));
-        assert!(narrow.unwrap().contains("inverse_rms"));
-        let short = foreign(&|p| p.inverse_rms = p.inverse_rms.as_ref().map(|a| a.slice(1, 0..5).unwrap()));
-        assert!(short.unwrap().contains("[4, 5]"));
+        let (norms, output) = ("product.inverse_rms", "product.output");
         assert!(
-            foreign(&|p| p.output = p.output.slice(1, 0..5).unwrap()).unwrap().contains("product.output")
+            matches!(narrow, Some(Error::Core(CoreError::DType { argument, .. })) if argument == norms),
+            "{narrow:?}"
+        );
+        let short = foreign(&|p| p.inverse_rms = p.inverse_rms.as_ref().map(|a| a.slice(1, 0..5).unwrap()));
+        assert!(
+            matches!(&short, Some(Error::Core(CoreError::Shape { argument, actual, .. })) if *argument == norms && *actual == [4, 5]),
+            "{short:?}"
+        );
+        let part = foreign(&|p| p.output = p.output.slice(1, 0..5).unwrap());
+        assert!(
+            matches!(part, Some(Error::Core(CoreError::Shape { argument, .. })) if argument == output),
+            "{part:?}"
         );
         // A view of the right values is as good as an array.
         let view =

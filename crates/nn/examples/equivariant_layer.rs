@@ -33,9 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (signature, width) = (Signature::CL3, 8);
     let network = Sequential::new()
         .then(MvLinear::new(1, width, signature).init(&placement, &mut rng)?)
-        .then(MvSilu::init(width, signature, &placement)?)
+        .then(MvSilu::new(width, signature).init(&placement)?)
         .then(SteerableProduct::new(width, signature).init(&placement, &mut rng)?)
-        .then(MvLayerNorm::init(width, signature, &placement)?)
+        .then(MvLayerNorm::new(width, signature).init(&placement)?)
         .then(MvLinear::new(width, 1, signature).init(&placement, &mut rng)?);
     println!("{}\n", init_table(&network)?);
 

@@ -18,6 +18,9 @@ pub enum Error {
     /// A graph could not be built or differentiated.
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
+    /// An error of somebody's own samples, model or measure, as [`Error::other`] makes it.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// Two parameters of a module with one name.
     #[error(
         "two parameters of the model are named `{name}`, so that files and optimisers would keep one of them; where the \
@@ -201,7 +204,13 @@ impl Error {
             | Self::Diverged { .. }
             | Self::Exchange { .. }
             | Self::DuplicateParameter { .. }
+            | Self::Other(_)
             | Self::Worker { .. } => false,
         }
+    }
+
+    /// An error of another kind, so that samples, models and measures of one's own can fail in their own way.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
     }
 }

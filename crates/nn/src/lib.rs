@@ -1,7 +1,19 @@
 //! Equivariant networks on Clifford algebras: data, layers, models, optimisers, checkpoints and training.
 #![forbid(unsafe_code)]
 
+// The paths in what `#[derive(Module)]` writes hold in this crate, too.
+extern crate self as gradewise_nn;
+
+// The order of modules:
+//
+// error, metrics
+// checkpoint, loss, parameter, symmetry
+// data, init, layers, optim, quadratic
+// choice, geometric, models
+// train
+
 pub mod checkpoint;
+pub mod choice;
 pub mod data;
 mod error;
 pub mod geometric;
@@ -17,7 +29,8 @@ pub mod symmetry;
 pub mod train;
 
 pub use error::{Error, Result};
-pub use parameter::{Module, Parameter, Placement, Visitor};
+pub use gradewise_derive::Module;
+pub use parameter::{Module, Parameter, Part, Placement, Visitor};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

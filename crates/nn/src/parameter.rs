@@ -12,6 +12,19 @@ use std::{
 /// A trainable array, shared by the layer that uses it and the optimiser that updates it.
 ///
 /// Cloning gives another handle to the same parameter.
+///
+/// ```
+/// use gradewise_kernels::{Array, Device};
+/// use gradewise_nn::Parameter;
+///
+/// let weight = Parameter::new(Array::from_slice(&[2.0f32, 3.0], [2], &Device::Cpu)?);
+/// let shared = weight.clone();
+/// let grads = weight.tensor().square()?.sum_all()?.backward()?;
+/// assert_eq!(grads.get(&weight.tensor())?.to_vec::<f32>()?, [4.0, 6.0]);
+/// weight.set(Array::from_slice(&[0.0f32, 1.0], [2], &Device::Cpu)?)?;
+/// assert_eq!(shared.array().to_vec::<f32>()?, [0.0, 1.0]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Parameter(Arc<RwLock<Tensor>>);
 
@@ -103,7 +116,97 @@ impl fmt::Debug for Parameter {
     }
 }
 
+/// What a field of a struct with `#[derive(Module)]` can be: a [`Parameter`], a [`Module`], or lists and options of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a parameter nor a module",
+    note = "mark a field that holds no parameters with #[module(skip)]"
+)]
+pub trait Part {
+    /// Reports the parameters of this part under `name`.
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>);
+}
+
+impl Part for Parameter {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        visitor.parameter(name, self);
+    }
+}
+
+impl<M: Module + ?Sized> Part for M {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        visitor.module(name, self);
+    }
+}
+
+impl<P: Part> Part for Option<P> {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        if let Some(part) = self {
+            part.report(name, visitor);
+        }
+    }
+}
+
+impl<P: Part> Part for Vec<P> {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        for (index, part) in self.iter().enumerate() {
+            part.report(&format!("{name}.{index}"), visitor);
+        }
+    }
+}
+
+impl<P: Part, const N: usize> Part for [P; N] {
+    fn report(&self, name: &str, visitor: &mut Visitor<'_>) {
+        for (index, part) in self.iter().enumerate() {
+            part.report(&format!("{name}.{index}"), visitor);
+        }
+    }
+}
+
+impl<M: Module + ?Sized> Module for Box<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (**self).visit(visitor);
+    }
+}
+
+impl<M: Module + ?Sized> Module for Arc<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (**self).visit(visitor);
+    }
+}
+
 /// Anything with parameters: a layer, a model.
+///
+/// Derive it: fields are visited under their names, lists number their elements, and a field without parameters says so.
+///
+/// ```
+/// use gradewise_core::{DType, Signature};
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{Module, Placement, Result, layers::{MvLinear, MvSilu}};
+/// use rand::Rng;
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// #[derive(Module)]
+/// struct Net {
+///     #[module(skip)]
+///     width: usize,
+///     first: MvLinear,
+///     blocks: Vec<MvSilu>,
+///     #[module(rename = "readout")]
+///     last: Option<MvLinear>,
+/// }
+///
+/// let (place, mut rng) = (Placement::new(&Device::Cpu, DType::F32), ChaCha8Rng::seed_from_u64(1));
+/// let net = Net {
+///     width: 4,
+///     first: MvLinear::new(2, 4, Signature::CL2).init(&place, &mut rng)?,
+///     blocks: vec![MvSilu::new(4, Signature::CL2).init(&place)?],
+///     last: Some(MvLinear::new(4, 1, Signature::CL2).bias(None).init(&place, &mut rng)?),
+/// };
+/// let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["first.weight", "first.bias", "blocks.0.a", "blocks.0.b", "readout.weight"]);
+/// # assert_eq!(net.width, 4);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 pub trait Module {
     /// Reports every parameter to `visitor`, each under its name.
     fn visit(&self, visitor: &mut Visitor<'_>);
@@ -258,6 +361,14 @@ impl Placement {
     /// Parameters in `dtype` on `device`.
     pub fn new(device: &Device, dtype: DType) -> Self {
         Self { device: device.clone(), dtype }
+    }
+
+    /// A tensor without history from numbers in row-major order, rounded to the dtype of this placement.
+    ///
+    /// # Errors
+    /// Another number of values than the shape has elements; a dtype the device does not serve, or no memory.
+    pub fn tensor(&self, values: &[f64], shape: impl Into<Shape>) -> Result<Tensor> {
+        Ok(Tensor::new(Array::from_f64(values, shape, self.dtype, &self.device)?))
     }
 
     /// A parameter of normal samples with this standard deviation.

@@ -27,7 +27,8 @@ impl QuadraticForm {
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
-    pub fn new(algebra: &Algebra, placement: &Placement) -> Result<Self> {
+    pub fn new(algebra: &Algebra, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = &placement.into();
         let Placement { device, dtype } = placement;
         let metric: Vec<f64> = algebra.squared_norms().iter().map(|&square| f64::from(square)).collect();
         let metric = Array::from_f64(&metric, [metric.len(), 1, 1], *dtype, device)?;

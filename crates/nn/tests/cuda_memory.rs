@@ -1,11 +1,8 @@
 //! Memory on a GPU: what is measured of a training step there. One test, for the counters of a device are one for the process.
 
-mod common;
-
-use common::gpu;
 use gradewise_autograd::{footprint, observe::Pass};
 use gradewise_kernels::{
-    DType, Device,
+    CudaDevice, DType, Device,
     memory::{LeakWatcher, Monitor, census},
 };
 use gradewise_nn::{
@@ -20,9 +17,7 @@ use rand_chacha::ChaCha8Rng;
 
 const LINE: &str = "pack my box with five dozen liquor jugs. ";
 
-#[test]
-fn a_steps_memory_is_known_by_operation_by_name_and_over_time() {
-    let Some(cuda) = gpu() else { return };
+fn a_steps_memory_is_known_by_operation_by_name_and_over_time(cuda: &CudaDevice) {
     let device = Device::Cuda(cuda.clone());
     let placement = Placement::new(&device, DType::F32);
     let data = TextData::new(LINE.repeat(400).into_bytes(), Split::Train, 64, 100).unwrap();
@@ -63,16 +58,9 @@ fn a_steps_memory_is_known_by_operation_by_name_and_over_time() {
     // Over captured steps nothing grows; the parameters are known by name.
     census::start(census::Detail::Operations);
     let schedule = Schedule::Constant { lr: 1e-3, warmup: 0 };
-    let config = TrainerConfig {
-        method: Method::adamw(0.1),
-        schedule,
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
-        ema: None,
-    };
+    let config = TrainerConfig::new(Method::adamw(0.1), schedule);
     let mut trainer = Trainer::new(model(true), config).unwrap();
-    let mut steps = CapturedStep::new(&cuda, true);
+    let mut steps = CapturedStep::new(cuda, true);
     let host = Placement::new(&Device::Cpu, DType::F32);
     let indices: Vec<usize> = (0..32).collect();
     let mut batches = std::iter::repeat_with(|| data.batch(&indices, &host));
@@ -99,3 +87,5 @@ fn a_steps_memory_is_known_by_operation_by_name_and_over_time() {
     device.limit_memory(0);
     gradewise_kernels::Array::zeros([1 << 20], DType::F32, &device).unwrap();
 }
+
+gradewise_testing::main!(a_steps_memory_is_known_by_operation_by_name_and_over_time,);

@@ -1,16 +1,13 @@
 //! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
 //! computes the same numbers to rounding, and takes over checkpoints.
 
-mod common;
-
-use common::gpu;
 use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
     Error, Module, Placement, Result,
     checkpoint::Checkpoint,
     models::{ForceField, ForceFieldConfig, NBody, NBodyBatch, NBodyConfig},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
-    train::{CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
+    train::{Capture, CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,14 +18,7 @@ fn small() -> NBodyConfig {
 
 fn config(method: Method) -> TrainerConfig {
     let schedule = Schedule::Cosine { lr: 4e-3, final_lr: 1e-5, warmup: 5, decay: 100, total: 200 };
-    TrainerConfig {
-        method,
-        schedule,
-        accumulation: 1,
-        clip_norm: Some(0.5),
-        clip_value: None,
-        ema: Some(0.9),
-    }
+    TrainerConfig { clip_norm: Some(0.5), ema: Some(0.9), ..TrainerConfig::new(method, schedule) }
 }
 
 fn trainer(config: TrainerConfig, placement: &Placement) -> Trainer<NBody> {
@@ -77,35 +67,66 @@ fn bits(model: &impl Module) -> Vec<u64> {
     model.parameters().into_iter().flat_map(values).map(f64::to_bits).collect()
 }
 
-#[test]
-fn captured_steps_compute_the_bits_of_eager_ones() {
-    let Some(device) = gpu() else { return };
+fn captured_steps_compute_the_bits_of_eager_ones(device: &CudaDevice) {
     for method in [Method::adam(1e-4), Method::adamw(1e-2), Method::Sgd { momentum: 0.9, weight_decay: 1e-4 }]
     {
-        let eager = train(&device, false, config(method), 200);
-        let captured = train(&device, true, config(method), 200);
+        let eager = train(device, false, config(method), 200);
+        let captured = train(device, true, config(method), 200);
         assert_eq!(eager, captured, "{method:?}");
-        assert_eq!(captured, train(&device, true, config(method), 200), "run after run");
+        assert_eq!(captured, train(device, true, config(method), 200), "run after run");
         assert!(eager.1.iter().any(|report| report.clipped), "the limit was reached");
     }
 }
 
-#[test]
-fn accumulated_batches_are_captured_too() {
-    let Some(device) = gpu() else { return };
-    let config = TrainerConfig { accumulation: 3, ..config(Method::adam(0.0)) };
-    assert_eq!(train(&device, false, config.clone(), 20), train(&device, true, config, 20));
+fn a_trainer_takes_captured_steps_by_itself(device: &CudaDevice) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    let (expected, reports) = train(device, true, config(Method::adam(1e-4)), 10);
+    for capture in [Capture::WhenPossible, Capture::Required, Capture::Off] {
+        let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
+        trainer.set_capture(capture);
+        let mut batches = batches(7, DType::F32);
+        let found: Vec<StepReport> = (0..10).map(|_| trainer.step(&mut batches, loss).unwrap()).collect();
+        assert_eq!((bits(trainer.model()), &found), (expected.clone(), &reports), "{capture:?}");
+        let nodes = trainer.captured_nodes::<Example>().unwrap();
+        assert_eq!(nodes.is_some(), capture != Capture::Off, "{capture:?}");
+    }
 }
 
-#[test]
-fn steps_through_second_derivatives_are_captured_too() {
-    let Some(device) = gpu() else { return };
+fn a_loss_that_cannot_be_captured_goes_on_operator_by_operator_or_is_an_error_on_request(
+    device: &CudaDevice,
+) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    // The host looks at every loss.
+    let looked_at = |model: &NBody, example: &Example| {
+        let loss = loss(model, example)?;
+        assert!(loss.item()?.is_finite());
+        Ok(loss)
+    };
+    let (expected, _) = train(device, false, config(Method::adam(1e-4)), 6);
+    let mut willing = trainer(config(Method::adam(1e-4)), &placement);
+    let mut source = batches(7, DType::F32);
+    for _ in 0..6 {
+        willing.step(&mut source, looked_at).unwrap();
+    }
+    assert_eq!(bits(willing.model()), expected);
+    assert!(willing.captured_nodes::<Example>().unwrap().is_none());
+    let mut strict = trainer(config(Method::adam(1e-4)), &placement);
+    strict.set_capture(Capture::Required);
+    assert!(strict.step(&mut batches(7, DType::F32), looked_at).is_err());
+}
+
+fn accumulated_batches_are_captured_too(device: &CudaDevice) {
+    let config = TrainerConfig { accumulation: 3, ..config(Method::adam(0.0)) };
+    assert_eq!(train(device, false, config.clone(), 20), train(device, true, config, 20));
+}
+
+fn steps_through_second_derivatives_are_captured_too(device: &CudaDevice) {
     let placement = Placement::new(&Device::Cuda(device.clone()), DType::F64);
     let train = |capture: bool| {
         let sizes = ForceFieldConfig { hidden: 5, layers: 2 };
         let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
         let mut trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
-        let mut stepper = CapturedStep::new(&device, capture);
+        let mut stepper = CapturedStep::new(device, capture);
         let mut batches = batches(4, DType::F64);
         let loss = |model: &ForceField, example: &Example| model.loss(&example.batch, &example.targets);
         let reports: Vec<StepReport> =
@@ -118,14 +139,12 @@ fn steps_through_second_derivatives_are_captured_too() {
     assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
 }
 
-#[test]
-fn the_host_computes_the_same_steps() {
-    let Some(device) = gpu() else { return };
+fn the_host_computes_the_same_steps(device: &CudaDevice) {
     let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
     let cpu = Placement::new(&Device::Cpu, DType::F64);
     let (mut there, mut here) =
         (trainer(config(Method::adam(1e-4)), &cuda), trainer(config(Method::adam(1e-4)), &cpu));
-    let mut stepper = CapturedStep::new(&device, true);
+    let mut stepper = CapturedStep::new(device, true);
     let (mut first, mut second) = (batches(4, DType::F64), batches(4, DType::F64));
     for _ in 0..30 {
         let a = stepper.step(&mut there, &mut first, loss).unwrap();
@@ -136,18 +155,17 @@ fn the_host_computes_the_same_steps() {
     }
 }
 
-#[test]
-fn elements_of_gradients_are_clipped_as_on_the_host() {
-    let Some(device) = gpu() else { return };
+fn elements_of_gradients_are_clipped_as_on_the_host(device: &CudaDevice) {
     let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
     let cpu = Placement::new(&Device::Cpu, DType::F64);
     // The weights show the gradients themselves; the norm's limit acts first on some of the steps.
     let method = Method::Sgd { momentum: 0.5, weight_decay: 1e-4 };
     let schedule = Schedule::Constant { lr: 1e-2, warmup: 0 };
-    let clipped = TrainerConfig { schedule, clip_value: Some(1e-2), ..config(method) };
+    let base = TrainerConfig::new(method, schedule);
+    let clipped = TrainerConfig { clip_norm: Some(0.5), clip_value: Some(1e-2), ema: Some(0.9), ..base };
     let free = TrainerConfig { clip_value: None, ..clipped.clone() };
     let (mut there, mut here) = (trainer(clipped.clone(), &cuda), trainer(clipped.clone(), &cpu));
-    let mut stepper = CapturedStep::new(&device, true);
+    let mut stepper = CapturedStep::new(device, true);
     let (mut first, mut second) = (batches(4, DType::F64), batches(4, DType::F64));
     for _ in 0..10 {
         stepper.step(&mut there, &mut first, loss).unwrap();
@@ -157,20 +175,18 @@ fn elements_of_gradients_are_clipped_as_on_the_host() {
     let (there, here) = (values(bits(there.model())), values(bits(here.model())));
     let distance = gradewise_nn::symmetry::relative_distance(&there, &here);
     assert!(distance < 1e-9, "{distance:e}");
-    assert_ne!(train(&device, true, clipped.clone(), 10).0, train(&device, true, free, 10).0, "it acts");
-    assert_eq!(train(&device, true, clipped.clone(), 10), train(&device, false, clipped, 10));
+    assert_ne!(train(device, true, clipped.clone(), 10).0, train(device, true, free, 10).0, "it acts");
+    assert_eq!(train(device, true, clipped.clone(), 10), train(device, false, clipped, 10));
 }
 
-#[test]
-fn checkpoints_go_from_the_gpu_to_the_host_and_back() {
-    let Some(device) = gpu() else { return };
+fn checkpoints_go_from_the_gpu_to_the_host_and_back(device: &CudaDevice) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint.safetensors");
     let cuda = Placement::new(&Device::Cuda(device.clone()), DType::F64);
     let cpu = Placement::new(&Device::Cpu, DType::F64);
     let method = Method::adam(1e-4);
 
-    let mut stepper = CapturedStep::new(&device, true);
+    let mut stepper = CapturedStep::new(device, true);
     let mut source = batches(4, DType::F64);
     let mut first = trainer(config(method), &cuda);
     for _ in 0..5 {
@@ -198,13 +214,11 @@ fn checkpoints_go_from_the_gpu_to_the_host_and_back() {
     }
 }
 
-#[test]
-fn a_step_that_is_not_finite_changes_nothing_and_training_goes_on() {
-    let Some(device) = gpu() else { return };
+fn a_step_that_is_not_finite_changes_nothing_and_training_goes_on(device: &CudaDevice) {
     for capture in [false, true] {
         let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
         let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
-        let mut stepper = CapturedStep::new(&device, capture);
+        let mut stepper = CapturedStep::new(device, capture);
         let mut good = batches(4, DType::F32);
         for _ in 0..3 {
             stepper.step(&mut trainer, &mut good, loss).unwrap();
@@ -226,13 +240,11 @@ fn a_step_that_is_not_finite_changes_nothing_and_training_goes_on() {
     }
 }
 
-#[test]
-fn batches_of_another_size_are_taken_and_recorded_anew() {
-    let Some(device) = gpu() else { return };
+fn batches_of_another_size_are_taken_and_recorded_anew(device: &CudaDevice) {
     let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
     let run = |capture| {
         let mut trainer = trainer(config(Method::adam(0.0)), &placement);
-        let mut stepper = CapturedStep::new(&device, capture);
+        let mut stepper = CapturedStep::new(device, capture);
         for systems in [4, 4, 4, 2, 4, 4, 1, 1, 1] {
             stepper.step(&mut trainer, &mut batches(systems, DType::F32), loss).unwrap();
         }
@@ -241,13 +253,11 @@ fn batches_of_another_size_are_taken_and_recorded_anew() {
     assert_eq!(run(false), run(true));
 }
 
-#[test]
-fn ten_thousand_steps_do_not_grow_memory() {
-    let Some(device) = gpu() else { return };
+fn ten_thousand_steps_do_not_grow_memory(device: &CudaDevice) {
     let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
     for (capture, steps) in [(true, 10_000), (false, 300)] {
         let mut trainer = trainer(config(Method::adam(1e-4)), &placement);
-        let mut stepper = CapturedStep::new(&device, capture);
+        let mut stepper = CapturedStep::new(device, capture);
         let examples: Vec<Example> = batches(2, DType::F32).take(5).map(Result::unwrap).collect();
         let mut source = examples.iter().cycle().map(|example| Ok(example.clone()));
         let mut settled = None;
@@ -265,9 +275,7 @@ fn ten_thousand_steps_do_not_grow_memory() {
     }
 }
 
-#[test]
-fn a_request_that_no_gpu_has_room_for_leaves_the_device_usable() {
-    let Some(device) = gpu() else { return };
+fn a_request_that_no_gpu_has_room_for_leaves_the_device_usable(device: &CudaDevice) {
     let on = Device::Cuda(device.clone());
     let held = Array::ones([1 << 20], DType::F32, &on).unwrap();
     let error = Array::zeros([1usize << 45], DType::F32, &on).unwrap_err();
@@ -295,16 +303,14 @@ fn train_mixed(
     (bits(trainer.model()), reports)
 }
 
-#[test]
-fn captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones() {
-    let Some(device) = gpu() else { return };
+fn captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones(device: &CudaDevice) {
     let mut overflowing = MixedPrecision::new(DType::F16).unwrap();
     // Overflows in the first steps, and grows into overflow again while steps are replayed.
     overflowing.scaler =
         Some(ScalerConfig { initial: (1u64 << 26) as f64, interval: 3, ..ScalerConfig::default() });
     for precision in [MixedPrecision::new(DType::BF16).unwrap(), overflowing] {
-        let eager = train_mixed(&device, false, &precision, 40);
-        let captured = train_mixed(&device, true, &precision, 40);
+        let eager = train_mixed(device, false, &precision, 40);
+        let captured = train_mixed(device, true, &precision, 40);
         assert_eq!(eager.0, captured.0);
         // As text, in which a NaN of a skipped step is one.
         assert_eq!(format!("{:?}", eager.1), format!("{:?}", captured.1));
@@ -330,3 +336,19 @@ fn captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_on
         assert!((first.zeros - other.zeros).abs() < 0.02, "{} {}", first.zeros, other.zeros);
     }
 }
+
+gradewise_testing::main!(
+    captured_steps_compute_the_bits_of_eager_ones,
+    a_trainer_takes_captured_steps_by_itself,
+    a_loss_that_cannot_be_captured_goes_on_operator_by_operator_or_is_an_error_on_request,
+    accumulated_batches_are_captured_too,
+    steps_through_second_derivatives_are_captured_too,
+    the_host_computes_the_same_steps,
+    elements_of_gradients_are_clipped_as_on_the_host,
+    checkpoints_go_from_the_gpu_to_the_host_and_back,
+    a_step_that_is_not_finite_changes_nothing_and_training_goes_on,
+    batches_of_another_size_are_taken_and_recorded_anew,
+    ten_thousand_steps_do_not_grow_memory,
+    a_request_that_no_gpu_has_room_for_leaves_the_device_usable,
+    captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones,
+);

@@ -43,12 +43,8 @@ fn trainer() -> Trainer<NBody> {
     let placement = Placement::new(&Device::Cpu, DType::F32);
     let model = NBody::init(&config, placement, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
     let config = TrainerConfig {
-        method: Method::adam(1e-4),
-        schedule: Schedule::Constant { lr: 1e-2, warmup: 2 },
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
         ema: Some(0.9),
+        ..TrainerConfig::new(Method::adam(1e-4), Schedule::Constant { lr: 1e-2, warmup: 2 })
     };
     Trainer::new(model, config).unwrap()
 }

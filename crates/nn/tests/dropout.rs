@@ -23,12 +23,9 @@ fn layers(seed: u64) -> Sequential {
 
 fn trainer(seed: u64, accumulation: usize) -> Trainer<Sequential> {
     let config = TrainerConfig {
-        method: Method::adam(1e-4),
-        schedule: Schedule::Constant { lr: 1e-2, warmup: 0 },
         accumulation,
-        clip_norm: None,
-        clip_value: None,
         ema: Some(0.9),
+        ..TrainerConfig::new(Method::adam(1e-4), Schedule::Constant { lr: 1e-2, warmup: 0 })
     };
     Trainer::new(layers(seed), config).unwrap()
 }

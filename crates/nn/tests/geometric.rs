@@ -35,7 +35,7 @@ fn every_equivariant_map_is_there_once() {
         (Space::new(Signature::CL3).unwrap(), 4),
         (Space::oriented(Signature::CL3).unwrap(), 8),
     ] {
-        let layer = EquiLinear::init((one, one), &space, &place(), &mut rng()).unwrap();
+        let layer = EquiLinear::init((one, one), &space, place(), &mut rng()).unwrap();
         let count: usize = layer
             .named_parameters()
             .iter()
@@ -63,7 +63,7 @@ fn every_equivariant_map_is_there_once() {
 fn points_attend_by_their_distance() {
     let space = Space::projective();
     let one = AttentionSize { heads: 1, channels: Channels::new(1, 1) };
-    let attention = GeometricAttention::init(Channels::new(1, 1), one, &space, &place(), &mut rng()).unwrap();
+    let attention = GeometricAttention::init(Channels::new(1, 1), one, &space, place(), &mut rng()).unwrap();
     for (name, parameter) in attention.named_parameters() {
         let shape = parameter.shape();
         let mut values = vec![0.0; shape.elements()];
@@ -119,7 +119,7 @@ fn gradients_of_the_whole_are_right() {
         let config =
             TransformerConfig { inputs: Channels::new(2, 1), outputs: Channels::new(1, 2), block, blocks: 1 };
         let model = GeometricTransformer::init(&config, &space, place(), &mut rng).unwrap();
-        let tokens = TokenBatch::padded(&[3, 2], 3, &place()).unwrap();
+        let tokens = TokenBatch::padded(&[3, 2], 3, place()).unwrap();
         let (x, scalars) = (random(&[16, 6, 2], &mut rng), random(&[6, 1], &mut rng));
         let run = |x: &Tensor, scalars: &Tensor| -> gradewise_autograd::Result<Tensor> {
             let y = model.forward(&Streams::new(x.clone(), scalars.clone()).unwrap(), &tokens).unwrap();
@@ -201,14 +201,14 @@ fn mistakes_are_named() {
     let x = Streams::new(random(&[16, 6, 2], &mut rng), random(&[6, 2], &mut rng)).unwrap();
     assert!(Streams::new(random(&[16, 6, 2], &mut rng), random(&[5, 2], &mut rng)).is_err());
     let bilinear =
-        GeometricBilinear::init((channels, channels, channels), &space, &place(), &mut rng).unwrap();
+        GeometricBilinear::init((channels, channels, channels), &space, place(), &mut rng).unwrap();
     assert!(message(bilinear.forward(&x, None)).contains("reference"));
     let size = AttentionSize { heads: 2, channels: Channels::new(1, 1) };
-    let attention = GeometricAttention::init(channels, size, &space, &place(), &mut rng).unwrap();
+    let attention = GeometricAttention::init(channels, size, &space, place(), &mut rng).unwrap();
     assert!(message(attention.forward(&x, &TokenBatch::new(2, 4))).contains("2 sets of 4"));
     let none = AttentionSize { heads: 0, channels };
-    assert!(GeometricAttention::init(channels, none, &space, &place(), &mut rng).is_err());
-    assert!(TokenBatch::padded(&[7], 6, &place()).is_err());
+    assert!(GeometricAttention::init(channels, none, &space, place(), &mut rng).is_err());
+    assert!(TokenBatch::padded(&[7], 6, place()).is_err());
     assert!(Space::new(Signature::new(1, 0, 2)).unwrap_err().to_string().contains("null"));
     assert!(Space::oriented(Signature::PGA3).is_err());
 }

@@ -1,10 +1,7 @@
 //! The generative transformer: it is causal, it learns a text by heart, and on a GPU it takes the same steps.
 
-mod common;
-
-use common::gpu;
 use gradewise_autograd::{Tensor, no_grad, training};
-use gradewise_kernels::{DType, Device, Index};
+use gradewise_kernels::{CudaDevice, DType, Device, Index};
 use gradewise_nn::{
     Module, Placement, Result,
     data::{Split, loader::BatchOrder, text::TextBatch, text::TextData},
@@ -26,14 +23,8 @@ fn model(config: &GptConfig, placement: &Placement) -> Gpt {
 
 fn trainer(config: &GptConfig, placement: &Placement) -> Trainer<Gpt> {
     let schedule = Schedule::Cosine { lr: 3e-3, final_lr: 3e-4, warmup: 10, decay: 100, total: 200 };
-    let config_of_trainer = TrainerConfig {
-        method: Method::adamw(0.01),
-        schedule,
-        accumulation: 1,
-        clip_norm: Some(1.0),
-        clip_value: None,
-        ema: None,
-    };
+    let config_of_trainer =
+        TrainerConfig { clip_norm: Some(1.0), ..TrainerConfig::new(Method::adamw(0.01), schedule) };
     Trainer::new(model(config, placement), config_of_trainer).unwrap()
 }
 
@@ -47,7 +38,6 @@ fn loss(model: &Gpt, batch: &TextBatch) -> Result<Tensor> {
     model.loss(batch)
 }
 
-#[test]
 fn the_default_has_its_number_of_parameters() {
     let model = model(&GptConfig::default(), &Placement::from(&Device::Cpu));
     assert_eq!(model.parameter_count(), 834_304);
@@ -59,7 +49,6 @@ fn the_default_has_its_number_of_parameters() {
     }
 }
 
-#[test]
 fn no_prediction_depends_on_what_comes_later() {
     let placement = Placement::new(&Device::Cpu, DType::F64);
     let model = model(&SMALL, &placement);
@@ -84,7 +73,6 @@ fn no_prediction_depends_on_what_comes_later() {
     );
 }
 
-#[test]
 fn it_learns_a_line_by_heart() {
     let placement = Placement::from(&Device::Cpu);
     let mut trainer = trainer(&SMALL, &placement);
@@ -112,7 +100,6 @@ fn it_learns_a_line_by_heart() {
     assert!(trainer.model().generate(b"", 1, &likeliest, &mut rng, |_| ()).is_err());
 }
 
-#[test]
 fn dropout_is_for_training_alone() {
     let placement = Placement::from(&Device::Cpu);
     let model = model(&GptConfig { dropout: 0.5, ..SMALL }, &placement);
@@ -126,15 +113,13 @@ fn dropout_is_for_training_alone() {
     assert_eq!(training(0, || no_grad(loss)), loss());
 }
 
-#[test]
-fn a_gpu_takes_the_same_steps_captured_or_not() {
-    let Some(device) = gpu() else { return };
+fn a_gpu_takes_the_same_steps_captured_or_not(device: &CudaDevice) {
     let host = Placement::new(&Device::Cpu, DType::F64);
     for dtype in [DType::F64, DType::F32, DType::BF16] {
         let placement = Placement::new(&Device::Cuda(device.clone()), dtype);
         let run = |capture: bool| {
             let mut trainer = trainer(&SMALL, &placement);
-            let mut stepper = CapturedStep::new(&device, capture);
+            let mut stepper = CapturedStep::new(device, capture);
             let mut source = source(&Placement::new(&Device::Cpu, dtype));
             let losses: Vec<f64> =
                 (0..30).map(|_| stepper.step(&mut trainer, &mut source, loss).unwrap().loss).collect();
@@ -156,3 +141,11 @@ fn a_gpu_takes_the_same_steps_captured_or_not() {
         }
     }
 }
+
+gradewise_testing::main!(
+    the_default_has_its_number_of_parameters,
+    no_prediction_depends_on_what_comes_later,
+    it_learns_a_line_by_heart,
+    dropout_is_for_training_alone,
+    a_gpu_takes_the_same_steps_captured_or_not,
+);

@@ -47,7 +47,7 @@ fn the_papers_model_has_its_number_of_parameters() {
 
 #[test]
 fn a_perceptron_repeats_its_block_in_the_width_of_the_output() {
-    let mlp = MvMlp::init((3, 5, 2), CL3, &f64s(), &mut rng()).unwrap();
+    let mlp = MvMlp::init((3, 5, 2), CL3, f64s(), &mut rng()).unwrap();
     let shapes: Vec<(String, Vec<usize>)> =
         mlp.named_parameters().into_iter().map(|(name, p)| (name, p.shape().dims().to_vec())).collect();
     let expected: [(&str, &[usize]); 20] = [
@@ -144,10 +144,10 @@ fn gains_start_as_the_identity_of_their_layer() {
     let range = |module: &dyn Module| -> Vec<(String, (f64, f64))> {
         init_table(module).unwrap().0.into_iter().map(|row| (row.name, row.range)).collect()
     };
-    let silu = MvSilu::init(3, CL3, f64s()).unwrap();
+    let silu = MvSilu::new(3, CL3).init(f64s()).unwrap();
     assert_eq!(range(&silu), [("a".to_owned(), (1.0, 1.0)), ("b".to_owned(), (0.0, 0.0))]);
-    assert_eq!(range(&MvNormalization::init(3, CL3, f64s()).unwrap()), [("a".to_owned(), (0.0, 0.0))]);
-    assert_eq!(range(&MvLayerNorm::init(3, CL3, f64s()).unwrap()), [("a".to_owned(), (1.0, 1.0))]);
+    assert_eq!(range(&MvNormalization::new(3, CL3).init(f64s()).unwrap()), [("a".to_owned(), (0.0, 0.0))]);
+    assert_eq!(range(&MvLayerNorm::new(3, CL3).init(f64s()).unwrap()), [("a".to_owned(), (1.0, 1.0))]);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn an_empty_batch_goes_through_every_layer_and_back() {
 #[test]
 fn a_residual_is_added_by_the_last_block_and_to_nothing_else() {
     for blocks in 0..3 {
-        let mlp = MvMlp::init((4, 4, blocks), CL3, &f64s(), &mut rng()).unwrap();
+        let mlp = MvMlp::init((4, 4, blocks), CL3, f64s(), &mut rng()).unwrap();
         let [x, residual] =
             [(); 2].map(|()| Tensor::randn([8, 5, 4], DType::F64, &Device::Cpu, &mut rng()).unwrap());
         let residual = residual.mul_scalar(-3.0).unwrap();
@@ -296,7 +296,7 @@ fn a_residual_is_added_by_the_last_block_and_to_nothing_else() {
 /// Every parameter of a whole model has a gradient: nothing is defined and then forgotten in `forward`.
 #[test]
 fn every_parameter_is_used() {
-    let model = MessagePassing::init(4, 1, CL3, &f64s(), &mut rng()).unwrap();
+    let model = MessagePassing::init(4, 1, CL3, f64s(), &mut rng()).unwrap();
     let randn = |shape: [usize; 3]| Tensor::randn(shape, DType::F64, &Device::Cpu, &mut rng()).unwrap();
     let edges = Edges::complete(2, 3, &Device::Cpu).unwrap();
     let out = model.forward(&randn([8, 6, 4]), &randn([8, 12, 1]), &edges).unwrap();
@@ -324,10 +324,10 @@ proptest! {
         let place = f64s();
         let layer = Sequential::new()
             .then(MvLinear::new(width, 5, signature).init(&place, &mut rng()).unwrap())
-            .then(MvSilu::init(5, signature, &place).unwrap())
+            .then(MvSilu::new(5, signature).init(&place).unwrap())
             .then(CliffordLayer::new(5, signature).fully_connected(full).init(&place, &mut rng()).unwrap())
             .then(SteerableProduct::fully_connected(5, 2, signature).init(&place, &mut rng()).unwrap())
-            .then(MvLayerNorm::init(2, signature, &place).unwrap());
+            .then(MvLayerNorm::new(2, signature).init(&place).unwrap());
         let x = Tensor::randn([blades, batch, width], DType::F64, &Device::Cpu, &mut rng()).unwrap().requires_grad();
         let y = layer.forward(&x).unwrap();
         prop_assert_eq!(y.shape().dims(), [blades, batch, 2]);

@@ -52,14 +52,7 @@ impl Module for Stack {
 }
 
 fn config(ema: Option<f64>) -> TrainerConfig {
-    TrainerConfig {
-        method: Method::adam(0.0),
-        schedule: Schedule::Constant { lr: 0.1, warmup: 0 },
-        accumulation: 1,
-        clip_norm: None,
-        clip_value: None,
-        ema,
-    }
+    TrainerConfig { ema, ..TrainerConfig::new(Method::adam(0.0), Schedule::Constant { lr: 0.1, warmup: 0 }) }
 }
 
 #[test]
@@ -226,10 +219,10 @@ fn layers_refuse_constants_outside_their_range() {
         let linear = MvLinear::new(2, 2, Signature::CL3).variance(bad);
         refused("variance", linear.init(place(), &mut rng()).err());
         refused("deviation", Linear::new(2, 2).deviation(bad).init(place(), &mut rng()).err());
-        refused("embedding", Embedding::init((3, 2), bad, place(), &mut rng()).err());
+        refused("embedding", Embedding::new(3, 2).deviation(bad).init(place(), &mut rng()).err());
         let attention = SelfAttention::new(4, 2).deviations(0.1, bad);
         refused("attention", attention.init(place(), &mut rng()).err());
-        refused("epsilon", RmsNorm::init(2, bad, place()).err());
+        refused("epsilon", RmsNorm::new(2).epsilon(bad).init(place()).err());
     }
     for limit in [-1.0, 0.0, f64::NAN] {
         let config = TrainerConfig { clip_norm: Some(limit), ..config(None) };

@@ -37,12 +37,13 @@ fn model(dtype: DType) -> NBody {
 
 fn config() -> TrainerConfig {
     TrainerConfig {
-        method: Method::adam(1e-4),
-        schedule: Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
         accumulation: 2,
         clip_norm: Some(1.0),
-        clip_value: None,
         ema: Some(0.9),
+        ..TrainerConfig::new(
+            Method::adam(1e-4),
+            Schedule::Cosine { lr: 1e-2, final_lr: 1e-7, warmup: 3, decay: 10, total: 30 },
+        )
     }
 }
 
@@ -95,7 +96,7 @@ fn an_interrupted_run_goes_on_with_the_same_bits() {
 fn training_reduces_the_error() {
     let data = data(64);
     let schedule = Schedule::Cosine { lr: 2e-2, final_lr: 1e-7, warmup: 5, decay: 60, total: 120 };
-    let config = TrainerConfig { schedule, accumulation: 2, clip_norm: None, ema: None, ..config() };
+    let config = TrainerConfig { accumulation: 2, ..TrainerConfig::new(Method::adam(1e-4), schedule) };
     let mut trainer = Trainer::new(model(DType::F32), config).unwrap();
     let error =
         |t: &mut Trainer<NBody>| t.evaluate(|m| mean_squared_error(&predict(m, &data, 10)?, &data)).unwrap();
@@ -119,7 +120,7 @@ fn accumulated_gradients_are_those_of_the_larger_batch() {
     let step = |accumulation, parts: &[&NBodyData]| {
         let config = TrainerConfig { accumulation, clip_norm: None, ema: None, ..config() };
         let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
-        let mut batches = parts.iter().map(|part| Example::new(part, &placement(DType::F64)));
+        let mut batches = parts.iter().map(|part| Example::new(part, placement(DType::F64)));
         let report = trainer.step(&mut batches, |m, e| m.loss(&e.batch, &e.targets)).unwrap();
         (report, weights(&trainer))
     };
@@ -137,7 +138,7 @@ fn elements_of_gradients_are_clipped_to_the_largest_value() {
     let method = Method::Sgd { momentum: 0.0, weight_decay: 0.0 };
     let schedule = Schedule::Constant { lr: 1.0, warmup: 0 };
     let change = |clip_norm, clip_value| {
-        let config = TrainerConfig { method, schedule, accumulation: 1, clip_norm, clip_value, ema: None };
+        let config = TrainerConfig { clip_norm, clip_value, ..TrainerConfig::new(method, schedule) };
         let mut trainer = Trainer::new(model(DType::F64), config).unwrap();
         let before = weights(&trainer);
         let report = run(&mut trainer, &data, 1).remove(0);
@@ -170,7 +171,7 @@ fn steps_that_are_not_finite_are_skipped_and_many_of_them_end_training() {
     let mut trainer = Trainer::new(model(DType::F32), config()).unwrap();
     run(&mut trainer, &data, 1);
     let (before, average) = (weights(&trainer), averaged(&mut trainer));
-    let mut batches = std::iter::repeat_with(|| Example::new(&data, &placement(DType::F32)))
+    let mut batches = std::iter::repeat_with(|| Example::new(&data, placement(DType::F32)))
         .take(2 * MAX_CONSECUTIVE_SKIPS as usize);
     let spoiled = |m: &NBody, e: &Example| Ok(m.loss(&e.batch, &e.targets)?.mul_scalar(f64::NAN)?);
     let mut outcome: Result<StepReport> = trainer.step(&mut batches, spoiled);

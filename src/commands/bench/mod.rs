@@ -1,21 +1,26 @@
 //! `bench`: measurements of whole programs. Those of operators are in `cargo bench`.
 
+mod arguments;
 mod link;
 mod scaling;
 mod step;
 mod worker;
 
-use crate::{
-    cli::{Bench, BenchTask},
-    error::Result,
-};
+pub use arguments::Bench;
 
-pub fn run(arguments: &Bench) -> Result<()> {
-    match &arguments.task {
-        BenchTask::Scaling(arguments) => match &arguments.worker {
-            Some(path) => worker::run(arguments, path),
-            None => scaling::run(arguments),
-        },
-        BenchTask::Step(arguments) => step::run(arguments),
+use arguments::BenchTask;
+use gradewise_runner::{Command, Program, Result};
+
+impl Command for Bench {
+    const NAME: &'static str = "bench";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        match &self.task {
+            BenchTask::Scaling(arguments) => match &arguments.worker {
+                Some(path) => worker::run(arguments, path),
+                None => scaling::run(arguments),
+            },
+            BenchTask::Step(arguments) => step::run(arguments),
+        }
     }
 }

@@ -1,18 +1,18 @@
 //! `bench scaling`: the step of two models on more and more devices, and what the link between them carries.
 
 use super::{
+    arguments::Scaling,
     link,
     worker::{Measured, Step},
 };
-use crate::{
-    cli::Scaling,
-    commands::train,
+use gradewise_distributed::Supervisor;
+use gradewise_ffi::{DeviceInfo, Driver};
+use gradewise_runner::{
     error::{Error, Result},
     output, plots,
     run::{GRACE, Interrupt},
+    training::{describe, nccl_variables},
 };
-use gradewise_distributed::Supervisor;
-use gradewise_ffi::{DeviceInfo, Driver};
 use serde::Serialize;
 use std::{ffi::OsString, fmt::Write, path::Path};
 
@@ -57,13 +57,13 @@ pub fn run(arguments: &Scaling) -> Result<()> {
         let supervisor = Supervisor {
             program: std::env::current_exe().map_err(failed)?,
             arguments: own,
-            variables: train::nccl_variables(arguments.deterministic),
+            variables: nccl_variables(arguments.deterministic),
             world,
             logs: arguments.out.join("logs"),
             grace: 2 * GRACE,
         };
         if let Some(failure) = supervisor.run(|| interrupt.requested())? {
-            return Err(Error::Failed(train::describe(&failure)));
+            return Err(Error::Failed(describe(&failure)));
         }
         let text = std::fs::read_to_string(&result)
             .map_err(|error| Error::Output { path: result.clone(), reason: error.to_string() })?;
@@ -74,8 +74,8 @@ pub fn run(arguments: &Scaling) -> Result<()> {
     let efficiency = efficiencies(&measured);
     let report = Report {
         device: name,
-        dtype: arguments.place.dtype.clone(),
-        compute: arguments.place.compute.clone(),
+        dtype: arguments.place.dtype.to_string(),
+        compute: arguments.place.compute.to_string(),
         link_bytes_per_second: link,
         measured,
         efficiency,

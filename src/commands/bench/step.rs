@@ -1,19 +1,19 @@
 //! `bench step`: the time of a training step over batch and width.
 
 use super::{
+    arguments::StepTimes,
     scaling::write,
     worker::{median, systems_of, trainer},
-};
-use crate::{
-    cli::StepTimes,
-    error::{Error, Result},
-    output, plots, run,
 };
 use gradewise_kernels::Device;
 use gradewise_nn::{
     Module,
     models::{NBody, NBodyConfig},
     train::nbody::Example,
+};
+use gradewise_runner::{
+    error::{Error, Result},
+    output, plots, run,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -69,14 +69,14 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
                 let mut trainer = trainer(model)?;
                 let mut batches = std::iter::repeat_with(|| Ok(example.clone()));
                 let loss = |model: &NBody, e: &Example| model.loss(&e.batch, &e.targets);
-                let way = (&placement.device, captured);
-                let milliseconds = median(&mut trainer, &mut batches, loss, way, arguments.steps, || Ok(()))?;
+                let milliseconds =
+                    median(&mut trainer, &mut batches, loss, captured, arguments.steps, || Ok(()))?;
                 let peak_bytes = memory.usage()?.peak;
                 times.push(Time { width, batch, parameters, captured, milliseconds, peak_bytes });
             }
         }
     }
-    let (dtype, compute) = (arguments.place.dtype.clone(), arguments.place.compute.clone());
+    let (dtype, compute) = (arguments.place.dtype.to_string(), arguments.place.compute.to_string());
     let report = Report { device: name, dtype, compute, layers: arguments.layers, times };
     write(&arguments.out.join("step.json"), &report)?;
     let all: Vec<&Report> = std::iter::once(&report).chain(&others).collect();

@@ -1,10 +1,6 @@
 //! What each process of `bench scaling` does.
 
-use crate::{
-    cli::Scaling,
-    error::Result,
-    run::{self, Team},
-};
+use super::arguments::Scaling;
 use gradewise_core::{DType, Signature};
 use gradewise_distributed::Launch;
 use gradewise_kernels::{Array, Device};
@@ -13,7 +9,11 @@ use gradewise_nn::{
     layers::{CliffordLayer, Layer, Sequential},
     models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Schedule},
-    train::{self, Batch, CapturedStep, Part, Trainer, TrainerConfig, nbody::Example},
+    train::{self, Batch, Capture, Part, Trainer, TrainerConfig, nbody::Example},
+};
+use gradewise_runner::{
+    Result,
+    run::{self, Team},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -128,7 +128,7 @@ fn measure(arguments: &Scaling, placement: &Placement, team: &Team) -> Result<Me
 }
 
 #[expect(clippy::too_many_arguments, reason = "what varies between four calls in one place")]
-fn time<M: Module, B: Batch + Clone>(
+fn time<M: Module, B: Batch + Clone + Send + 'static>(
     arguments: &Scaling,
     placement: &Placement,
     team: &Team,
@@ -144,8 +144,7 @@ fn time<M: Module, B: Batch + Clone>(
     let weight = 1.0 / team.world() as f64;
     let mut batches = std::iter::repeat_with(|| Ok(Part { batch: batch.clone(), weight }));
     let loss = |model: &M, part: &Part<B>| part.share(loss(model, &part.batch)?);
-    let way = (&placement.device, true);
-    let milliseconds = median(&mut trainer, &mut batches, loss, way, arguments.steps, || team.barrier())?;
+    let milliseconds = median(&mut trainer, &mut batches, loss, true, arguments.steps, || team.barrier())?;
     Ok(Step {
         model: name.to_owned(),
         parameters: trainer.model().parameter_count(),
@@ -160,30 +159,21 @@ fn time<M: Module, B: Batch + Clone>(
 pub fn trainer<M: Module>(model: M) -> gradewise_nn::Result<Trainer<M>> {
     let schedule = Schedule::Constant { lr: 1e-4, warmup: 0 };
     let method = Method::adam(0.0);
-    Trainer::new(
-        model,
-        TrainerConfig { method, schedule, accumulation: 1, clip_norm: None, clip_value: None, ema: None },
-    )
+    Trainer::new(model, TrainerConfig::new(method, schedule))
 }
 
 /// Milliseconds of the median of some training steps, after others that warm up and then `ready`; on a GPU, as `captured` says, replayed or
 /// launched one operation after the other.
-pub fn median<M: Module, B: Batch>(
+pub fn median<M: Module, B: Batch + Send + 'static>(
     trainer: &mut Trainer<M>,
     batches: &mut impl Iterator<Item = gradewise_nn::Result<B>>,
     loss: impl Fn(&M, &B) -> gradewise_nn::Result<gradewise_autograd::Tensor>,
-    (device, captured): (&Device, bool),
+    captured: bool,
     steps: u32,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<f64> {
-    let mut device = match device {
-        Device::Cpu => None,
-        Device::Cuda(cuda) => Some(CapturedStep::new(cuda, captured)),
-    };
-    let mut step = || match &mut device {
-        None => trainer.step(batches, &loss),
-        Some(device) => device.step(trainer, batches, &loss),
-    };
+    trainer.set_capture(if captured { Capture::Required } else { Capture::Off });
+    let mut step = || trainer.step(batches, &loss);
     for _ in 0..WARM_UP {
         step()?;
     }

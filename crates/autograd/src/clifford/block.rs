@@ -4,14 +4,14 @@ use super::{
     Bias,
     linear::mv_linear,
     norm::mv_layer_norm,
-    of_algebra,
+    prelude::*,
     silu::mv_silu,
-    steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product},
+    steerable::{Steerable, steerable_product},
+    steerable_layer::{SteerableLayer, steerable_layer},
     steerable_layer_pays,
 };
-use crate::{Attributes, BackwardContext, Function, Result, Rule, Tensor, current_policy};
-use gradewise_core::Algebra;
-use gradewise_kernels::{Array, Device, ops::clifford::mv_block as kernel};
+use crate::current_policy;
+use gradewise_kernels::ops::clifford::mv_block as kernel;
 
 /// Operands of [`mv_block`]; shapes as in [`kernel::Operands`].
 #[derive(Clone, Copy, Debug)]
@@ -119,46 +119,73 @@ fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     add_residual(operands, mv_layer_norm(algebra, &sum, gain)?)
 }
 
-struct Block {
+/// Inputs in the order of [`MvBlock::from_all`].
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Block {
+    #[serde(with = "attributes::algebra")]
     algebra: Algebra,
 }
 
-impl Function for Block {
-    fn name(&self) -> &'static str {
-        "mv_block"
+impl Operation for Block {
+    const NAME: &'static str = "mv_block";
+    // As its parts, each by its own rule: the one kernel computes in f32 alone.
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (11, 12);
+    const HAS_MATRIX_PRODUCTS: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let count = sizes.features;
+        let maps = || matrices(sizes, count, count);
+        let by_feature = || Input::normal([count]);
+        let sample = |residual: bool| {
+            let mut inputs =
+                vec![features(sizes), maps(), by_feature(), by_grade(sizes), by_grade(sizes), maps()];
+            inputs.extend([by_grade(sizes), path_weights(sizes), maps(), by_feature(), by_feature()]);
+            inputs.extend(residual.then(|| features(sizes)));
+            Sample::new(Block { algebra: sizes.algebra.clone() }, inputs)
+        };
+        Ok([false, true].map(sample).into())
     }
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra)
+    fn serves(&self, inputs: &[Array]) -> bool {
+        kernel::Operands::from_all(inputs).is_some_and(|operands| kernel::serves(&self.algebra, &operands))
     }
 
-    fn serves(&self, device: &Device) -> bool {
-        matches!(device, Device::Cuda(_))
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands(inputs)?)?;
+        Ok(Forward { output, saved: kept.into() })
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands(inputs))?;
-        Ok((output, kept.into()))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let [y, r, s] = context.saved() else { unreachable!("what the forward pass kept") };
-        let kept = [y.clone(), r.clone(), s.clone()];
-        let operands = operands(context.inputs());
-        let mut gradients = kernel::backward(&self.algebra, &operands, &kept, grad, context.needs(0))?;
-        gradients.extend(operands.residual.map(|_| Some(grad.clone())));
-        Ok(gradients)
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let (inputs, kept) = (context.arrays(), context.saved::<3>(Self::NAME)?);
+        let operands = operands(&inputs)?;
+        let mut gradients = kernel::backward(&self.algebra, &operands, kept, grad.array(), context.needs(0))?;
+        gradients.extend(operands.residual.map(|_| Some(grad.array().clone())));
+        Ok(constants(gradients))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let Some(operands) = MvBlock::from_all(inputs) else {
-            unreachable!("mv_block is applied to all its operands")
+        separately(&self.algebra, &MvBlock::from_all(inputs).ok_or_else(|| miscounted(inputs.len()))?)
+    }
+
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let [x, linear, _, _, _, right, _, _, left, ..] = inputs else { return Cost::default() };
+        // The first map's output has the features of the block, whatever its input has.
+        let hidden = match (*x, *right) {
+            (&[blades, batch, _], &[.., features]) => [blades, batch, features],
+            _ => return Cost::default(),
         };
-        separately(&self.algebra, &operands)
+        let maps = [cost::linear(x, linear), cost::linear(&hidden, right), cost::linear(&hidden, left)];
+        Cost { matrix_flops: maps.iter().sum(), element_flops: cost::terms(&self.algebra, &hidden) }
     }
 }
 
-fn operands(inputs: &[Array]) -> kernel::Operands<'_> {
-    kernel::Operands::from_all(inputs)
-        .unwrap_or_else(|| unreachable!("mv_block is applied to all its operands"))
+fn operands(inputs: &[Array]) -> Result<kernel::Operands<'_>> {
+    kernel::Operands::from_all(inputs).ok_or_else(|| miscounted(inputs.len()))
+}
+
+fn miscounted(inputs: usize) -> Error {
+    let message = format!("{inputs} inputs were given, expected 11, or 12 with a residual");
+    Error::Argument { operation: Block::NAME, message }
 }

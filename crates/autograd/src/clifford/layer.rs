@@ -1,19 +1,14 @@
 //! The layer of the Flash-Clifford family as one operator.
 
 use super::{
-    Bias, bias_name,
+    Bias,
     linear::mv_linear,
-    of_algebra,
+    prelude::*,
     product::{fcgp, sgp},
 };
-use crate::{Attributes, BackwardContext, Function, Result, Tensor};
-use gradewise_core::Algebra;
-use gradewise_kernels::{
-    Array,
-    ops::clifford::{
-        clifford_layer::{self as kernel, Gradients, Operands, Options, Output},
-        sgp::{Product, ProductOptions},
-    },
+use gradewise_kernels::ops::clifford::{
+    clifford_layer::{self as kernel, Gradients, Operands, Options, Output},
+    sgp::{Product, ProductOptions},
 };
 
 /// Operands of [`clifford_layer`].
@@ -52,68 +47,99 @@ pub fn clifford_layer(
     options: LayerOptions,
 ) -> Result<Tensor> {
     let CliffordLayer { x, linear, bias, w } = *operands;
-    let function = Layer { algebra: algebra.clone(), options, bias: bias.map(|(_, bias)| bias) };
+    let LayerOptions { fully_connected, product, recompute } = options;
+    let (algebra, kind) = (algebra.clone(), bias.map(|(_, kind)| kind));
     let mut inputs = vec![x, linear, w];
     inputs.extend(bias.map(|(bias, _)| bias));
-    Tensor::apply(function, &inputs)
+    match fully_connected {
+        true => Tensor::apply(Layer::<true> { algebra, bias: kind, product, recompute }, &inputs),
+        false => Tensor::apply(Layer::<false> { algebra, bias: kind, product, recompute }, &inputs),
+    }
 }
 
-struct Layer {
+/// Inputs: x, the matrices, the product weights, and the bias if there is one.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Layer<const FULL: bool> {
+    #[serde(with = "attributes::algebra")]
     algebra: Algebra,
-    options: LayerOptions,
+    #[serde(with = "attributes::bias")]
     bias: Option<Bias>,
+    #[serde(with = "attributes::product")]
+    product: ProductOptions,
+    recompute: bool,
 }
 
-impl Layer {
+impl<const FULL: bool> Layer<FULL> {
     fn operands<'a>(&self, inputs: &'a [Array]) -> Operands<'a> {
         let bias = inputs.get(3).zip(self.bias);
         Operands { x: &inputs[0], linear: &inputs[1], bias, w: &inputs[2] }
     }
 
     fn options(&self) -> Options {
-        Options { fully_connected: self.options.fully_connected, product: self.options.product }
+        Options { fully_connected: FULL, product: self.product }
     }
 }
 
-impl Function for Layer {
-    fn name(&self) -> &'static str {
-        if self.options.fully_connected { "fc_clifford_layer" } else { "clifford_layer" }
+impl<const FULL: bool> Operation for Layer<FULL> {
+    const NAME: &'static str = if FULL { "fc_clifford_layer" } else { "clifford_layer" };
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (3, 4);
+    const HAS_MATRIX_PRODUCTS: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let count = sizes.features;
+        let weights = match FULL {
+            true => Input::normal([sizes.algebra.paths().len(), count, count]),
+            false => path_weights(sizes),
+        };
+        let sample = |(bias, gate, normalize, recompute): (Option<Bias>, bool, bool, bool)| {
+            let product = ProductOptions { gate, normalize };
+            let operation = Layer { algebra: sizes.algebra.clone(), bias, product, recompute };
+            let mut inputs = vec![features(sizes), matrices(sizes, count, count), weights.clone()];
+            inputs.extend(bias.map(|_| Input::normal([count])));
+            Sample::new(operation, inputs)
+        };
+        Ok([
+            (Some(Bias::AllBlades), true, true, false),
+            (Some(Bias::Scalar), true, false, true),
+            (None, false, false, false),
+        ]
+        .map(sample)
+        .into())
     }
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra)
-            .with("bias", bias_name(self.bias))
-            .with("gate", self.options.product.gate)
-            .with("normalize", self.options.product.normalize)
-            .with("recompute", self.options.recompute)
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let Output { product, y } = kernel::forward(&self.algebra, &self.operands(inputs), self.options())?;
-        let kept = (!self.options.recompute).then_some(y);
-        Ok((product.output, product.inverse_rms.into_iter().chain(kept).collect()))
+        let kept = (!self.recompute).then_some(y);
+        Ok(Forward { output: product.output, saved: product.inverse_rms.into_iter().chain(kept).collect() })
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let normalize = self.options.product.normalize;
-        let inverse_rms = context.saved().first().filter(|_| normalize).cloned();
-        let y = context.saved().get(usize::from(normalize));
-        let product = Product { output: context.output().clone(), inverse_rms };
-        let operands = self.operands(context.inputs());
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let (inputs, normalize) = (context.arrays(), self.product.normalize);
+        let inverse_rms = context.saved.first().filter(|_| normalize).cloned();
+        let y = context.saved.get(usize::from(normalize));
+        let product = Product { output: context.output.array().clone(), inverse_rms };
         let needs = [context.needs(0), context.needs(1), context.needs(3), context.needs(2)];
+        let operands = self.operands(&inputs);
         let Gradients { x, linear, bias, w } =
-            kernel::backward(&self.algebra, &operands, self.options(), (&product, y), grad, needs)?;
-        let mut gradients = vec![x, linear, w];
-        if self.bias.is_some() {
-            gradients.push(bias);
-        }
-        Ok(gradients)
+            kernel::backward(&self.algebra, &operands, self.options(), (&product, y), grad.array(), needs)?;
+        Ok(constants([x, linear, w].into_iter().chain(self.bias.map(|_| bias))))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
         let x = &inputs[0];
         let y = mv_linear(&self.algebra, x, &inputs[1], inputs.get(3).zip(self.bias))?;
-        let product = if self.options.fully_connected { fcgp } else { sgp };
-        product(&self.algebra, x, &y, &inputs[2], self.options.product)
+        let product = if FULL { fcgp } else { sgp };
+        product(&self.algebra, x, &y, &inputs[2], self.product)
+    }
+
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let [x, matrices, weights, ..] = inputs else { return Cost::default() };
+        let linear = cost::linear(x, matrices);
+        match FULL {
+            true => Cost { matrix_flops: linear + cost::full(&self.algebra, x, weights), element_flops: 0 },
+            false => Cost { matrix_flops: linear, element_flops: cost::terms(&self.algebra, x) },
+        }
     }
 }

@@ -1,12 +1,7 @@
 //! The grade-wise linear map.
 
-use super::{bias_name, of_algebra, primitives::grade_index};
-use crate::{Attributes, BackwardContext, Function, Result, Tensor};
-use gradewise_core::Algebra;
-use gradewise_kernels::{
-    Array,
-    ops::clifford::mv_linear::{self as kernel, Bias, Gradients},
-};
+use super::{prelude::*, primitives::grade_index};
+use gradewise_kernels::ops::clifford::mv_linear::{self as kernel, Bias, Gradients};
 
 /// Each blade of `x` `[blades, batch, in]` times the matrix of its grade, `w` `[grades, in, out]`, or one matrix shared
 /// by all grades, `w` `[in, out]`; plus a bias `[out]` on the blades that [`Bias`] says.
@@ -14,43 +9,57 @@ use gradewise_kernels::{
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn mv_linear(algebra: &Algebra, x: &Tensor, w: &Tensor, bias: Option<(&Tensor, Bias)>) -> Result<Tensor> {
-    let function = Linear { algebra: algebra.clone(), bias: bias.map(|(_, bias)| bias) };
+    let operation = Linear { algebra: algebra.clone(), bias: bias.map(|(_, bias)| bias) };
     match bias {
-        Some((bias, _)) => Tensor::apply(function, &[x, w, bias]),
-        None => Tensor::apply(function, &[x, w]),
+        Some((bias, _)) => Tensor::apply(operation, &[x, w, bias]),
+        None => Tensor::apply(operation, &[x, w]),
     }
 }
 
-struct Linear {
+/// Inputs: x, the matrices, and the bias if there is one.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Linear {
+    #[serde(with = "attributes::algebra")]
     algebra: Algebra,
+    #[serde(with = "attributes::bias")]
     bias: Option<Bias>,
 }
 
-impl Function for Linear {
-    fn name(&self) -> &'static str {
-        "mv_linear"
+impl Operation for Linear {
+    const NAME: &'static str = "mv_linear";
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (2, 3);
+    const HAS_MATRIX_PRODUCTS: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let (inputs, outputs) = (sizes.features, sizes.features + 2);
+        let sample = |bias: Option<Bias>, matrices| {
+            let mut operands = vec![features(sizes), matrices];
+            operands.extend(bias.map(|_| Input::normal([outputs])));
+            Sample::new(Linear { algebra: sizes.algebra.clone(), bias }, operands)
+        };
+        let by_grade = || matrices(sizes, inputs, outputs);
+        Ok(vec![
+            sample(None, by_grade()),
+            sample(None, Input::normal([inputs, outputs])),
+            sample(Some(Bias::Scalar), by_grade()),
+            sample(Some(Bias::AllBlades), by_grade()),
+        ])
     }
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra).with("bias", bias_name(self.bias))
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let bias = inputs.get(2).zip(self.bias);
-        Ok((kernel::forward(&self.algebra, &inputs[0], &inputs[1], bias)?, Vec::new()))
+        Ok(kernel::forward(&self.algebra, &inputs[0], &inputs[1], bias)?.into())
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let inputs = context.inputs();
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
         let needs = [context.needs(0), context.needs(1), context.needs(2)];
         let bias = self.bias.unwrap_or_default();
         let Gradients { x, w, bias } =
-            kernel::backward(&self.algebra, &inputs[0], &inputs[1], bias, grad, needs)?;
-        let mut gradients = vec![x, w];
-        if self.bias.is_some() {
-            gradients.push(bias);
-        }
-        Ok(gradients)
+            kernel::backward(&self.algebra, &inputs[0], &inputs[1], bias, grad.array(), needs)?;
+        Ok(constants([x, w].into_iter().chain(self.bias.map(|_| bias))))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
@@ -71,5 +80,10 @@ impl Function for Linear {
             }
             _ => Ok(product),
         }
+    }
+
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let [x, matrices, ..] = inputs else { return Cost::default() };
+        Cost { matrix_flops: cost::linear(x, matrices), element_flops: 0 }
     }
 }

@@ -3,17 +3,17 @@
 //! Each runs one kernel forward and one backward; second derivatives are those of its re-expression in primitives.
 
 mod block;
+mod cost;
 mod layer;
 mod linear;
 mod norm;
-pub(crate) mod primitives;
+mod prelude;
+mod primitives;
 mod product;
 mod silu;
 mod steerable;
 mod steerable_full;
-
-use crate::{Attributes, Error, Result};
-use gradewise_core::Algebra;
+mod steerable_layer;
 
 pub use block::{MvBlock, mv_block};
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
@@ -23,31 +23,26 @@ pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, regressive_product, sgp};
 pub use silu::mv_silu;
-pub use steerable::{Steerable, SteerableLayer, steerable_layer, steerable_product};
+pub use steerable::{Steerable, steerable_product};
 pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
+pub use steerable_layer::{SteerableLayer, steerable_layer};
 
-fn of_algebra(algebra: &Algebra) -> Attributes {
-    let signature = algebra.signature();
-    Attributes::new().list("signature", [signature.p, signature.q, signature.r])
-}
+use crate::entry::Entry;
 
-fn bias_name(bias: Option<Bias>) -> &'static str {
-    match bias {
-        None => "none",
-        Some(Bias::Scalar) => "scalar",
-        Some(Bias::AllBlades) => "all",
-    }
-}
-
-/// The bias that [`bias_name`] names.
-pub(crate) fn bias_of(operation: &'static str, name: &str) -> Result<Option<Bias>> {
-    match name {
-        "none" => Ok(None),
-        "scalar" => Ok(Some(Bias::Scalar)),
-        "all" => Ok(Some(Bias::AllBlades)),
-        other => Err(Error::Argument {
-            operation,
-            message: format!("the attribute `bias` has the value `{other}`"),
-        }),
-    }
-}
+/// The operations of this folder.
+pub(crate) static OPERATIONS: &[Entry] = &[
+    Entry::of::<block::Block>(),
+    Entry::of::<layer::Layer<false>>(),
+    Entry::of::<layer::Layer<true>>(),
+    Entry::of::<linear::Linear>(),
+    Entry::of::<norm::MvLayerNorm>(),
+    Entry::of::<norm::MvNormalization>(),
+    Entry::of::<primitives::TableProduct>(),
+    Entry::of::<product::Weighted<false, false>>(),
+    Entry::of::<product::Weighted<false, true>>(),
+    Entry::of::<product::Weighted<true, false>>(),
+    Entry::of::<product::Weighted<true, true>>(),
+    Entry::of::<silu::MvSilu>(),
+    Entry::of::<steerable::SteerableProduct>(),
+    Entry::of::<steerable_layer::FusedLayer>(),
+];

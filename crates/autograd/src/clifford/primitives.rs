@@ -1,28 +1,56 @@
 //! The primitives from which fused operators are re-expressed.
 
-use crate::{Attributes, Result, Tensor};
-use gradewise_core::Algebra;
+use super::prelude::*;
 use gradewise_kernels::{
-    Array, Device, Index,
+    Index,
     ops::clifford::table_product::{self, Table},
 };
 use std::sync::Arc;
 
-/// `out[o] = Σ ±a[i]·b[k]` by a table. Its gradients are products of the same kind, so it is differentiable to any
-/// order.
-pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (table, told, given) = (Arc::clone(table), Arc::clone(table), Arc::clone(table));
-    let attributes = move || {
-        let terms = told.terms().flat_map(|t| [t.a.into(), t.b.into(), t.out.into(), i64::from(t.sign)]);
-        Attributes::new().list("sizes", [told.a, told.b, told.out]).list("terms", terms)
-    };
-    let forward = move |x: &[Array]| Ok(table_product::forward(&given, &x[0], &x[1])?);
-    Tensor::operate("table_product", &[a, b], attributes, forward, move |context, grad| {
+/// Added to a divisor that may vanish.
+pub(super) const EPSILON: f64 = 1e-6;
+/// Added to q² under the fourth root, so that the norm has a derivative where q = 0.
+const SMOOTHING: f64 = 1e-16;
+
+/// A bilinear product by a table. Its gradients are products of the same kind, so it is differentiable to any order.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TableProduct {
+    #[serde(flatten, with = "attributes::table")]
+    table: Arc<Table>,
+}
+
+impl Operation for TableProduct {
+    const NAME: &'static str = "table_product";
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const ARITY: (usize, usize) = (2, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let tables = [
+            Table::geometric(&sizes.algebra),
+            Table::regressive(&sizes.algebra),
+            Table::by_path(&sizes.algebra).0,
+        ];
+        let sample = |table| Sample::new(TableProduct { table }, [features(sizes), features(sizes)]);
+        Ok(tables.map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(table_product::forward(&self.table, &inputs[0], &inputs[1])?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let [a, b] = [&context.inputs[0], &context.inputs[1]];
-        let grad_a = context.needs(0).then(|| table_product(&table.grad_a(), grad, b)).transpose()?;
-        let grad_b = context.needs(1).then(|| table_product(&table.grad_b(), grad, a)).transpose()?;
-        Ok(vec![grad_a, grad_b])
-    })
+        Ok(vec![
+            context.when_needed(0, || table_product(&self.table.grad_a(), grad, b))?,
+            context.when_needed(1, || table_product(&self.table.grad_b(), grad, a))?,
+        ])
+    }
+}
+
+/// `out[o] = Σ ±a[i]·b[k]` by a table.
+pub(crate) fn table_product(table: &Arc<Table>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    Tensor::apply(TableProduct { table: Arc::clone(table) }, &[a, b])
 }
 
 /// The grade of each blade, as an index.
@@ -63,7 +91,7 @@ pub(super) fn quadratic(algebra: &Algebra, x: &Tensor) -> Result<Tensor> {
 
 /// (q² + 1e-16)^¼.
 pub(super) fn smooth_norm(q: &Tensor) -> Result<Tensor> {
-    q.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
+    q.square()?.add_scalar(SMOOTHING)?.sqrt()?.sqrt()
 }
 
 /// A parameter `[features, columns]` as `[columns, 1, features]`, to broadcast against `[…, batch, features]`.
@@ -76,5 +104,5 @@ pub(super) fn by_column(parameter: &Tensor) -> Result<Tensor> {
 pub(super) fn rms_norm(algebra: &Algebra, o: &Tensor) -> Result<Tensor> {
     let grades = grade_index(algebra, &o.device())?;
     let mean_square = o.square()?.segment_sum(0, &grades)?.mean(&[2], true)?;
-    o.div(&mean_square.add_scalar(1e-6)?.sqrt()?.index_select(0, &grades)?)
+    o.div(&mean_square.add_scalar(EPSILON)?.sqrt()?.index_select(0, &grades)?)
 }

@@ -1,18 +1,13 @@
 //! Weighted and fully connected geometric products.
 
 use super::{
-    of_algebra,
+    prelude::*,
     primitives::{by_column, gate, index, rms_norm, table_product},
 };
-use crate::{Attributes, BackwardContext, Function, Result, Tensor};
-use gradewise_core::Algebra;
-use gradewise_kernels::{
-    Array,
-    ops::clifford::{
-        fcgp as fcgp_kernel,
-        sgp::{self as sgp_kernel, Product, ProductGradients, ProductOptions},
-        table_product::Table,
-    },
+use gradewise_kernels::ops::clifford::{
+    fcgp as fcgp_kernel,
+    sgp::{self as sgp_kernel, Product, ProductGradients, ProductOptions},
+    table_product::Table,
 };
 
 /// The unweighted geometric product of `x` and `y` `[blades, …]`, position by position.
@@ -38,7 +33,7 @@ pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<T
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn sgp(algebra: &Algebra, x: &Tensor, y: &Tensor, w: &Tensor, options: ProductOptions) -> Result<Tensor> {
-    Tensor::apply(Weighted { algebra: algebra.clone(), options, kind: Kind::Diagonal }, &[x, y, w])
+    weighted::<false>(algebra, [x, y, w], options)
 }
 
 /// The fully connected product `out_j = Σ_paths (Σ ±x_i·y_k)·w[path]`, with what `options` fuse around it. `x` and `y`
@@ -53,7 +48,7 @@ pub fn fcgp(
     w: &Tensor,
     options: ProductOptions,
 ) -> Result<Tensor> {
-    Tensor::apply(Weighted { algebra: algebra.clone(), options, kind: Kind::Full }, &[x, y, w])
+    weighted::<true>(algebra, [x, y, w], options)
 }
 
 /// norm(sgp(gate(x), gate(y), w)); without the norm if `normalize` is false.
@@ -84,72 +79,100 @@ pub fn gelu_fcgp_norm(
     fcgp(algebra, x, y, w, ProductOptions { gate: true, normalize })
 }
 
-enum Kind {
-    /// A weight per feature and path.
-    Diagonal,
-    /// A matrix per path.
-    Full,
-}
-
-struct Weighted {
-    algebra: Algebra,
+/// Applies the product that the options name.
+fn weighted<const FULL: bool>(
+    algebra: &Algebra,
+    operands: [&Tensor; 3],
     options: ProductOptions,
-    kind: Kind,
+) -> Result<Tensor> {
+    let (algebra, normalize) = (algebra.clone(), options.normalize);
+    match options.gate {
+        true => Tensor::apply(Weighted::<FULL, true> { algebra, normalize }, &operands),
+        false => Tensor::apply(Weighted::<FULL, false> { algebra, normalize }, &operands),
+    }
 }
 
-impl Function for Weighted {
-    fn name(&self) -> &'static str {
-        match (&self.kind, self.options) {
-            (Kind::Diagonal, ProductOptions { gate: true, .. }) => "gelu_sgp_norm",
-            (Kind::Diagonal, _) => "sgp",
-            (Kind::Full, ProductOptions { gate: true, .. }) => "gelu_fcgp_norm",
-            (Kind::Full, _) => "fcgp",
-        }
-    }
+/// A weighted product. `FULL`: a matrix for each path instead of a weight for each feature and path. `GATE`: both factors are gated.
+/// Inputs: x, y and the weights.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Weighted<const FULL: bool, const GATE: bool> {
+    #[serde(with = "attributes::algebra")]
+    algebra: Algebra,
+    normalize: bool,
+}
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra).with("gate", self.options.gate).with("normalize", self.options.normalize)
+impl<const FULL: bool, const GATE: bool> Weighted<FULL, GATE> {
+    fn options(&self) -> ProductOptions {
+        ProductOptions { gate: GATE, normalize: self.normalize }
     }
+}
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        let forward = match self.kind {
-            Kind::Diagonal => sgp_kernel::forward,
-            Kind::Full => fcgp_kernel::forward,
+impl<const FULL: bool, const GATE: bool> Operation for Weighted<FULL, GATE> {
+    const NAME: &'static str = match (FULL, GATE) {
+        (false, false) => "sgp",
+        (false, true) => "gelu_sgp_norm",
+        (true, false) => "fcgp",
+        (true, true) => "gelu_fcgp_norm",
+    };
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (3, 3);
+    const HAS_MATRIX_PRODUCTS: bool = FULL;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let weights = match FULL {
+            true => Input::normal([sizes.algebra.paths().len(), sizes.features, sizes.features + 1]),
+            false => path_weights(sizes),
         };
-        let product = forward(&self.algebra, &inputs[0], &inputs[1], &inputs[2], self.options)?;
-        Ok((product.output, product.inverse_rms.into_iter().collect()))
+        let sample = |normalize| {
+            let operation = Weighted { algebra: sizes.algebra.clone(), normalize };
+            Sample::new(operation, [features(sizes), features(sizes), weights.clone()])
+        };
+        Ok([false, true].map(sample).into())
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let backward = match self.kind {
-            Kind::Diagonal => sgp_kernel::backward,
-            Kind::Full => fcgp_kernel::backward,
-        };
-        let inputs = context.inputs();
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let forward = if FULL { fcgp_kernel::forward } else { sgp_kernel::forward };
+        let Product { output, inverse_rms } =
+            forward(&self.algebra, &inputs[0], &inputs[1], &inputs[2], self.options())?;
+        Ok(Forward { output, saved: inverse_rms.into_iter().collect() })
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let backward = if FULL { fcgp_kernel::backward } else { sgp_kernel::backward };
+        let inputs = context.arrays();
         let product =
-            Product { output: context.output().clone(), inverse_rms: context.saved().first().cloned() };
+            Product { output: context.output.array().clone(), inverse_rms: context.saved.first().cloned() };
         let needs = [context.needs(0), context.needs(1), context.needs(2)];
         let operands = (&inputs[0], &inputs[1], &inputs[2]);
         let ProductGradients { x, y, weights, .. } =
-            backward(&self.algebra, operands, self.options, &product, grad, needs)?;
-        Ok(vec![x, y, weights])
+            backward(&self.algebra, operands, self.options(), &product, grad.array(), needs)?;
+        Ok(constants([x, y, weights]))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
         let (mut x, mut y) = (inputs[0].clone(), inputs[1].clone());
-        if self.options.gate {
+        if GATE {
             (x, y) = (gate(&x)?, gate(&y)?);
         }
         let device = x.device();
         let (table, paths, outs) = Table::by_path(&self.algebra);
         let pairs = table_product(&table, &x, &y)?;
         let paths = index(&paths, self.algebra.paths().len(), &device)?;
-        let weighted = match self.kind {
-            Kind::Diagonal => pairs.mul(&by_column(&inputs[2])?.index_select(0, &paths)?)?,
-            Kind::Full => pairs.matmul(&inputs[2].index_select(0, &paths)?)?,
+        let weighted = match FULL {
+            true => pairs.matmul(&inputs[2].index_select(0, &paths)?)?,
+            false => pairs.mul(&by_column(&inputs[2])?.index_select(0, &paths)?)?,
         };
         let outs = index(&outs, self.algebra.blade_count(), &device)?;
         let product = weighted.segment_sum(0, &outs)?;
-        if self.options.normalize { rms_norm(&self.algebra, &product) } else { Ok(product) }
+        if self.normalize { rms_norm(&self.algebra, &product) } else { Ok(product) }
+    }
+
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let [x, _, weights] = inputs else { return Cost::default() };
+        match FULL {
+            true => Cost { matrix_flops: cost::full(&self.algebra, x, weights), element_flops: 0 },
+            false => Cost { matrix_flops: 0, element_flops: cost::terms(&self.algebra, x) },
+        }
     }
 }

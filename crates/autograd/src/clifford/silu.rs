@@ -1,12 +1,11 @@
 //! The multivector SiLU.
 
 use super::{
-    of_algebra,
+    prelude::*,
     primitives::{by_column, grade_index, quadratic_by_grade},
 };
-use crate::{Attributes, BackwardContext, Function, Result, Tensor, concat};
-use gradewise_core::Algebra;
-use gradewise_kernels::{Array, ops::clifford::mv_silu as kernel};
+use crate::concat;
+use gradewise_kernels::ops::clifford::mv_silu as kernel;
 
 /// Grade k of `x` `[blades, batch, features]` times σ(a_k·u_k + b_k), where u_0 is the scalar part and u_k = q(x⁽ᵏ⁾)
 /// otherwise; `a` and `b` are `[features, grades]` (Ruhe et al. 2023, arXiv:2305.11141).
@@ -17,32 +16,37 @@ pub fn mv_silu(algebra: &Algebra, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<
     Tensor::apply(MvSilu { algebra: algebra.clone() }, &[x, a, b])
 }
 
-struct MvSilu {
+/// Inputs: x, a and b.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MvSilu {
+    #[serde(with = "attributes::algebra")]
     algebra: Algebra,
 }
 
-impl Function for MvSilu {
-    fn name(&self) -> &'static str {
-        "mv_silu"
+impl Operation for MvSilu {
+    const NAME: &'static str = "mv_silu";
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (3, 3);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let operation = MvSilu { algebra: sizes.algebra.clone() };
+        Ok(vec![Sample::new(operation, [features(sizes), by_grade(sizes), by_grade(sizes)])])
     }
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra)
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(kernel::forward(&self.algebra, &inputs[0], &inputs[1], &inputs[2])?.into())
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((kernel::forward(&self.algebra, &inputs[0], &inputs[1], &inputs[2])?, Vec::new()))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let inputs = context.inputs();
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
         let kernel::Gradients { x, a, b } =
-            kernel::backward(&self.algebra, &inputs[0], &inputs[1], &inputs[2], grad)?;
-        Ok(vec![Some(x), Some(a), Some(b)])
+            kernel::backward(&self.algebra, &inputs[0], &inputs[1], &inputs[2], grad.array())?;
+        Ok(constants([Some(x), Some(a), Some(b)]))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let [x, a, b] = inputs else { unreachable!("mv_silu is applied to three inputs") };
+        let (x, a, b) = (&inputs[0], &inputs[1], &inputs[2]);
         let grades = grade_index(&self.algebra, &x.device())?;
         let quadratic = quadratic_by_grade(&self.algebra, x)?;
         let higher = quadratic.slice(0, 1..self.algebra.grade_count())?;

@@ -1,15 +1,9 @@
-//! The steerable product of the Clifford-group-equivariant layers, by itself and as a whole layer.
+//! The steerable product of the Clifford-group-equivariant layers.
 
-use super::{Bias, linear::mv_linear, norm::normalize_by_grade, of_algebra, product::sgp};
-use crate::{Attributes, BackwardContext, Function, Result, Tensor};
-use gradewise_core::Algebra;
-use gradewise_kernels::{
-    Array,
-    ops::clifford::{
-        sgp::ProductOptions,
-        steerable_gp::{self as kernel, Gradients, Operands},
-        steerable_layer as layer_kernel,
-    },
+use super::{norm::normalize_by_grade, prelude::*, product::sgp};
+use gradewise_kernels::ops::clifford::{
+    sgp::ProductOptions,
+    steerable_gp::{self as kernel, Gradients, Operands},
 };
 
 /// Operands of [`steerable_product`].
@@ -39,7 +33,10 @@ pub fn steerable_product(algebra: &Algebra, operands: &Steerable<'_>) -> Result<
     Tensor::apply(SteerableProduct { algebra: algebra.clone() }, &inputs)
 }
 
-struct SteerableProduct {
+/// Inputs: x, the right factor, its normalisation parameter, the product weights, and what is added if there is something.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SteerableProduct {
+    #[serde(with = "attributes::algebra")]
     algebra: Algebra,
 }
 
@@ -47,28 +44,32 @@ fn operands(inputs: &[Array]) -> Operands<'_> {
     Operands { x: &inputs[0], right: &inputs[1], a: &inputs[2], w: &inputs[3], left: inputs.get(4) }
 }
 
-impl Function for SteerableProduct {
-    fn name(&self) -> &'static str {
-        "steerable_gp"
+impl Operation for SteerableProduct {
+    const NAME: &'static str = "steerable_gp";
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (4, 5);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let sample = |left: bool| {
+            let mut inputs = vec![features(sizes), features(sizes), by_grade(sizes), path_weights(sizes)];
+            inputs.extend(left.then(|| features(sizes)));
+            Sample::new(SteerableProduct { algebra: sizes.algebra.clone() }, inputs)
+        };
+        Ok([false, true].map(sample).into())
     }
 
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra)
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(kernel::forward(&self.algebra, &operands(inputs))?.into())
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((kernel::forward(&self.algebra, &operands(inputs))?, Vec::new()))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let operands = operands(context.inputs());
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
+        let operands = operands(&inputs);
         let needs = [context.needs(0), context.needs(1) || context.needs(2), context.needs(3)];
-        let Gradients { x, right, a, w, left } = kernel::backward(&self.algebra, &operands, grad, needs)?;
-        let mut gradients = vec![x, right, a, w];
-        if operands.left.is_some() {
-            gradients.push(left);
-        }
-        Ok(gradients)
+        let Gradients { x, right, a, w, left } =
+            kernel::backward(&self.algebra, &operands, grad.array(), needs)?;
+        Ok(constants([x, right, a, w].into_iter().chain(operands.left.map(|_| left))))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
@@ -79,77 +80,9 @@ impl Function for SteerableProduct {
             None => Ok(product),
         }
     }
-}
 
-/// Operands of [`steerable_layer`].
-#[derive(Clone, Copy, Debug)]
-pub struct SteerableLayer<'a> {
-    /// The input `[blades, batch, features]`.
-    pub x: &'a Tensor,
-    /// Matrices of the right factor `[grades, features, features]`.
-    pub right: &'a Tensor,
-    /// Normalisation parameter of the right factor `[features, grades]`.
-    pub a: &'a Tensor,
-    /// Product weights `[features, paths]`.
-    pub w: &'a Tensor,
-    /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
-    pub left: Option<(&'a Tensor, &'a Tensor)>,
-}
-
-/// `(mv_linear(x; left, bias) + sgp(x, mv_normalization(mv_linear(x; right); a), w)) / √2`, or the product alone without
-/// `left`: the whole layer in one operator, which pays for few features (Ruhe et al. 2023, arXiv:2305.11141).
-///
-/// # Errors
-/// Shapes, dtypes or devices that do not fit together, named.
-pub fn steerable_layer(algebra: &Algebra, operands: &SteerableLayer<'_>) -> Result<Tensor> {
-    let SteerableLayer { x, right, a, w, left } = *operands;
-    let mut inputs = vec![x, right, a, w];
-    if let Some((left, bias)) = left {
-        inputs.extend([left, bias]);
-    }
-    Tensor::apply(FusedLayer { algebra: algebra.clone() }, &inputs)
-}
-
-struct FusedLayer {
-    algebra: Algebra,
-}
-
-fn layer_operands(inputs: &[Array]) -> layer_kernel::Operands<'_> {
-    let left = inputs.get(4).zip(inputs.get(5));
-    layer_kernel::Operands { x: &inputs[0], right: &inputs[1], a: &inputs[2], w: &inputs[3], left }
-}
-
-impl Function for FusedLayer {
-    fn name(&self) -> &'static str {
-        "steerable_layer"
-    }
-
-    fn attributes(&self) -> Attributes {
-        of_algebra(&self.algebra)
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((layer_kernel::forward(&self.algebra, &layer_operands(inputs))?, Vec::new()))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let layer_kernel::Gradients { x, right, a, w, left } =
-            layer_kernel::backward(&self.algebra, &layer_operands(context.inputs()), grad)?;
-        let mut gradients = vec![Some(x), Some(right), Some(a), Some(w)];
-        if let Some((left, bias)) = left {
-            gradients.extend([Some(left), Some(bias)]);
-        }
-        Ok(gradients)
-    }
-
-    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let x = &inputs[0];
-        let right = mv_linear(&self.algebra, x, &inputs[1], None)?;
-        let left = match inputs.get(4).zip(inputs.get(5)) {
-            Some((left, bias)) => Some(mv_linear(&self.algebra, x, left, Some((bias, Bias::Scalar)))?),
-            None => None,
-        };
-        let operands = Steerable { x, right: &right, a: &inputs[2], w: &inputs[3], left: left.as_ref() };
-        steerable_product(&self.algebra, &operands)
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let [x, ..] = inputs else { return Cost::default() };
+        Cost { matrix_flops: 0, element_flops: cost::terms(&self.algebra, x) }
     }
 }

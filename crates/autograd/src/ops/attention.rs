@@ -1,25 +1,14 @@
 //! Attention.
 
-use super::{beside, require_beside};
-use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
+use super::prelude::*;
 use gradewise_core::Error as CoreError;
-use gradewise_kernels::{
-    Array,
-    ops::{self, AttentionOptions},
-};
+use gradewise_kernels::ops::AttentionOptions;
 
-/// Inputs: queries, keys and values.
-struct Attention(AttentionOptions);
-
-/// Input: queries, keys and values side by side.
-struct PackedAttention(AttentionOptions);
-
-/// What the forward pass saved, as the kernels want it back.
-fn saved(name: &'static str, context: &BackwardContext<'_>) -> Result<ops::Attention> {
-    let [log_sum_exp] = context.saved() else {
-        return Err(Error::Argument { operation: name, message: "its forward saved one array".to_owned() });
-    };
-    Ok(ops::Attention { output: context.output().clone(), log_sum_exp: log_sum_exp.clone() })
+/// Inputs: queries, keys and values; or one input with all three side by side, `[batch, tokens, 3, heads, features]`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Attention {
+    #[serde(flatten, with = "attributes::attention")]
+    options: AttentionOptions,
 }
 
 /// The options where `input` is and for its dtype.
@@ -27,19 +16,6 @@ fn following(options: &AttentionOptions, input: &Array) -> Result<AttentionOptio
     let lengths = options.lengths.as_ref().map(|lengths| lengths.to_device(&input.device())).transpose()?;
     let mask = options.mask.as_ref().map(|mask| beside(mask, input)).transpose()?;
     Ok(AttentionOptions { lengths, mask, ..options.clone() })
-}
-
-/// The options as text.
-fn told(options: &AttentionOptions) -> Attributes {
-    let mut attributes = Attributes::new().with("causal", options.causal).list("scale", options.scale);
-    if let Some(lengths) = &options.lengths {
-        attributes = attributes.list("lengths", lengths.to_vec()).with("bound", lengths.bound());
-    }
-    if let Some(mask) = &options.mask {
-        let values = mask.to_f64_vec().unwrap_or_default();
-        attributes = attributes.list("mask", values).list("mask_shape", mask.dims());
-    }
-    attributes
 }
 
 /// Refuses masks and lengths that are not where the queries are.
@@ -69,11 +45,6 @@ fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &T
     Ok(Tensor::new(Array::from_f64(&values, [batch, 1, queries, keys], like.dtype(), &like.device())?))
 }
 
-/// The attention of queries, keys and values side by side, `[batch, tokens, 3, heads, features]`.
-pub(crate) fn packed(x: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
-    Tensor::apply(PackedAttention(options.clone()), &[x])
-}
-
 /// Attention in differentiable operations, with all of the weights in memory.
 fn in_primitives([q, k, v]: [&Tensor; 3], options: &AttentionOptions) -> Result<Tensor> {
     let &[batch, heads, queries, features] = q.shape().dims() else {
@@ -90,62 +61,97 @@ fn in_primitives([q, k, v]: [&Tensor; 3], options: &AttentionOptions) -> Result<
     weights.matmul(&v.unsqueeze(2)?)?.reshape([batch, heads, queries, features])
 }
 
-impl Function for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
+impl Operation for Attention {
+    const NAME: &'static str = "attention";
+    const RULE: Rule = Rule::Short;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (1, 3);
+    const HAS_MATRIX_PRODUCTS: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let (tokens, features) = (sizes.batch, sizes.features);
+        let causal = |causal| AttentionOptions { causal, ..AttentionOptions::default() };
+        let separate = |options, [heads, shared, queries, keys]: [usize; 4]| {
+            let of_keys = Input::normal([2, shared, keys, features]);
+            let inputs = [Input::normal([2, heads, queries, features]), of_keys.clone(), of_keys];
+            Sample::new(Attention { options }, inputs)
+        };
+        let lengths = Index::new(&[tokens + 2, tokens / 2 + 1], tokens + 3, &Device::Cpu)?;
+        let seen: Vec<f64> = (0..2 * (tokens + 2)).map(|i| f64::from(i % 4 != 2)).collect();
+        let mask = Array::from_f64(&seen, [2, tokens + 2], DType::F64, &Device::Cpu)?;
+        let masked =
+            AttentionOptions { causal: true, scale: Some(0.4), lengths: Some(lengths), mask: Some(mask) };
+        let packed = Input::normal([2, tokens, 3, 2, features]);
+        Ok(vec![
+            separate(causal(false), [2, 2, tokens, tokens]),
+            separate(causal(true), [2, 1, tokens, tokens]),
+            separate(masked, [2, 1, tokens, tokens + 2]),
+            Sample::new(Attention { options: causal(false) }, [packed.clone()]),
+            Sample::new(Attention { options: causal(true) }, [packed]),
+        ])
     }
 
-    fn attributes(&self) -> Attributes {
-        told(&self.0)
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let options = following(&self.options, &inputs[0])?;
+        let ops::Attention { output, log_sum_exp } = match inputs {
+            [packed] => {
+                let [q, k, v] = ops::attention::unpack(packed)?;
+                ops::attention(&q, &k, &v, &options)?
+            }
+            [q, k, v] => ops::attention(q, k, v, &options)?,
+            _ => return Err(unpaired()),
+        };
+        Ok(Forward { output, saved: vec![log_sum_exp] })
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        let options = following(&self.0, &inputs[0])?;
-        let ops::Attention { output, log_sum_exp } =
-            ops::attention(&inputs[0], &inputs[1], &inputs[2], &options)?;
-        Ok((output, vec![log_sum_exp]))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let forward = saved(self.name(), context)?;
-        let [q, k, v] = context.inputs() else { unreachable!("three inputs were given") };
-        let options = following(&self.0, q)?;
-        let gradients = ops::attention_backward([q, k, v], &options, &forward, grad)?;
-        Ok(vec![Some(gradients.q), Some(gradients.k), Some(gradients.v)])
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let [log_sum_exp] = context.saved(Self::NAME)?.clone();
+        let forward = ops::Attention { output: context.output.array().clone(), log_sum_exp };
+        let inputs = context.arrays();
+        let options = following(&self.options, &inputs[0])?;
+        match &inputs[..] {
+            [packed] => {
+                let gradient = ops::attention_backward_packed(packed, &options, &forward, grad.array())?;
+                Ok(constants([Some(gradient)]))
+            }
+            [q, k, v] => {
+                let gradients = ops::attention_backward([q, k, v], &options, &forward, grad.array())?;
+                Ok(constants([Some(gradients.q), Some(gradients.k), Some(gradients.v)]))
+            }
+            _ => Err(unpaired()),
+        }
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        in_primitives([&inputs[0], &inputs[1], &inputs[2]], &self.0)
+        match inputs {
+            [packed] => {
+                let part = |index: usize| packed.slice(2, index..index + 1)?.squeeze(2)?.transpose(1, 2);
+                in_primitives([&part(0)?, &part(1)?, &part(2)?], &self.options)
+            }
+            [q, k, v] => in_primitives([q, k, v], &self.options),
+            _ => Err(unpaired()),
+        }
+    }
+
+    /// Two products for each pair of query and key; of causal attention half of the pairs.
+    fn cost(&self, inputs: &[&[usize]]) -> Cost {
+        let pairs = match inputs {
+            [[batch, tokens, 3, heads, features]] => batch * heads * tokens * tokens * features,
+            [[batch, heads, queries, features], [.., keys, _], ..] => {
+                batch * heads * queries * keys * features
+            }
+            _ => 0,
+        };
+        let each = if self.options.causal { 2 } else { 4 };
+        Cost { matrix_flops: each * pairs as u64, element_flops: 0 }
     }
 }
 
-impl Function for PackedAttention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn attributes(&self) -> Attributes {
-        told(&self.0)
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        let options = following(&self.0, &inputs[0])?;
-        let [q, k, v] = ops::attention::unpack(&inputs[0])?;
-        let ops::Attention { output, log_sum_exp } = ops::attention(&q, &k, &v, &options)?;
-        Ok((output, vec![log_sum_exp]))
-    }
-
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let forward = saved(self.name(), context)?;
-        let x = &context.inputs()[0];
-        let gradient = ops::attention_backward_packed(x, &following(&self.0, x)?, &forward, grad)?;
-        Ok(vec![Some(gradient)])
-    }
-
-    fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let part = |index: usize| inputs[0].slice(2, index..index + 1)?.squeeze(2)?.transpose(1, 2);
-        in_primitives([&part(0)?, &part(1)?, &part(2)?], &self.0)
-    }
+/// Keys without values.
+fn unpaired() -> Error {
+    let message =
+        "two inputs were given, expected queries, keys and values, or one input with all of them".to_owned();
+    Error::Argument { operation: Attention::NAME, message }
 }
 
 impl Tensor {
@@ -159,7 +165,7 @@ impl Tensor {
     /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, more than 128 features on CUDA.
     pub fn attention(&self, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
         require_options(options, self.array())?;
-        Self::apply(Attention(options.clone()), &[self, k, v])
+        Self::apply(Attention { options: options.clone() }, &[self, k, v])
     }
 
     /// [`attention`](Self::attention) of tokens to each other: queries, keys and values side by side as one linear map gives them,
@@ -177,7 +183,7 @@ impl Tensor {
         };
         let packed = self.reshape([batch, tokens, 3, heads, features / parts])?;
         require_options(options, self.array())?;
-        let output = self::packed(&packed, options)?;
+        let output = Self::apply(Attention { options: options.clone() }, &[&packed])?;
         output.transpose(1, 2)?.reshape([batch, tokens, features / 3])
     }
 

@@ -1,54 +1,50 @@
 //! Cross-entropy.
 
-use super::require_beside;
-use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
-use gradewise_kernels::{
-    Array, DType, Index, Positions,
-    ops::{self, CrossEntropyOptions},
-};
+use super::prelude::*;
+use gradewise_kernels::ops::CrossEntropyOptions;
 
-struct CrossEntropy {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct CrossEntropy {
+    #[serde(with = "attributes::index")]
     targets: Index,
+    #[serde(with = "attributes::cross_entropy")]
     options: CrossEntropyOptions,
 }
 
-impl Function for CrossEntropy {
-    fn name(&self) -> &'static str {
-        "cross_entropy"
-    }
+impl Operation for CrossEntropy {
+    const NAME: &'static str = "cross_entropy";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
 
-    fn attributes(&self) -> Attributes {
-        Attributes::new()
-            .list("targets", self.targets.to_vec())
-            .with("bound", self.targets.bound())
-            .list("ignore", self.options.ignore)
-            .with("label_smoothing", self.options.label_smoothing)
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [rows, classes] = matrix(sizes);
+        let sample = |ignore: Option<usize>, label_smoothing| -> Result<Sample<Self>> {
+            let targets = Index::new(&sizes.indices(rows, classes), classes, &Device::Cpu)?;
+            let options = CrossEntropyOptions { ignore, label_smoothing };
+            Ok(Sample::new(CrossEntropy { targets, options }, [Input::normal([rows, classes])]))
+        };
+        Ok(vec![sample(None, 0.0)?, sample(Some(0), 0.1)?])
     }
 
     /// In `f32` at least.
-    fn output_dtype(&self, _: &[DType], found: DType) -> DType {
-        found
+    fn output_dtype(&self, _: &[DType], computed: DType) -> DType {
+        computed
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let targets = self.targets.to_device(&inputs[0].device())?;
         let ops::CrossEntropy { loss, log_sum_exp, count } =
             ops::cross_entropy(&inputs[0], &targets, &self.options)?;
-        Ok((loss, vec![log_sum_exp, count]))
+        Ok(Forward { output: loss, saved: vec![log_sum_exp, count] })
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let [log_sum_exp, count] = context.saved() else {
-            return Err(Error::Argument {
-                operation: self.name(),
-                message: "its forward saved two arrays".into(),
-            });
-        };
-        let (loss, x) = (context.output().clone(), &context.inputs()[0]);
-        let forward = ops::CrossEntropy { loss, log_sum_exp: log_sum_exp.clone(), count: count.clone() };
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let [log_sum_exp, count] = context.saved(Self::NAME)?.clone();
+        let x = context.inputs[0].array();
+        let forward = ops::CrossEntropy { loss: context.output.array().clone(), log_sum_exp, count };
         let targets = self.targets.to_device(&x.device())?;
-        let gradient = ops::cross_entropy_backward(x, &targets, &self.options, &forward, grad)?;
-        Ok(vec![Some(gradient)])
+        let gradient = ops::cross_entropy_backward(x, &targets, &self.options, &forward, grad.array())?;
+        Ok(constants([Some(gradient)]))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

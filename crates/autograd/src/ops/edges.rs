@@ -1,32 +1,181 @@
 //! Messages on graphs. All four operations are linear and each other's transposes, so that every derivative runs their kernels.
 
-use super::require_beside;
-use crate::{Attributes, Result, Tensor};
-use gradewise_kernels::{Array, Device, Index, ops};
+use super::prelude::*;
 
 /// The receivers and the senders of edges.
-#[derive(Clone)]
-struct Ends([Index; 2]);
+#[derive(Serialize, Deserialize)]
+struct Ends {
+    #[serde(with = "attributes::index")]
+    receivers: Index,
+    #[serde(with = "attributes::index")]
+    senders: Index,
+}
 
 impl Ends {
     /// Refuses lists that are not where `x` is.
     fn of(operation: &'static str, receivers: &Index, senders: &Index, x: &Tensor) -> Result<Self> {
         require_beside(operation, "receivers", receivers.device(), x.array())?;
         require_beside(operation, "senders", senders.device(), x.array())?;
-        Ok(Self([receivers.clone(), senders.clone()]))
+        Ok(Self { receivers: receivers.clone(), senders: senders.clone() })
     }
 
     fn on(&self, device: &Device) -> Result<[Index; 2]> {
-        let [receivers, senders] = &self.0;
-        Ok([receivers.to_device(device)?, senders.to_device(device)?])
+        Ok([self.receivers.to_device(device)?, self.senders.to_device(device)?])
     }
 
-    fn attributes(&self) -> Attributes {
-        let [receivers, senders] = &self.0;
-        Attributes::new()
-            .list("receivers", receivers.to_vec())
-            .list("senders", senders.to_vec())
-            .with("bound", receivers.bound())
+    /// Some edges between `nodes` nodes, of which some receive several messages and some none.
+    fn sample(sizes: &Sizes, nodes: usize) -> Result<(Self, usize)> {
+        let values = sizes.indices(2 * nodes + 1, nodes);
+        let senders: Vec<usize> = values.iter().map(|&node| nodes - 1 - node).collect();
+        let ends = Self {
+            receivers: Index::new(&values, nodes, &Device::Cpu)?,
+            senders: Index::new(&senders, nodes, &Device::Cpu)?,
+        };
+        Ok((ends, values.len()))
+    }
+}
+
+/// Features of the edges' own in samples.
+const OWN: usize = 3;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct EdgeDifference {
+    #[serde(flatten)]
+    ends: Ends,
+}
+
+impl Operation for EdgeDifference {
+    const NAME: &'static str = "edge_difference";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const ARITY: (usize, usize) = (1, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [nodes, features] = matrix(sizes);
+        let sample = |own: bool| -> Result<Sample<Self>> {
+            let (ends, edges) = Ends::sample(sizes, nodes)?;
+            let mut inputs = vec![Input::normal([2, nodes, features])];
+            inputs.extend(own.then(|| Input::normal([2, edges, OWN])));
+            Ok(Sample::new(EdgeDifference { ends }, inputs))
+        };
+        Ok(vec![sample(false)?, sample(true)?])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let [receivers, senders] = self.ends.on(&inputs[0].device())?;
+        Ok(ops::edge_difference(&inputs[0], inputs.get(1), &receivers, &senders)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let axis = grad.shape().rank() - 1;
+        let (features, width) = (context.inputs[0].shape()[axis], grad.shape()[axis]);
+        let of_nodes = || {
+            let [receivers, senders] = self.ends.on(&grad.device())?;
+            // Read in place, as columns of the rows of `grad`.
+            grad.slice(axis, 0..features)?.net_inflow(&receivers, &senders)
+        };
+        let mut gradients = vec![context.when_needed(0, of_nodes)?];
+        if context.inputs.len() > 1 {
+            gradients.push(context.when_needed(1, || grad.slice(axis, features..width))?);
+        }
+        Ok(gradients)
+    }
+}
+
+/// The transpose of [`EdgeDifference`].
+#[derive(Serialize, Deserialize)]
+pub(crate) struct NetInflow {
+    #[serde(flatten)]
+    ends: Ends,
+}
+
+impl Operation for NetInflow {
+    const NAME: &'static str = "net_inflow";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [nodes, features] = matrix(sizes);
+        let (ends, edges) = Ends::sample(sizes, nodes)?;
+        Ok(vec![Sample::new(NetInflow { ends }, [Input::normal([2, edges, features])])])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let [receivers, senders] = self.ends.on(&inputs[0].device())?;
+        Ok(ops::net_inflow(&inputs[0], &receivers, &senders)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let [receivers, senders] = self.ends.on(&grad.device())?;
+        Ok(vec![Some(grad.edge_difference(None, &receivers, &senders)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ConcatSegmentMean {
+    #[serde(with = "attributes::index")]
+    segments: Index,
+}
+
+impl Operation for ConcatSegmentMean {
+    const NAME: &'static str = "concat_segment_mean";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const ARITY: (usize, usize) = (2, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [nodes, features] = matrix(sizes);
+        let (ends, edges) = Ends::sample(sizes, nodes)?;
+        let inputs = [Input::normal([2, nodes, features]), Input::normal([2, edges, OWN])];
+        Ok(vec![Sample::new(ConcatSegmentMean { segments: ends.receivers }, inputs)])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let segments = self.segments.to_device(&inputs[0].device())?;
+        Ok(ops::concat_segment_mean(&inputs[0], &inputs[1], &segments)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let axis = grad.shape().rank() - 1;
+        let (features, width) = (context.inputs[0].shape()[axis], grad.shape()[axis]);
+        let of_messages = || {
+            let segments = self.segments.to_device(&grad.device())?;
+            grad.slice(axis, features..width)?.segment_spread(&segments)
+        };
+        Ok(vec![
+            context.when_needed(0, || grad.slice(axis, 0..features))?,
+            context.when_needed(1, of_messages)?,
+        ])
+    }
+}
+
+/// The transpose of the mean by segment.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SegmentSpread {
+    #[serde(with = "attributes::index")]
+    segments: Index,
+}
+
+impl Operation for SegmentSpread {
+    const NAME: &'static str = "segment_spread";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [nodes, features] = matrix(sizes);
+        let (ends, _) = Ends::sample(sizes, nodes)?;
+        let input = Input::normal([2, nodes, features]);
+        Ok(vec![Sample::new(SegmentSpread { segments: ends.receivers }, [input])])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let segments = self.segments.to_device(&inputs[0].device())?;
+        Ok(ops::segment_spread(&inputs[0], &segments)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let axis = grad.shape().rank() - 2;
+        Ok(vec![Some(grad.segment_mean(axis, &self.segments.to_device(&grad.device())?)?)])
     }
 }
 
@@ -43,34 +192,9 @@ impl Tensor {
         receivers: &Index,
         senders: &Index,
     ) -> Result<Tensor> {
-        const NAME: &str = "edge_difference";
-        let ends = Ends::of(NAME, receivers, senders, self)?;
-        let (told, given) = (ends.clone(), ends.clone());
+        let ends = Ends::of(EdgeDifference::NAME, receivers, senders, self)?;
         let inputs: Vec<&Tensor> = std::iter::once(self).chain(attributes).collect();
-        let forward = move |x: &[Array]| {
-            let [receivers, senders] = given.on(&x[0].device())?;
-            Ok(ops::edge_difference(&x[0], x.get(1), &receivers, &senders)?)
-        };
-        Tensor::operate(
-            NAME,
-            &inputs,
-            move || told.attributes(),
-            forward,
-            move |context, grad| {
-                let axis = grad.shape().rank() - 1;
-                let (features, width) = (context.inputs[0].shape()[axis], grad.shape()[axis]);
-                let of_nodes = || {
-                    let [receivers, senders] = ends.on(&grad.device())?;
-                    // Read in place, as columns of the rows of `grad`.
-                    grad.slice(axis, 0..features)?.net_inflow(&receivers, &senders)
-                };
-                let mut gradients = vec![context.needs(0).then(of_nodes).transpose()?];
-                if context.inputs.len() > 1 {
-                    gradients.push(context.needs(1).then(|| grad.slice(axis, features..width)).transpose()?);
-                }
-                Ok(gradients)
-            },
-        )
+        Self::apply(EdgeDifference { ends }, &inputs)
     }
 
     /// What arrives at each node less what leaves it: `[…, edges, F]` → `[…, nodes, F]`, the transpose of
@@ -79,23 +203,8 @@ impl Tensor {
     /// # Errors
     /// Another number of edges than the length of `receivers` and `senders`, or these do not fit together; another device.
     pub fn net_inflow(&self, receivers: &Index, senders: &Index) -> Result<Tensor> {
-        const NAME: &str = "net_inflow";
-        let ends = Ends::of(NAME, receivers, senders, self)?;
-        let (told, given) = (ends.clone(), ends.clone());
-        let forward = move |x: &[Array]| {
-            let [receivers, senders] = given.on(&x[0].device())?;
-            Ok(ops::net_inflow(&x[0], &receivers, &senders)?)
-        };
-        Tensor::operate(
-            NAME,
-            &[self],
-            move || told.attributes(),
-            forward,
-            move |_, grad| {
-                let [receivers, senders] = ends.on(&grad.device())?;
-                Ok(vec![Some(grad.edge_difference(None, &receivers, &senders)?)])
-            },
-        )
+        let ends = Ends::of(NetInflow::NAME, receivers, senders, self)?;
+        Self::apply(NetInflow { ends }, &[self])
     }
 
     /// This tensor `[…, nodes, F]` and beside it the mean of the `messages` `[…, edges, M]` that arrive at each node, zeros where none
@@ -104,24 +213,8 @@ impl Tensor {
     /// # Errors
     /// Another number of nodes than the bound of `receivers`, of messages than their number; other dtypes or devices.
     pub fn concat_segment_mean(&self, messages: &Tensor, receivers: &Index) -> Result<Tensor> {
-        const NAME: &str = "concat_segment_mean";
-        require_beside(NAME, "receivers", receivers.device(), self.array())?;
-        let (receivers, told, given) = (receivers.clone(), receivers.clone(), receivers.clone());
-        let attributes = move || of_segments(&told);
-        let forward =
-            move |x: &[Array]| Ok(ops::concat_segment_mean(&x[0], &x[1], &given.to_device(&x[0].device())?)?);
-        Tensor::operate(NAME, &[self, messages], attributes, forward, move |context, grad| {
-            let axis = grad.shape().rank() - 1;
-            let (features, width) = (context.inputs[0].shape()[axis], grad.shape()[axis]);
-            let of_messages = || {
-                let receivers = receivers.to_device(&grad.device())?;
-                grad.slice(axis, features..width)?.segment_spread(&receivers)
-            };
-            Ok(vec![
-                context.needs(0).then(|| grad.slice(axis, 0..features)).transpose()?,
-                context.needs(1).then(of_messages).transpose()?,
-            ])
-        })
+        require_beside(ConcatSegmentMean::NAME, "receivers", receivers.device(), self.array())?;
+        Self::apply(ConcatSegmentMean { segments: receivers.clone() }, &[self, messages])
     }
 
     /// To each position an equal share of what its segment has: `[…, segments, F]` → `[…, positions, F]`, the transpose of
@@ -130,23 +223,7 @@ impl Tensor {
     /// # Errors
     /// Another number of segments than the bound of `segments`; another device.
     pub fn segment_spread(&self, segments: &Index) -> Result<Tensor> {
-        const NAME: &str = "segment_spread";
-        require_beside(NAME, "segments", segments.device(), self.array())?;
-        let (segments, told, given) = (segments.clone(), segments.clone(), segments.clone());
-        let forward = move |x: &[Array]| Ok(ops::segment_spread(&x[0], &given.to_device(&x[0].device())?)?);
-        Tensor::operate(
-            NAME,
-            &[self],
-            move || of_segments(&told),
-            forward,
-            move |_, grad| {
-                let axis = grad.shape().rank() - 2;
-                Ok(vec![Some(grad.segment_mean(axis, &segments.to_device(&grad.device())?)?)])
-            },
-        )
+        require_beside(SegmentSpread::NAME, "segments", segments.device(), self.array())?;
+        Self::apply(SegmentSpread { segments: segments.clone() }, &[self])
     }
-}
-
-fn of_segments(segments: &Index) -> Attributes {
-    Attributes::new().list("segments", segments.to_vec()).with("bound", segments.bound())
 }

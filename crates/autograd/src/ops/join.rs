@@ -1,28 +1,48 @@
 //! Joining tensors.
 
-use crate::{Attributes, Error, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
+
+/// Tensors one after the other.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Concat {
+    axis: usize,
+}
+
+impl Operation for Concat {
+    const NAME: &'static str = "concat";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const ARITY: (usize, usize) = (0, usize::MAX);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        Ok(vec![
+            Sample::new(Concat { axis: 1 }, [1, features, 2].map(|columns| Input::normal([batch, columns]))),
+            Sample::new(Concat { axis: 0 }, [batch, 1].map(|rows| Input::normal([rows, features]))),
+        ])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::concat(&inputs.iter().collect::<Vec<_>>(), self.axis)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let mut start = 0;
+        let part = |(index, input): (usize, &Tensor)| {
+            let range = start..start + input.shape()[self.axis];
+            start = range.end;
+            context.when_needed(index, || grad.slice(self.axis, range))
+        };
+        context.inputs.iter().enumerate().map(part).collect()
+    }
+}
 
 /// The tensors one after the other along `axis`; their other sizes agree.
 ///
 /// # Errors
 /// No tensors, an axis out of range, sizes, dtypes or devices that differ.
 pub fn concat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
-    let attributes = move || Attributes::new().with("axis", axis);
-    let forward = move |x: &[Array]| Ok(ops::concat(&x.iter().collect::<Vec<_>>(), axis)?);
-    Tensor::operate("concat", tensors, attributes, forward, move |context, grad| {
-        let mut start = 0;
-        context
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(index, input)| {
-                let range = start..start + input.shape()[axis];
-                start = range.end;
-                context.needs(index).then(|| grad.slice(axis, range)).transpose()
-            })
-            .collect()
-    })
+    Tensor::apply(Concat { axis }, tensors)
 }
 
 /// Tensors of one shape along a new axis.

@@ -1,12 +1,13 @@
 //! Layer normalisation.
 
-use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 
 /// Inputs: x, then the weight and the bias that are there.
-struct LayerNorm {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LayerNorm {
     weight: bool,
     bias: bool,
+    #[serde(with = "attributes::number")]
     epsilon: f64,
 }
 
@@ -19,31 +20,42 @@ impl LayerNorm {
     }
 }
 
-impl Function for LayerNorm {
-    fn name(&self) -> &'static str {
-        "layer_norm"
+impl Operation for LayerNorm {
+    const NAME: &'static str = "layer_norm";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (1, 3);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        // Of a single feature x less its mean is 0, where the function bends with 1/√ε.
+        let [batch, features] = [sizes.batch, sizes.features.max(2)];
+        let sample = |weight, bias| {
+            let parameters = usize::from(weight) + usize::from(bias);
+            let mut inputs = vec![Input::normal([batch, features])];
+            inputs.extend(vec![Input::normal([features]); parameters]);
+            Sample::new(LayerNorm { weight, bias, epsilon: ops::layer_norm::EPSILON }, inputs)
+        };
+        Ok(vec![sample(false, false), sample(true, false), sample(false, true), sample(true, true)])
     }
 
-    fn attributes(&self) -> Attributes {
-        Attributes::new().with("weight", self.weight).with("bias", self.bias).with("epsilon", self.epsilon)
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let (weight, bias) = self.affine(inputs);
         let ops::layer_norm::LayerNorm { output, mean, inverse_std } =
             ops::layer_norm(&inputs[0], weight, bias, self.epsilon)?;
-        Ok((output, vec![mean, inverse_std]))
+        Ok(Forward { output, saved: vec![mean, inverse_std] })
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let (inputs, saved) = (context.inputs(), context.saved());
-        let (weight, bias) = self.affine(inputs);
-        let statistics = (&saved[0], &saved[1]);
-        let gradients = ops::layer_norm_backward(&inputs[0], weight, bias.is_some(), statistics, grad)?;
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
+        let [mean, inverse_std] = context.saved(Self::NAME)?;
+        let (weight, bias) = self.affine(&inputs);
+        let statistics = (mean, inverse_std);
+        let gradients =
+            ops::layer_norm_backward(&inputs[0], weight, bias.is_some(), statistics, grad.array())?;
         let mut all = vec![Some(gradients.x)];
         all.extend(self.weight.then_some(gradients.weight));
         all.extend(self.bias.then_some(gradients.bias));
-        Ok(all)
+        Ok(constants(all))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

@@ -1,8 +1,45 @@
 //! Masks: choosing between two tensors, and dropout.
 
-use super::{beside, require_beside};
-use crate::{Attributes, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Select {
+    #[serde(with = "attributes::array")]
+    mask: Array,
+}
+
+impl Operation for Select {
+    const NAME: &'static str = "select";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const ARITY: (usize, usize) = (2, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let sample = |rows: usize, other: Shape| -> Result<Sample<Self>> {
+            let values: Vec<f64> = (0..rows * features).map(|i| f64::from(i % 3 != 1)).collect();
+            let mask = Array::from_f64(&values, [rows, features], DType::F64, &Device::Cpu)?;
+            Ok(Sample::new(Select { mask }, [Input::normal([batch, features]), Input::normal(other)]))
+        };
+        Ok(vec![sample(batch, [batch, features].into())?, sample(1, [1].into())?])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::select(&beside(&self.mask, &inputs[0])?, &inputs[0], &inputs[1])?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let mask = beside(&self.mask, grad.array())?;
+        let zero = Tensor::zeros(Shape::scalar(), grad.dtype(), &grad.device())?;
+        let chosen = |index: usize| {
+            context.when_needed(index, || {
+                let part = if index == 0 { grad.select(&mask, &zero)? } else { zero.select(&mask, grad)? };
+                part.sum_to(context.inputs[index].shape())
+            })
+        };
+        Ok(vec![chosen(0)?, chosen(1)?])
+    }
+}
 
 impl Tensor {
     /// This tensor where `mask` is not 0, `other` elsewhere, broadcast together. Nothing flows to what is not chosen,
@@ -12,24 +49,7 @@ impl Tensor {
     /// Shapes that do not broadcast, different dtypes or devices.
     pub fn select(&self, mask: &Array, other: &Tensor) -> Result<Tensor> {
         require_beside("select", "mask", &mask.device(), self.array())?;
-        let (mask, told, given) = (mask.clone(), mask.clone(), mask.clone());
-        let attributes = move || {
-            let values = told.to_f64_vec().unwrap_or_default();
-            Attributes::new().list("mask", values).list("shape", told.dims())
-        };
-        let forward = move |x: &[Array]| Ok(ops::select(&beside(&given, &x[0])?, &x[0], &x[1])?);
-        Tensor::operate("select", &[self, other], attributes, forward, move |context, grad| {
-            let mask = beside(&mask, grad.array())?;
-            let zero = Tensor::zeros(gradewise_core::Shape::scalar(), grad.dtype(), &grad.device())?;
-            let chosen = |index: usize| -> Result<Option<Tensor>> {
-                if !context.needs(index) {
-                    return Ok(None);
-                }
-                let part = if index == 0 { grad.select(&mask, &zero)? } else { zero.select(&mask, grad)? };
-                part.sum_to(context.inputs[index].shape()).map(Some)
-            };
-            Ok(vec![chosen(0)?, chosen(1)?])
-        })
+        Self::apply(Select { mask: mask.clone() }, &[self, other])
     }
 
     /// Zeroes each element with probability `p` and scales the others by 1/(1 − p) (Srivastava et al. 2014).

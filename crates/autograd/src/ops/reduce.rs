@@ -1,8 +1,6 @@
 //! Reductions.
 
-use crate::{Attributes, Result, Tensor};
-use gradewise_core::Shape;
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 
 /// `shape` with the reduced axes as 1.
 fn kept(shape: &Shape, axes: &[usize]) -> Shape {
@@ -13,20 +11,130 @@ fn kept(shape: &Shape, axes: &[usize]) -> Shape {
     Shape::from(sizes)
 }
 
+/// Axes to reduce in samples of three axes, and whether they stay.
+const REDUCED: [(&[usize], bool); 4] = [(&[0, 2], true), (&[1], false), (&[2], true), (&[0, 1, 2], false)];
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sum {
+    axes: Vec<usize>,
+    keep: bool,
+}
+
+impl Operation for Sum {
+    const NAME: &'static str = "sum";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let input = Input::normal([2, sizes.batch, sizes.features]);
+        let sample =
+            |(axes, keep): (&[usize], bool)| Sample::new(Sum { axes: axes.to_vec(), keep }, [input.clone()]);
+        Ok(REDUCED.map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::sum(&inputs[0], &self.axes, self.keep)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let shape = context.inputs[0].shape();
+        Ok(vec![Some(grad.reshape(kept(shape, &self.axes))?.broadcast_to(shape)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Max {
+    axes: Vec<usize>,
+    keep: bool,
+}
+
+impl Operation for Max {
+    const NAME: &'static str = "max";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        // Of no elements there is no largest.
+        let input = Input::with([2, sizes.batch.max(1), sizes.features], Values::Distinct);
+        let sample =
+            |(axes, keep): (&[usize], bool)| Sample::new(Max { axes: axes.to_vec(), keep }, [input.clone()]);
+        Ok(REDUCED.map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::max_over(&inputs[0], &self.axes, self.keep)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let x = &context.inputs[0];
+        let shape = kept(x.shape(), &self.axes);
+        let largest = context.output.detach().reshape(shape.clone())?;
+        let hits = Tensor::new(ops::equal(x.array(), largest.array())?);
+        let share = hits.div(&hits.sum(&self.axes, true)?)?;
+        Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct CumSum {
+    axis: usize,
+    reverse: bool,
+}
+
+impl Operation for CumSum {
+    const NAME: &'static str = "cumsum";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let sample = |(axis, reverse)| Sample::new(CumSum { axis, reverse }, [Input::normal(matrix(sizes))]);
+        Ok([(0, false), (1, true)].map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::cumsum(&inputs[0], self.axis, self.reverse)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.cumsum(self.axis, !self.reverse)?)])
+    }
+}
+
+/// The gradient of broadcasting.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SumTo {
+    #[serde(with = "attributes::shape")]
+    shape: Shape,
+}
+
+impl Operation for SumTo {
+    const NAME: &'static str = "sum_to";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let shapes: [Shape; 3] = [[batch, 1].into(), [features].into(), Shape::scalar()];
+        let sample = |shape| Sample::new(SumTo { shape }, [Input::normal([2, batch, features])]);
+        Ok(shapes.map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::sum_to(&inputs[0], &self.shape)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
+    }
+}
+
 impl Tensor {
     /// The sum over `axes`, which stay as size 1 if `keep`.
     ///
     /// # Errors
     /// An axis out of range or twice.
     pub fn sum(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
-        let axes = axes.to_vec();
-        let (given, told) = (axes.clone(), axes.clone());
-        let attributes = move || Attributes::new().list("axes", &told).with("keep", keep);
-        let forward = move |x: &[Array]| Ok(ops::sum(&x[0], &given, keep)?);
-        Tensor::operate("sum", &[self], attributes, forward, move |context, grad| {
-            let shape = context.inputs[0].shape();
-            Ok(vec![Some(grad.reshape(kept(shape, &axes))?.broadcast_to(shape)?)])
-        })
+        Self::apply(Sum { axes: axes.to_vec(), keep }, &[self])
     }
 
     /// The sum of all elements, a scalar.
@@ -60,18 +168,7 @@ impl Tensor {
     /// # Errors
     /// An axis out of range or twice, or an axis of size 0.
     pub fn max(&self, axes: &[usize], keep: bool) -> Result<Tensor> {
-        let axes = axes.to_vec();
-        let (given, told) = (axes.clone(), axes.clone());
-        let attributes = move || Attributes::new().list("axes", &told).with("keep", keep);
-        let forward = move |x: &[Array]| Ok(ops::max_over(&x[0], &given, keep)?);
-        Tensor::operate("max", &[self], attributes, forward, move |context, grad| {
-            let x = &context.inputs[0];
-            let shape = kept(x.shape(), &axes);
-            let largest = context.output.detach().reshape(shape.clone())?;
-            let hits = Tensor::new(ops::equal(x.array(), largest.array())?);
-            let share = hits.div(&hits.sum(&axes, true)?)?;
-            Ok(vec![Some(grad.reshape(shape)?.mul(&share)?)])
-        })
+        Self::apply(Max { axes: axes.to_vec(), keep }, &[self])
     }
 
     /// The smallest element over `axes`, which stay as size 1 if `keep`. Equal smallest elements share the gradient.
@@ -87,11 +184,7 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn cumsum(&self, axis: usize, reverse: bool) -> Result<Tensor> {
-        let attributes = move || Attributes::new().with("axis", axis).with("reverse", reverse);
-        let forward = move |x: &[Array]| Ok(ops::cumsum(&x[0], axis, reverse)?);
-        Tensor::operate("cumsum", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.cumsum(axis, !reverse)?)])
-        })
+        Self::apply(CumSum { axis, reverse }, &[self])
     }
 
     /// Sums over the axes along which `shape` would be broadcast to this shape: the gradient of broadcasting.
@@ -102,11 +195,6 @@ impl Tensor {
         if self.shape() == shape {
             return Ok(self.clone());
         }
-        let (told, given) = (shape.clone(), shape.clone());
-        let attributes = move || Attributes::new().list("shape", told.iter());
-        let forward = move |x: &[Array]| Ok(ops::sum_to(&x[0], &given)?);
-        Tensor::operate("sum_to", &[self], attributes, forward, |context, grad| {
-            Ok(vec![Some(grad.broadcast_to(context.inputs[0].shape())?)])
-        })
+        Self::apply(SumTo { shape: shape.clone() }, &[self])
     }
 }

@@ -1,32 +1,38 @@
 //! RMS normalisation.
 
-use crate::{Attributes, BackwardContext, Error, Function, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 
 /// Inputs: x, then the weight if there is one.
-struct RmsNorm {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RmsNorm {
+    #[serde(with = "attributes::number")]
     epsilon: f64,
 }
 
-impl Function for RmsNorm {
-    fn name(&self) -> &'static str {
-        "rms_norm"
+impl Operation for RmsNorm {
+    const NAME: &'static str = "rms_norm";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (1, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let (x, weight) = (Input::with([batch, features], Values::AwayFromZero), Input::normal([features]));
+        let operation = || RmsNorm { epsilon: 1e-5 };
+        Ok(vec![Sample::new(operation(), [x.clone()]), Sample::new(operation(), [x, weight])])
     }
 
-    fn attributes(&self) -> Attributes {
-        Attributes::new().with("epsilon", self.epsilon)
-    }
-
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let ops::layer_norm::RmsNorm { output, inverse_rms } =
             ops::rms_norm(&inputs[0], inputs.get(1), self.epsilon)?;
-        Ok((output, vec![inverse_rms]))
+        Ok(Forward { output, saved: vec![inverse_rms] })
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let inputs = context.inputs();
-        let gradients = ops::rms_norm_backward(&inputs[0], inputs.get(1), &context.saved()[0], grad)?;
-        Ok(std::iter::once(Some(gradients.x)).chain(inputs.get(1).map(|_| gradients.weight)).collect())
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
+        let [inverse_rms] = context.saved(Self::NAME)?;
+        let gradients = ops::rms_norm_backward(&inputs[0], inputs.get(1), inverse_rms, grad.array())?;
+        Ok(constants(std::iter::once(Some(gradients.x)).chain(inputs.get(1).map(|_| gradients.weight))))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

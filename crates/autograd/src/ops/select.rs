@@ -1,12 +1,72 @@
 //! Selection along an axis and its transpose, summation by segment.
 
-use super::require_beside;
-use crate::{Attributes, Error, Result, Tensor};
-use gradewise_core::Shape;
-use gradewise_kernels::{Array, Index, ops};
+use super::prelude::*;
 
-fn of_index(axis: usize, index: &Index) -> Attributes {
-    Attributes::new().with("axis", axis).list("index", index.to_vec()).with("bound", index.bound())
+#[derive(Serialize, Deserialize)]
+pub(crate) struct IndexSelect {
+    axis: usize,
+    #[serde(with = "attributes::index")]
+    index: Index,
+}
+
+impl Operation for IndexSelect {
+    const NAME: &'static str = "index_select";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::AsWritten;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let shape = [2, sizes.batch, sizes.features];
+        let sample = |axis: usize| -> Result<Sample<Self>> {
+            let bound = shape[axis];
+            let index = Index::new(&sizes.indices(bound + 2, bound), bound, &Device::Cpu)?;
+            Ok(Sample::new(IndexSelect { axis, index }, [Input::normal(shape)]))
+        };
+        Ok(vec![sample(0)?, sample(1)?, sample(2)?])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let index = self.index.to_device(&inputs[0].device())?;
+        Ok(ops::index_select(&inputs[0], self.axis, &index)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.segment_sum(self.axis, &self.index.to_device(&grad.device())?)?)])
+    }
+}
+
+/// The transpose of [`IndexSelect`].
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SegmentSum {
+    axis: usize,
+    #[serde(with = "attributes::index")]
+    index: Index,
+}
+
+impl Operation for SegmentSum {
+    const NAME: &'static str = "segment_sum";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let shape = [2, sizes.batch, sizes.features];
+        let sample = |axis: usize| -> Result<Sample<Self>> {
+            // The last segment is empty.
+            let (count, bound) = (shape[axis], 4);
+            let index = Index::new(&sizes.indices(count, bound - 1), bound, &Device::Cpu)?;
+            Ok(Sample::new(SegmentSum { axis, index }, [Input::normal(shape)]))
+        };
+        Ok(vec![sample(0)?, sample(1)?, sample(2)?])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let index = self.index.to_device(&inputs[0].device())?;
+        Ok(ops::segment_sum(&inputs[0], self.axis, &index)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.index_select(self.axis, &self.index.to_device(&grad.device())?)?)])
+    }
 }
 
 impl Tensor {
@@ -16,13 +76,7 @@ impl Tensor {
     /// An axis out of range, or whose size is not the bound of `index`.
     pub fn index_select(&self, axis: usize, index: &Index) -> Result<Tensor> {
         require_beside("index_select", "index", index.device(), self.array())?;
-        let (index, told, given) = (index.clone(), index.clone(), index.clone());
-        let attributes = move || of_index(axis, &told);
-        let forward =
-            move |x: &[Array]| Ok(ops::index_select(&x[0], axis, &given.to_device(&x[0].device())?)?);
-        Tensor::operate("index_select", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.segment_sum(axis, &index.to_device(&grad.device())?)?)])
-        })
+        Self::apply(IndexSelect { axis, index: index.clone() }, &[self])
     }
 
     /// The rows of this table `[entries, features]` that `ids` names, as `[…shape, features]`. The gradient of an entry is the sum of
@@ -47,13 +101,7 @@ impl Tensor {
     /// An axis out of range, or whose size is not the length of `segments`.
     pub fn segment_sum(&self, axis: usize, segments: &Index) -> Result<Tensor> {
         require_beside("segment_sum", "segments", segments.device(), self.array())?;
-        let (segments, told, given) = (segments.clone(), segments.clone(), segments.clone());
-        let attributes = move || of_index(axis, &told);
-        let forward =
-            move |x: &[Array]| Ok(ops::segment_sum(&x[0], axis, &given.to_device(&x[0].device())?)?);
-        Tensor::operate("segment_sum", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.index_select(axis, &segments.to_device(&grad.device())?)?)])
-        })
+        Self::apply(SegmentSum { axis, index: segments.clone() }, &[self])
     }
 
     /// The mean of the entries of `axis` that `segments` gives the same number; an empty segment gives zeros.

@@ -1,7 +1,55 @@
 //! Softmax and its logarithm.
 
-use crate::{Attributes, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Softmax {
+    axis: usize,
+}
+
+impl Operation for Softmax {
+    const NAME: &'static str = "softmax";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok([0, 1].map(|axis| Sample::new(Softmax { axis }, [Input::normal(matrix(sizes))])).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::softmax(&inputs[0], self.axis)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let y = context.output;
+        let weighted = grad.mul(y)?;
+        Ok(vec![Some(weighted.sub(&y.mul(&weighted.sum(&[self.axis], true)?)?)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LogSoftmax {
+    axis: usize,
+}
+
+impl Operation for LogSoftmax {
+    const NAME: &'static str = "log_softmax";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok([0, 1].map(|axis| Sample::new(LogSoftmax { axis }, [Input::normal(matrix(sizes))])).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::log_softmax(&inputs[0], self.axis)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let total = grad.sum(&[self.axis], true)?;
+        Ok(vec![Some(grad.sub(&context.output.exp()?.mul(&total)?)?)])
+    }
+}
 
 impl Tensor {
     /// e^(x − max) / Σ e^(x − max) along `axis`; a row of −∞ alone gives zeros.
@@ -9,13 +57,7 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn softmax(&self, axis: usize) -> Result<Tensor> {
-        let attributes = move || Attributes::new().with("axis", axis);
-        let forward = move |x: &[Array]| Ok(ops::softmax(&x[0], axis)?);
-        Tensor::operate("softmax", &[self], attributes, forward, move |context, grad| {
-            let y = context.output;
-            let weighted = grad.mul(y)?;
-            Ok(vec![Some(weighted.sub(&y.mul(&weighted.sum(&[axis], true)?)?)?)])
-        })
+        Self::apply(Softmax { axis }, &[self])
     }
 
     /// The logarithm of [`softmax`](Self::softmax), without forming it.
@@ -23,11 +65,6 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn log_softmax(&self, axis: usize) -> Result<Tensor> {
-        let attributes = move || Attributes::new().with("axis", axis);
-        let forward = move |x: &[Array]| Ok(ops::log_softmax(&x[0], axis)?);
-        Tensor::operate("log_softmax", &[self], attributes, forward, move |context, grad| {
-            let total = grad.sum(&[axis], true)?;
-            Ok(vec![Some(grad.sub(&context.output.exp()?.mul(&total)?)?)])
-        })
+        Self::apply(LogSoftmax { axis }, &[self])
     }
 }

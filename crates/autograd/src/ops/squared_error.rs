@@ -1,24 +1,31 @@
 //! The mean squared error.
 
-use crate::{BackwardContext, Function, Result, Tensor};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 
-struct MeanSquaredError;
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MeanSquaredError;
 
-impl Function for MeanSquaredError {
-    fn name(&self) -> &'static str {
-        "mean_squared_error"
+impl Operation for MeanSquaredError {
+    const NAME: &'static str = "mean_squared_error";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+    const ARITY: (usize, usize) = (2, 2);
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        // Of no elements there is no mean.
+        let input = Input::normal([sizes.batch.max(1), sizes.features]);
+        Ok(vec![Sample::new(MeanSquaredError, [input.clone(), input])])
     }
 
-    fn forward(&self, inputs: &[Array]) -> Result<(Array, Vec<Array>)> {
-        Ok((ops::mean_squared_error(&inputs[0], &inputs[1])?, Vec::new()))
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::mean_squared_error(&inputs[0], &inputs[1])?.into())
     }
 
-    fn backward(&self, context: &BackwardContext<'_>, grad: &Array) -> Result<Vec<Option<Array>>> {
-        let inputs = context.inputs();
-        let gradient = ops::mean_squared_error_backward(&inputs[0], &inputs[1], grad)?;
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inputs = context.arrays();
+        let gradient = ops::mean_squared_error_backward(&inputs[0], &inputs[1], grad.array())?;
         let negative = context.needs(1).then(|| ops::neg(&gradient)).transpose()?;
-        Ok(vec![context.needs(0).then_some(gradient), negative])
+        Ok(constants([context.needs(0).then_some(gradient), negative]))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

@@ -1,24 +1,125 @@
 //! Elementwise functions.
 
-use crate::{Attributes, Result, Tensor, tensor::RuleContext};
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 
-/// The derivative of a function at its input, given also its output.
-type Slope = fn(&Tensor, &Tensor) -> Result<Tensor>;
+/// An elementwise function: its struct, its derivative at input `x` given also the output `y`, and its method on tensors.
+macro_rules! unary {
+    ($type:ident, $name:literal, $rule:expr, $values:expr, $kernel:expr, |$x:pat_param, $y:pat_param| $slope:expr) => {
+        #[derive(Serialize, Deserialize)]
+        pub(crate) struct $type;
 
-impl Tensor {
-    fn unary(
-        &self,
-        name: &'static str,
-        kernel: fn(&Array) -> gradewise_kernels::Result<Array>,
-        slope: Slope,
-    ) -> Result<Tensor> {
-        let forward = move |x: &[Array]| Ok(kernel(&x[0])?);
-        Tensor::operate(name, &[self], Attributes::new, forward, move |context: &RuleContext<'_>, grad| {
-            Ok(vec![Some(grad.mul(&slope(&context.inputs[0], context.output)?)?)])
-        })
+        impl Operation for $type {
+            const NAME: &'static str = $name;
+            const RULE: Rule = $rule;
+            const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+            fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+                Ok(vec![Sample::new($type, [Input::with(matrix(sizes), $values)])])
+            }
+
+            fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+                Ok($kernel(&inputs[0])?.into())
+            }
+
+            fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+                let slope = |$x: &Tensor, $y: &Tensor| -> Result<Tensor> { $slope };
+                Ok(vec![Some(grad.mul(&slope(&context.inputs[0], context.output)?)?)])
+            }
+        }
+    };
+}
+
+unary!(Abs, "abs", Rule::Widest, Values::AwayFromZero, ops::abs, |x, _| Ok(Tensor::new(ops::sign(
+    x.array()
+)?)));
+unary!(Exp, "exp", Rule::Full, Values::Normal, ops::exp, |_, y| Ok(y.clone()));
+unary!(Log, "log", Rule::Full, Values::Positive, ops::log, |x, _| x.recip());
+unary!(Sqrt, "sqrt", Rule::Full, Values::Positive, ops::sqrt, |_, y| y.recip()?.mul_scalar(0.5));
+unary!(Rsqrt, "rsqrt", Rule::Full, Values::Positive, ops::rsqrt, |x, y| y.div(x)?.mul_scalar(-0.5));
+unary!(Recip, "recip", Rule::Full, Values::Positive, ops::recip, |_, y| y.square()?.neg());
+unary!(Square, "square", Rule::Full, Values::Normal, ops::square, |x, _| x.mul_scalar(2.0));
+unary!(Sin, "sin", Rule::Full, Values::Normal, ops::sin, |x, _| x.cos());
+unary!(Cos, "cos", Rule::Full, Values::Normal, ops::cos, |x, _| x.sin()?.neg());
+unary!(Tanh, "tanh", Rule::Widest, Values::Normal, ops::tanh, |_, y| y.square()?.neg()?.add_scalar(1.0));
+unary!(Sigmoid, "sigmoid", Rule::Widest, Values::Normal, ops::sigmoid, |_, y| y.sub(&y.square()?));
+unary!(Silu, "silu", Rule::Widest, Values::Normal, ops::silu, |x, y| {
+    let s = x.sigmoid()?;
+    s.add(&y.mul(&s.neg()?.add_scalar(1.0)?)?)
+});
+unary!(Gelu, "gelu", Rule::Widest, Values::Normal, ops::gelu, |x, _| {
+    let cdf = x.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add_scalar(1.0)?.mul_scalar(0.5)?;
+    let inv_sqrt_tau = (2.0 * std::f64::consts::PI).sqrt().recip();
+    let pdf = x.square()?.mul_scalar(-0.5)?.exp()?.mul_scalar(inv_sqrt_tau)?;
+    cdf.add(&x.mul(&pdf)?)
+});
+unary!(Relu, "relu", Rule::Widest, Values::AwayFromZero, ops::relu, |_, y| Ok(Tensor::new(ops::sign(
+    y.array()
+)?)));
+unary!(Erf, "erf", Rule::Full, Values::Normal, ops::erf, |x, _| {
+    x.square()?.neg()?.exp()?.mul_scalar(std::f64::consts::FRAC_2_SQRT_PI)
+});
+
+/// A constant power.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pow {
+    #[serde(with = "attributes::number")]
+    exponent: f64,
+}
+
+impl Operation for Pow {
+    const NAME: &'static str = "pow";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let sample = |exponent| Sample::new(Pow { exponent }, [Input::with(matrix(sizes), Values::Positive)]);
+        Ok([2.5, -1.0, 1.0, 0.0].map(sample).into())
     }
 
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::pow_scalar(&inputs[0], self.exponent)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let x = &context.inputs[0];
+        if self.exponent == 0.0 {
+            // A constant: 0·x⁻¹ would be NaN at 0.
+            return Ok(vec![Some(Tensor::zeros(x.shape(), x.dtype(), &x.device())?)]);
+        }
+        Ok(vec![Some(grad.mul(&x.pow(self.exponent - 1.0)?.mul_scalar(self.exponent)?)?)])
+    }
+}
+
+/// Limits of the elements.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Clamp {
+    #[serde(with = "attributes::number")]
+    low: f64,
+    #[serde(with = "attributes::number")]
+    high: f64,
+}
+
+impl Operation for Clamp {
+    const NAME: &'static str = "clamp";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let sample = |low, high| Sample::new(Clamp { low, high }, [Input::normal(matrix(sizes))]);
+        Ok(vec![sample(-0.5, 0.7), sample(f64::NEG_INFINITY, 0.2)])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::clamp(&inputs[0], self.low, self.high)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let inside = ops::equal(context.inputs[0].array(), context.output.array())?;
+        Ok(vec![Some(grad.mul(&Tensor::new(inside))?)])
+    }
+}
+
+impl Tensor {
     /// −x.
     ///
     /// # Errors
@@ -32,7 +133,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn abs(&self) -> Result<Tensor> {
-        self.unary("abs", ops::abs, |x, _| Ok(Tensor::new(ops::sign(x.array())?)))
+        Self::apply(Abs, &[self])
     }
 
     /// e^x.
@@ -40,7 +141,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn exp(&self) -> Result<Tensor> {
-        self.unary("exp", ops::exp, |_, y| Ok(y.clone()))
+        Self::apply(Exp, &[self])
     }
 
     /// The natural logarithm; −∞ at 0, where its derivative 1/x is infinite.
@@ -48,7 +149,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn log(&self) -> Result<Tensor> {
-        self.unary("log", ops::log, |x, _| x.recip())
+        Self::apply(Log, &[self])
     }
 
     /// √x; its derivative at 0 is infinite, so that an upstream gradient of 0 gives NaN there: add an ε where 0 can occur.
@@ -56,7 +157,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn sqrt(&self) -> Result<Tensor> {
-        self.unary("sqrt", ops::sqrt, |_, y| y.recip()?.mul_scalar(0.5))
+        Self::apply(Sqrt, &[self])
     }
 
     /// 1/√x; infinite at 0, where its derivative is −∞.
@@ -64,7 +165,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn rsqrt(&self) -> Result<Tensor> {
-        self.unary("rsqrt", ops::rsqrt, |x, y| y.div(x)?.mul_scalar(-0.5))
+        Self::apply(Rsqrt, &[self])
     }
 
     /// 1/x; infinite at 0, where its derivative is −∞.
@@ -72,7 +173,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn recip(&self) -> Result<Tensor> {
-        self.unary("recip", ops::recip, |_, y| y.square()?.neg())
+        Self::apply(Recip, &[self])
     }
 
     /// x².
@@ -80,7 +181,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn square(&self) -> Result<Tensor> {
-        self.unary("square", ops::square, |x, _| x.mul_scalar(2.0))
+        Self::apply(Square, &[self])
     }
 
     /// x to a constant power p. Its derivative p·x^(p−1) at 0 is 0 for p = 0 (and everywhere, whatever x⁻¹ is) and for p > 1, 1 for p = 1,
@@ -89,16 +190,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn pow(&self, exponent: f64) -> Result<Tensor> {
-        let attributes = move || Attributes::new().with("exponent", exponent);
-        let forward = move |x: &[Array]| Ok(ops::pow_scalar(&x[0], exponent)?);
-        Tensor::operate("pow", &[self], attributes, forward, move |context, grad| {
-            let x = &context.inputs[0];
-            if exponent == 0.0 {
-                // A constant: 0·x⁻¹ would be NaN at 0.
-                return Ok(vec![Some(Tensor::zeros(x.shape(), x.dtype(), &x.device())?)]);
-            }
-            Ok(vec![Some(grad.mul(&x.pow(exponent - 1.0)?.mul_scalar(exponent)?)?)])
-        })
+        Self::apply(Pow { exponent }, &[self])
     }
 
     /// sin x.
@@ -106,7 +198,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn sin(&self) -> Result<Tensor> {
-        self.unary("sin", ops::sin, |x, _| x.cos())
+        Self::apply(Sin, &[self])
     }
 
     /// cos x.
@@ -114,7 +206,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn cos(&self) -> Result<Tensor> {
-        self.unary("cos", ops::cos, |x, _| x.sin()?.neg())
+        Self::apply(Cos, &[self])
     }
 
     /// tanh x.
@@ -122,7 +214,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn tanh(&self) -> Result<Tensor> {
-        self.unary("tanh", ops::tanh, |_, y| y.square()?.neg()?.add_scalar(1.0))
+        Self::apply(Tanh, &[self])
     }
 
     /// The logistic function σ(x) = 1/(1 + e^−x).
@@ -130,7 +222,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn sigmoid(&self) -> Result<Tensor> {
-        self.unary("sigmoid", ops::sigmoid, |_, y| y.sub(&y.square()?))
+        Self::apply(Sigmoid, &[self])
     }
 
     /// x·σ(x).
@@ -138,10 +230,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn silu(&self) -> Result<Tensor> {
-        self.unary("silu", ops::silu, |x, y| {
-            let s = x.sigmoid()?;
-            s.add(&y.mul(&s.neg()?.add_scalar(1.0)?)?)
-        })
+        Self::apply(Silu, &[self])
     }
 
     /// x·Φ(x) with the exact error function.
@@ -149,13 +238,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn gelu(&self) -> Result<Tensor> {
-        self.unary("gelu", ops::gelu, |x, _| {
-            let cdf =
-                x.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add_scalar(1.0)?.mul_scalar(0.5)?;
-            let inv_sqrt_tau = (2.0 * std::f64::consts::PI).sqrt().recip();
-            let pdf = x.square()?.mul_scalar(-0.5)?.exp()?.mul_scalar(inv_sqrt_tau)?;
-            cdf.add(&x.mul(&pdf)?)
-        })
+        Self::apply(Gelu, &[self])
     }
 
     /// max(x, 0); its derivative at 0 is 0.
@@ -163,7 +246,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn relu(&self) -> Result<Tensor> {
-        self.unary("relu", ops::relu, |_, y| Ok(Tensor::new(ops::sign(y.array())?)))
+        Self::apply(Relu, &[self])
     }
 
     /// The error function.
@@ -171,9 +254,7 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg).
     pub fn erf(&self) -> Result<Tensor> {
-        self.unary("erf", ops::erf, |x, _| {
-            x.square()?.neg()?.exp()?.mul_scalar(std::f64::consts::FRAC_2_SQRT_PI)
-        })
+        Self::apply(Erf, &[self])
     }
 
     /// Limits every element to `low..=high`; the derivative is 1 inside and 0 outside.
@@ -181,12 +262,6 @@ impl Tensor {
     /// # Errors
     /// As [`neg`](Self::neg); a range that is empty or NaN.
     pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
-        let attributes = move || Attributes::new().with("low", low).with("high", high);
-        let forward = move |x: &[Array]| Ok(ops::clamp(&x[0], low, high)?);
-        Tensor::operate("clamp", &[self], attributes, forward, |context, grad| {
-            let (x, y) = (context.inputs[0].array(), context.output.array());
-            let inside = ops::equal(x, y)?;
-            Ok(vec![Some(grad.mul(&Tensor::new(inside))?)])
-        })
+        Self::apply(Clamp { low, high }, &[self])
     }
 }

@@ -1,28 +1,213 @@
 //! Views: other shapes of the same data.
 
-use crate::{Attributes, Result, Tensor};
-use gradewise_core::Shape;
-use gradewise_kernels::{Array, ops};
+use super::prelude::*;
 use std::ops::Range;
 
-impl Tensor {
-    /// The same data under a new name in the graph: gradients pass through.
-    pub(crate) fn alias(&self) -> Tensor {
-        Tensor::with_history("alias", self.array().clone(), &[self], |_, grad| Ok(vec![Some(grad.clone())]))
+/// Features, rows and a leading axis.
+fn stack(sizes: &Sizes) -> [usize; 3] {
+    [2, sizes.batch, sizes.features]
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reshape {
+    #[serde(with = "attributes::shape")]
+    shape: Shape,
+}
+
+impl Operation for Reshape {
+    const NAME: &'static str = "reshape";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::View;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let shapes: [Shape; 2] = [[batch, 2 * features].into(), [2 * batch * features].into()];
+        Ok(shapes.map(|shape| Sample::new(Reshape { shape }, [Input::normal(stack(sizes))])).into())
     }
 
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].reshape(&self.shape)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.reshape(context.inputs[0].shape())?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Permute {
+    axes: Vec<usize>,
+}
+
+impl Operation for Permute {
+    const NAME: &'static str = "permute";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::View;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(vec![Sample::new(Permute { axes: vec![2, 0, 1] }, [Input::normal(stack(sizes))])])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].permute(&self.axes)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        // The forward pass refused what is not a permutation.
+        let mut inverse = vec![0; self.axes.len()];
+        for (to, &from) in self.axes.iter().enumerate() {
+            inverse[from] = to;
+        }
+        Ok(vec![Some(grad.permute(&inverse)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Transpose {
+    axes: [usize; 2],
+}
+
+impl Operation for Transpose {
+    const NAME: &'static str = "transpose";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::View;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok([[1, 2], [0, 2]].map(|axes| Sample::new(Transpose { axes }, [Input::normal(stack(sizes))])).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let [a, b] = self.axes;
+        Ok(inputs[0].transpose(a, b)?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let [a, b] = self.axes;
+        Ok(vec![Some(grad.transpose(a, b)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Slice {
+    axis: usize,
+    range: Range<usize>,
+}
+
+impl Operation for Slice {
+    const NAME: &'static str = "slice";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::View;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let sample = |axis, range| Sample::new(Slice { axis, range }, [Input::normal(stack(sizes))]);
+        Ok(vec![sample(0, 1..2), sample(1, batch / 2..batch), sample(2, features / 2..features)])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].slice(self.axis, self.range.clone())?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let size = context.inputs[0].shape()[self.axis];
+        let embed = Embed { axis: self.axis, start: self.range.start, size };
+        Ok(vec![Some(Tensor::apply(embed, &[grad])?)])
+    }
+}
+
+/// The transpose of [`Slice`]: zeros with `size` entries along `axis`, and the input at `start`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Embed {
+    axis: usize,
+    start: usize,
+    size: usize,
+}
+
+impl Operation for Embed {
+    const NAME: &'static str = "embed";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::AsWritten;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let shape = stack(sizes);
+        let sample = |axis: usize| {
+            Sample::new(Embed { axis, start: axis, size: shape[axis] + 3 }, [Input::normal(shape)])
+        };
+        Ok([0, 1, 2].map(sample).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::pad(&inputs[0], self.axis, self.start, self.size)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let end = self.start + context.inputs[0].shape()[self.axis];
+        Ok(vec![Some(grad.slice(self.axis, self.start..end)?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct BroadcastTo {
+    #[serde(with = "attributes::shape")]
+    shape: Shape,
+}
+
+impl Operation for BroadcastTo {
+    const NAME: &'static str = "broadcast_to";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const TRAFFIC: Traffic = Traffic::View;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        let [batch, features] = matrix(sizes);
+        let inputs: [Shape; 3] = [[features].into(), [batch, 1].into(), Shape::scalar()];
+        let shape = || Shape::from([2, batch, features]);
+        Ok(inputs.map(|input| Sample::new(BroadcastTo { shape: shape() }, [Input::normal(input)])).into())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].broadcast_to(&self.shape)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.sum_to(context.inputs[0].shape())?)])
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Contiguous;
+
+impl Operation for Contiguous {
+    const NAME: &'static str = "contiguous";
+    const RULE: Rule = Rule::Widest;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+    const SHOWS_INPUT: bool = true;
+
+    fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(vec![Sample::new(Contiguous, [Input::normal(stack(sizes))])])
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(inputs[0].contiguous()?.into())
+    }
+
+    fn backward(&self, _: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(grad.clone())])
+    }
+}
+
+impl Tensor {
     /// The same elements in another shape; copies if the data is not contiguous.
     ///
     /// # Errors
     /// A shape with another number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Tensor> {
-        let shape = shape.into();
-        let told = shape.clone();
-        let attributes = move || Attributes::new().list("shape", told.iter());
-        let forward = move |x: &[Array]| Ok(x[0].reshape(&shape)?);
-        Tensor::operate("reshape", &[self], attributes, forward, |context, grad| {
-            Ok(vec![Some(grad.reshape(context.inputs[0].shape())?)])
-        })
+        Self::apply(Reshape { shape: shape.into() }, &[self])
     }
 
     /// The axes in another order: axis `i` of the result is axis `axes[i]`.
@@ -30,19 +215,7 @@ impl Tensor {
     /// # Errors
     /// `axes` is not a permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
-        let (told, given) = (axes.to_vec(), axes.to_vec());
-        let mut inverse = vec![0; axes.len()];
-        for (to, &from) in axes.iter().enumerate() {
-            // What is no permutation is refused below.
-            if let Some(place) = inverse.get_mut(from) {
-                *place = to;
-            }
-        }
-        let attributes = move || Attributes::new().list("axes", &told);
-        let forward = move |x: &[Array]| Ok(x[0].permute(&given)?);
-        Tensor::operate("permute", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.permute(&inverse)?)])
-        })
+        Self::apply(Permute { axes: axes.to_vec() }, &[self])
     }
 
     /// Two axes exchanged.
@@ -50,11 +223,7 @@ impl Tensor {
     /// # Errors
     /// An axis out of range.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
-        let attributes = move || Attributes::new().list("axes", [a, b]);
-        let forward = move |x: &[Array]| Ok(x[0].transpose(a, b)?);
-        Tensor::operate("transpose", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.transpose(a, b)?)])
-        })
+        Self::apply(Transpose { axes: [a, b] }, &[self])
     }
 
     /// The part of `axis` in `range`; this tensor itself if that is all of it.
@@ -66,23 +235,7 @@ impl Tensor {
         if start == 0 && self.shape().get(axis) == Some(&end) {
             return Ok(self.clone());
         }
-        let attributes = move || Attributes::new().with("axis", axis).list("range", [start, end]);
-        let forward = move |x: &[Array]| Ok(x[0].slice(axis, start..end)?);
-        Tensor::operate("slice", &[self], attributes, forward, move |context, grad| {
-            Ok(vec![Some(grad.embed(context.inputs[0].shape(), axis, start)?)])
-        })
-    }
-
-    /// The transpose of [`slice`](Self::slice): zeros of `shape` with this tensor at `start` along `axis`.
-    pub(crate) fn embed(&self, shape: &Shape, axis: usize, start: usize) -> Result<Tensor> {
-        let size = self.shape()[axis];
-        let whole = shape[axis];
-        let attributes =
-            move || Attributes::new().with("axis", axis).with("start", start).with("size", whole);
-        let forward = move |x: &[Array]| Ok(ops::pad(&x[0], axis, start, whole)?);
-        Tensor::operate("embed", &[self], attributes, forward, move |_, grad| {
-            Ok(vec![Some(grad.slice(axis, start..start + size)?)])
-        })
+        Self::apply(Slice { axis, range: start..end }, &[self])
     }
 
     /// The data repeated along axes of size 1 and new leading axes, without a copy.
@@ -90,12 +243,7 @@ impl Tensor {
     /// # Errors
     /// A shape this one does not broadcast to.
     pub fn broadcast_to(&self, shape: &Shape) -> Result<Tensor> {
-        let (told, given) = (shape.clone(), shape.clone());
-        let attributes = move || Attributes::new().list("shape", told.iter());
-        let forward = move |x: &[Array]| Ok(x[0].broadcast_to(&given)?);
-        Tensor::operate("broadcast_to", &[self], attributes, forward, |context, grad| {
-            Ok(vec![Some(grad.sum_to(context.inputs[0].shape())?)])
-        })
+        Self::apply(BroadcastTo { shape: shape.clone() }, &[self])
     }
 
     /// A new axis of size 1.
@@ -124,9 +272,6 @@ impl Tensor {
         if self.array().is_contiguous() {
             return Ok(self.clone());
         }
-        let forward = |x: &[Array]| Ok(x[0].contiguous()?);
-        Tensor::operate("contiguous", &[self], Attributes::new, forward, |_, grad| {
-            Ok(vec![Some(grad.clone())])
-        })
+        Self::apply(Contiguous, &[self])
     }
 }

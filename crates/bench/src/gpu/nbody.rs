@@ -58,14 +58,7 @@ impl Workload for NBodyStep {
         let Device::Cuda(device) = &self.placement.device else {
             return Err(Error::Request("training steps are measured on a CUDA device".to_owned()));
         };
-        let config = TrainerConfig {
-            method: Method::adam(1e-4),
-            schedule: Schedule::Constant { lr: 1e-4, warmup: 0 },
-            accumulation: 1,
-            clip_norm: None,
-            clip_value: None,
-            ema: None,
-        };
+        let config = TrainerConfig::new(Method::adam(1e-4), Schedule::Constant { lr: 1e-4, warmup: 0 });
         let mut trainer = Trainer::new(model, config)?;
         let mut step = CapturedStep::new(device, pass == Pass::Graph);
         let mut examples = std::iter::repeat_with(|| Ok(self.example.clone()));

@@ -67,9 +67,9 @@ pub(super) fn build(case: &Case, device: &Device) -> Result<Operator> {
             Ok(module(layer.init(place, &mut weights)?, x, seed))
         }
         Op::Linear => Ok(module(MvLinear::new(n, n, signature).init(place, &mut weights)?, x, seed)),
-        Op::MvSilu => Ok(module(MvSilu::init(n, signature, place)?, x, seed)),
-        Op::MvNormalization => Ok(module(MvNormalization::init(n, signature, place)?, x, seed)),
-        Op::MvLayerNorm => Ok(module(MvLayerNorm::init(n, signature, place)?, x, seed)),
+        Op::MvSilu => Ok(module(MvSilu::new(n, signature).init(place)?, x, seed)),
+        Op::MvNormalization => Ok(module(MvNormalization::new(n, signature).init(place)?, x, seed)),
+        Op::MvLayerNorm => Ok(module(MvLayerNorm::new(n, signature).init(place)?, x, seed)),
         Op::SteerableLayer => {
             Ok(module(SteerableProduct::new(n, signature).init(place, &mut weights)?, x, seed))
         }

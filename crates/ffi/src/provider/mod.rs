@@ -2,12 +2,10 @@
 
 #[cfg(feature = "cuda-sys")]
 mod cuda_sys;
-#[cfg(feature = "cust")]
-pub mod cust;
 #[cfg(feature = "linked")]
 mod linked;
 #[cfg(any(feature = "linked", feature = "cuda-sys", feature = "cust"))]
-mod process;
+pub(crate) mod process;
 
 #[cfg(feature = "cuda-sys")]
 pub use cuda_sys::CudaSys;

@@ -3,9 +3,9 @@
 use super::{Array, Storage};
 use crate::{
     Device, Element, Error, Result,
+    array::copy,
     element::with_storage,
     memory::{self, Block},
-    ops::copy,
 };
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
@@ -56,6 +56,13 @@ impl Array {
         }
     }
 
+    /// An array on the host in the memory of `values`, of which there are as many as the shape has elements.
+    pub(super) fn adopt<T: Element>(operation: &'static str, values: Vec<T>, shape: Shape) -> Result<Self> {
+        let storage = Storage::Cpu(Arc::new(Block::from_vec(values, operation)?));
+        let strides = shape.contiguous_strides();
+        Ok(Self { storage, dtype: T::DTYPE, shape, strides, offset: 0 })
+    }
+
     /// The elements in row-major order.
     ///
     /// # Errors
@@ -63,7 +70,7 @@ impl Array {
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         const NAME: &str = "as_slice";
         if !self.is_contiguous() {
-            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            let (shape, strides) = (self.shape.clone(), self.strides.to_vec());
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let (elements, offset) = (self.elements(), self.offset);

@@ -2,9 +2,7 @@
 
 use super::Array;
 use crate::{
-    Device, Element, Error, Result,
-    element::with_storage,
-    ops::{cast, copy, fill},
+    Device, Element, Error, Result, array::cast, array::copy, array::fill, cuda::Key, element::with_storage,
 };
 use gradewise_core::{DType, Shape};
 use rand::Rng;
@@ -23,12 +21,20 @@ impl Array {
         Self::build_as("from_slice", shape, device, |out: &mut [T]| out.copy_from_slice(values))
     }
 
-    /// [`from_slice`](Self::from_slice) for a vector.
+    /// An array of the elements of a vector, in row-major order. On the host the array takes over the vector's memory, without a copy.
     ///
     /// # Errors
     /// As [`from_slice`](Self::from_slice).
     pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Into<Shape>, device: &Device) -> Result<Self> {
-        Self::from_slice(&values, shape, device)
+        const NAME: &str = "from_vec";
+        let shape = shape.into();
+        if values.len() != shape.elements() {
+            return Err(Error::Length { operation: NAME, shape, actual: values.len() });
+        }
+        match device {
+            Device::Cpu => Self::adopt(NAME, values, shape),
+            Device::Cuda(cuda) => Self::upload(NAME, &values, shape, cuda),
+        }
     }
 
     /// An array of numbers given in double precision, rounded to `dtype`.
@@ -54,8 +60,9 @@ impl Array {
         match device {
             Device::Cpu => Self::from_f64(values, shape, dtype, device),
             Device::Cuda(cuda) => {
-                let key = || format!("{values:?} as {dtype} {shape}");
-                Ok((*cuda.constant(key, || Self::from_f64(values, shape.clone(), dtype, device))?).clone())
+                let bytes = bytemuck::cast_slice(values);
+                let key = Key::Numbers { bytes, dtype: Some(dtype), shape: shape.clone() };
+                Ok((*cuda.constant(key, || Self::from_f64(values, shape, dtype, device))?).clone())
             }
         }
     }
@@ -174,15 +181,22 @@ impl Array {
 
     /// The same values on another device; shares the storage if it is the same one.
     ///
+    /// Between CUDA devices of one driver the copy is queued behind the work of both, and goes from one to the other without the host where
+    /// the target can access the source's memory (peer access, as `gradewise doctor` says), or is the same device. Otherwise, such as
+    /// between devices that no bus joins, it goes through the host, which waits.
+    ///
     /// # Errors
-    /// If the transfer fails.
+    /// [`Error::InCapture`] inside a capture; if the transfer fails.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
-        match device {
-            target if *target == self.device() => Ok(self.clone()),
-            target => {
-                with_storage!(self.dtype, T => Self::from_vec(self.to_vec::<T>()?, &self.shape, target))
-            }
+        if *device == self.device() {
+            return Ok(self.clone());
         }
+        if let Device::Cuda(target) = device
+            && let Some(copy) = self.to_peer(target)?
+        {
+            return Ok(copy);
+        }
+        with_storage!(self.dtype, T => Self::from_vec(self.to_vec::<T>()?, &self.shape, device))
     }
 
     fn generate(

@@ -1,7 +1,7 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, cuda::Buffer, memory, ops::copy};
+use crate::{CudaDevice, Device, Element, Error, Result, array::copy, cuda::Buffer, memory};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 
@@ -70,6 +70,25 @@ impl Array {
         Ok(values)
     }
 
+    /// A copy on `target`, which is another device, made by the devices alone; `None` if they cannot.
+    pub(super) fn to_peer(&self, target: &CudaDevice) -> Result<Option<Self>> {
+        const NAME: &str = "to_device";
+        let Storage::Cuda(buffer) = &self.storage else { return Ok(None) };
+        target.refuse_in_capture(NAME)?;
+        buffer.device().refuse_in_capture(NAME)?;
+        if !target.reaches(buffer.device(), NAME)? {
+            return Ok(None);
+        }
+        let source = self.contiguous()?;
+        let Storage::Cuda(from) = &source.storage else { return Ok(None) };
+        let copy = Self::for_kernel(NAME, &self.shape, self.dtype, target)?;
+        if let Storage::Cuda(buffer) = &copy.storage {
+            let size = self.dtype.size();
+            buffer.copy_from_peer(from, source.offset * size, self.elements() * size, NAME)?;
+        }
+        Ok(Some(copy))
+    }
+
     /// Overwrites the elements in place with those of `source`, of the same shape and dtype, on the same device or the host.
     ///
     /// The one exception to copying before writing: every array that shares this storage changes with it, views and clones, and what a graph
@@ -93,7 +112,7 @@ impl Array {
         }
         source.require_shape(NAME, "source", self.dims(), || "it replaces every element".to_owned())?;
         if !self.is_contiguous() {
-            let (shape, strides) = (self.shape.clone(), self.strides.clone());
+            let (shape, strides) = (self.shape.clone(), self.strides.to_vec());
             return Err(Error::NotContiguous { operation: NAME, shape, strides });
         }
         let source = source.contiguous()?;

@@ -1,27 +1,43 @@
 //! Arrays: storage, shape, strides, dtype, device.
 
 mod access;
+mod arguments;
+mod cast;
+pub(crate) mod copy;
 mod create;
 mod cuda;
-mod summary;
+pub(crate) mod fill;
+pub(crate) mod rows;
+pub(crate) mod strided;
 mod views;
 
-pub use summary::{Summary, Validation};
-
 use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
-use gradewise_core::{DType, Shape};
+use gradewise_core::{DType, PerAxis, Shape};
 use std::{fmt, sync::Arc};
 
 /// A shaped view of shared storage on a device.
 ///
 /// Cloning and viewing share the storage; [`as_mut_slice`](Self::as_mut_slice) copies it first if anyone else holds it.
 /// Strides count elements; a stride of 0 repeats.
+///
+/// ```
+/// use gradewise_kernels::{Array, DType, Device, ops};
+///
+/// let a = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3], &Device::Cpu)?;
+/// let turned = a.transpose(0, 1)?; // a view: no copy
+/// assert!(turned.shares_storage(&a));
+/// assert_eq!((turned.dims(), turned.strides()), (&[3, 2][..], &[1, 3][..]));
+/// let product = ops::matmul(&a, &turned, false, false)?;
+/// assert_eq!(product.to_vec::<f32>()?, [14.0, 32.0, 32.0, 77.0]);
+/// assert_eq!(product.cast(DType::F64)?.dtype(), DType::F64);
+/// # Ok::<(), gradewise_kernels::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Array {
     storage: Storage,
     dtype: DType,
     shape: Shape,
-    strides: Vec<usize>,
+    strides: PerAxis,
     offset: usize,
 }
 
@@ -159,7 +175,24 @@ impl Array {
             let (actual, expected) = (self.dtype, reference.dtype);
             return Err(gradewise_core::Error::DType { operation, argument, actual, expected }.into());
         }
-        reference.require_beside(&self.device(), operation, argument)
+        if self.is_beside(reference) {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            operation,
+            argument,
+            actual: self.device(),
+            expected: reference.device(),
+        })
+    }
+
+    /// Whether both arrays are at the same place.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Storage::Cpu(_), Storage::Cpu(_)) => true,
+            (Storage::Cuda(a), Storage::Cuda(b)) => a.device() == b.device(),
+            _ => false,
+        }
     }
 
     /// Refuses what is at another `device` than this array, beside which `operation` reads it.

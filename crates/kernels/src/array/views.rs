@@ -1,8 +1,8 @@
 //! Views: new shapes and strides over the same storage.
 
 use super::{Array, require_axis};
-use crate::{Error, Result, ops::copy};
-use gradewise_core::Shape;
+use crate::{Error, Result, array::copy};
+use gradewise_core::{PerAxis, Shape};
 use std::ops::Range;
 
 impl Array {
@@ -37,9 +37,9 @@ impl Array {
                 shape: self.shape.clone(),
             });
         }
-        let shape = axes.iter().map(|&axis| self.shape[axis]).collect::<Vec<_>>();
+        let shape = axes.iter().map(|&axis| self.shape[axis]).collect::<Shape>();
         let strides = axes.iter().map(|&axis| self.strides[axis]).collect();
-        Ok(self.with_layout(shape.into(), strides, self.offset))
+        Ok(self.with_layout(shape, strides, self.offset))
     }
 
     /// Two axes exchanged.
@@ -49,7 +49,7 @@ impl Array {
     pub fn transpose(&self, first: usize, second: usize) -> Result<Self> {
         require_axis("transpose", first, &self.shape)?;
         require_axis("transpose", second, &self.shape)?;
-        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        let (mut shape, mut strides) = (PerAxis::from(self.dims()), self.strides.clone());
         shape.swap(first, second);
         strides.swap(first, second);
         Ok(self.with_layout(shape.into(), strides, self.offset))
@@ -66,7 +66,7 @@ impl Array {
         if start > end || end > self.shape[axis] {
             return Err(Error::Range { operation: NAME, start, end, axis, shape: self.shape.clone() });
         }
-        let mut shape = self.shape.to_vec();
+        let mut shape = PerAxis::from(self.dims());
         shape[axis] = end - start;
         Ok(self.with_layout(shape.into(), self.strides.clone(), self.offset + start * self.strides[axis]))
     }
@@ -93,7 +93,7 @@ impl Array {
             return Err(Error::Argument { operation: NAME, argument: "shape", actual, expected });
         }
         let missing = shape.rank().checked_sub(self.rank()).ok_or_else(mismatch)?;
-        let mut strides = vec![0; shape.rank()];
+        let mut strides = PerAxis::from_elem(0, shape.rank());
         for axis in 0..self.rank() {
             strides[missing + axis] = match (self.shape[axis], shape[missing + axis]) {
                 (own, target) if own == target => self.strides[axis],
@@ -112,7 +112,7 @@ impl Array {
         if axis > self.rank() {
             require_axis("unsqueeze", axis, &self.shape)?;
         }
-        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        let (mut shape, mut strides) = (PerAxis::from(self.dims()), self.strides.clone());
         shape.insert(axis, 1);
         strides.insert(axis, 1);
         Ok(self.with_layout(shape.into(), strides, self.offset))
@@ -135,7 +135,7 @@ impl Array {
             }
             .into());
         }
-        let (mut shape, mut strides) = (self.shape.to_vec(), self.strides.clone());
+        let (mut shape, mut strides) = (PerAxis::from(self.dims()), self.strides.clone());
         shape.remove(axis);
         strides.remove(axis);
         Ok(self.with_layout(shape.into(), strides, self.offset))
@@ -149,18 +149,18 @@ impl Array {
         if self.is_contiguous() { Ok(self.clone()) } else { copy::contiguous(self) }
     }
 
-    fn with_layout(&self, shape: Shape, strides: Vec<usize>, offset: usize) -> Self {
+    fn with_layout(&self, shape: Shape, strides: PerAxis, offset: usize) -> Self {
         Self { storage: self.storage.clone(), dtype: self.dtype, shape, strides, offset }
     }
 
     /// Strides that show the same elements in another shape, if there are any: each stretch of equal steps must be
     /// covered exactly by some of the new axes.
-    fn strides_as(&self, shape: &Shape) -> Option<Vec<usize>> {
+    fn strides_as(&self, shape: &Shape) -> Option<PerAxis> {
         if self.is_contiguous() {
             return Some(shape.contiguous_strides());
         }
         let (sizes, [steps]) = copy::collapse(self.dims(), [&self.strides]);
-        let mut strides = vec![1; shape.rank()];
+        let mut strides = PerAxis::from_elem(1, shape.rank());
         let mut axis = shape.rank();
         for (&size, &step) in sizes.iter().zip(&steps).rev() {
             let (mut covered, mut stride) = (1, step);

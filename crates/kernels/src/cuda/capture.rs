@@ -1,8 +1,11 @@
 //! Capturing work into a graph, and replaying it.
 
-use super::{CudaDevice, memory::Arena};
+use super::{
+    CudaDevice,
+    memory::{Arena, Kept},
+};
 use crate::{Error, Result};
-use gradewise_ffi::{DeviceMemory, Graph, GraphExec, sys::capture_mode};
+use gradewise_ffi::{Graph, GraphExec, sys::capture_mode};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
@@ -24,7 +27,7 @@ pub(crate) struct Gate {
 pub(super) struct Session {
     pub arena: Arc<Arena>,
     /// Memory from before the capture that was let go during it. The graph may read it, so it stays until the graph goes.
-    pub retired: Vec<DeviceMemory>,
+    pub retired: Vec<Kept>,
 }
 
 fn this_thread() -> u64 {
@@ -73,7 +76,7 @@ pub struct CapturedGraph {
 #[derive(Debug)]
 struct Retired {
     device: CudaDevice,
-    blocks: Vec<DeviceMemory>,
+    blocks: Vec<Kept>,
 }
 
 impl Drop for Retired {
@@ -95,7 +98,7 @@ impl Drop for Retired {
 
 impl CudaDevice {
     /// Refuses what a graph cannot hold, on behalf of `operation`.
-    pub(super) fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn refuse_in_capture(&self, operation: &'static str) -> Result<()> {
         if self.gate().is_mine() { Err(Error::InCapture { operation }) } else { Ok(()) }
     }
 

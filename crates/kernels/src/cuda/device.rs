@@ -1,11 +1,18 @@
 //! A CUDA device and what belongs to it.
 
-use super::{Grid, Kernel, capture::Gate, image, kernels::Kernels, memory::Accounts};
-use crate::{Error, Fault, Result, debug};
+use super::{
+    Grid, Kernel,
+    capture::Gate,
+    constants::{Asked, Key},
+    image,
+    kernels::Kernels,
+    memory::Accounts,
+};
+use crate::{Error, Fault, Options, Result, debug, growing::Growing};
 use gradewise_ffi::{Context, DeviceInfo, Driver, LaunchConfig, Stream, sys};
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ffi::c_void,
     fmt,
     hash::{Hash, Hasher},
@@ -23,11 +30,12 @@ struct Inner {
     ordinal: usize,
     stream: Stream,
     kernels: Arc<Kernels>,
+    options: Options,
     overlaps: bool,
     accounts: Accounts,
     gate: Gate,
     /// Things derived once and kept on the device, by their type and key.
-    constants: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    constants: Growing<(TypeId, Key), Arc<dyn Any + Send + Sync>>,
 }
 
 impl CudaDevice {
@@ -35,7 +43,7 @@ impl CudaDevice {
     ///
     /// # Errors
     /// [`Error::NoBackend`] if this build has no kernels; [`Error::Cuda`] if there is no driver; [`Error::NoSuchDevice`];
-    /// [`Error::UnsupportedDevice`] if the embedded kernels do not run there.
+    /// [`Error::UnsupportedDevice`] if the embedded kernels do not run there; those of [`Options::from_environment`].
     pub fn new(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<BTreeMap<usize, CudaDevice>> = Mutex::new(BTreeMap::new());
         if image::IMAGES.is_empty() {
@@ -59,6 +67,14 @@ impl CudaDevice {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_driver(driver: &Driver, ordinal: usize) -> Result<Self> {
+        Self::with_options(driver, ordinal, Options::from_environment()?)
+    }
+
+    /// As [`with_driver`](Self::with_driver), with these options whatever the environment says.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_options(driver: &Driver, ordinal: usize, options: Options) -> Result<Self> {
         let fail = cuda("open the device", ordinal);
         let context = Context::primary(driver, ordinal).map_err(|source| match source.code() {
             Some(sys::CUresult::ERROR_INVALID_DEVICE) => {
@@ -69,15 +85,16 @@ impl CudaDevice {
         image::require_target(context.info())?;
         let stream = Stream::new(&context).map_err(&fail)?;
         keep_free_memory(&context).map_err(&fail)?;
-        let overlaps = overlaps(context.info(), driver.version().map_err(&fail)?);
+        let overlaps = options.overlap && overlaps(context.info(), driver.version().map_err(&fail)?);
         Ok(Self(Arc::new(Inner {
             ordinal,
             stream,
             kernels: Arc::default(),
+            options,
             overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
-            constants: Mutex::default(),
+            constants: Growing::default(),
         })))
     }
 
@@ -92,10 +109,11 @@ impl CudaDevice {
             ordinal: self.0.ordinal,
             stream,
             kernels: Arc::clone(&self.0.kernels),
+            options: self.0.options,
             overlaps: self.0.overlaps,
             accounts: Accounts::default(),
             gate: Gate::default(),
-            constants: Mutex::default(),
+            constants: Growing::default(),
         })))
     }
 
@@ -133,6 +151,11 @@ impl CudaDevice {
         &self.0.kernels
     }
 
+    /// How operators compute here.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
     /// Whether a kernel may be made ready while the one before it runs.
     pub(crate) fn overlaps(&self) -> bool {
         self.0.overlaps
@@ -155,7 +178,7 @@ impl CudaDevice {
             let function = self.kernels().find(self, operation, kernel)?;
             function.clusters(&grid.0).map(ClustersAtATime).map_err(|source| self.error(operation, source))
         };
-        let known = self.constant(|| format!("{kernel} {cluster:?} {block:?} {shared}"), ask)?;
+        let known = self.constant(Key::Launch { kernel: kernel.id(), cluster, block, shared }, ask)?;
         Ok(known.0 as usize)
     }
 
@@ -170,19 +193,15 @@ impl CudaDevice {
     /// Something derived once and kept as long as the device.
     pub(crate) fn constant<T: Any + Send + Sync>(
         &self,
-        key: impl FnOnce() -> String,
+        key: Key<&[u8]>,
         make: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
-        let key = (TypeId::of::<T>(), key());
-        let constants = || self.0.constants.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = constants().get(&key).cloned();
-        let value = match known {
+        let constants = &self.0.constants;
+        let asked = Asked(TypeId::of::<T>(), key);
+        let value = match constants.get(&asked) {
             Some(value) => value,
-            // Made outside the lock: making one may need another.
-            None => {
-                let made: Arc<dyn Any + Send + Sync> = Arc::new(make()?);
-                Arc::clone(constants().entry(key).or_insert(made))
-            }
+            // Threads that ask for it at once may each make one: making one may need another.
+            None => constants.add(asked.kept(), Arc::new(make()?)),
         };
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
     }
@@ -191,9 +210,7 @@ impl CudaDevice {
     /// device holds it, so a device made by [`beside`](Self::beside) goes away only after this. No captured work may be replayed
     /// afterwards.
     pub fn forget_constants(&self) {
-        let constants = std::mem::take(&mut *self.0.constants.lock().unwrap_or_else(PoisonError::into_inner));
-        // Outside the lock: memory that is given back asks the device.
-        drop(constants);
+        self.0.constants.clear();
     }
 
     /// Runs `queue`, which queues work for `operation`. In debug mode the work, as `describe` calls it, is kept among the last
@@ -265,12 +282,10 @@ fn devices(driver: &Driver) -> Vec<String> {
     (0..driver.device_count().unwrap_or(0)).map(named).collect()
 }
 
-/// Whether launches overlap: the device can, the driver can capture that, and the code it runs waits where it must. Not with
-/// `GRADEWISE_OVERLAP=0`.
+/// Whether launches can overlap: the device can, the driver can capture that, and the code it runs waits where it must.
 fn overlaps(info: &DeviceInfo, driver: (u32, u32)) -> bool {
-    let asked = std::env::var("GRADEWISE_OVERLAP").map_or(true, |value| value != "0");
     let code = image::build_info().code_for(info.compute_capability);
-    asked && driver >= (12, 3) && code.is_some_and(|code| code.architecture() >= WAITING)
+    driver >= (12, 3) && code.is_some_and(|code| code.architecture() >= WAITING)
 }
 
 /// From this architecture on, kernels are compiled to wait for what is ahead of them (csrc/ptx/grid.cuh).

@@ -1,12 +1,16 @@
 //! The kernels of a device: found once, checked once.
 
-use super::{CudaDevice, Kernel, image, rtc};
-use crate::{Error, Result};
+use super::{CudaDevice, Kernel, image, launch::KernelId, rtc};
+use crate::{
+    Error, Result,
+    growing::{Growing, Table},
+};
 use gradewise_core::Signature;
 use gradewise_ffi::{Function, Module, sys::function_attribute};
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError, RwLock},
+    ops::Deref,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Shared memory of a block that needs no permission, in bytes.
@@ -15,12 +19,15 @@ const FREELY_SHARED: i32 = 48 << 10;
 /// Kernels found so far, and the modules they are in.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    functions: RwLock<HashMap<Kernel, Function>>,
+    functions: Growing<KernelId, Function>,
     /// Which kernels there are, as far as was asked.
-    present: RwLock<HashMap<Kernel, bool>>,
-    modules: Mutex<HashMap<String, Module>>,
+    present: Growing<KernelId, bool>,
+    modules: Mutex<HashMap<&'static str, Module>>,
     /// Algebras compiled at run time; `None` for those that could not be.
     algebras: Mutex<HashMap<Signature, Option<Compiled>>>,
+    /// Stands in for the embedded kernels, of which a build without CUDA has none.
+    #[cfg(test)]
+    stand_ins: std::sync::OnceLock<Module>,
 }
 
 /// The kernels of an algebra, by name.
@@ -30,41 +37,43 @@ struct Compiled {
 }
 
 impl Kernels {
+    /// The kernels that have been launched before, by their ids: ready to launch again.
+    pub fn resolved(&self) -> impl Deref<Target = Arc<Table<KernelId, Function>>> {
+        self.functions.read()
+    }
+
     /// The kernel, ready to launch with parameters of these sizes.
     pub fn function(
         &self,
         device: &CudaDevice,
         operation: &'static str,
         kernel: Kernel,
-        sizes: &[u16],
+        sizes: &[usize],
     ) -> Result<Function> {
-        if let Some(function) = self.known(kernel) {
+        if let Some(function) = self.functions.get(&kernel.id()) {
             return Ok(function);
         }
         let function = self.resolve(device, operation, kernel)?;
         require_parameters(&function, sizes).map_err(|error| device.error(operation, error))?;
-        self.functions.write().unwrap_or_else(PoisonError::into_inner).insert(kernel, function.clone());
-        Ok(function)
-    }
-
-    fn known(&self, kernel: Kernel) -> Option<Function> {
-        self.functions.read().unwrap_or_else(PoisonError::into_inner).get(&kernel).cloned()
+        Ok(self.functions.add(kernel.id(), function))
     }
 
     /// The kernel, to be asked something.
     pub fn find(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
-        self.known(kernel).map_or_else(|| self.resolve(device, operation, kernel), Ok)
+        self.functions.get(&kernel.id()).map_or_else(|| self.resolve(device, operation, kernel), Ok)
     }
 
     /// Whether there is such a kernel. Asked at every call of an operator that has several, so the answer is kept.
     pub fn has(&self, device: &CudaDevice, kernel: &Kernel) -> bool {
-        let known = self.present.read().unwrap_or_else(PoisonError::into_inner).get(kernel).copied();
-        known.unwrap_or_else(|| {
-            let found =
-                self.embedded(&kernel.to_string()).is_some() || self.compiled(device, kernel).is_some();
-            self.present.write().unwrap_or_else(PoisonError::into_inner).insert(*kernel, found);
-            found
+        self.present.get_or_make(kernel.id(), || {
+            self.embedded(&kernel.to_string()).is_some() || self.compiled(device, kernel).is_some()
         })
+    }
+
+    /// Resolves kernels in `module` alone from now on.
+    #[cfg(test)]
+    pub fn adopt(&self, module: Module) {
+        self.stand_ins.get_or_init(|| module);
     }
 
     fn embedded(&self, name: &str) -> Option<&'static image::Image> {
@@ -96,6 +105,10 @@ impl Kernels {
     fn resolve(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
         let name = kernel.to_string();
         let fail = |source| device.error(operation, source);
+        #[cfg(test)]
+        if let Some(module) = self.stand_ins.get() {
+            return module.function(&name).map_err(fail);
+        }
         if let Some(module) = self.compiled(device, &kernel) {
             let function = module.function(&name).map_err(fail)?;
             allow_shared(device, &function).map_err(fail)?;
@@ -109,7 +122,7 @@ impl Kernels {
             Some(module) => module.clone(),
             None => {
                 let module = Module::load(device.context(), image.name, image.bytes).map_err(fail)?;
-                modules.insert(image.name.to_owned(), module.clone());
+                modules.insert(image.name, module.clone());
                 module
             }
         };
@@ -127,7 +140,7 @@ pub(crate) fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(
 }
 
 /// Refuses a kernel whose parameters are not what its launcher passes; fewer than it has are noticed in builds with debug assertions.
-pub(crate) fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
+pub(crate) fn require_parameters(function: &Function, sizes: &[usize]) -> Result<(), gradewise_ffi::Error> {
     if cfg!(debug_assertions) {
         return require_all_parameters(function, sizes);
     }
@@ -135,17 +148,20 @@ pub(crate) fn require_parameters(function: &Function, sizes: &[u16]) -> Result<(
 }
 
 /// Refuses a kernel whose parameters are not all of these sizes.
-pub(crate) fn require_all_parameters(function: &Function, sizes: &[u16]) -> Result<(), gradewise_ffi::Error> {
+pub(crate) fn require_all_parameters(
+    function: &Function,
+    sizes: &[usize],
+) -> Result<(), gradewise_ffi::Error> {
     compare_parameters(function, function.parameter_sizes(), sizes)
 }
 
 fn compare_parameters(
     function: &Function,
     found: Result<Vec<usize>, gradewise_ffi::Error>,
-    sizes: &[u16],
+    sizes: &[usize],
 ) -> Result<(), gradewise_ffi::Error> {
     match found {
-        Ok(actual) if actual.iter().copied().eq(sizes.iter().map(|&size| usize::from(size))) => Ok(()),
+        Ok(actual) if actual.iter().copied().eq(sizes.iter().copied()) => Ok(()),
         Ok(actual) => Err(gradewise_ffi::Error::Launch {
             kernel: format!("{}: parameters of {actual:?} bytes, arguments of {sizes:?}", function.name()),
             what: "number of arguments",

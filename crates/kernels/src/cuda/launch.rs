@@ -1,20 +1,40 @@
 //! Launching kernels: the one place where arguments meet the code on the device.
 
 use super::CudaDevice;
-use crate::{Array, DType, Result};
+use crate::{DType, Result};
 use gradewise_core::Signature;
 use gradewise_ffi::{Function, LaunchConfig};
+use smallvec::SmallVec;
 use std::{ffi::c_void, fmt};
 
 /// A kernel by what it does: `gw_<operation>[_<p>_<q>_<r>]_<dtype>`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     pub operation: &'static str,
     pub signature: Option<Signature>,
     pub dtype: Option<DType>,
 }
 
+/// What tells a kernel from others at a launch, without its name being spelled: the address of the operation's static name, and a number
+/// made of the algebra and the dtype. A name that the compiler stores twice has two ids, which are resolved to the same kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct KernelId {
+    name: usize,
+    variant: u64,
+}
+
 impl Kernel {
+    /// The key of this kernel in the tables of a device.
+    pub fn id(&self) -> KernelId {
+        // None, or one more than the number: each fits eight bits.
+        let dtype = self.dtype.map_or(0, |dtype| dtype as u64 + 1);
+        let algebra = self.signature.map_or(0, |Signature { p, q, r }| {
+            1 << 24 | u64::from(p) << 16 | u64::from(q) << 8 | u64::from(r)
+        });
+        let variant = (self.operation.len() as u64) << 40 | algebra << 8 | dtype;
+        KernelId { name: self.operation.as_ptr().addr(), variant }
+    }
+
     /// A kernel for elements of `dtype`.
     pub const fn new(operation: &'static str, dtype: DType) -> Self {
         Self { operation, signature: None, dtype: Some(dtype) }
@@ -86,74 +106,82 @@ impl Grid {
     }
 }
 
-const WORDS: usize = 192;
+/// The most arguments of a kernel of a user's own.
 const COUNT: usize = 40;
 
-/// The arguments of a launch, in the order of the kernel's parameters.
+/// The arguments of a launch, in the order of the kernel's parameters. Those of all but a few kernels need no allocation.
 pub(crate) struct Args<'a> {
     /// A struct too large to be copied, and which argument it is.
     borrowed: Option<(usize, &'a [u8])>,
-    words: [u64; WORDS],
-    used: usize,
-    starts: [u8; COUNT],
-    sizes: [u16; COUNT],
-    count: usize,
+    words: SmallVec<[u64; 40]>,
+    places: SmallVec<[Place; 20]>,
+}
+
+/// Where an argument begins among the words, and its size in bytes.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u16,
+    size: u16,
+}
+
+/// The word that begins with these bytes.
+fn first_half([a, b, c, d]: [u8; 4]) -> u64 {
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
 impl<'a> Args<'a> {
     pub fn new() -> Self {
-        Self { borrowed: None, words: [0; WORDS], used: 0, starts: [0; COUNT], sizes: [0; COUNT], count: 0 }
+        Self { borrowed: None, words: SmallVec::new(), places: SmallVec::new() }
     }
 
-    fn push(mut self, bytes: &[u8]) -> Self {
-        let words: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[self.used..]);
-        words[..bytes.len()].copy_from_slice(bytes);
-        self.starts[self.count] = self.used as u8;
-        self.sizes[self.count] = bytes.len() as u16;
-        self.used += bytes.len().div_ceil(8);
-        self.count += 1;
+    #[inline(always)]
+    fn word(mut self, word: u64, size: usize) -> Self {
+        self.places.push(Place { start: self.words.len() as u16, size: size as u16 });
+        self.words.push(word);
         self
     }
 
-    /// The address of the first element of an array, which the kernel reads or writes. One that it writes must be fresh
-    /// (`Array::for_kernel`) or unique (`Array::make_unique`): nothing here copies it before.
-    pub fn array(self, array: &Array) -> Self {
-        self.pointer(array.cuda_address())
-    }
-
-    /// The address of an array that may be absent: null then.
-    pub fn optional(self, array: Option<&Array>) -> Self {
-        self.pointer(array.map_or(0, Array::cuda_address))
+    fn push(mut self, bytes: &[u8]) -> Self {
+        let start = self.words.len();
+        self.places.push(Place { start: start as u16, size: bytes.len() as u16 });
+        self.words.resize(start + bytes.len().div_ceil(8), 0);
+        bytemuck::cast_slice_mut(&mut self.words[start..])[..bytes.len()].copy_from_slice(bytes);
+        self
     }
 
     /// An address.
+    #[inline(always)]
     pub fn pointer(self, address: u64) -> Self {
-        self.push(&address.to_ne_bytes())
+        self.word(address, 8)
     }
 
     /// A size or an offset, `long long` in the kernel.
+    #[inline(always)]
     pub fn size(self, size: usize) -> Self {
-        self.push(&(size as u64).to_ne_bytes())
+        self.word(size as u64, 8)
     }
 
     /// An `int`.
+    #[inline(always)]
     pub fn int(self, value: i32) -> Self {
-        self.push(&value.to_ne_bytes())
+        self.word(first_half(value.to_ne_bytes()), 4)
     }
 
     /// A `float`.
+    #[inline(always)]
     pub fn float(self, value: f32) -> Self {
-        self.push(&value.to_ne_bytes())
+        self.word(first_half(value.to_ne_bytes()), 4)
     }
 
     /// How many more arguments there is room for.
     pub fn room(&self) -> usize {
-        COUNT - self.count
+        COUNT - self.places.len()
     }
 
     /// A `double`.
+    #[inline(always)]
     pub fn double(self, value: f64) -> Self {
-        self.push(&value.to_ne_bytes())
+        self.word(value.to_bits(), 8)
     }
 
     /// A struct by value, of alignment at most 8.
@@ -164,15 +192,14 @@ impl<'a> Args<'a> {
     /// A large struct by value, one per launch, copied by the driver at the launch.
     pub fn large<T: bytemuck::NoUninit>(mut self, value: &'a T) -> Self {
         debug_assert!(self.borrowed.is_none(), "one per launch");
-        self.borrowed = Some((self.count, bytemuck::bytes_of(value)));
-        self.sizes[self.count] = size_of::<T>() as u16;
-        self.count += 1;
+        self.borrowed = Some((self.places.len(), bytemuck::bytes_of(value)));
+        self.places.push(Place { start: 0, size: size_of::<T>() as u16 });
         self
     }
 
     /// Sizes in bytes, in order.
-    pub fn sizes(&self) -> &[u16] {
-        &self.sizes[..self.count]
+    pub fn sizes(&self) -> Vec<usize> {
+        self.places.iter().map(|place| usize::from(place.size)).collect()
     }
 }
 
@@ -185,9 +212,13 @@ impl CudaDevice {
         mut grid: Grid,
         args: Args<'_>,
     ) -> Result<()> {
-        let function = self.kernels().function(self, operation, kernel, args.sizes())?;
         // Every kernel of csrc begins by waiting for what is ahead of it (csrc/ptx/grid.cuh).
         grid.0.overlapped = self.overlaps();
+        let (kernels, id) = (self.kernels(), kernel.id());
+        if let Some(function) = kernels.resolved().get(&id) {
+            return self.launch_function(operation, function, grid, args);
+        }
+        let function = kernels.function(self, operation, kernel, &args.sizes())?;
         self.launch_function(operation, &function, grid, args)
     }
 
@@ -200,15 +231,14 @@ impl CudaDevice {
         mut args: Args<'_>,
     ) -> Result<()> {
         let _gate = self.gate().enter();
-        let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
-        for (pointer, &start) in pointers.iter_mut().zip(&args.starts[..args.count]) {
-            *pointer = (&raw mut args.words[usize::from(start)]).cast::<c_void>();
-        }
+        // A struct that is borrowed has no words, and may be the only argument.
+        let words = args.words.as_mut_ptr();
+        let place = |place: &Place| words.wrapping_add(place.start.into()).cast::<c_void>();
+        let mut pointers: SmallVec<[*mut c_void; COUNT]> = args.places.iter().map(place).collect();
         if let Some((position, bytes)) = args.borrowed {
             // The driver reads arguments only.
             pointers[position] = bytes.as_ptr().cast_mut().cast::<c_void>();
         }
-        let pointers = &mut pointers[..args.count];
         let describe = || {
             let LaunchConfig { grid, block, shared, .. } = grid.0;
             let of = |sizes: [u32; 3]| match sizes {
@@ -223,14 +253,31 @@ impl CudaDevice {
             // SAFETY: number and sizes of the arguments are those of the compiled kernel, as checked when it was resolved; the
             // arrays they point to are borrowed by the caller, and their memory is returned in the order of this same stream;
             // each launcher states next to its kernel what sizes the kernel needs.
-            unsafe { function.launch(&grid.0, self.stream(), pointers) }
+            unsafe { function.launch(&grid.0, self.stream(), &mut pointers) }
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{DType, Kernel, Signature};
     use std::{fs, path::Path};
+
+    #[test]
+    fn kernels_that_differ_have_different_ids() {
+        let mut kernels = vec![Kernel::of_words(["a", "b", "c", "d"], 4)];
+        for operation in ["mv_silu_fwd", "mv_silu_bwd", "mv_silu"] {
+            kernels.extend(DType::ALL.map(|dtype| Kernel::new(operation, dtype)));
+            for signature in Signature::COMMON {
+                kernels.extend(DType::ALL.map(|dtype| Kernel::of(operation, signature, dtype)));
+            }
+        }
+        for (index, kernel) in kernels.iter().enumerate() {
+            assert!(kernels[..index].iter().all(|other| other.id() != kernel.id()), "{kernel}");
+            let Kernel { operation, signature, dtype } = *kernel;
+            assert_eq!(Kernel { operation, signature, dtype }.id(), kernel.id());
+        }
+    }
 
     /// What follows the brace that opens each kernel of a source.
     fn beginnings(text: &str) -> Vec<String> {

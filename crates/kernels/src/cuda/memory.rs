@@ -1,12 +1,12 @@
 //! Device memory: blocks, who holds them, and how much there is.
 
-use super::{CudaDevice, device::default_pool};
+use super::{CudaDevice, Key, device::default_pool};
 use crate::{
     Error, Holder, Result, debug,
-    memory::{self, Holders, Stats, census::Ticket},
+    memory::{self, Held, Holders, Stats, census::Ticket},
     transfers::{self, Direction},
 };
-use gradewise_ffi::{DeviceMemory, sys};
+use gradewise_ffi::{DeviceMemory, Event, PeerAccess, sys};
 use std::{
     collections::HashMap,
     ffi::c_void,
@@ -60,10 +60,14 @@ impl Accounts {
         self.allocated.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Puts a block that no array has any more on the account of the captured graphs.
+    fn owned_by_graph(&self, memory: DeviceMemory) -> Kept {
+        Kept { _held: self.holders.add(GRAPHS, memory.bytes()), memory }
+    }
+
     /// Of memory that a graph kept for what was let go during its capture.
-    pub fn release(&self, retired: &DeviceMemory) {
-        self.holders.remove(GRAPHS, retired.bytes());
-        self.remove(retired.bytes());
+    pub(super) fn release(&self, retired: &Kept) {
+        self.remove(retired.memory.bytes());
     }
 
     fn is_beyond_limit(&self, bytes: usize) -> bool {
@@ -72,10 +76,17 @@ impl Accounts {
     }
 }
 
+/// Memory of a captured graph that no array is in.
+#[derive(Debug)]
+pub(super) struct Kept {
+    memory: DeviceMemory,
+    _held: Held,
+}
+
 /// Memory of a captured graph: blocks that only its own work reuses.
 pub(crate) struct Arena {
     device: CudaDevice,
-    free: Mutex<HashMap<usize, Vec<DeviceMemory>>>,
+    free: Mutex<HashMap<usize, Vec<Kept>>>,
     bytes: AtomicUsize,
 }
 
@@ -88,15 +99,13 @@ impl Arena {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn free(&self) -> MutexGuard<'_, HashMap<usize, Vec<DeviceMemory>>> {
+    fn free(&self) -> MutexGuard<'_, HashMap<usize, Vec<Kept>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block that an earlier array of the graph is done with.
     fn reuse(&self, bytes: usize) -> Option<DeviceMemory> {
-        let block = self.free().get_mut(&Self::size(bytes)).and_then(Vec::pop)?;
-        self.device.accounts().holders.remove(GRAPHS, block.bytes());
-        Some(block)
+        self.free().get_mut(&Self::size(bytes)).and_then(Vec::pop).map(|kept| kept.memory)
     }
 
     fn obtain(&self, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
@@ -110,8 +119,8 @@ impl Arena {
     }
 
     fn give(&self, block: DeviceMemory) {
-        self.device.accounts().holders.add(GRAPHS, block.bytes());
-        self.free().entry(block.bytes()).or_default().push(block);
+        let kept = self.device.accounts().owned_by_graph(block);
+        self.free().entry(kept.memory.bytes()).or_default().push(kept);
     }
 
     fn size(bytes: usize) -> usize {
@@ -122,8 +131,6 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let accounts = self.device.accounts();
-        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
-        free.values().flatten().for_each(|block| accounts.holders.remove(GRAPHS, block.bytes()));
         accounts.graphs.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
         accounts.remove(*self.bytes.get_mut());
     }
@@ -140,8 +147,8 @@ pub(crate) struct Buffer {
     device: CudaDevice,
     memory: ManuallyDrop<DeviceMemory>,
     arena: Option<Arc<Arena>>,
-    operation: &'static str,
     bytes: usize,
+    _held: Held,
     ticket: Ticket,
 }
 
@@ -189,14 +196,14 @@ impl Buffer {
                 })
             };
         let memory = reused.map_or_else(obtained, Ok)?;
-        device.accounts().holders.add(operation, bytes);
+        let held = device.accounts().holders.add(operation, bytes);
         let ticket = Ticket::new(operation, bytes, || format!("cuda:{}", device.ordinal()));
         let buffer = Self {
             device: device.clone(),
             memory: ManuallyDrop::new(memory),
             arena,
-            operation,
             bytes,
+            _held: held,
             ticket,
         };
         if debug::poisons() {
@@ -221,14 +228,22 @@ impl Buffer {
         self.memory.pointer()
     }
 
+    /// Waits for everything queued on the device.
+    fn wait(&self, operation: &'static str) -> Result<()> {
+        self.device.stream().synchronize().map_err(|source| self.device.error(operation, source))
+    }
+
     /// Queues a copy from the host.
     pub fn write(&self, offset: usize, source: &[u8], operation: &'static str) -> Result<()> {
         self.device.refuse_in_capture(operation)?;
         let _gate = self.device.gate().enter();
         let describe = || format!("copy of {} bytes from the host", source.len());
-        transfers::timed(&self.device, operation, (Direction::ToDevice, source.len()), || {
-            self.device.queue(operation, describe, || self.memory.write(offset, source))
-        })
+        transfers::timed(
+            operation,
+            (Direction::ToDevice, source.len()),
+            || self.wait(operation),
+            || self.device.queue(operation, describe, || self.memory.write(offset, source)),
+        )
     }
 
     /// Copies to the host, after all work queued before.
@@ -238,9 +253,12 @@ impl Buffer {
         let describe = || format!("copy of {} bytes to the host", target.len());
         // What waits anyway is described before it is lent.
         let described = debug::is_on().then(describe).unwrap_or_default();
-        transfers::timed(&self.device, operation, (Direction::ToHost, target.len()), || {
-            self.device.queue(operation, || described, || self.memory.read(offset, target))
-        })
+        transfers::timed(
+            operation,
+            (Direction::ToHost, target.len()),
+            || self.wait(operation),
+            || self.device.queue(operation, || described, || self.memory.read(offset, target)),
+        )
     }
 
     /// Queues a copy from another buffer of the device.
@@ -259,10 +277,61 @@ impl Buffer {
     }
 }
 
+impl CudaDevice {
+    /// Whether copies from `source`, another device, need no host: both are of one driver, and the one can access the other's memory. Such
+    /// access, once it is had, is kept.
+    pub(crate) fn reaches(&self, source: &Self, operation: &'static str) -> Result<bool> {
+        let (here, there) = (self.context(), source.context());
+        if !here.driver().is(there.driver()) {
+            return Ok(false);
+        }
+        if here.raw() == there.raw() {
+            return Ok(true);
+        }
+        let access = self.constant(Key::Peer(there.info().ordinal), || {
+            let access = match PeerAccess::is_possible(here, there) {
+                Ok(true) => PeerAccess::new(here, there).map(Some),
+                other => other.map(|_| None),
+            };
+            access.map_err(|error| self.error(operation, error))
+        })?;
+        Ok(access.is_some())
+    }
+}
+
+impl Buffer {
+    /// Queues a copy from a buffer of a device that this one's [reaches](CudaDevice::reaches), neither of which this thread captures: after
+    /// what is queued on both so far, and before what is queued there from now on.
+    pub fn copy_from_peer(
+        &self,
+        source: &Self,
+        source_offset: usize,
+        bytes: usize,
+        operation: &'static str,
+    ) -> Result<()> {
+        let (here, there) = (&self.device, &source.device);
+        let (_here, _there) = (here.gate().enter(), there.gate().enter());
+        let describe = || format!("copy of {bytes} bytes from cuda:{}", there.ordinal());
+        here.queue(operation, describe, || {
+            let [ready, copied] = [there, here].map(|device| Event::new(device.context(), false));
+            let (ready, copied) = (ready?, copied?);
+            ready.record(there.stream())?;
+            here.stream().wait(&ready)?;
+            if here.context().raw() == there.context().raw() {
+                self.memory.copy_from(0, &source.memory, source_offset, bytes)?;
+            } else {
+                self.memory.copy_from_peer(0, &source.memory, source_offset, bytes, here.stream())?;
+            }
+            // The source's memory may be given back, and used for something else, once the copy is done.
+            copied.record(here.stream())?;
+            there.stream().wait(&copied)
+        })
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let accounts = self.device.accounts();
-        accounts.holders.remove(self.operation, self.bytes);
         // SAFETY: taken once, here; the field is not used again.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         if let Some(arena) = &self.arena {
@@ -271,8 +340,7 @@ impl Drop for Buffer {
         if let Some(mut session) = self.device.gate().session()
             && let Some(session) = session.as_mut()
         {
-            accounts.holders.add(GRAPHS, memory.bytes());
-            return session.retired.push(memory);
+            return session.retired.push(accounts.owned_by_graph(memory));
         }
         accounts.remove(self.bytes);
         // Freed in stream order, hence not into another thread's capture.

@@ -4,19 +4,17 @@
 //! embedded is decided by the feature `cuda`, see [`image`].
 
 mod capture;
-mod collectives;
+mod constants;
 mod device;
 pub(crate) mod image;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 mod memory;
-pub(crate) mod rows;
 pub(crate) mod rtc;
-pub(crate) mod strided;
 mod words;
 
 pub use capture::CapturedGraph;
-pub use collectives::{Collectives, InFlight};
+pub(crate) use constants::Key;
 pub use device::CudaDevice;
 pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
 pub(crate) use launch::{Args, Grid, Kernel};

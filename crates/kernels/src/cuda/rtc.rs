@@ -36,7 +36,7 @@ fn source(signature: Signature) -> Option<String> {
     };
     let blades = 1 << generators.max(3);
     let by_rows = ["ROWS", "HOPPER"].map(|family| format!("GW_SGP_{family}_{blades}({p}, {q}, {r})"));
-    let headers = ["sgp", "sgp_rows", "sgp_hopper"].map(|name| format!("#include \"ops/{name}.cuh\"\n"));
+    let headers = ["sgp", "sgp_rows", "sgp_hopper"].map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
     Some(format!("{}{kernels}\n{}\n", headers.concat(), by_rows.join("\n")))
 }
 

@@ -128,7 +128,7 @@ impl Signature {
     }
 
     /// Bytes of each parameter.
-    pub(super) fn parameter_sizes(&self) -> Vec<u16> {
+    pub(super) fn parameter_sizes(&self) -> Vec<usize> {
         let bytes = |parameter: &Parameter| match parameter.kind {
             Kind::Int | Kind::Float => 4,
             _ => 8,

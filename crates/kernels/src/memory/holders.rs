@@ -1,11 +1,14 @@
 //! Who holds memory: counts by operation, which are always kept.
 
 use super::Bytes;
+use crate::growing::Growing;
 use std::{
     cell::Cell,
-    collections::HashMap,
     fmt,
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// An operation and the memory its results take.
@@ -38,37 +41,55 @@ impl fmt::Display for Largest<'_> {
     }
 }
 
+/// Arrays and bytes of one operation.
+#[derive(Debug, Default)]
+struct Count {
+    arrays: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
 /// Arrays and bytes by operation.
 #[derive(Default)]
-pub(crate) struct Holders(Mutex<HashMap<&'static str, (usize, usize)>>);
+pub(crate) struct Holders(Growing<&'static str, Arc<Count>>);
+
+/// A block of memory on the account of an operation, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    count: Arc<Count>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.count.arrays.fetch_sub(1, Ordering::Relaxed);
+        self.count.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// Those of the host.
-pub(super) static HOST: LazyLock<Holders> = LazyLock::new(Holders::default);
+pub(super) static HOST: Holders = Holders(Growing::new());
 
 impl Holders {
-    fn table(&self) -> MutexGuard<'_, HashMap<&'static str, (usize, usize)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn add(&self, operation: &'static str, bytes: usize) {
-        let mut table = self.table();
-        let entry = table.entry(operation).or_default();
-        *entry = (entry.0 + 1, entry.1 + bytes);
-    }
-
-    pub fn remove(&self, operation: &'static str, bytes: usize) {
-        if let Some(entry) = self.table().get_mut(operation) {
-            *entry = (entry.0.saturating_sub(1), entry.1.saturating_sub(bytes));
-        }
+    /// Puts a block of so many bytes on the account of `operation`.
+    pub fn add(&self, operation: &'static str, bytes: usize) -> Held {
+        let count = self.0.get_or_make(operation, Arc::default);
+        count.arrays.fetch_add(1, Ordering::Relaxed);
+        count.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Held { count, bytes }
     }
 
     /// Largest first.
     pub fn largest(&self) -> Vec<Holder> {
         let mut holders: Vec<Holder> = self
-            .table()
+            .0
+            .read()
             .iter()
-            .filter(|(_, (arrays, _))| *arrays > 0)
-            .map(|(&operation, &(arrays, bytes))| Holder { operation, arrays, bytes })
+            .map(|(&operation, count)| Holder {
+                operation,
+                arrays: count.arrays.load(Ordering::Relaxed),
+                bytes: count.bytes.load(Ordering::Relaxed),
+            })
+            .filter(|holder| holder.arrays > 0)
             .collect();
         holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.operation.cmp(b.operation)));
         holders

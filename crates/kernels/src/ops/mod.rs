@@ -6,15 +6,14 @@
 mod add_n;
 pub mod attention;
 mod binary;
-pub(crate) mod cast;
 pub mod clifford;
 mod concat;
-pub(crate) mod copy;
+#[cfg(test)]
+mod cost;
 mod cross_entropy;
 mod cumsum;
 mod dropout;
 mod edges;
-pub(crate) mod fill;
 mod gather;
 mod indexing;
 pub mod layer_norm;
@@ -27,9 +26,9 @@ mod rotary;
 mod rows;
 mod select;
 mod softmax;
-mod split;
 mod squared_error;
-pub(crate) mod statistics;
+mod statistics;
+mod summary;
 mod unary;
 
 pub use add_n::{ADD_N_AT_ONCE, add_n, add_n_assign};
@@ -53,6 +52,7 @@ pub use rotary::{RotaryTable, rotary};
 pub use select::select;
 pub use softmax::{log_softmax, softmax};
 pub use squared_error::{mean_squared_error, mean_squared_error_backward};
+pub use summary::{Summary, Validation};
 pub use unary::{
     abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
     rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,

@@ -1,8 +1,9 @@
 //! Elementwise work on strided views, row by row: divided among threads, compiled for the instruction set.
 
 use crate::{
-    ops::{copy::Walk, split},
+    array::copy::Walk,
     simd::{Kernel, dispatch},
+    split,
 };
 
 /// What is done to one row of the result. Implementations are `#[inline(always)]`.

@@ -2,7 +2,7 @@
 //!
 //! Matrix products on devices of compute capability 9.0 can be computed in tiles of several shapes. Which one is fastest depends on
 //! sizes and layouts. In order of precedence: [`Tile::scope`] says; a [`Table`] of measurements does, read from the file that
-//! `GRADEWISE_TUNING` names or given to [`Table::install`]; the library estimates it, which takes no time and is nearly always
+//! `GRADEWISE_TUNING` names when a device is opened, or given to [`Table::install`]; the library estimates it, which takes no time and is nearly always
 //! right. A different tile adds in a different order: results may differ in their last bits between tables, never between runs
 //! with one.
 

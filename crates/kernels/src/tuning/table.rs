@@ -1,13 +1,14 @@
 //! Tables of measured choices, and their file format: a line for each choice, words separated by blanks, `#` starts a comment.
 
 use super::Tile;
+use arc_swap::ArcSwapOption;
 use gradewise_core::DType;
 use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::{OnceLock, RwLock},
+    sync::{Arc, LazyLock},
 };
 
 /// Which operands of a product `A·B` are stored transposed.
@@ -126,21 +127,8 @@ pub struct Table {
     choices: BTreeMap<String, BTreeMap<Shape, Tile>>,
 }
 
-/// The table in use; the file is read when the first product asks.
-fn installed() -> &'static RwLock<Table> {
-    static TABLE: OnceLock<RwLock<Table>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        let table = match std::env::var_os("GRADEWISE_TUNING") {
-            Some(path) => Table::read(Path::new(&path)).unwrap_or_else(|error| {
-                // Products are right without it; a table that is silently ignored would be a riddle.
-                tracing::warn!("GRADEWISE_TUNING is ignored: {error}");
-                Table::default()
-            }),
-            None => Table::default(),
-        };
-        RwLock::new(table)
-    })
-}
+/// The table in use, if there is one.
+static INSTALLED: LazyLock<ArcSwapOption<Table>> = LazyLock::new(ArcSwapOption::default);
 
 impl Table {
     /// The choice for a product.
@@ -175,12 +163,20 @@ impl Table {
 
     /// Makes this the table of the process, in place of the one in use.
     pub fn install(self) {
-        *installed().write().unwrap_or_else(std::sync::PoisonError::into_inner) = self;
+        INSTALLED.store(Some(Arc::new(self)));
+    }
+
+    /// The variable that names a file with a table.
+    pub(crate) const VARIABLE: &str = "GRADEWISE_TUNING";
+
+    /// Makes this the table of the process unless there is one.
+    pub(crate) fn install_first(self) {
+        INSTALLED.compare_and_swap(&None::<Arc<Self>>, Some(Arc::new(self)));
     }
 
     /// What the table in use says.
     pub(super) fn installed(device: &str, shape: &Shape) -> Option<Tile> {
-        installed().read().unwrap_or_else(std::sync::PoisonError::into_inner).get(device, shape)
+        INSTALLED.load().as_ref()?.get(device, shape)
     }
 
     /// Reads a table.

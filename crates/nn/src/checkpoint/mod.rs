@@ -40,6 +40,28 @@ pub struct CheckpointMetadata {
 ///
 /// On disk it is a safetensors file: the model's tensors under their own names, other sections as
 /// `section::name`, and [`CheckpointMetadata`] as JSON in the metadata.
+///
+/// ```
+/// use gradewise_core::{DType, Signature};
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{Module, checkpoint::Checkpoint, layers::MvLinear, train::{Trainer, TrainerConfig}};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let layer = MvLinear::new(2, 3, Signature::CL3).init(&Device::Cpu, &mut rng)?;
+/// let trainer = Trainer::new(layer, TrainerConfig::default())?;
+/// let folder = std::env::temp_dir().join(format!("gradewise-checkpoint-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
+/// let path = folder.join("layer.safetensors");
+/// trainer.checkpoint("layer", serde_json::json!({ "inputs": 2 }))?.write(&path)?;
+///
+/// let other = MvLinear::new(2, 3, Signature::CL3).init(&Device::Cpu, &mut rng)?;
+/// let checkpoint = Checkpoint::read(&path)?;
+/// other.load(&|name| checkpoint.tensors.find_array(name, DType::F32, &Device::Cpu))?;
+/// assert_eq!(other.weight().array().to_vec::<f32>()?, trainer.model().weight().array().to_vec::<f32>()?);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checkpoint {
     /// What the checkpoint says about itself.

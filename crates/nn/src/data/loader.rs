@@ -12,6 +12,19 @@ use std::{
 };
 
 /// How the samples of a data set are divided into batches.
+///
+/// ```
+/// use gradewise_nn::data::loader::BatchOrder;
+///
+/// let order = BatchOrder::sequential(5, 2)?.shuffled(1);
+/// assert_eq!(order.batches_per_epoch(), 3);
+/// // Every sample once in an epoch, in an order that follows from the seed and the number of the epoch.
+/// let mut epoch: Vec<usize> = order.one_epoch(7).flatten().collect();
+/// assert_eq!(epoch, order.one_epoch(7).flatten().collect::<Vec<_>>());
+/// epoch.sort_unstable();
+/// assert_eq!(epoch, [0, 1, 2, 3, 4]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BatchOrder {
     samples: usize,

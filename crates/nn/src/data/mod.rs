@@ -1,6 +1,8 @@
 //! Data sets: simulated, read from files, checked, and served in batches.
 
+mod batch;
 pub mod cache;
+mod edges;
 mod element;
 mod hdf5;
 pub mod jets;
@@ -10,12 +12,16 @@ pub mod npy;
 pub mod numpy;
 pub mod points;
 pub mod potential;
+mod samples;
 pub mod text;
 mod validate;
 
+pub use batch::{Batch, overwrite, scaled, to_device};
+pub use edges::Edges;
+pub use samples::{Samples, batches, for_each_batch};
 pub use validate::{LARGE_VALUE, check_finite};
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 /// The part a sample plays: fitted, watched, or reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,18 +51,5 @@ impl Split {
 impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Split {
-    type Err = crate::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| crate::Error::Argument {
-            operation: "parse split",
-            argument: "split",
-            actual: format!("`{text}`"),
-            expected: "train, valid or test".to_owned(),
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! Attention by what motions leave alone.
 
 use super::{Channels, EquiLinear, Space, Streams, space::Blades};
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Algebra;
 use gradewise_kernels::{Array, Device, Index, ops::AttentionOptions};
@@ -27,7 +27,8 @@ impl TokenBatch {
     ///
     /// # Errors
     /// A length above `tokens`; no memory.
-    pub fn padded(lengths: &[usize], tokens: usize, placement: &Placement) -> Result<Self> {
+    pub fn padded(lengths: &[usize], tokens: usize, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = &placement.into();
         let Placement { device, dtype } = placement;
         let weight = |&length: &usize| {
             (0..tokens).map(move |token| if token < length { 1.0 / length as f64 } else { 0.0 })
@@ -90,13 +91,17 @@ pub struct AttentionSize {
 /// On CUDA a head has at most 128 features, 16 for each multivector channel and one for each scalar.
 ///
 /// Parameters: those of `qkv` and of `out`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct GeometricAttention {
+    #[module(skip)]
     space: Space,
     qkv: EquiLinear,
     out: EquiLinear,
+    #[module(skip)]
     size: AttentionSize,
+    #[module(skip)]
     invariant: Blades,
+    #[module(skip)]
     points: Option<Points>,
 }
 
@@ -119,9 +124,10 @@ impl GeometricAttention {
         channels: Channels,
         size: AttentionSize,
         space: &Space,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let AttentionSize { heads, channels: of_head } = size;
         if heads == 0 || of_head.multivectors == 0 || of_head.scalars == 0 {
             return Err(Error::Argument {
@@ -262,12 +268,5 @@ impl Points {
         let [w, omega, p] = self.parts(x)?;
         let squares = [p.square()?.sum(&[0], true)?.neg()?, w.square()?.neg()?];
         Ok(concat(&[&squares[0], &squares[1], &p.mul(&w)?.mul_scalar(2.0)?], 0)?.mul(&omega)?)
-    }
-}
-
-impl Module for GeometricAttention {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("qkv", &self.qkv);
-        visitor.module("out", &self.out);
     }
 }

@@ -1,7 +1,7 @@
 //! Products of multivectors with each other.
 
 use super::{Channels, EquiLinear, Space, Streams};
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::{Tensor, clifford, concat};
 
 /// Geometric products and, where there are points, joins of linear maps of the input, side by side, through one more linear map.
@@ -10,11 +10,13 @@ use gradewise_autograd::{Tensor, clifford, concat};
 /// number is of the `reference`, such as the weight of the points that came in.
 ///
 /// Parameters: those of `operands` and of `out`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct GeometricBilinear {
+    #[module(skip)]
     space: Space,
     operands: EquiLinear,
     out: EquiLinear,
+    #[module(skip)]
     hidden: usize,
 }
 
@@ -26,9 +28,10 @@ impl GeometricBilinear {
     pub fn init<R: rand::Rng + ?Sized>(
         (inputs, hidden, outputs): (Channels, Channels, Channels),
         space: &Space,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let products = if space.has_points() { 2 } else { 1 };
         let operands = Channels::new(2 * products * hidden.multivectors, hidden.scalars);
         let results = Channels::new(products * hidden.multivectors, hidden.scalars);
@@ -63,12 +66,5 @@ impl GeometricBilinear {
             products = concat(&[&products, &join.mul(reference)?], 2)?;
         }
         self.out.forward(&Streams { multivectors: products, scalars })
-    }
-}
-
-impl Module for GeometricBilinear {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("operands", &self.operands);
-        visitor.module("out", &self.out);
     }
 }

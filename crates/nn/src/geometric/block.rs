@@ -4,7 +4,7 @@ use super::{
     AttentionSize, Channels, EquiLinear, GeometricAttention, GeometricBilinear, GradeDropout,
     InvariantLayerNorm, Space, Streams, TokenBatch, scalar_gate,
 };
-use crate::{Module, Placement, Result, Visitor};
+use crate::{Module, Placement, Result};
 use gradewise_autograd::Tensor;
 
 /// Sizes of a [`GeometricBlock`].
@@ -23,12 +23,14 @@ pub struct BlockConfig {
 /// x + attention(norm(x)), then x + perceptron(norm(x)), where the perceptron is products, gate and a linear map.
 ///
 /// Parameters: those of `attention`, `bilinear` and `out`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct GeometricBlock {
+    #[module(skip)]
     norm: InvariantLayerNorm,
     attention: GeometricAttention,
     bilinear: GeometricBilinear,
     out: EquiLinear,
+    #[module(skip)]
     dropouts: [GradeDropout; 2],
 }
 
@@ -41,9 +43,10 @@ impl GeometricBlock {
         config: &BlockConfig,
         space: &Space,
         seed: u64,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let BlockConfig { channels, attention, hidden, dropout } = *config;
         let dropout = |index: u64| {
             GradeDropout::new(space, dropout, seed.wrapping_mul(2).wrapping_add(index), &placement.device)
@@ -67,13 +70,5 @@ impl GeometricBlock {
         let products = self.bilinear.forward(&self.norm.forward(&x)?, reference)?;
         let changed = self.out.forward(&scalar_gate(&products)?)?;
         x.add(&self.dropouts[1].forward(&changed)?)
-    }
-}
-
-impl Module for GeometricBlock {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("attention", &self.attention);
-        visitor.module("bilinear", &self.bilinear);
-        visitor.module("out", &self.out);
     }
 }

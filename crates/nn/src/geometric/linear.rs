@@ -37,9 +37,10 @@ impl EquiLinear {
     pub fn init<R: rand::Rng + ?Sized>(
         (inputs, outputs): (Channels, Channels),
         space: &Space,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let algebra = space.algebra().clone();
         let (from, to) = (inputs.multivectors, outputs.multivectors);
         let (grades, blades) = (algebra.grade_count(), algebra.blade_count());

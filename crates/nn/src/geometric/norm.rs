@@ -22,7 +22,8 @@ impl InvariantLayerNorm {
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
-    pub fn new(space: &Space, placement: &Placement) -> Result<Self> {
+    pub fn new(space: &Space, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = &placement.into();
         Ok(Self(QuadraticForm::new(space.algebra(), placement)?))
     }
 

@@ -1,7 +1,7 @@
 //! The whole transformer.
 
 use super::{BlockConfig, Channels, EquiLinear, GeometricBlock, Space, Streams, TokenBatch};
-use crate::{Module, Placement, Result, Visitor};
+use crate::{Module, Placement, Result};
 
 /// Sizes of a [`GeometricTransformer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,8 +46,9 @@ pub struct TransformerConfig {
 /// assert_eq!(y.multivectors.shape().dims(), [16, 10, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct GeometricTransformer {
+    #[module(skip)]
     space: Space,
     input: EquiLinear,
     blocks: Vec<GeometricBlock>,
@@ -88,13 +89,5 @@ impl GeometricTransformer {
             hidden = block.forward(&hidden, tokens, reference.as_ref())?;
         }
         self.output.forward(&hidden)
-    }
-}
-
-impl Module for GeometricTransformer {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("input", &self.input);
-        visitor.modules("blocks", &self.blocks);
-        visitor.module("output", &self.output);
     }
 }

@@ -1,7 +1,7 @@
 //! Attention of tokens to each other.
 
 use super::{Layer, Linear};
-use crate::{Error, Module, Placement, Result, Visitor};
+use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::AttentionOptions;
 
@@ -9,11 +9,13 @@ use gradewise_kernels::ops::AttentionOptions;
 /// values of all heads, attention of each head, and one map of the heads together.
 ///
 /// Parameters: `qkv.weight` `[features, 3·features]`, `qkv.bias`, `out.weight` `[features, features]`, `out.bias`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct SelfAttention {
     qkv: Linear,
     out: Linear,
+    #[module(skip)]
     heads: usize,
+    #[module(skip)]
     causal: bool,
 }
 
@@ -73,13 +75,6 @@ impl SelfAttentionBuilder {
             (qkv, out) = (qkv.deviation(first), out.deviation(last));
         }
         Ok(SelfAttention { qkv: qkv.init(&placement, rng)?, out: out.init(&placement, rng)?, heads, causal })
-    }
-}
-
-impl Module for SelfAttention {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("qkv", &self.qkv);
-        visitor.module("out", &self.out);
     }
 }
 

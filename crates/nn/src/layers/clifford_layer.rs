@@ -1,7 +1,7 @@
 //! The layer of the Flash-Clifford family.
 
 use super::{Layer, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, LayerOptions, ProductOptions},
@@ -28,15 +28,20 @@ use gradewise_core::{Algebra, Signature};
 /// assert_eq!(grads.get(&x)?.shape(), x.shape());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct CliffordLayer {
+    #[module(skip)]
     algebra: Algebra,
     gp_weight: Parameter,
     linear_weight: Parameter,
     linear_bias: Parameter,
+    #[module(skip)]
     normalize: bool,
+    #[module(skip)]
     fully_connected: bool,
+    #[module(skip)]
     bias: Bias,
+    #[module(skip)]
     recompute: bool,
 }
 
@@ -121,14 +126,6 @@ impl CliffordLayerBuilder {
             bias,
             recompute,
         })
-    }
-}
-
-impl Module for CliffordLayer {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("gp_weight", &self.gp_weight);
-        visitor.parameter("linear_weight", &self.linear_weight);
-        visitor.parameter("linear_bias", &self.linear_bias);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The ordinary linear layer.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::Tensor;
 
 /// `x·weight + bias` over the last axis: `[…, in]` → `[…, out]`.
 ///
 /// Parameters: `weight` `[in, out]` with variance 1/in and `bias` `[out]`, zero.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct Linear {
     weight: Parameter,
     bias: Option<Parameter>,
@@ -55,15 +55,6 @@ impl LinearBuilder {
         let weight = placement.normal([self.inputs, self.outputs], deviation, rng)?;
         let bias = if self.bias { Some(placement.filled([self.outputs], 0.0)?) } else { None };
         Ok(Linear { weight, bias })
-    }
-}
-
-impl Module for Linear {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
-        if let Some(bias) = &self.bias {
-            visitor.parameter("bias", bias);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A table of vectors.
 
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_core::Shape;
 use gradewise_kernels::Index;
@@ -8,23 +8,46 @@ use gradewise_kernels::Index;
 /// A vector of features for each of some entries, looked up by number.
 ///
 /// Parameter: `weight` `[entries, features]`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct Embedding {
     weight: Parameter,
 }
 
-impl Embedding {
-    /// Normal samples of this standard deviation.
+/// Settings of an [`Embedding`].
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddingBuilder {
+    entries: usize,
+    features: usize,
+    deviation: f64,
+}
+
+impl EmbeddingBuilder {
+    /// The standard deviation of the initial vectors' components; 1 by default.
+    #[must_use]
+    pub fn deviation(mut self, deviation: f64) -> Self {
+        self.deviation = deviation;
+        self
+    }
+
+    /// Draws the table.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory.
+    /// A deviation below 0, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
-        (entries, features): (usize, usize),
-        deviation: f64,
+        self,
         placement: impl Into<Placement>,
         rng: &mut R,
-    ) -> Result<Self> {
-        Ok(Self { weight: placement.into().normal([entries, features], deviation, rng)? })
+    ) -> Result<Embedding> {
+        let weight = placement.into().normal([self.entries, self.features], self.deviation, rng)?;
+        Ok(Embedding { weight })
+    }
+}
+
+impl Embedding {
+    /// `entries` vectors of `features` components.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(entries: usize, features: usize) -> EmbeddingBuilder {
+        EmbeddingBuilder { entries, features, deviation: 1.0 }
     }
 
     /// The vectors that `ids` names, as `[…shape, features]`.
@@ -38,11 +61,5 @@ impl Embedding {
     /// The table `[entries, features]`.
     pub fn weight(&self) -> &Parameter {
         &self.weight
-    }
-}
-
-impl Module for Embedding {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
     }
 }

@@ -17,12 +17,12 @@ mod steerable;
 pub use attention::{SelfAttention, SelfAttentionBuilder};
 pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
 pub use dense::{Linear, LinearBuilder};
-pub use embedding::Embedding;
-pub use mv_block::MvBlock;
+pub use embedding::{Embedding, EmbeddingBuilder};
+pub use mv_block::{MvBlock, MvBlockBuilder};
 pub use mv_linear::{Bias, MvLinear, MvLinearBuilder};
-pub use mv_norm::{MvLayerNorm, MvNormalization};
-pub use mv_silu::MvSilu;
-pub use regular::{Dropout, LayerNorm, RmsNorm};
+pub use mv_norm::{MvLayerNorm, MvLayerNormBuilder, MvNormalization, MvNormalizationBuilder};
+pub use mv_silu::{MvSilu, MvSiluBuilder};
+pub use regular::{Dropout, LayerNorm, LayerNormBuilder, RmsNorm, RmsNormBuilder};
 pub use sequential::{Activation, Sequential};
 pub use steerable::{SteerableProduct, SteerableProductBuilder};
 

@@ -1,7 +1,7 @@
 //! A block of the equivariant networks.
 
 use super::{Layer, MvLayerNorm, MvLinear, MvSilu, SteerableProduct};
-use crate::{Module, Placement, Result, Visitor};
+use crate::{Module, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, MvBlock as Operands},
@@ -12,46 +12,59 @@ use gradewise_core::{Algebra, Signature};
 /// operator where the device has a kernel for that.
 ///
 /// Parameters: those of [`MvLinear`], [`MvSilu`], [`SteerableProduct`] and [`MvLayerNorm`] under `0`, `1`, `2` and `3`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct MvBlock {
+    #[module(skip)]
     algebra: Algebra,
+    #[module(rename = "0")]
     linear: MvLinear,
+    #[module(rename = "1")]
     silu: MvSilu,
+    #[module(rename = "2")]
     product: SteerableProduct,
+    #[module(rename = "3")]
     norm: MvLayerNorm,
 }
 
-impl MvBlock {
-    /// Draws the parameters of a block from `inputs` to `outputs` features.
+/// Settings of an [`MvBlock`].
+#[derive(Clone, Copy, Debug)]
+pub struct MvBlockBuilder {
+    inputs: usize,
+    outputs: usize,
+    signature: Signature,
+}
+
+impl MvBlockBuilder {
+    /// Draws the parameters.
     ///
     /// # Errors
     /// More generators than are supported, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
-        (inputs, outputs): (usize, usize),
-        signature: Signature,
-        placement: &Placement,
+        self,
+        placement: impl Into<Placement>,
         rng: &mut R,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Result<MvBlock> {
+        let (placement, Self { inputs, outputs, signature }) = (placement.into(), self);
+        Ok(MvBlock {
             algebra: Algebra::new(signature)?,
-            linear: MvLinear::new(inputs, outputs, signature).init(placement, rng)?,
-            silu: MvSilu::init(outputs, signature, placement)?,
-            product: SteerableProduct::new(outputs, signature).init(placement, rng)?,
-            norm: MvLayerNorm::init(outputs, signature, placement)?,
+            linear: MvLinear::new(inputs, outputs, signature).init(&placement, rng)?,
+            silu: MvSilu::new(outputs, signature).init(&placement)?,
+            product: SteerableProduct::new(outputs, signature).init(&placement, rng)?,
+            norm: MvLayerNorm::new(outputs, signature).init(&placement)?,
         })
+    }
+}
+
+impl MvBlock {
+    /// A block from `inputs` to `outputs` features over the algebra of `signature`.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(inputs: usize, outputs: usize, signature: Signature) -> MvBlockBuilder {
+        MvBlockBuilder { inputs, outputs, signature }
     }
 
     /// The layers in order.
     pub fn layers(&self) -> [&dyn Layer; 4] {
         [&self.linear, &self.silu, &self.product, &self.norm]
-    }
-}
-
-impl Module for MvBlock {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        for (position, layer) in self.layers().into_iter().enumerate() {
-            visitor.module(position, layer);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The grade-wise linear layer.
 
 use super::Layer;
-use crate::{Error, Module, Parameter, Placement, Result, Visitor};
+use crate::{Error, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -11,11 +11,15 @@ pub use gradewise_autograd::clifford::Bias;
 ///
 /// Parameters: `weight` `[grades, in, out]` (`[in, out]` when shared) with variance 1/in, and `bias` `[out]`, zero, on
 /// the scalar blade by default (see [`Bias`]).
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct MvLinear {
+    #[module(skip)]
     algebra: Algebra,
     weight: Parameter,
-    bias: Option<(Parameter, Bias)>,
+    bias: Option<Parameter>,
+    /// The blades that the bias goes to, if there is one.
+    #[module(skip)]
+    blades: Bias,
 }
 
 /// Settings of an [`MvLinear`].
@@ -44,7 +48,7 @@ impl MvLinear {
 
     /// The bias, if there is one.
     pub fn bias(&self) -> Option<&Parameter> {
-        self.bias.as_ref().map(|(bias, _)| bias)
+        self.bias.as_ref()
     }
 }
 
@@ -96,26 +100,17 @@ impl MvLinearBuilder {
         }
         let weight = placement.normal(shape, variance.sqrt(), rng)?;
         let bias = match self.bias {
-            Some(bias) => Some((placement.filled([self.outputs], 0.0)?, bias)),
+            Some(_) => Some(placement.filled([self.outputs], 0.0)?),
             None => None,
         };
-        Ok(MvLinear { algebra, weight, bias })
-    }
-}
-
-impl Module for MvLinear {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
-        if let Some((bias, _)) = &self.bias {
-            visitor.parameter("bias", bias);
-        }
+        Ok(MvLinear { algebra, weight, bias, blades: self.bias.unwrap_or_default() })
     }
 }
 
 impl Layer for MvLinear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let bias = self.bias.as_ref().map(|(bias, kind)| (bias.tensor(), *kind));
-        let bias = bias.as_ref().map(|(bias, kind)| (bias, *kind));
+        let bias = self.bias.as_ref().map(Parameter::tensor);
+        let bias = bias.as_ref().map(|bias| (bias, self.blades));
         Ok(clifford::mv_linear(&self.algebra, x, &self.weight.tensor(), bias)?)
     }
 }

@@ -1,28 +1,32 @@
 //! Normalisations of multivectors.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
 /// Divides each grade by a learned interpolation between 1 and its norm (Ruhe et al. 2023, arXiv:2305.11141).
 ///
 /// Parameter: `a` `[features, grades]`, zero.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct MvNormalization {
+    #[module(skip)]
     algebra: Algebra,
     a: Parameter,
 }
 
+/// Settings of an [`MvNormalization`].
+#[derive(Clone, Copy, Debug)]
+pub struct MvNormalizationBuilder {
+    features: usize,
+    signature: Signature,
+}
+
 impl MvNormalization {
     /// For `features` over the algebra of `signature`.
-    ///
-    /// # Errors
-    /// More generators than are supported, a dtype the device does not serve, or no memory.
-    pub fn init(features: usize, signature: Signature, placement: impl Into<Placement>) -> Result<Self> {
-        let algebra = Algebra::new(signature)?;
-        let a = placement.into().filled([features, algebra.grade_count()], 0.0)?;
-        Ok(Self { algebra, a })
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize, signature: Signature) -> MvNormalizationBuilder {
+        MvNormalizationBuilder { features, signature }
     }
 
     /// The interpolation parameter.
@@ -31,9 +35,15 @@ impl MvNormalization {
     }
 }
 
-impl Module for MvNormalization {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("a", &self.a);
+impl MvNormalizationBuilder {
+    /// Makes the parameter.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init(self, placement: impl Into<Placement>) -> Result<MvNormalization> {
+        let algebra = Algebra::new(self.signature)?;
+        let a = placement.into().filled([self.features, algebra.grade_count()], 0.0)?;
+        Ok(MvNormalization { algebra, a })
     }
 }
 
@@ -46,19 +56,25 @@ impl Layer for MvNormalization {
 /// Divides by the mean norm over features, with a learned gain (Ruhe et al. 2023, arXiv:2305.11141).
 ///
 /// Parameter: `a` `[features]`, one.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct MvLayerNorm {
+    #[module(skip)]
     algebra: Algebra,
     a: Parameter,
 }
 
+/// Settings of an [`MvLayerNorm`].
+#[derive(Clone, Copy, Debug)]
+pub struct MvLayerNormBuilder {
+    features: usize,
+    signature: Signature,
+}
+
 impl MvLayerNorm {
     /// For `features` over the algebra of `signature`.
-    ///
-    /// # Errors
-    /// More generators than are supported, a dtype the device does not serve, or no memory.
-    pub fn init(features: usize, signature: Signature, placement: impl Into<Placement>) -> Result<Self> {
-        Ok(Self { algebra: Algebra::new(signature)?, a: placement.into().filled([features], 1.0)? })
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize, signature: Signature) -> MvLayerNormBuilder {
+        MvLayerNormBuilder { features, signature }
     }
 
     /// The gain.
@@ -67,9 +83,15 @@ impl MvLayerNorm {
     }
 }
 
-impl Module for MvLayerNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("a", &self.a);
+impl MvLayerNormBuilder {
+    /// Makes the parameter.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init(self, placement: impl Into<Placement>) -> Result<MvLayerNorm> {
+        let algebra = Algebra::new(self.signature)?;
+        let a = placement.into().filled([self.features], 1.0)?;
+        Ok(MvLayerNorm { algebra, a })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The multivector SiLU.
 
 use super::Layer;
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford};
 use gradewise_core::{Algebra, Signature};
 
@@ -9,22 +9,26 @@ use gradewise_core::{Algebra, Signature};
 /// et al. 2023, arXiv:2305.11141).
 ///
 /// Parameters: `a` and `b` `[features, grades]`, one and zero.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct MvSilu {
+    #[module(skip)]
     algebra: Algebra,
     a: Parameter,
     b: Parameter,
 }
 
+/// Settings of an [`MvSilu`].
+#[derive(Clone, Copy, Debug)]
+pub struct MvSiluBuilder {
+    features: usize,
+    signature: Signature,
+}
+
 impl MvSilu {
     /// For `features` over the algebra of `signature`.
-    ///
-    /// # Errors
-    /// More generators than are supported, a dtype the device does not serve, or no memory.
-    pub fn init(features: usize, signature: Signature, placement: impl Into<Placement>) -> Result<Self> {
-        let (placement, algebra) = (placement.into(), Algebra::new(signature)?);
-        let shape = [features, algebra.grade_count()];
-        Ok(Self { a: placement.filled(shape, 1.0)?, b: placement.filled(shape, 0.0)?, algebra })
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize, signature: Signature) -> MvSiluBuilder {
+        MvSiluBuilder { features, signature }
     }
 
     /// Slopes and shifts of the gates' arguments.
@@ -33,10 +37,15 @@ impl MvSilu {
     }
 }
 
-impl Module for MvSilu {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("a", &self.a);
-        visitor.parameter("b", &self.b);
+impl MvSiluBuilder {
+    /// Makes the parameters.
+    ///
+    /// # Errors
+    /// More generators than are supported, a dtype the device does not serve, or no memory.
+    pub fn init(self, placement: impl Into<Placement>) -> Result<MvSilu> {
+        let (placement, algebra) = (placement.into(), Algebra::new(self.signature)?);
+        let shape = [self.features, algebra.grade_count()];
+        Ok(MvSilu { a: placement.filled(shape, 1.0)?, b: placement.filled(shape, 0.0)?, algebra })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Norms and dropout on ordinary features.
 
 use super::Layer;
-use crate::{Error, Module, Parameter, Placement, Result, Visitor};
+use crate::{Error, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
 
@@ -9,27 +9,35 @@ use gradewise_kernels::ops::layer_norm::EPSILON;
 /// al. 2016, arXiv:1607.06450). The variance is computed from centred values.
 ///
 /// Parameters: `weight`, one, and `bias`, zero, both `[features]`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct LayerNorm {
     weight: Parameter,
     bias: Parameter,
 }
 
+/// Settings of a [`LayerNorm`].
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormBuilder {
+    features: usize,
+}
+
 impl LayerNorm {
     /// For `features` in the last axis.
-    ///
-    /// # Errors
-    /// A dtype the device does not serve, or no memory.
-    pub fn init(features: usize, placement: impl Into<Placement>) -> Result<Self> {
-        let placement = placement.into();
-        Ok(Self { weight: placement.filled([features], 1.0)?, bias: placement.filled([features], 0.0)? })
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize) -> LayerNormBuilder {
+        LayerNormBuilder { features }
     }
 }
 
-impl Module for LayerNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
-        visitor.parameter("bias", &self.bias);
+impl LayerNormBuilder {
+    /// Makes the parameters.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init(self, placement: impl Into<Placement>) -> Result<LayerNorm> {
+        let placement = placement.into();
+        let filled = |value| placement.filled([self.features], value);
+        Ok(LayerNorm { weight: filled(1.0)?, bias: filled(0.0)? })
     }
 }
 
@@ -42,18 +50,42 @@ impl Layer for LayerNorm {
 /// Scales the last axis to mean square 1, then by a weight: x/√(mean of x² + ε)·weight (Zhang & Sennrich 2019, arXiv:1910.07467).
 ///
 /// Parameter: `weight`, one, `[features]`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct RmsNorm {
     weight: Parameter,
+    #[module(skip)]
+    epsilon: f64,
+}
+
+/// Settings of an [`RmsNorm`].
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormBuilder {
+    features: usize,
     epsilon: f64,
 }
 
 impl RmsNorm {
-    /// For `features` in the last axis.
+    /// For `features` in the last axis, with ε = [`EPSILON`].
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(features: usize) -> RmsNormBuilder {
+        RmsNormBuilder { features, epsilon: EPSILON }
+    }
+}
+
+impl RmsNormBuilder {
+    /// Another ε.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// Makes the parameter.
     ///
     /// # Errors
     /// An ε below 0, a dtype the device does not serve, or no memory.
-    pub fn init(features: usize, epsilon: f64, placement: impl Into<Placement>) -> Result<Self> {
+    pub fn init(self, placement: impl Into<Placement>) -> Result<RmsNorm> {
+        let Self { features, epsilon } = self;
         if !(epsilon >= 0.0 && epsilon.is_finite()) {
             return Err(Error::Argument {
                 operation: "RmsNorm",
@@ -62,13 +94,7 @@ impl RmsNorm {
                 expected: "at least 0, finite".to_owned(),
             });
         }
-        Ok(Self { weight: placement.into().filled([features], 1.0)?, epsilon })
-    }
-}
-
-impl Module for RmsNorm {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
+        Ok(RmsNorm { weight: placement.into().filled([features], 1.0)?, epsilon })
     }
 }
 
@@ -83,9 +109,11 @@ impl Layer for RmsNorm {
 ///
 /// The masks follow from the seed, the number of the pass and how often the pass has drawn from this seed before: a run repeats
 /// exactly, on every device, and goes on after a resume as if undisturbed. The layer itself keeps no state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Module)]
 pub struct Dropout {
+    #[module(skip)]
     p: f64,
+    #[module(skip)]
     seed: u64,
 }
 
@@ -110,10 +138,6 @@ impl Dropout {
     pub fn drops(&self) -> bool {
         self.p > 0.0 && is_training()
     }
-}
-
-impl Module for Dropout {
-    fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
 impl Layer for Dropout {

@@ -1,7 +1,7 @@
 //! The steerable geometric product layer.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
-use crate::{Module, Parameter, Placement, Result, Visitor};
+use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{
     Tensor,
     clifford::{self, FullSteerableLayer, Steerable, SteerableLayer},
@@ -14,10 +14,12 @@ use gradewise_core::{Algebra, Signature};
 /// The product is `sgp`, with a weight per feature and path, or, fully connected, `fcgp` with a matrix per path.
 /// Parameters: `weight` `[features, paths]` with variance 1/(n+1), or `[paths, in, out]` with variance 1/(in·(n+1));
 /// `linear_right.weight`, `normalization.a`, `linear_left.weight`, `linear_left.bias`.
-#[derive(Debug)]
+#[derive(Debug, Module)]
 pub struct SteerableProduct {
+    #[module(skip)]
     algebra: Algebra,
     weight: Parameter,
+    #[module(skip)]
     fully_connected: bool,
     linear_right: MvLinear,
     normalization: MvNormalization,
@@ -68,7 +70,7 @@ impl SteerableProductBuilder {
         let algebra = Algebra::new(signature)?;
         let (paths, grades) = (algebra.paths().len(), algebra.grade_count() as f64);
         let linear_right = MvLinear::new(inputs, inputs, signature).bias(None).init(&placement, rng)?;
-        let normalization = MvNormalization::init(inputs, signature, &placement)?;
+        let normalization = MvNormalization::new(inputs, signature).init(&placement)?;
         let weight = match outputs {
             Some(outputs) => {
                 let variance = 1.0 / (inputs.max(1) as f64 * grades);
@@ -135,17 +137,6 @@ impl SteerableProduct {
             left: left.as_ref().map(|(left, bias)| (left, bias)),
         };
         Ok(clifford::fc_steerable_layer(&self.algebra, &operands)?)
-    }
-}
-
-impl Module for SteerableProduct {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.parameter("weight", &self.weight);
-        visitor.module("linear_right", &self.linear_right);
-        visitor.module("normalization", &self.normalization);
-        if let Some(left) = &self.linear_left {
-            visitor.module("linear_left", left);
-        }
     }
 }
 

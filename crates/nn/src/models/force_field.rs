@@ -1,8 +1,9 @@
 //! A force field: an energy that is invariant under the motions of space, and forces that are its slope.
 
-use super::{MessagePassing, NBodyBatch};
+use super::MessagePassing;
 use crate::{
-    Error, Module, Placement, Result, Visitor,
+    Error, Module, Placement, Result,
+    data::nbody::NBodyBatch,
     layers::{Layer, MvLinear},
     loss,
 };
@@ -27,6 +28,7 @@ const CHANNELS: usize = 2;
 /// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the
 /// sum over particles of the scalar part of the last features is the energy. Forces are exactly its slope, so the dynamics they
 /// drive conserves it.
+#[derive(Module)]
 pub struct ForceField {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
@@ -40,9 +42,10 @@ impl ForceField {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &ForceFieldConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let signature = Signature::CL3;
         Ok(Self {
             embedding: MvLinear::new(CHANNELS, config.hidden, signature).init(placement, rng)?,
@@ -102,13 +105,5 @@ impl ForceField {
     /// As [`forces`](Self::forces).
     pub fn loss(&self, batch: &NBodyBatch, forces: &Tensor) -> Result<Tensor> {
         loss::mean_squared_error(&self.forces(batch, true)?.0, forces)
-    }
-}
-
-impl Module for ForceField {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("layers", &self.layers);
-        visitor.module("projection", &self.projection);
     }
 }

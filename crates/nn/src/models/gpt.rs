@@ -52,9 +52,10 @@ impl Block {
     fn init<R: rand::Rng + ?Sized>(
         config: &GptConfig,
         index: usize,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let width = config.width;
         // What 2·layers blocks add keeps the size of one.
         let last = DEVIATION / (2.0 * config.layers as f64).sqrt();
@@ -64,7 +65,7 @@ impl Block {
             .init(placement, rng)?;
         let dropout = |position: usize| Dropout::new(config.dropout, (2 * index + position + 1) as u64);
         Ok(Self {
-            norms: [LayerNorm::init(width, placement)?, LayerNorm::init(width, placement)?],
+            norms: [LayerNorm::new(width).init(placement)?, LayerNorm::new(width).init(placement)?],
             attention,
             up: Linear::new(width, 4 * width).deviation(DEVIATION).init(placement, rng)?,
             down: Linear::new(4 * width, width).deviation(last).init(placement, rng)?,
@@ -112,11 +113,13 @@ fn recomputed(block: &Arc<Block>, x: &Tensor) -> Result<Tensor> {
 const DEVIATION: f64 = 0.02;
 
 /// The model: embeddings of bytes and of positions, blocks, a norm, and the embeddings of bytes again to compare with.
+#[derive(Module)]
 pub struct Gpt {
     tokens: Embedding,
     positions: Parameter,
     blocks: Vec<Arc<Block>>,
     norm: LayerNorm,
+    #[module(skip)]
     config: GptConfig,
 }
 
@@ -148,12 +151,12 @@ impl Gpt {
         let placement = placement.into();
         let width = config.width;
         Ok(Self {
-            tokens: Embedding::init((BYTES, width), DEVIATION, &placement, rng)?,
+            tokens: Embedding::new(BYTES, width).deviation(DEVIATION).init(&placement, rng)?,
             positions: placement.normal([config.block, width], DEVIATION, rng)?,
             blocks: (0..config.layers)
                 .map(|index| Block::init(config, index, &placement, rng).map(Arc::new))
                 .collect::<Result<_>>()?,
-            norm: LayerNorm::init(width, &placement)?,
+            norm: LayerNorm::new(width).init(&placement)?,
             config: *config,
         })
     }
@@ -285,13 +288,4 @@ fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Res
     });
     // Rounding may leave a little: then it is the last.
     Ok(bytes[drawn.unwrap_or(kept - 1)] as u8)
-}
-
-impl Module for Gpt {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("tokens", &self.tokens);
-        visitor.parameter("positions", &self.positions);
-        visitor.modules("blocks", self.blocks.iter().map(Arc::as_ref));
-        visitor.module("norm", &self.norm);
-    }
 }

@@ -1,9 +1,9 @@
 //! A tagger of jets in the space-time algebra Cl(1,3).
 
-use super::{Edges, MessagePassing};
+use super::MessagePassing;
 use crate::{
-    Module, Placement, Result, Visitor,
-    data::jets::JetBatch,
+    Module, Placement, Result,
+    data::{Edges, jets::JetBatch},
     layers::{Activation, Layer, Linear, MvLinear, Sequential},
     loss,
     quadratic::QuadraticForm,
@@ -30,10 +30,12 @@ pub struct JetTaggerConfig {
 /// manner of Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
 ///
 /// The logits are invariant under all of O(1,3), boosts included: there are no reference vectors such as beams.
+#[derive(Module)]
 pub struct JetTagger {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     classifier: Sequential,
+    #[module(skip)]
     form: QuadraticForm,
 }
 
@@ -44,9 +46,10 @@ impl JetTagger {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &JetTaggerConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let JetTaggerConfig { hidden, layers, units } = *config;
         let signature = Signature::STA;
         let algebra = Algebra::new(signature)?;
@@ -96,13 +99,5 @@ impl JetTagger {
     /// As [`forward`](Self::forward).
     pub fn loss(&self, batch: &JetBatch) -> Result<Tensor> {
         loss::cross_entropy(&self.forward(batch)?, &batch.target)
-    }
-}
-
-impl Module for JetTagger {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("layers", &self.layers);
-        visitor.module("classifier", &self.classifier);
     }
 }

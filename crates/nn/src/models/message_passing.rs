@@ -2,11 +2,11 @@
 
 use crate::{
     Module, Placement, Result, Visitor,
+    data::Edges,
     layers::{Layer, MvBlock},
 };
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
-use gradewise_kernels::{Device, Index};
 
 /// Blocks of mv_linear → mv_silu → steerable product → mv_layer_norm, the last block included ([`MvBlock`]).
 ///
@@ -21,12 +21,13 @@ impl MvMlp {
     pub fn init<R: rand::Rng + ?Sized>(
         (inputs, outputs, blocks): (usize, usize, usize),
         signature: Signature,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let width = |block: usize| if block == 0 { inputs } else { outputs };
         let blocks =
-            (0..blocks).map(|block| MvBlock::init((width(block), outputs), signature, placement, rng));
+            (0..blocks).map(|block| MvBlock::new(width(block), outputs, signature).init(placement, rng));
         Ok(Self(blocks.collect::<Result<_>>()?))
     }
 }
@@ -58,49 +59,9 @@ impl Layer for MvMlp {
     }
 }
 
-/// Directed edges between nodes: messages flow from `senders` to `receivers`.
-#[derive(Clone, Debug)]
-pub struct Edges {
-    /// The node each message arrives at.
-    pub receivers: Index,
-    /// The node each message comes from.
-    pub senders: Index,
-}
-
-impl Edges {
-    /// The same edges on `device`.
-    ///
-    /// # Errors
-    /// If the device has no memory.
-    pub fn to_device(&self, device: &Device) -> Result<Self> {
-        Ok(Self { receivers: self.receivers.to_device(device)?, senders: self.senders.to_device(device)? })
-    }
-
-    /// Every ordered pair of different nodes within each of `graphs` graphs of `nodes` nodes, nodes numbered graph by
-    /// graph.
-    ///
-    /// # Errors
-    /// More nodes than an index can hold.
-    pub fn complete(graphs: usize, nodes: usize, device: &Device) -> Result<Self> {
-        let (mut receivers, mut senders) = (Vec::new(), Vec::new());
-        for graph in 0..graphs {
-            for receiver in 0..nodes {
-                for sender in (0..nodes).filter(|&sender| sender != receiver) {
-                    receivers.push(graph * nodes + receiver);
-                    senders.push(graph * nodes + sender);
-                }
-            }
-        }
-        let bound = graphs * nodes;
-        Ok(Self {
-            receivers: Index::new(&receivers, bound, device)?,
-            senders: Index::new(&senders, bound, device)?,
-        })
-    }
-}
-
 /// One round of messages: `m_ij = edge([h_i − h_j, e_ij])`, averaged over j, then `h_i += node([h_i, m̄_i])` (Ruhe et al.
 /// 2023, arXiv:2305.11141).
+#[derive(Module)]
 pub struct MessagePassing {
     edge: MvMlp,
     node: MvMlp,
@@ -115,9 +76,10 @@ impl MessagePassing {
         features: usize,
         attributes: usize,
         signature: Signature,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         Ok(Self {
             edge: MvMlp::init((features + attributes, features, 2), signature, placement, rng)?,
             node: MvMlp::init((2 * features, features, 2), signature, placement, rng)?,
@@ -172,12 +134,5 @@ impl MessagePassing {
     /// `joined` are the features of the nodes and, after them, what each received.
     fn update(&self, h: &Tensor, joined: &Tensor) -> Result<Tensor> {
         self.node.forward_residual(joined, h)
-    }
-}
-
-impl Module for MessagePassing {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("edge", &self.edge);
-        visitor.module("node", &self.node);
     }
 }

@@ -7,9 +7,10 @@ mod message_passing;
 mod nbody;
 mod points;
 
+pub use crate::data::{Edges, nbody::NBodyBatch};
 pub use force_field::{ForceField, ForceFieldConfig};
 pub use gpt::{Gpt, GptConfig, Sampling};
 pub use jets::{JetTagger, JetTaggerConfig};
-pub use message_passing::{Edges, MessagePassing, MvMlp};
-pub use nbody::{NBody, NBodyBatch, NBodyConfig};
+pub use message_passing::{MessagePassing, MvMlp};
+pub use nbody::{NBody, NBodyConfig};
 pub use points::{CL5, HullVolume, O5Config, O5Regression, PerceptronConfig, SignedVolume};

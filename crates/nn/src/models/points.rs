@@ -2,7 +2,7 @@
 //! points as vectors, `[blades, batch, points]`, to one number per sample, `[batch]`.
 
 use crate::{
-    Module, Placement, Result, Visitor,
+    Module, Placement, Result,
     layers::{Activation, Layer, Linear, MvLinear, MvSilu, Sequential, SteerableProduct},
 };
 use gradewise_autograd::Tensor;
@@ -30,7 +30,8 @@ pub struct PerceptronConfig {
 ///
 /// A fully connected product of the three vectors to `hidden` features, `layers − 1` times [`MvSilu`], a fully connected product
 /// to one; its pseudoscalar part is the prediction, so reflections change the sign by construction.
-pub struct SignedVolume(Sequential);
+#[derive(Module)]
+pub struct SignedVolume(#[module(flatten)] Sequential);
 
 impl SignedVolume {
     /// Draws the parameters.
@@ -39,23 +40,18 @@ impl SignedVolume {
     /// A dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &PerceptronConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let PerceptronConfig { hidden, layers } = *config;
         let signature = Signature::CL3;
         let first = SteerableProduct::fully_connected(3, hidden, signature).init(placement, rng)?;
         let mut net = Sequential::new().then(first);
         for _ in 1..layers {
-            net = net.then(MvSilu::init(hidden, signature, placement)?);
+            net = net.then(MvSilu::new(hidden, signature).init(placement)?);
         }
         Ok(Self(net.then(SteerableProduct::fully_connected(hidden, 1, signature).init(placement, rng)?)))
-    }
-}
-
-impl Module for SignedVolume {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        self.0.visit(visitor);
     }
 }
 
@@ -70,6 +66,7 @@ impl Layer for SignedVolume {
 ///
 /// A linear map to `hidden` features, shared by the grades, `layers` steerable products, the norms of the multivectors, and a
 /// perceptron with one hidden layer of as many units.
+#[derive(Module)]
 pub struct HullVolume {
     embedding: MvLinear,
     products: Vec<SteerableProduct>,
@@ -84,9 +81,10 @@ impl HullVolume {
     pub fn init<R: rand::Rng + ?Sized>(
         points: usize,
         config: &PerceptronConfig,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let PerceptronConfig { hidden, layers } = *config;
         Ok(Self {
             embedding: MvLinear::new(points, hidden, CL5).per_grade(false).init(placement, rng)?,
@@ -98,14 +96,6 @@ impl HullVolume {
                 .then(Activation::Silu)
                 .then(Linear::new(hidden, 1).init(placement, rng)?),
         })
-    }
-}
-
-impl Module for HullVolume {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("products", &self.products);
-        visitor.module("readout", &self.readout);
     }
 }
 
@@ -131,10 +121,12 @@ pub struct O5Config {
 /// A linear map to 8 features, a steerable product, whose scalar parts are polynomials in the invariants, and a perceptron on
 /// these with two hidden layers and rectifiers. What it returns is scaled to the mean and deviation of the target
 /// ([`O5_MEAN`](crate::data::points::O5_MEAN)).
+#[derive(Module)]
 pub struct O5Regression {
     embedding: MvLinear,
     product: SteerableProduct,
     readout: Sequential,
+    #[module(skip)]
     scale: (f64, f64),
 }
 
@@ -146,9 +138,10 @@ impl O5Regression {
     pub fn init<R: rand::Rng + ?Sized>(
         config: &O5Config,
         scale: (f64, f64),
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let hidden = config.hidden;
         Ok(Self {
             embedding: MvLinear::new(2, O5_FEATURES, CL5).per_grade(false).init(placement, rng)?,
@@ -161,14 +154,6 @@ impl O5Regression {
                 .then(Linear::new(hidden, 1).init(placement, rng)?),
             scale,
         })
-    }
-}
-
-impl Module for O5Regression {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.module("product", &self.product);
-        visitor.module("readout", &self.readout);
     }
 }
 

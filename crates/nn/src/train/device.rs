@@ -1,7 +1,7 @@
 //! Training steps on a CUDA device: forward, backward, norms, the decision to take the step, and the update, without the
 //! host in between; captured once and replayed, if wanted.
 
-use super::{Batch, Trainer, trainer::StepReport};
+use super::{Batch, Capture, Trainer, trainer::StepReport};
 use crate::optim::{GradientNorms, Method};
 use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
@@ -34,21 +34,26 @@ struct Captured<B> {
     parameters: Vec<Array>,
 }
 
-/// Takes the steps of a [`Trainer`] on a CUDA device.
+/// Takes the steps of a [`Trainer`] on a CUDA device: what [`Trainer::step`] does there.
 ///
 /// The first step runs operator by operator; with `capture`, the next is recorded as a CUDA graph, which every further step
 /// replays: one launch instead of hundreds, computing the same bits. A batch of another shape, or parameters that were
 /// replaced, make it record again.
 pub struct CapturedStep<B> {
     device: CudaDevice,
-    capture: bool,
+    capture: Capture,
     steps: Option<DeviceSteps>,
     captured: Option<Captured<B>>,
 }
 
 impl<B: Batch> CapturedStep<B> {
-    /// Steps on `device`, captured if `capture`.
+    /// Steps on `device`, captured if `capture`: a loss that cannot be is an error then.
     pub fn new(device: &CudaDevice, capture: bool) -> Self {
+        Self::with(device, if capture { Capture::Required } else { Capture::Off })
+    }
+
+    /// Steps on `device`.
+    pub fn with(device: &CudaDevice, capture: Capture) -> Self {
         Self { device: device.clone(), capture, steps: None, captured: None }
     }
 
@@ -89,8 +94,14 @@ impl<B: Batch> CapturedStep<B> {
         steps.finish(trainer, &value, &gradients)?;
         drop((value, gradients));
         let report = self.report(trainer)?;
-        if self.capture && !report.skipped {
-            self.record(trainer, inputs, &loss)?;
+        if self.capture != Capture::Off && !report.skipped {
+            match self.record(trainer, inputs, &loss) {
+                Err(error) if self.capture == Capture::WhenPossible => {
+                    tracing::warn!("steps are not captured, and take longer: {error}");
+                    self.capture = Capture::Off;
+                }
+                recorded => recorded?,
+            }
         }
         Ok(report)
     }

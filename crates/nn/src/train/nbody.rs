@@ -21,7 +21,8 @@ impl Example {
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
-    pub fn new(data: &NBodyData, placement: &Placement) -> Result<Self> {
+    pub fn new(data: &NBodyData, placement: impl Into<Placement>) -> Result<Self> {
+        let placement = &placement.into();
         let batch = NBodyBatch::new((data.loc(), data.vel(), data.charges()), data.particles(), placement)?;
         let mut targets = batch.targets(data.target())?;
         if let Some(vel) = data.target_vel() {

@@ -1,38 +1,20 @@
 //! The training step and everything that must survive between two of them.
 
-use super::Exchange;
+use super::{Batch, Capture, CapturedStep, Exchange, TrainerConfig};
 use crate::checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, TensorFile};
 use crate::optim::{
-    GradientNorms, GradientScaler, Method, MixedPrecision, MovingAverage, Optimizer, ScalerState, Schedule,
-    UnderflowWatch, clip_by_norm, clip_by_value,
+    GradientNorms, GradientScaler, MixedPrecision, MovingAverage, Optimizer, ScalerState, UnderflowWatch,
+    clip_by_norm, clip_by_value,
 };
 use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Policy, Tensor, TensorId, autocast_with, evaluation, training};
 use gradewise_ffi::nvtx;
-use gradewise_kernels::{Array, DType, memory, ops};
+use gradewise_kernels::{Array, DType, Device, memory, ops};
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc};
+use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// After so many steps in a row without a usable gradient, training has diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
-
-/// How a [`Trainer`] trains.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TrainerConfig {
-    /// The optimiser's rule.
-    pub method: Method,
-    /// Its learning rate over the steps.
-    pub schedule: Schedule,
-    /// Batches whose gradients are averaged for one step, at least 1.
-    pub accumulation: usize,
-    /// Largest norm of all gradients together, if there is a limit.
-    pub clip_norm: Option<f64>,
-    /// Largest magnitude of each element of the gradients, if there is a limit: a positive number. Where `clip_norm` is given, too, it
-    /// acts first.
-    pub clip_value: Option<f64>,
-    /// Decay of the moving average of the weights, if one is kept.
-    pub ema: Option<f64>,
-}
 
 /// What happened in one step.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,6 +44,28 @@ pub struct StepReport {
 ///
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
 /// are, the data and the schedule move on, and the step is reported and counted.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{layers::{Layer, Linear}, loss::mean_squared_error, train::{ScheduleKind, Trainer, TrainerConfig}};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let model = Linear::new(2, 1).init(&Device::Cpu, &mut rng)?;
+/// let config = TrainerConfig { lr: 0.1, schedule: ScheduleKind::Constant, warmup_steps: 0, ..TrainerConfig::default() };
+/// let mut trainer = Trainer::new(model, config)?;
+/// let x = Tensor::from_slice(&[0.0f32, 1.0, 1.0, 0.0], [2, 2], &Device::Cpu)?;
+/// let y = Tensor::from_slice(&[2.0f32, -1.0], [2, 1], &Device::Cpu)?;
+/// let mut batches = std::iter::repeat_with(|| Ok((x.clone(), y.clone())));
+/// let first = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// let mut last = first.clone();
+/// for _ in 0..50 {
+///     last = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// }
+/// assert!(last.loss < 0.1 * first.loss);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
 pub struct Trainer<M> {
     pub(super) model: M,
     pub(super) parameters: Vec<(String, Parameter)>,
@@ -72,6 +76,9 @@ pub struct Trainer<M> {
     pub(super) scaler: Option<GradientScaler>,
     underflow: UnderflowWatch,
     pub(super) exchange: Option<Arc<dyn Exchange>>,
+    capture: Capture,
+    /// The [`CapturedStep`] for the batches seen last, on a GPU.
+    device_step: Option<Box<dyn Any + Send>>,
     step: u64,
     /// Forward passes of the steps taken: what the masks of dropout follow from.
     passes: u64,
@@ -102,26 +109,8 @@ impl<M: Module> Trainer<M> {
     /// # Errors
     /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
     pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
-        config.schedule.validate()?;
-        if config.accumulation == 0 {
-            return Err(Error::Argument {
-                operation: "trainer",
-                argument: "accumulation",
-                actual: "0".to_owned(),
-                expected: "at least 1".to_owned(),
-            });
-        }
-        for (argument, limit) in [("clip_norm", config.clip_norm), ("clip_value", config.clip_value)] {
-            if let Some(limit) = limit.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-                return Err(Error::Argument {
-                    operation: "trainer",
-                    argument,
-                    actual: limit.to_string(),
-                    expected: "greater than 0; none for no limit".to_owned(),
-                });
-            }
-        }
-        let optimizer = Optimizer::new(config.method)?;
+        config.validate()?;
+        let optimizer = Optimizer::new(config.method())?;
         let parameters = model.unique_parameters()?;
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
         Ok(Self {
@@ -133,6 +122,8 @@ impl<M: Module> Trainer<M> {
             mixed: None,
             scaler: None,
             exchange: None,
+            capture: Capture::default(),
+            device_step: None,
             underflow: UnderflowWatch::default(),
             step: 0,
             passes: 0,
@@ -248,12 +239,46 @@ impl<M: Module> Trainer<M> {
         self.skips.total
     }
 
+    /// Whether steps on a GPU are recorded and replayed; [`Capture::WhenPossible`] unless this says something else.
+    pub fn set_capture(&mut self, capture: Capture) {
+        (self.capture, self.device_step) = (capture, None);
+    }
+
+    /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` as long as there is none.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn captured_nodes<B: Batch + Send + 'static>(&self) -> Result<Option<usize>> {
+        let step = self.device_step.as_ref().and_then(|step| step.downcast_ref::<CapturedStep<B>>());
+        step.map_or(Ok(None), CapturedStep::node_count)
+    }
+
     /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
+    ///
+    /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen there: see
+    /// [`CapturedStep`], which is what takes the step.
     ///
     /// # Errors
     /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
-    /// [`Error::Worker`] if the batches run out.
-    pub fn step<B>(
+    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`], a loss that cannot be captured.
+    pub fn step<B: Batch + Send + 'static>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let Some(Device::Cuda(device)) = self.parameters.first().map(|(_, first)| first.array().device())
+        else {
+            return self.host_step(batches, loss);
+        };
+        let kept = self.device_step.take().and_then(|step| step.downcast::<CapturedStep<B>>().ok());
+        let mut step = kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture)));
+        let report = step.step(self, batches, loss);
+        self.device_step = Some(step);
+        report
+    }
+
+    /// A step on the host.
+    fn host_step<B>(
         &mut self,
         batches: &mut impl Iterator<Item = Result<B>>,
         loss: impl Fn(&M, &B) -> Result<Tensor>,
@@ -284,7 +309,7 @@ impl<M: Module> Trainer<M> {
         }
         let zeros = zero_fraction(&gradients)?;
         let norms = GradientNorms::of(&gradients)?;
-        let lr = self.config.schedule.lr(self.step);
+        let lr = self.config.schedule().lr(self.step);
         self.count_step();
         let skipped = !(mean_loss.is_finite() && norms.are_finite());
         let mut clipped = false;
@@ -335,7 +360,7 @@ impl<M: Module> Trainer<M> {
 
     /// The learning rate of the next step.
     pub(super) fn next_lr(&self) -> f64 {
-        self.config.schedule.lr(self.step)
+        self.config.schedule().lr(self.step)
     }
 
     /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `names` are the
@@ -554,7 +579,7 @@ impl<M: Module> Trainer<M> {
             let stored = &checkpoint.tensors;
             values.push(stored.array_of_shape(name, like.dims(), like.dtype(), &like.device())?);
         }
-        let mut optimizer = Optimizer::new(self.config.method)?;
+        let mut optimizer = Optimizer::new(self.config.method())?;
         optimizer.load(&state.optimizer, &checkpoint.tensors, &self.parameters)?;
         // All or nothing itself, and the last that can refuse.
         if let Some(average) = &mut self.average {

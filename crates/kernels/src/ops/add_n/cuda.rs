@@ -1,10 +1,7 @@
 //! Sums of several arrays on CUDA (csrc/ops/add_n.cu).
 
 use super::{ADD_N_AT_ONCE, NAME};
-use crate::{
-    Array, CudaDevice, Result,
-    cuda::{Kernel, strided::elementwise},
-};
+use crate::{Array, CudaDevice, Result, array::strided::elementwise, cuda::Kernel};
 
 /// The sum of the first array and the others, fewer than [`ADD_N_AT_ONCE`], into a contiguous one that nothing else shows; it may be one
 /// of them.

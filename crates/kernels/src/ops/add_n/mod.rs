@@ -2,8 +2,8 @@
 
 mod cuda;
 
-use super::{add, add_assign, copy};
-use crate::{Array, Device, Error, Result};
+use super::{add, add_assign};
+use crate::{Array, Device, Error, Result, array::copy};
 
 const NAME: &str = "add_n";
 

@@ -3,12 +3,12 @@
 use super::{Attention, AttentionOptions, Gradients, NAME, Problem};
 use crate::{
     Array, CudaDevice, DType, Error, Result,
-    cuda::{Args, Grid, Kernel, rows::accumulator},
+    array::fill,
+    array::rows::accumulator,
+    cuda::{Args, Grid, Kernel},
     index::Resident,
-    ops::fill,
 };
 use gradewise_ffi::{TensorMap, tensor_map};
-use std::sync::OnceLock;
 
 /// `Attention` of csrc/attention/problem.cuh.
 #[repr(C)]
@@ -69,12 +69,6 @@ enum Pass {
 /// Features for which there are kernels.
 const FEATURES: [usize; 3] = [32, 64, 128];
 
-/// Whether warpgroups are used where there are some: unless `GRADEWISE_ATTENTION=warps`.
-fn warpgroups() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_ATTENTION").is_none_or(|value| value != "warps"))
-}
-
 impl Engine {
     fn choose(device: &CudaDevice, operands: &[&Array], features: usize) -> Self {
         // Copies of 16 bytes.
@@ -98,7 +92,7 @@ impl Engine {
             .into_iter()
             .all(|array| array.strides().iter().all(|&step| step > 0));
         let served = self == Self::Warp
-            && warpgroups()
+            && device.options().attention_warpgroups
             && steps
             && problem.features > 32
             && problem.queries.min(problem.keys) >= ENOUGH

@@ -5,8 +5,8 @@ mod cuda;
 
 use crate::{
     Array, Device, Element, Result,
+    array::copy::{collapse, view},
     element::with_element,
-    ops::copy::{collapse, view},
 };
 
 /// Arguments of one elementwise function, broadcast and with axes merged.

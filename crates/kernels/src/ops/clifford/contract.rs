@@ -4,7 +4,7 @@ use super::{
     rms_norm,
     sgp::{Product, ProductGradients, ProductOptions},
 };
-use crate::{Array, Error, Result, cuda::rows::accumulator};
+use crate::{Array, Error, Result, array::rows::accumulator};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
 /// Checks that `array` is `[blades, batch, features]` of `algebra` and returns (batch, features).
@@ -55,16 +55,7 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
         return Ok(DType::F32);
     };
     for (argument, array) in arrays {
-        if array.dtype() != first.dtype() {
-            return Err(CoreError::DType {
-                operation,
-                argument,
-                actual: array.dtype(),
-                expected: first.dtype(),
-            }
-            .into());
-        }
-        first.require_beside(&array.device(), operation, argument)?;
+        array.require_like(first, operation, argument)?;
     }
     Ok(first.dtype())
 }

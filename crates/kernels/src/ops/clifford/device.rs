@@ -7,14 +7,16 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, rows::Chunks, rows::sum_partials},
+    array::rows::Chunks,
+    array::rows::sum_partials,
+    cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::{Algebra, Shape};
 use std::{collections::BTreeMap, sync::Arc};
 
 const NAME: &str = "algebra tables";
 
-/// A product of blades as csrc/ops/product.cu reads it.
+/// A product of blades as csrc/clifford/product.cu reads it.
 pub(crate) struct DeviceProgram {
     groups: Words,
     spans: Words,
@@ -84,7 +86,7 @@ impl DeviceProgram {
         let rest = &a.dims()[1..];
         let plane: usize = rest.iter().product();
         let features = rest.last().copied().unwrap_or(1);
-        let shape: Vec<usize> = std::iter::once(self.results).chain(rest.iter().copied()).collect();
+        let shape: Shape = std::iter::once(self.results).chain(rest.iter().copied()).collect();
         let out = Array::for_kernel(operation, shape, a.dtype(), device)?;
         if out.elements() > 0 {
             let args = self
@@ -176,7 +178,7 @@ pub(crate) struct DeviceAlgebra {
 impl DeviceAlgebra {
     /// The tables of `algebra`, put on the device once.
     pub fn of(device: &CudaDevice, algebra: &Algebra) -> Result<Arc<Self>> {
-        device.constant(|| algebra.signature().to_string(), || Self::new(device, algebra))
+        device.constant(Key::Algebra(algebra.signature()), || Self::new(device, algebra))
     }
 
     fn new(device: &CudaDevice, algebra: &Algebra) -> Result<Self> {
@@ -226,7 +228,7 @@ pub(crate) struct DevicePairing {
 impl DevicePairing {
     /// The lists of `algebra`, put on the device once.
     pub fn of(device: &CudaDevice, algebra: &Algebra) -> Result<Arc<Self>> {
-        device.constant(|| algebra.signature().to_string(), || Self::new(device, algebra))
+        device.constant(Key::Algebra(algebra.signature()), || Self::new(device, algebra))
     }
 
     fn new(device: &CudaDevice, algebra: &Algebra) -> Result<Self> {
@@ -335,7 +337,7 @@ pub(crate) fn rms_norm(
     x: &Array,
 ) -> Result<Array> {
     let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
-    let dtype = crate::cuda::rows::accumulator(x.dtype());
+    let dtype = crate::array::rows::accumulator(x.dtype());
     let inverse = Array::for_kernel(operation, [algebra.grade_count, rows], dtype, device)?;
     if x.elements() > 0 {
         let args = Args::new()
@@ -345,7 +347,7 @@ pub(crate) fn rms_norm(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::wide_row_grid(rows, features, x.dtype());
+        let grid = crate::array::rows::wide_row_grid(rows, features, x.dtype());
         device.launch(operation, Kernel::new("rms_norm_fwd", x.dtype()), grid, args)?;
     }
     Ok(inverse)
@@ -371,7 +373,7 @@ pub(crate) fn rms_norm_backward(
             .size(algebra.grade_count)
             .size(rows)
             .size(features);
-        let grid = crate::cuda::rows::wide_row_grid(rows, features, output.dtype());
+        let grid = crate::array::rows::wide_row_grid(rows, features, output.dtype());
         device.launch(operation, Kernel::new("rms_norm_bwd", output.dtype()), grid, args)?;
     }
     Ok(out)

@@ -5,12 +5,9 @@
 //! sign is ever multiplied. The gradients of a product are products of the same kind with the roles of the blades
 //! permuted, hence one interpreter serves all of them.
 
+use crate::growing::Growing;
 use gradewise_core::{Algebra, Signature};
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Terms of one result blade that share a weight: a range of [`Program::pairs`], positive terms before `split`.
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +95,8 @@ pub(crate) struct Programs {
 impl Programs {
     /// The programs of `algebra`, derived once per process and signature.
     pub fn of(algebra: &Algebra) -> Arc<Self> {
-        static CACHE: OnceLock<Mutex<HashMap<Signature, Arc<Programs>>>> = OnceLock::new();
-        let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(cache.entry(algebra.signature()).or_insert_with(|| Arc::new(Self::derive(algebra))))
+        static KNOWN: Growing<Signature, Arc<Programs>> = Growing::new();
+        KNOWN.get_or_make(algebra.signature(), || Arc::new(Self::derive(algebra)))
     }
 
     fn derive(algebra: &Algebra) -> Self {

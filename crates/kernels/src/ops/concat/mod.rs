@@ -2,10 +2,10 @@
 
 use crate::{
     Array, Device, Error, Result,
+    array::copy::{self, copy_into, view},
     array::require_axis,
     element::with_storage,
     memory::within_operator,
-    ops::copy::{self, copy_into, view},
 };
 use gradewise_core::Shape;
 

@@ -1,11 +1,7 @@
 //! Cross-entropy on the host, in double precision.
 
 use super::CrossEntropyOptions;
-use crate::{
-    Element,
-    ops::{reduce::cpu::row_max, split},
-    parallel::Flushed,
-};
+use crate::{Element, ops::reduce::cpu::row_max, parallel::Flushed, split};
 use rayon::prelude::*;
 
 impl CrossEntropyOptions {

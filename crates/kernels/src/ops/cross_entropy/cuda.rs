@@ -3,7 +3,8 @@
 use super::{CrossEntropyOptions, Logits, NAME};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Kernel, rows::row_grid},
+    array::rows::row_grid,
+    cuda::{Args, Kernel},
     index::Resident,
 };
 

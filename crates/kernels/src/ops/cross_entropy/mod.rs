@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Error, Index, Result, array::require_axis, cuda::rows::accumulator, element::with_element,
+    Array, Device, Error, Index, Result, array::require_axis, array::rows::accumulator, element::with_element,
 };
 use gradewise_core::{DType, Error as CoreError, Shape};
 

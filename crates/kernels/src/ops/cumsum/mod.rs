@@ -2,7 +2,7 @@
 
 mod cuda;
 
-use crate::{Array, Device, Element, Result, array::require_axis, element::with_element, ops::split};
+use crate::{Array, Device, Element, Result, array::require_axis, element::with_element, split};
 
 /// The sum of each element and those before it along `axis`; of those after it instead, if `reverse`. Runs in double precision.
 ///

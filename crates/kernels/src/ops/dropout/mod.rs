@@ -6,8 +6,8 @@ mod philox;
 use crate::{
     Array, Device, Element, Error, Result,
     element::{with_element, with_storage},
-    ops::split,
     simd::{Kernel, dispatch},
+    split,
 };
 use gradewise_core::{DType, Shape};
 

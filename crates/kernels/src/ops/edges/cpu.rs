@@ -3,7 +3,7 @@
 //! Sums run in the dtype of their terms and in the order of the edges, so the results have the bits of those operations
 //! (`index_select`, `segment_sum`, …) that these stand for.
 
-use crate::{Element, index::Groups, ops::split};
+use crate::{Element, index::Groups, split};
 
 /// Rows of `size` adjacent elements that start `pitch` elements apart.
 #[derive(Clone, Copy)]

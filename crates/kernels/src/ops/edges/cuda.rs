@@ -3,7 +3,8 @@
 use super::Rows;
 use crate::{
     Array, CudaDevice, Index, Result,
-    cuda::{Args, Grid, Kernel, strided::divisor},
+    array::strided::divisor,
+    cuda::{Args, Grid, Kernel},
     index::Resident,
 };
 

@@ -9,8 +9,8 @@ mod cuda;
 
 use crate::{
     Array, Device, Element, Index, Result,
+    array::copy::{collapse, view},
     element::with_element,
-    ops::copy::{collapse, view},
 };
 use gradewise_core::{Error as CoreError, Shape};
 

@@ -3,8 +3,8 @@
 use super::Layout;
 use crate::{
     Array, CudaDevice, Positions, Result,
+    array::fill,
     cuda::{Args, Grid, Kernel},
-    ops::fill,
 };
 use gradewise_core::Shape;
 

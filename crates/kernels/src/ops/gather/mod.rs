@@ -3,7 +3,7 @@
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Positions, Result, array::require_axis, cuda::rows::accumulator,
+    Array, Device, Element, Positions, Result, array::require_axis, array::rows::accumulator,
     element::with_element, parallel::Flushed,
 };
 use gradewise_core::{Error as CoreError, Shape};

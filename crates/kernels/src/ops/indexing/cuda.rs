@@ -2,7 +2,8 @@
 
 use crate::{
     Array, CudaDevice, Index, Result,
-    cuda::{Args, Grid, Kernel, strided::divisor},
+    array::strided::divisor,
+    cuda::{Args, Grid, Kernel},
     index::Resident,
 };
 use gradewise_core::Shape;

@@ -1,6 +1,6 @@
 //! Layer normalisation on the host. Sums run in double precision.
 
-use crate::{Element, ops::split};
+use crate::{Element, split};
 
 pub(super) struct Affine<'a, T> {
     pub weight: Option<&'a [T]>,

@@ -3,11 +3,10 @@
 use super::{Gradients, NAME, Normalized};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        rows::{accumulator, held_rows, row_grid, streamed_rows},
-    },
-    ops::{fill, reduce},
+    array::fill,
+    array::rows::{accumulator, held_rows, row_grid, streamed_rows},
+    cuda::{Args, Grid, Kernel},
+    ops::reduce,
 };
 
 /// Fewest rows of a part of the sums over rows.

@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use crate::{
-    Array, Device, Error, Result, array::require_axis, cuda::rows::accumulator, element::with_element, ops,
+    Array, Device, Error, Result, array::require_axis, array::rows::accumulator, element::with_element, ops,
 };
 
 /// The ε of the published layers, added to the variance.

@@ -2,8 +2,9 @@
 
 use super::{Matrices, NAME, hopper, vendor};
 use crate::{
-    Array, Compute, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, Words, rows::sum_partials_into},
+    Array, Compute, CudaDevice, DType, Products, Result,
+    array::rows::sum_partials_into,
+    cuda::{Args, Grid, Kernel, Key, Words},
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
@@ -123,49 +124,26 @@ const fn tiles(a: bool, b: bool) -> Option<Tiles> {
     }
 }
 
-/// Which kernels products may use.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kernels {
-    All,
-    /// Not those of compute capability 9.0: neither its copy engine nor its instructions of warpgroups.
-    Portable,
-    /// Ordinary multiply-adds, one tile after the other: no tensor cores, no copies in flight, no swizzled shared memory.
-    Plain,
-}
-
-/// What `GRADEWISE_MATMUL` says: `portable`, `plain`, or else all. For finding out whose fault a wrong product is.
-fn kernels() -> Kernels {
-    static CHOSEN: std::sync::OnceLock<Kernels> = std::sync::OnceLock::new();
-    *CHOSEN.get_or_init(|| match std::env::var("GRADEWISE_MATMUL").unwrap_or_default().as_str() {
-        "" | "all" => Kernels::All,
-        "portable" => Kernels::Portable,
-        "plain" => Kernels::Plain,
-        other => {
-            tracing::warn!("GRADEWISE_MATMUL is `{other}`, expected all, portable or plain; all are used");
-            Kernels::All
-        }
-    })
-}
-
 /// Where most of an instruction's operands would be padding, ordinary multiply-adds are as fast, and exact.
 const LEAST: usize = 16;
 /// Threads of a block, of every kernel.
 const THREADS: u32 = 128;
+
+/// The architecture that the kernels' code was compiled for, times ten.
+struct Target(i32);
 
 /// Whether a device has the tensor-core instructions and its code was compiled for them.
 fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
     if dtype == DType::F64 || device.info().compute_capability.0 < 8 {
         return Ok(false);
     }
-    let target = device.constant(
-        || "matmul target".to_owned(),
-        || {
-            let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
-            let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>() as u16])?;
-            function.attribute(function_attribute::PTX_VERSION).map_err(|error| device.error(NAME, error))
-        },
-    )?;
-    Ok(*target >= 80)
+    let target = device.constant(Key::Device, || {
+        let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
+        let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>()])?;
+        let target = function.attribute(function_attribute::PTX_VERSION);
+        target.map(Target).map_err(|error| device.error(NAME, error))
+    })?;
+    Ok(target.0 >= 80)
 }
 
 impl Product<'_> {
@@ -173,7 +151,7 @@ impl Product<'_> {
     fn on_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
         let (m, n, k) = self.sizes;
         Ok(m.min(n).min(k) >= LEAST
-            && kernels() != Kernels::Plain
+            && device.options().products != Products::Plain
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
             && has_warp_kernels(device, self.dtype)?)
     }
@@ -181,7 +159,7 @@ impl Product<'_> {
     /// Whether it is computed in TF32 by the kernels of compute capability 9.0, for which both operands may be stored transposed.
     pub fn may_transpose_both(&self, device: &CudaDevice) -> Result<bool> {
         Ok(self.dtype == DType::F32
-            && kernels() == Kernels::All
+            && device.options().products == Products::All
             && hopper::serves(device, self)
             && self.on_tensor_cores(device)?)
     }
@@ -205,7 +183,7 @@ impl Product<'_> {
         let exact =
             m.min(n).min(k) >= LEAST && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
         if (tensor || exact)
-            && kernels() == Kernels::All
+            && device.options().products == Products::All
             && hopper::run(device, self, out, accumulate, exact)?
         {
             return Ok(());
@@ -243,7 +221,7 @@ impl Product<'_> {
             )
         };
         let target = if splits > 1 {
-            let partial = crate::cuda::rows::accumulator(self.dtype);
+            let partial = crate::array::rows::accumulator(self.dtype);
             Array::for_kernel(self.operation, [splits, self.count * m * n], partial, device)?
         } else {
             out.clone()

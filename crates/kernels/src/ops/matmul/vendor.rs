@@ -5,14 +5,14 @@
 //! always, because a choice by measurement may fall out differently the next time, and other kernels round otherwise.
 
 use super::Matrices;
-use crate::{Array, Compute, CudaDevice, DType, Result};
+use crate::{Array, Compute, CudaDevice, DType, Result, cuda::Key};
 use gradewise_ffi::{
     Event,
     cublaslt::{CublasLt, Element, Handle, Plan, Product},
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Multiply-adds from which a measurement pays.
@@ -29,24 +29,16 @@ struct Vendor {
 /// The library's plan and the candidate that won; `None` if our kernels did.
 type Choice = Option<Arc<(Plan, usize)>>;
 
-fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("GRADEWISE_CUBLASLT").is_some_and(|value| value == "1"))
-}
-
 impl Vendor {
     /// The library, or `None` with the reason in the log.
     fn of(device: &CudaDevice) -> Result<Arc<Option<Self>>> {
-        device.constant(
-            || "cublaslt".to_owned(),
-            || {
-                let handle = CublasLt::load().and_then(|library| Handle::new(&library, device.context()));
-                let handle = handle.inspect_err(|error| {
-                    tracing::warn!("GRADEWISE_CUBLASLT=1, but our own kernels are used: {error}");
-                });
-                Ok(handle.ok().map(|handle| Self { handle, choices: Mutex::default() }))
-            },
-        )
+        device.constant(Key::Device, || {
+            let handle = CublasLt::load().and_then(|library| Handle::new(&library, device.context()));
+            let handle = handle.inspect_err(|error| {
+                tracing::warn!("GRADEWISE_CUBLASLT=1, but our own kernels are used: {error}");
+            });
+            Ok(handle.ok().map(|handle| Self { handle, choices: Mutex::default() }))
+        })
     }
 }
 
@@ -70,7 +62,7 @@ pub(super) fn product(
     out: &Array,
     ours: &dyn Fn() -> Result<()>,
 ) -> Result<bool> {
-    if !wanted() || count == 0 || (m * n).saturating_mul(k * count) < WORTH_MEASURING {
+    if !device.options().cublaslt || count == 0 || (m * n).saturating_mul(k * count) < WORTH_MEASURING {
         return Ok(false);
     }
     let vendor = Vendor::of(device)?;

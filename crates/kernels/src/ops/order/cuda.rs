@@ -3,7 +3,8 @@
 use super::Order;
 use crate::{
     Array, CudaDevice, Positions, Result,
-    cuda::{Args, Grid, Kernel, rows::row_grid},
+    array::rows::row_grid,
+    cuda::{Args, Grid, Kernel},
 };
 
 /// Elements of a tile (csrc/ops/order.cu).

@@ -2,13 +2,11 @@
 
 use crate::{
     Array, Device, Error, Result,
+    array::copy::{self, copy_into, view},
     array::require_axis,
     element::with_storage,
     memory::within_operator,
-    ops::{
-        copy::{self, copy_into, view},
-        split,
-    },
+    split,
 };
 use gradewise_core::Shape;
 

@@ -6,9 +6,10 @@
 use super::cuda::Name;
 use crate::{
     Element,
-    ops::{copy::Walk, split},
+    array::copy::Walk,
     parallel::Flushed,
     simd::{Kernel, dispatch},
+    split,
 };
 use rayon::prelude::*;
 use std::marker::PhantomData;

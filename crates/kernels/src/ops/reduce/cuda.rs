@@ -3,13 +3,11 @@
 use super::{Layout, cpu::Reducer};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        strided::{AXES, axes, strides, view},
-    },
-    ops::fill,
+    array::fill,
+    array::strided::{AXES, axes, strides, view},
+    cuda::{Args, Grid, Kernel},
 };
-use gradewise_core::Shape;
+use gradewise_core::{PerAxis, Shape};
 
 /// The reducers, numbered as in csrc/ops/reduce.cu.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +54,7 @@ pub(super) fn run<R: Reducer>(
             .flat_map(|kind| (0..x.rank()).filter(move |&axis| reduced[axis] == kind))
             .collect();
         let copy = x.permute(&order)?.contiguous()?;
-        let of = |size: usize, stride: usize| (vec![size], vec![stride]);
+        let of = |size: usize, stride: usize| (PerAxis::from_elem(size, 1), PerAxis::from_elem(stride, 1));
         task.run(&copy, &Layout { kept: of(outputs, count), reduced: of(count, 1) }, &out)?;
     }
     Ok(out)
@@ -180,7 +178,7 @@ impl Task<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Name, parts};
-    use crate::cuda::strided::tests::numbers;
+    use crate::array::strided::tests::numbers;
 
     #[test]
     fn host_and_device_number_the_reducers_alike() {

@@ -6,9 +6,9 @@
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 
-use crate::{Array, Device, Error, Result, element::with_element, ops::copy::collapse};
+use crate::{Array, Device, Error, Result, array::copy::collapse, element::with_element};
 use cpu::{Greatest, Least, Reducer, Sum};
-use gradewise_core::Shape;
+use gradewise_core::{PerAxis, Shape};
 
 /// The sum over `axes`, which stay as size 1 if `keep`. No axes: the array itself.
 ///
@@ -96,7 +96,7 @@ fn reduce<R: Reducer>(
     if axes.is_empty() {
         return Ok(x.clone());
     }
-    let of = |want: bool, values: &[usize]| -> Vec<usize> {
+    let of = |want: bool, values: &[usize]| -> PerAxis {
         values.iter().zip(&reduced).filter(|&(_, &is)| is == want).map(|(&value, _)| value).collect()
     };
     let kept_sizes = of(false, x.dims());
@@ -106,7 +106,7 @@ fn reduce<R: Reducer>(
     };
     let shape: Shape = if keep {
         let size = |(&size, &reduced): (&usize, &bool)| if reduced { 1 } else { size };
-        x.dims().iter().zip(&reduced).map(size).collect::<Vec<_>>().into()
+        x.dims().iter().zip(&reduced).map(size).collect()
     } else {
         kept_sizes.into()
     };
@@ -114,7 +114,7 @@ fn reduce<R: Reducer>(
         return cuda::run::<R>(&device, name, x, (&layout, &reduced), scale, &shape);
     }
     with_element!(x.dtype(), name, T => {
-        let source = crate::ops::copy::view::<T>(x, name)?.0;
+        let source = crate::array::copy::view::<T>(x, name)?.0;
         let Layout { kept, reduced } = &layout;
         let task = cpu::Task {
             source,
@@ -128,11 +128,11 @@ fn reduce<R: Reducer>(
 
 /// Sizes and strides, merged, of the axes that stay and of those that are reduced.
 struct Layout {
-    kept: (Vec<usize>, Vec<usize>),
-    reduced: (Vec<usize>, Vec<usize>),
+    kept: (PerAxis, PerAxis),
+    reduced: (PerAxis, PerAxis),
 }
 
-fn merged(sizes: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
+fn merged(sizes: &[usize], strides: &[usize]) -> (PerAxis, PerAxis) {
     let (sizes, [strides]) = collapse(sizes, [strides]);
     (sizes, strides)
 }

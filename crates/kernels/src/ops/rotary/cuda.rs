@@ -3,7 +3,8 @@
 use super::NAME;
 use crate::{
     Array, CudaDevice, Result,
-    cuda::{Args, Grid, Kernel, strided::divisor},
+    array::strided::divisor,
+    cuda::{Args, Grid, Kernel},
 };
 
 /// Of contiguous arguments.

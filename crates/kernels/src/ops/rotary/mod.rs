@@ -5,10 +5,10 @@ mod cuda;
 use crate::{
     Array, Device, Element, Error, Result,
     array::require_axis,
-    cuda::rows::accumulator,
+    array::rows::accumulator,
     element::{with_element, with_storage},
     memory::within_operator,
-    ops::split,
+    split,
 };
 use gradewise_core::{DType, Error as CoreError};
 

@@ -2,12 +2,11 @@
 
 use crate::{
     Array, Device, Element, Result,
-    cuda::{Kernel, strided::elementwise},
+    array::copy::{collapse, view},
+    array::strided::elementwise,
+    cuda::Kernel,
     element::with_element,
-    ops::{
-        copy::{collapse, view},
-        rows::{Row, for_rows},
-    },
+    ops::rows::{Row, for_rows},
 };
 
 /// `a` where `mask` is not 0 (NaN is not), `b` elsewhere; all three broadcast together.

@@ -2,10 +2,8 @@
 
 use crate::{
     Array, CudaDevice, Result,
-    cuda::{
-        Args, Kernel,
-        rows::{held_rows, row_grid, streamed_rows},
-    },
+    array::rows::{held_rows, row_grid, streamed_rows},
+    cuda::{Args, Kernel},
 };
 
 /// Along the last axis of a contiguous array.

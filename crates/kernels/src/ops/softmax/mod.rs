@@ -6,11 +6,9 @@ use crate::{
     Array, Device, Result,
     array::require_axis,
     element::with_element,
-    ops::{
-        reduce::cpu::{row_max, row_sum},
-        split,
-    },
+    ops::reduce::cpu::{row_max, row_sum},
     simd::{Kernel, Real, dispatch},
+    split,
 };
 
 /// e^(x − max) / Σ e^(x − max) along `axis`. A row of −∞ alone, as a mask can leave it, gives zeros.

@@ -1,9 +1,6 @@
 //! Elementwise functions of one array on CUDA.
 
-use crate::{
-    Array, CudaDevice, Result,
-    cuda::{Kernel, strided::elementwise},
-};
+use crate::{Array, CudaDevice, Result, array::strided::elementwise, cuda::Kernel};
 
 /// The functions, numbered as in csrc/ops/unary.cu.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +57,7 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, code:
 #[cfg(test)]
 mod tests {
     use super::Name;
-    use crate::cuda::strided::tests::numbers;
+    use crate::array::strided::tests::numbers;
 
     #[test]
     fn host_and_device_number_the_functions_alike() {

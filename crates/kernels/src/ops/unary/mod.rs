@@ -6,7 +6,7 @@ mod cpu;
 mod cuda;
 mod functions;
 
-use crate::{Array, Device, Error, Result, element::with_element, ops::copy};
+use crate::{Array, Device, Error, Result, array::copy, element::with_element};
 use functions::*;
 
 /// A function of one number.

@@ -3,10 +3,8 @@
 use super::shower::{FourMomentum, one_prong, smeared, three_prong};
 use crate::{
     Error, Placement, Result,
-    data::{Split, check_finite},
-    models::Edges,
+    data::{Batch, Edges, Samples, Split, check_finite, overwrite, scaled, to_device},
     symmetry::Isometry,
-    train::{Batch, Samples, overwrite, scaled, to_device},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};

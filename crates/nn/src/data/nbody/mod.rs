@@ -6,12 +6,14 @@
 //! et al., "Neural relational inference for interacting systems" (2018), and extended to space by Fuchs et al. (2020) and
 //! Satorras et al., "E(n) equivariant graph neural networks" (2021).
 
+pub(crate) mod batch;
 mod data;
 mod files;
 mod published;
 mod simulate;
 mod trajectories;
 
+pub use batch::NBodyBatch;
 pub use data::NBodyData;
 pub use published::PublishedDraws;
 pub use simulate::{MAX_FORCE, NEAR_COLLISION, STEPS_PER_FRAME, Simulation, TIME_STEP};

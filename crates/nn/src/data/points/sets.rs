@@ -3,9 +3,8 @@
 use super::{HULL_DIMENSION, HULL_POINTS, hull::determinant, hull_volume};
 use crate::{
     Error, Placement, Result,
-    data::{Split, check_finite, npy::NpyArray},
+    data::{Batch, Samples, Split, check_finite, npy::NpyArray, overwrite, scaled, to_device},
     symmetry::Isometry,
-    train::{Batch, Samples, overwrite, scaled, to_device},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};

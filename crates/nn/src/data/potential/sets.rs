@@ -3,10 +3,8 @@
 use super::{Motion, potential, velocity_verlet};
 use crate::{
     Error, Placement, Result,
-    data::{Split, check_finite},
-    models::NBodyBatch,
+    data::{Batch, Samples, Split, check_finite, nbody::NBodyBatch, overwrite, to_device},
     symmetry::Isometry,
-    train::{Batch, Samples, overwrite, to_device},
 };
 use gradewise_autograd::Tensor;
 use gradewise_kernels::Device;

@@ -1,10 +1,7 @@
 //! Text, a byte at a time.
 
-use super::Split;
-use crate::{
-    Error, Placement, Result,
-    train::{Batch, Samples},
-};
+use super::{Batch, Samples, Split};
+use crate::{Error, Placement, Result};
 use gradewise_kernels::{Device, Index};
 use std::{ops::Range, path::Path, sync::Arc};
 

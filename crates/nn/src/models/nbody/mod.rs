@@ -1,15 +1,18 @@
 //! The charged n-body model (Ruhe et al. 2023, arXiv:2305.11141): where will each particle be?
 
-mod batch;
 mod pushes;
 
-use self::{
-    batch::{CHANNELS, GEOMETRY},
-    pushes::Pushes,
-};
-use super::{Edges, MessagePassing};
+use self::pushes::Pushes;
+use super::MessagePassing;
 use crate::{
-    Error, Module, Placement, Result, Visitor,
+    Error, Module, Placement, Result,
+    data::{
+        Edges,
+        nbody::{
+            NBodyBatch,
+            batch::{CHANNELS, GEOMETRY},
+        },
+    },
     layers::{Layer, MvLinear},
     loss,
 };
@@ -17,8 +20,6 @@ use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
-
-pub use batch::NBodyBatch;
 
 /// What is predicted lies one unit of time ahead.
 const DURATION: f64 = 1.0;
@@ -67,11 +68,13 @@ impl Default for NBodyConfig {
 
 /// The model: an embedding shared by the grades, rounds of messages over all pairs, and a projection to one
 /// multivector per particle, whose vector part is the predicted displacement.
+#[derive(Module)]
 pub struct NBody {
     embedding: MvLinear,
     layers: Vec<MessagePassing>,
     projection: MvLinear,
     pushes: Option<Pushes>,
+    #[module(skip)]
     config: NBodyConfig,
 }
 
@@ -211,16 +214,5 @@ impl NBody {
         let weight = self.projection.weight().array();
         let (device, dtype): (Device, DType) = (weight.device(), weight.dtype());
         Placement { device, dtype }
-    }
-}
-
-impl Module for NBody {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("embedding", &self.embedding);
-        visitor.modules("layers", &self.layers);
-        visitor.module("projection", &self.projection);
-        if let Some(pushes) = &self.pushes {
-            visitor.module("pushes", pushes);
-        }
     }
 }

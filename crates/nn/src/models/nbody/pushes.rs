@@ -1,10 +1,9 @@
 //! What particles do to each other's velocities along the lines between them.
 
-use super::batch::GEOMETRY;
 use crate::{
-    Module, Placement, Result, Visitor,
+    Module, Placement, Result,
+    data::{Edges, nbody::batch::GEOMETRY},
     layers::{Layer, MvLinear},
-    models::Edges,
 };
 use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
@@ -16,14 +15,16 @@ const FIRST_PUSH: f64 = 0.01;
 
 /// Pushes along the lines between particles: `Σⱼ (c₀ + c₁/ρ + c₂/ρ²) (xᵢ − xⱼ)/ρ` with coefficients that are linear in the scalars of
 /// the messages and ρ the softened distance.
-pub(super) struct Pushes(MvLinear);
+#[derive(Module)]
+pub(super) struct Pushes(#[module(rename = "coefficients")] MvLinear);
 
 impl Pushes {
     pub(super) fn init<R: rand::Rng + ?Sized>(
         features: usize,
-        placement: &Placement,
+        placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
+        let placement = &placement.into();
         let variance = FIRST_PUSH.powi(2) / features.max(1) as f64;
         Ok(Self(MvLinear::new(features, POWERS, Signature::CL3).variance(variance).init(placement, rng)?))
     }
@@ -39,11 +40,5 @@ impl Pushes {
         }
         let push = strength.mul(&inverse)?.mul(&relative)?;
         Ok(push.segment_sum(1, &edges.receivers)?)
-    }
-}
-
-impl Module for Pushes {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.module("coefficients", &self.0);
     }
 }

@@ -1,9 +1,10 @@
-//! The block on CUDA (csrc/ops/mv_block.cuh).
+//! The block on CUDA (csrc/clifford/mv_block.cuh).
 
 use super::{Forward, MOST_FEATURES, NAME, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel, rows::sum_partials},
+    array::rows::sum_partials,
+    cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::Algebra;
 

@@ -3,10 +3,8 @@
 use super::{Gradients, NAME};
 use crate::{
     Array, CudaDevice, Result,
-    cuda::{
-        Args, Kernel,
-        rows::{Chunks, accumulator, row_grid, sum_partials},
-    },
+    array::rows::{Chunks, accumulator, row_grid, sum_partials},
+    cuda::{Args, Kernel},
     ops::clifford::device::DeviceAlgebra,
 };
 use gradewise_core::Algebra;

@@ -3,10 +3,8 @@
 use super::{Gradients, NAME};
 use crate::{
     Array, CudaDevice, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        rows::{Chunks, sum_partials},
-    },
+    array::rows::{Chunks, sum_partials},
+    cuda::{Args, Grid, Kernel},
     ops::clifford::device::DeviceAlgebra,
 };
 use gradewise_core::Algebra;

@@ -1,4 +1,4 @@
-//! Which products go by the kernels of csrc/ops/sgp_hopper.cuh, and how those are launched.
+//! Which products go by the kernels of csrc/clifford/sgp_hopper.cuh, and how those are launched.
 
 use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
 use crate::{Array, CudaDevice, DType, Result, cuda::Grid};
@@ -35,7 +35,7 @@ impl Compiled {
 }
 
 /// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve, or are faster: forward, those of
-/// ops/sgp_rows.cuh have f32 at the memory's speed where a block has whole rows.
+/// clifford/sgp_rows.cuh have f32 at the memory's speed where a block has whole rows.
 pub(super) fn launch(
     device: &CudaDevice,
     algebra: &Algebra,

@@ -1,12 +1,12 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/ops/sgp_rows.cuh, sgp_hopper.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh).
 
 use super::{NAME, ProductGradients, RightGradient, hopper};
 use crate::{
     Array, CudaDevice, DType, Result,
+    array::rows::{accumulator, sum_partials},
     cuda::{
         Args, Grid, Kernel,
         image::{Code, build_info},
-        rows::{accumulator, sum_partials},
     },
 };
 use gradewise_core::Algebra;

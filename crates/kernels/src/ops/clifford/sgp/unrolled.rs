@@ -1,12 +1,10 @@
-//! The weighted product by kernels unrolled for one algebra (csrc/ops/sgp.cuh).
+//! The weighted product by kernels unrolled for one algebra (csrc/clifford/sgp.cuh).
 
 use super::NAME;
 use crate::{
     Array, CudaDevice, DType, Result,
-    cuda::{
-        Args, Grid, Kernel,
-        rows::{accumulator, sum_partials, wide_row_grid},
-    },
+    array::rows::{accumulator, sum_partials, wide_row_grid},
+    cuda::{Args, Grid, Kernel},
     ops::clifford::device::DeviceAlgebra,
 };
 use gradewise_core::Algebra;

@@ -8,17 +8,17 @@ pub(crate) mod cpu;
 mod cuda;
 
 use super::contract::{alike, exact, with_real};
-use crate::{Array, Device, Result};
-use gradewise_core::{Algebra, Multivector, Signature};
+use crate::{Array, Device, Result, growing::Growing};
+use gradewise_core::{Algebra, Multivector, PerAxis, Signature};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 const NAME: &str = "table_product";
 
 /// One term `sign·a[a]·b[b]` of result `out`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableTerm {
     /// Index into the left operand's leading axis.
     pub a: u16,
@@ -40,6 +40,21 @@ pub struct Table {
     /// Size of the result's leading axis.
     pub out: usize,
     pub(crate) by_out: Vec<Vec<TableTerm>>,
+    /// The same for equal tables of this process, and for no others.
+    number: u64,
+}
+
+/// The product resolved by grade path, and the path and the blade of each result.
+type ByPath = (Arc<Table>, Vec<u32>, Vec<u32>);
+
+/// The number of the table with these sizes and terms: counted up for one that no table had before.
+fn number(sizes: [usize; 3], by_out: &[Vec<TableTerm>]) -> u64 {
+    type Numbers = HashMap<([usize; 3], Vec<Vec<TableTerm>>), u64>;
+    static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Mutex::default);
+    // A panic while the lock is held leaves the map as it was: entries are inserted complete.
+    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = numbers.len() as u64;
+    *numbers.entry((sizes, by_out.to_vec())).or_insert(next)
 }
 
 impl Table {
@@ -51,11 +66,17 @@ impl Table {
                 list.push(term);
             }
         }
-        Self { a, b, out, by_out }
+        let number = number([a, b, out], &by_out);
+        Self { a, b, out, by_out, number }
     }
 
-    /// The geometric product of `algebra`: blades × blades → blades.
+    /// The geometric product of `algebra`: blades × blades → blades. Made once per process and shared, as are the gradients of tables.
     pub fn geometric(algebra: &Algebra) -> Arc<Self> {
+        static KNOWN: Growing<Signature, Arc<Table>> = Growing::new();
+        KNOWN.get_or_make(algebra.signature(), || Arc::new(Self::every_product(algebra)))
+    }
+
+    fn every_product(algebra: &Algebra) -> Self {
         let blades = algebra.blade_count();
         let terms = algebra.terms().iter().map(|term| TableTerm {
             a: term.left,
@@ -63,16 +84,14 @@ impl Table {
             out: term.out,
             sign: term.sign,
         });
-        Arc::new(Self::new(blades, blades, blades, terms))
+        Self::new(blades, blades, blades, terms)
     }
 
     /// The regressive product of `algebra`, dual(a ∨ b) = dual(a) ∧ dual(b): in projective algebras the join of points.
     /// Computed once per process and shared: it takes a product of every two blades.
     pub fn regressive(algebra: &Algebra) -> Arc<Self> {
-        static CACHE: OnceLock<Mutex<HashMap<Signature, Arc<Table>>>> = OnceLock::new();
-        // A panic while the lock is held leaves the map as it was: entries are inserted complete.
-        let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(cache.entry(algebra.signature()).or_insert_with(|| Arc::new(Self::every_join(algebra))))
+        static KNOWN: Growing<Signature, Arc<Table>> = Growing::new();
+        KNOWN.get_or_make(algebra.signature(), || Arc::new(Self::every_join(algebra)))
     }
 
     fn every_join(algebra: &Algebra) -> Self {
@@ -99,6 +118,12 @@ impl Table {
     /// The geometric product resolved by grade path: one result for each (path, result blade) that occurs, in that
     /// order. Also gives the path and the blade of each result.
     pub fn by_path(algebra: &Algebra) -> (Arc<Self>, Vec<u32>, Vec<u32>) {
+        static KNOWN: Growing<Signature, Arc<ByPath>> = Growing::new();
+        let known = KNOWN.get_or_make(algebra.signature(), || Arc::new(Self::every_path(algebra)));
+        ByPath::clone(&known)
+    }
+
+    fn every_path(algebra: &Algebra) -> ByPath {
         let mut keys: Vec<(u16, u16)> = algebra.terms().iter().map(|term| (term.path, term.out)).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -114,14 +139,21 @@ impl Table {
 
     /// The table of the gradient with respect to the left operand: (∂out, b) → ∂a.
     pub fn grad_a(&self) -> Arc<Self> {
-        let terms = self.terms().map(|t| TableTerm { a: t.out, b: t.b, out: t.a, sign: t.sign });
-        Arc::new(Self::new(self.out, self.b, self.a, terms))
+        static KNOWN: Growing<u64, Arc<Table>> = Growing::new();
+        let terms = || self.terms().map(|t| TableTerm { a: t.out, b: t.b, out: t.a, sign: t.sign });
+        KNOWN.get_or_make(self.number, || Arc::new(Self::new(self.out, self.b, self.a, terms())))
     }
 
     /// The table of the gradient with respect to the right operand: (∂out, a) → ∂b.
     pub fn grad_b(&self) -> Arc<Self> {
-        let terms = self.terms().map(|t| TableTerm { a: t.out, b: t.a, out: t.b, sign: t.sign });
-        Arc::new(Self::new(self.out, self.a, self.b, terms))
+        static KNOWN: Growing<u64, Arc<Table>> = Growing::new();
+        let terms = || self.terms().map(|t| TableTerm { a: t.out, b: t.a, out: t.b, sign: t.sign });
+        KNOWN.get_or_make(self.number, || Arc::new(Self::new(self.out, self.a, self.b, terms())))
+    }
+
+    /// What tells it from every other table of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// The terms, ordered by result.
@@ -136,13 +168,13 @@ impl Table {
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(table: &Table, a: &Array, b: &Array) -> Result<Array> {
     let expect = |argument, array: &Array, leading: usize, rest: &[usize]| {
-        let mut expected = vec![leading];
+        let mut expected = PerAxis::from_elem(leading, 1);
         expected.extend_from_slice(rest);
         exact(NAME, argument, array, &expected, || {
             format!("the table has {leading} entries for `{argument}`; the other axes agree")
         })
     };
-    let rest = a.shape().get(1..).unwrap_or(&[]).to_vec();
+    let rest = PerAxis::from(a.shape().get(1..).unwrap_or(&[]));
     expect("a", a, table.a, &rest)?;
     expect("b", b, table.b, &rest)?;
     let dtype = alike(NAME, &[("a", a), ("b", b)])?;

@@ -1,0 +1,150 @@
+//! Every operation of the registry on a GPU: both passes in every dtype against the CPU in double precision, at edge sizes, of copies
+//! and of views.
+
+use gradewise_autograd::{AnySample, BackwardOptions, Result, Sizes, Tensor, grad, registry::entries};
+use gradewise_core::Signature;
+use gradewise_kernels::{Array, CudaDevice, DType, Device};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+const SIGNATURES: [(u8, u8, u8); 5] = [(2, 0, 0), (3, 0, 0), (1, 3, 0), (3, 0, 1), (1, 1, 0)];
+/// Rows and features: single ones, none, tails of vectors and of warps.
+const SIZES: [(usize, usize); 6] = [(1, 1), (0, 3), (3, 5), (33, 17), (2, 64), (130, 28)];
+
+/// The largest relative error of the contract (docs/numerics.md) for a well-conditioned result.
+fn contract(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 1e-6,
+        DType::BF16 => 1e-2,
+        DType::F16 => 2e-3,
+    }
+}
+
+/// Half of the distance between 1 and the next number.
+fn rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON / 2.0,
+        DType::F32 => f64::from(f32::EPSILON) / 2.0,
+        DType::BF16 => 1.0 / 256.0,
+        DType::F16 => 1.0 / 2048.0,
+    }
+}
+
+/// What an implementation can be expected to lose at inputs like these: the largest error of the CPU in `f32` over several draws, in
+/// roundings of `dtype`. Norms of single features, for one, leave gradients of little but cancellation.
+fn expected_loss(sample: &AnySample, dtype: DType) -> Vec<f64> {
+    let mut worst = Vec::new();
+    for seed in 5..9 {
+        let drawn = sample.draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(seed)).unwrap();
+        let on = |dtype| run(sample, &sample.place(&drawn, dtype, &Device::Cpu).unwrap()).unwrap();
+        let (single, double) = (on(DType::F32), on(DType::F64));
+        worst.resize(double.len(), 0.0f64);
+        for ((worst, single), double) in worst.iter_mut().zip(&single).zip(&double) {
+            *worst = worst.max(single.relative_error(double).unwrap());
+        }
+    }
+    worst.iter().map(|error| error * rounding(dtype) / rounding(DType::F32)).collect()
+}
+
+/// The output and the gradients of the inputs, in a direction that 16-bit numbers hold exactly.
+fn run(sample: &AnySample, inputs: &[Tensor]) -> Result<Vec<Array>> {
+    let leaves: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
+    let output = sample.run(&leaves)?;
+    let direction =
+        Array::randn(output.shape(), DType::F64, &Device::Cpu, &mut ChaCha8Rng::seed_from_u64(3))?;
+    let short = direction.cast(DType::BF16)?.cast(DType::F16)?.cast(DType::BF16)?;
+    let direction = Tensor::new(short.cast(output.dtype())?.to_device(&output.device())?);
+    let gradients = grad(&output, &leaves.iter().collect::<Vec<_>>(), &BackwardOptions::seed(direction))?;
+    let gradients = gradients.into_iter().flatten().map(|gradient| gradient.array().clone());
+    Ok(std::iter::once(output.array().clone()).chain(gradients).collect())
+}
+
+/// The same elements with the axes in another order in memory.
+fn turned(tensor: &Tensor) -> Tensor {
+    let order: Vec<usize> = (0..tensor.shape().rank()).rev().collect();
+    let array = tensor.array().permute(&order).unwrap().contiguous().unwrap();
+    Tensor::new(array.permute(&order).unwrap())
+}
+
+fn check(device: &Device, dtype: DType, is_view: bool) {
+    let mut compared = 0;
+    for signature in SIGNATURES {
+        for (batch, features) in SIZES {
+            let (p, q, r) = signature;
+            let sizes = Sizes::new(Signature::new(p, q, r), batch, features).unwrap();
+            for sample in entries().iter().flat_map(|entry| entry.samples(&sizes).unwrap()) {
+                let drawn = sample.draw(dtype, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
+                let on = |dtype, device: &Device| sample.place(&drawn, dtype, device).unwrap();
+                let mut inputs = on(dtype, device);
+                if is_view {
+                    inputs = inputs.iter().map(turned).collect();
+                }
+                let context = || format!("{sample} in Cl{signature:?}, {dtype}, views: {is_view}");
+                let actual = run(&sample, &inputs).unwrap_or_else(|error| panic!("{}: {error}", context()));
+                let exact = run(&sample, &on(DType::F64, &Device::Cpu)).unwrap();
+                let own = run(&sample, &on(dtype, &Device::Cpu)).unwrap();
+                let expected = expected_loss(&sample, dtype);
+                assert_eq!(actual.len(), exact.len(), "{}", context());
+                for (index, ((actual, exact), own)) in actual.iter().zip(&exact).zip(&own).enumerate() {
+                    let error = actual.relative_error(exact).unwrap();
+                    let own = own.relative_error(exact).unwrap();
+                    let bound = contract(dtype) + 8.0 * own.max(expected[index]);
+                    assert!(
+                        error <= bound,
+                        "{}: result {index} is {error:.1e} off, past {bound:.1e}",
+                        context()
+                    );
+                    compared += 1;
+                }
+            }
+        }
+    }
+    assert!(compared > 1000, "{compared} results were compared");
+}
+
+fn operations_agree_with_the_cpu_in_f64(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F64, false);
+}
+
+fn operations_agree_with_the_cpu_in_f32(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F32, false);
+}
+
+fn operations_agree_with_the_cpu_in_bf16(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::BF16, false);
+}
+
+fn operations_agree_with_the_cpu_in_f16(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F16, false);
+}
+
+fn views_agree_with_the_cpu(device: &CudaDevice) {
+    check(&Device::Cuda(device.clone()), DType::F32, true);
+}
+
+/// The same bits from the same inputs, in both passes: no sum is added up in an order left to chance.
+fn results_have_the_same_bits_every_time(device: &CudaDevice) {
+    let (device, sizes) = (Device::Cuda(device.clone()), Sizes::new(Signature::CL3, 257, 33).unwrap());
+    for sample in entries().iter().flat_map(|entry| entry.samples(&sizes).unwrap()) {
+        let drawn = sample.draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
+        let inputs = sample.place(&drawn, DType::F32, &device).unwrap();
+        let bits = || -> Vec<Vec<u64>> {
+            let results = run(&sample, &inputs).unwrap();
+            results
+                .iter()
+                .map(|array| array.to_f64_vec().unwrap().into_iter().map(f64::to_bits).collect())
+                .collect()
+        };
+        let first = bits();
+        assert!((0..3).all(|_| bits() == first), "{sample}");
+    }
+}
+
+gradewise_testing::main!(
+    operations_agree_with_the_cpu_in_f64,
+    operations_agree_with_the_cpu_in_f32,
+    operations_agree_with_the_cpu_in_bf16,
+    operations_agree_with_the_cpu_in_f16,
+    views_agree_with_the_cpu,
+    results_have_the_same_bits_every_time,
+);

@@ -1,0 +1,49 @@
+//! Clifford (geometric) algebra neural networks: the algebra, its operators, gradients, layers and training.
+//!
+//! This crate gathers the others under one name; each can also be used alone.
+//!
+//! | module | crate | what it holds |
+//! |---|---|---|
+//! | [`core`] | `gradewise-core` | signatures, multivectors, shapes |
+//! | [`ffi`] | `gradewise-ffi` | the CUDA driver and its libraries, loaded at run time |
+//! | [`kernels`] | `gradewise-kernels` | devices, arrays, operators without gradients |
+//! | [`autograd`] | `gradewise-autograd` | tensors and their gradients |
+//! | [`nn`] | `gradewise-nn` | layers, models, optimisers, data, checkpoints |
+//! | [`distributed`] | `gradewise-distributed` | training on several devices and hosts |
+//! | [`verify`] | `gradewise-verify` | checks of operators against golden vectors, of models in two precisions |
+//! | `runner` | `gradewise-runner` | what turns a task into a program; with the feature `runner` |
+//!
+//! The `gradewise` program is the package `gradewise-cli`.
+#![forbid(unsafe_code)]
+
+pub use gradewise_autograd as autograd;
+pub use gradewise_core as core;
+pub use gradewise_distributed as distributed;
+pub use gradewise_ffi as ffi;
+pub use gradewise_kernels as kernels;
+pub use gradewise_nn as nn;
+#[cfg(feature = "runner")]
+pub use gradewise_runner as runner;
+pub use gradewise_verify as verify;
+
+/// What most programs need: `use gradewise::prelude::*;`.
+pub mod prelude {
+    pub use crate::autograd::{BackwardOptions, Gradients, Tensor, clifford, grad, no_grad};
+    pub use crate::core::{
+        Algebra, Cl2, Cl3, DType, Motor3, Multivector, Pga3, Rotor2, Rotor3, Shape, Signature, Sta,
+    };
+    pub use crate::kernels::{Array, Device};
+    pub use crate::nn::{
+        Module, Parameter, Placement,
+        layers::{
+            Bias, CliffordLayer, Layer, MvLayerNorm, MvLinear, MvNormalization, MvSilu, Sequential,
+            SteerableProduct,
+        },
+        optim::{Method, Optimizer, Schedule},
+    };
+}
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,211 @@
+//! Strided copies on CUDA.
+
+use super::collapse;
+use crate::{
+    Array, CudaDevice, Result,
+    array::strided::{AXES, axes, divisor, view},
+    cuda::{Args, Grid, Kernel},
+};
+use gradewise_core::PerAxis;
+
+/// Side of the square tiles by which matrices are transposed.
+const TILE: usize = 32;
+
+/// Smallest number of rows and columns for which transposing by tiles pays.
+const ENOUGH: usize = 16;
+
+pub(super) fn contiguous(device: &CudaDevice, array: &Array) -> Result<Array> {
+    const NAME: &str = "contiguous";
+    let out = Array::for_kernel(NAME, array.shape(), array.dtype(), device)?;
+    into(device, NAME, array, (out.cuda_address(), out.strides()))?;
+    Ok(out)
+}
+
+/// Copies the elements of a view to addresses from `address` on, `strides` elements apart, which are distinct.
+pub(crate) fn into(
+    device: &CudaDevice,
+    operation: &'static str,
+    source: &Array,
+    (address, strides): (u64, &[usize]),
+) -> Result<()> {
+    if source.elements() == 0 {
+        return Ok(());
+    }
+    let (sizes, [from, to]) = collapse(source.dims(), [source.strides(), strides]);
+    let size = source.dtype().size();
+    Copy { device, operation, size }.run(&sizes, (source.cuda_address(), &from), (address, &to))
+}
+
+/// Most arrays that one launch joins.
+pub(crate) const JOINED: usize = 4;
+
+/// A part of a joined array: as many columns of each of its rows as the view has, in elements.
+struct Part {
+    sizes: PerAxis,
+    address: u64,
+    strides: PerAxis,
+    start: usize,
+    count: usize,
+}
+
+impl Part {
+    /// `Part` of the kernel.
+    fn words(&self, per_word: usize) -> [u64; 28] {
+        let mut words = [0; 28];
+        words[..9].copy_from_slice(&view(self.address, &in_words(&self.strides, per_word)));
+        words[9..26].copy_from_slice(&axes(&sizes_in_words(&self.sizes, per_word)));
+        words[26..].copy_from_slice(&[(self.start / per_word) as u64, (self.count / per_word) as u64]);
+        words
+    }
+}
+
+/// Fills `out`, contiguous, with views, at most [`JOINED`], each from a position along `axis` on, and zeros where none is: one launch,
+/// unless a view is better turned first.
+pub(crate) fn join(
+    device: &CudaDevice,
+    operation: &'static str,
+    out: &Array,
+    axis: usize,
+    views: &[(&Array, usize)],
+) -> Result<()> {
+    if out.elements() == 0 {
+        return Ok(());
+    }
+    let size = out.dtype().size();
+    let step = out.strides()[axis];
+    let row = out.dims()[axis] * step;
+    let copy = Copy { device, operation, size };
+    let mut turned = Vec::new();
+    let mut parts = Vec::new();
+    let mut per_word = (16 / size).max(1);
+    for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
+        let collapsed = |array: &Array| collapse(array.dims(), [array.strides(), out.strides()]);
+        let (mut array, (mut sizes, [mut from, mut to])) = (array.clone(), collapsed(array));
+        if sizes.len() > AXES || copy.transposed(&sizes, &from, &to).is_some() {
+            array = array.contiguous()?;
+            (sizes, [from, to]) = collapsed(&array);
+        }
+        let [start, count] = [start, array.dims()[axis]].map(|length| length * step);
+        let target = (out.cuda_address() + (start * size) as u64, &to[..]);
+        per_word = per_word.min(copy.per_word(&sizes, (array.cuda_address(), &from), target));
+        parts.push(Part { sizes, address: array.cuda_address(), strides: from, start, count });
+        turned.push(array);
+    }
+    // A single row's length and the places in it are in no stride.
+    let mut places = parts.iter().flat_map(|part| [part.start, part.count]).chain([row]);
+    if !places.all(|place| place.is_multiple_of(per_word)) {
+        per_word = 1;
+    }
+    let words = out.elements() / per_word;
+    let mut args = Args::new().array(out).size(words).value(&divisor(row / per_word));
+    for n in 0..JOINED {
+        args = args.value(&parts.get(n).map_or([0; 28], |part| part.words(per_word)));
+    }
+    let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * size);
+    device.launch(operation, kernel, Grid::linear(words.div_ceil(4)), args.int(parts.len() as i32))
+}
+
+/// Sizes of a view in words of so many neighbouring elements.
+fn sizes_in_words(sizes: &[usize], per_word: usize) -> PerAxis {
+    let mut sizes = PerAxis::from(sizes);
+    if let Some(innermost) = sizes.last_mut() {
+        *innermost /= per_word;
+    }
+    sizes
+}
+
+/// Strides of a view in words of so many neighbouring elements.
+fn in_words(strides: &[usize], per_word: usize) -> PerAxis {
+    let Some((&innermost, outer)) = strides.split_last() else { return PerAxis::new() };
+    outer.iter().map(|step| step / per_word).chain([innermost]).collect()
+}
+
+struct Copy<'a> {
+    device: &'a CudaDevice,
+    operation: &'static str,
+    /// Bytes of an element.
+    size: usize,
+}
+
+impl Copy<'_> {
+    fn run(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
+        if sizes.len() > AXES {
+            let [from_step, to_step] = [from.1[0], to.1[0]].map(|step| (step * self.size) as u64);
+            return (0..sizes[0] as u64).try_for_each(|index| {
+                let from = (from.0 + index * from_step, &from.1[1..]);
+                self.run(&sizes[1..], from, (to.0 + index * to_step, &to.1[1..]))
+            });
+        }
+        match self.transposed(sizes, from.1, to.1) {
+            Some(row) => self.transpose(row, sizes, from, to),
+            None => self.words(sizes, from, to),
+        }
+    }
+
+    /// The axis along which the source is adjacent, if the target is adjacent along another one.
+    fn transposed(&self, sizes: &[usize], from: &[usize], to: &[usize]) -> Option<usize> {
+        let last = sizes.len().checked_sub(1)?;
+        let suits = |&axis: &usize| from[axis] == 1 && sizes[axis] >= ENOUGH;
+        let pays = to[last] == 1 && from[last] > 1 && sizes[last] >= ENOUGH && self.size <= 8;
+        (0..last).find(suits).filter(|_| pays)
+    }
+
+    fn transpose(
+        &self,
+        row: usize,
+        sizes: &[usize],
+        from: (u64, &[usize]),
+        to: (u64, &[usize]),
+    ) -> Result<()> {
+        let last = sizes.len() - 1;
+        let others = |values: &[usize]| -> PerAxis {
+            let kept = values.iter().enumerate().filter(|&(axis, _)| axis != row && axis != last);
+            kept.map(|(_, &value)| value).collect()
+        };
+        let matrices: usize = others(sizes).iter().product();
+        let tiles = matrices * sizes[row].div_ceil(TILE) * sizes[last].div_ceil(TILE);
+        let args = Args::new()
+            .value(&view(to.0, &others(to.1)))
+            .value(&view(from.0, &others(from.1)))
+            .value(&axes(&others(sizes)))
+            .size(matrices)
+            .size(sizes[row])
+            .size(sizes[last])
+            .size(to.1[row])
+            .size(from.1[last]);
+        let kernel = Kernel::of_words(["transpose_w2", "transpose_w4", "transpose_w8", ""], self.size);
+        let grid = Grid::new([tiles.min(1 << 16), 1, 1], [TILE as u32, 8, 1]);
+        self.device.launch(self.operation, kernel, grid, args)
+    }
+
+    /// Copies the longest words that neighbouring elements form in both views.
+    fn words(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> Result<()> {
+        let per_word = self.per_word(sizes, from, to);
+        let sizes = sizes_in_words(sizes, per_word);
+        let words: usize = sizes.iter().product();
+        let args = Args::new()
+            .value(&view(to.0, &in_words(to.1, per_word)))
+            .value(&view(from.0, &in_words(from.1, per_word)))
+            .value(&axes(&sizes))
+            .size(words);
+        let kernel = Kernel::of_words(["copy_w2", "copy_w4", "copy_w8", "copy_w16"], per_word * self.size);
+        self.device.launch(self.operation, kernel, Grid::linear(words.div_ceil(4)), args)
+    }
+
+    /// Elements of the longest words that neighbours form in both views.
+    fn per_word(&self, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> usize {
+        let fits = |&word: &usize| word <= self.size || self.joins(word, sizes, from, to);
+        [16, 8, 4, 2].into_iter().find(fits).map_or(1, |word| word / self.size).max(1)
+    }
+
+    fn joins(&self, word: usize, sizes: &[usize], from: (u64, &[usize]), to: (u64, &[usize])) -> bool {
+        let per_word = word / self.size;
+        let fits = |(address, strides): (u64, &[usize])| {
+            address % word as u64 == 0
+                && strides.split_last().is_some_and(|(&innermost, outer)| {
+                    innermost == 1 && outer.iter().all(|step| step % per_word == 0)
+                })
+        };
+        sizes.last().is_some_and(|size| size % per_word == 0) && fits(from) && fits(to)
+    }
+}

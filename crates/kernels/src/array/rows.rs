@@ -1,0 +1,249 @@
+//! How work on `[…, rows, features]` is divided: by sizes, and rows by their length only, so that every sum has the same order on every
+//! device of one architecture, and a row's result is the same among few rows and many.
+
+use super::Array;
+use crate::{
+    CudaDevice, DType, Result,
+    cuda::{Args, Grid, Kernel},
+};
+use gradewise_core::Shape;
+
+/// What sums over elements of `dtype` are stored in.
+pub(crate) const fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+/// Threads that share a row of `features` elements: a power of two.
+fn threads_per_row(features: usize) -> u32 {
+    features.next_power_of_two().clamp(8, 256) as u32
+}
+
+/// A grid whose threads along x share a row, with as many rows per block as fit (gradewise/group.cuh).
+pub(crate) fn row_grid(rows: usize, features: usize) -> Grid {
+    const MOST: usize = 1 << 16;
+    let along = threads_per_row(features);
+    let together = Grid::THREADS / along;
+    let blocks = rows.div_ceil(together as usize).clamp(1, MOST);
+    Grid::new([blocks, 1, 1], [along, together, 1])
+}
+
+/// As [`row_grid`], for kernels that access 16 bytes at a time where rows allow it.
+pub(crate) fn wide_row_grid(rows: usize, features: usize, dtype: DType) -> Grid {
+    let wide = 16 / dtype.size();
+    row_grid(rows, if features.is_multiple_of(wide) { features / wide } else { features })
+}
+
+/// A kernel that holds rows in registers (gradewise/group.cuh), of those with 1, 2, 4 and 8 packs of 16 bytes to a thread, and its
+/// grid: `None` for very short and very long rows, and for arrays that are not aligned.
+pub(crate) fn held_rows(
+    names: [&'static str; 4],
+    rows: usize,
+    columns: usize,
+    arrays: &[&Array],
+) -> Option<(Kernel, Grid)> {
+    let dtype = arrays.first()?.dtype();
+    let wide = 16 / dtype.size();
+    let (along, packs) = held(columns / wide, dtype.size()).filter(|_| aligned(columns, wide, arrays))?;
+    let together = (Grid::THREADS / along).max(1);
+    let blocks = rows.div_ceil(together as usize).clamp(1, 1 << 16);
+    let kernel = Kernel::new(names[packs.ilog2() as usize], dtype);
+    Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
+}
+
+/// A kernel that streams rows of `streams` arrays through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to
+/// a thread, and its grid, for kernels that keep `kept` bytes more there: `None` for short and for very long rows, for arrays that are
+/// not aligned, and for devices without asynchronous copies or with too little shared memory.
+pub(crate) fn streamed_rows(
+    device: &CudaDevice,
+    names: [&'static str; 2],
+    rows: usize,
+    columns: usize,
+    (streams, kept): (usize, usize),
+    arrays: &[&Array],
+) -> Option<(Kernel, Grid)> {
+    /// Shared memory that the device takes for each block, and with it the static one of these kernels, at most.
+    const RESERVED: usize = 1 << 10;
+    const FIXED: usize = RESERVED + (2 << 10);
+    /// The kernels count rows in 32 bits.
+    const MOST: usize = 1 << 30;
+    let (info, dtype) = (device.info(), arrays.first()?.dtype());
+    let wide = 16 / dtype.size();
+    if dtype == DType::F64 || info.compute_capability.0 < 8 || rows > MOST {
+        return None;
+    }
+    let (along, packs) = streamed(columns / wide).filter(|_| aligned(columns, wide, arrays))?;
+    let threads = if packs == 4 { 128 } else { 512 };
+    let shared = streams * threads as usize * packs * 16 + kept;
+    let available = info.max_shared_memory + RESERVED;
+    // As many threads as have room for the rows in registers.
+    let resident = (512 / threads as usize).min(available / (shared + FIXED));
+    let together = threads / along;
+    let most = info.multiprocessors as usize * resident;
+    let blocks = rows.div_ceil(together as usize).clamp(1, most.max(1));
+    let kernel = Kernel::new(names[usize::from(packs == 8)], dtype);
+    (resident > 0).then(|| (kernel, Grid::new([blocks, 1, 1], [along, together, 1]).shared(shared)))
+}
+
+/// Threads that share a row of so many packs as it streams, and packs of each: as few threads as can.
+fn streamed(row: usize) -> Option<(u32, usize)> {
+    if row <= 64 {
+        return None;
+    }
+    [(32, 4), (64, 4), (128, 4), (128, 8), (256, 8), (512, 8)]
+        .into_iter()
+        .find(|&(along, packs)| row <= along as usize * packs)
+}
+
+/// Whether rows of all these arrays can be accessed in packs.
+fn aligned(columns: usize, wide: usize, arrays: &[&Array]) -> bool {
+    columns.is_multiple_of(wide) && arrays.iter().all(|array| array.cuda_address().is_multiple_of(16))
+}
+
+/// Threads that share a row of so many packs, and packs of each: few threads with up to 32 elements each, so that a multiprocessor has
+/// many rows at work, and a warp where that does, which needs no barrier to sum. The longest rows have twice the elements to a thread in
+/// 16 bits, and more threads in single precision.
+fn held(row: usize, size: usize) -> Option<(u32, usize)> {
+    let most = if size == 2 { 4 } else { 8 };
+    let packs = |along: u32| row.div_ceil(along as usize).next_power_of_two();
+    let few = [32, 64, 128, 256].into_iter().find(|&along| packs(along) <= most);
+    let along = few.or_else(|| match size {
+        2 => Some(256).filter(|&along| packs(along) <= 8),
+        4 => Some(1024).filter(|&along| packs(along) <= 4),
+        _ => None,
+    })?;
+    (row >= 16).then(|| (along, packs(along)))
+}
+
+/// How rows are cut into chunks whose sums are added in a second stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunks {
+    /// Number of chunks.
+    pub count: usize,
+    /// Rows of each but the last.
+    pub rows: usize,
+}
+
+impl Chunks {
+    /// For `results` sums over `rows` rows: enough chunks to occupy a large device, each of at least some rows.
+    pub fn new(rows: usize, results: usize) -> Self {
+        const THREADS: usize = 1 << 18;
+        const FEWEST: usize = 8;
+        let wanted = (THREADS / results.max(1)).clamp(1, 1024);
+        let length = rows.div_ceil(wanted).max(FEWEST);
+        Self { count: rows.div_ceil(length).max(1), rows: length }
+    }
+
+    /// A grid with threads along the features, `kinds` blocks along y and the chunks along z.
+    pub fn grid(&self, features: usize, kinds: usize) -> Grid {
+        let threads = features.next_power_of_two().clamp(32, 256);
+        Grid::new([features.div_ceil(threads).max(1), kinds, self.count], [threads as u32, 1, 1])
+    }
+
+    /// An array for the chunks' sums of `results` results.
+    pub fn partials(
+        &self,
+        operation: &'static str,
+        results: usize,
+        dtype: DType,
+        device: &CudaDevice,
+    ) -> Result<Array> {
+        Array::for_kernel(operation, [self.count, results], accumulator(dtype), device)
+    }
+}
+
+/// `scale`·Σ over the leading axis of `partials`, in order, in double precision, rounded to `dtype`.
+pub(crate) fn sum_partials(
+    device: &CudaDevice,
+    operation: &'static str,
+    partials: &Array,
+    shape: impl Into<Shape>,
+    dtype: DType,
+    scale: f64,
+) -> Result<Array> {
+    let out = Array::for_kernel(operation, shape, dtype, device)?;
+    sum_partials_into(device, operation, partials, &out, scale)?;
+    Ok(out)
+}
+
+/// As [`sum_partials`], into `out`, which is contiguous.
+pub(crate) fn sum_partials_into(
+    device: &CudaDevice,
+    operation: &'static str,
+    partials: &Array,
+    out: &Array,
+    scale: f64,
+) -> Result<()> {
+    let (chunks, count) = (partials.dims()[0], out.elements());
+    if count == 0 {
+        return Ok(());
+    }
+    let grid = Grid::new([count.div_ceil(32).min(1 << 16), 1, 1], [32, 8, 1]);
+    let args = Args::new().array(partials).array(out).size(chunks).size(count).double(scale);
+    device.launch(operation, Kernel::new("sum_partials", out.dtype()), grid, args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chunks, held, streamed};
+
+    #[test]
+    fn rows_are_held_by_as_few_threads_as_can() {
+        for (row, expected) in [
+            (1, None),
+            (15, None),
+            (16, Some((32, 1))),
+            (33, Some((32, 2))),
+            (256, Some((32, 8))),
+            (257, Some((64, 8))),
+            (1024, Some((128, 8))),
+            (2048, Some((256, 8))),
+            (2049, Some((1024, 4))),
+            (4096, Some((1024, 4))),
+            (4097, None),
+        ] {
+            assert_eq!(held(row, 4), expected, "{row}");
+            if let Some((along, packs)) = expected {
+                assert!(along as usize * packs >= row);
+            }
+        }
+        assert_eq!(
+            (held(1024, 2), held(1025, 2), held(2048, 2), held(2049, 2)),
+            (Some((256, 4)), Some((256, 8)), Some((256, 8)), None)
+        );
+        assert_eq!((held(2048, 8), held(2049, 8)), (Some((256, 8)), None));
+    }
+
+    #[test]
+    fn rows_stream_through_as_few_threads_as_can() {
+        for (row, expected) in [
+            (64, None),
+            (65, Some((32, 4))),
+            (128, Some((32, 4))),
+            (129, Some((64, 4))),
+            (512, Some((128, 4))),
+            (513, Some((128, 8))),
+            (1025, Some((256, 8))),
+            (4096, Some((512, 8))),
+            (4097, None),
+        ] {
+            assert_eq!(streamed(row), expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn chunks_cover_every_row_once() {
+        for rows in [0, 1, 7, 8, 9, 1000, 4096, 100_001] {
+            for results in [1, 112, 560, 10_240, 1 << 20] {
+                let chunks = Chunks::new(rows, results);
+                assert!(chunks.count * chunks.rows >= rows, "{rows} {results} {chunks:?}");
+                assert!(
+                    chunks.count == 1 || (chunks.count - 1) * chunks.rows < rows,
+                    "{rows} {results} {chunks:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Data sets as training and evaluation see them.
+
+use super::{
+    Batch,
+    loader::{BatchOrder, Prefetch},
+};
+use crate::{Placement, Result};
+use std::sync::Arc;
+
+/// Batches prepared ahead of their use.
+const AHEAD: usize = 2;
+
+/// A data set that batches are made of.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::{Array, Device};
+/// use gradewise_nn::{Placement, Result, data::{Samples, for_each_batch}};
+///
+/// /// Numbers and their squares.
+/// struct Squares(Vec<f64>);
+///
+/// impl Samples for Squares {
+///     type Batch = (Tensor, Tensor);
+///
+///     fn len(&self) -> usize {
+///         self.0.len()
+///     }
+///
+///     fn batch(&self, indices: &[usize], place: &Placement) -> Result<Self::Batch> {
+///         let x: Vec<f64> = indices.iter().map(|&index| self.0[index]).collect();
+///         let x = Tensor::new(Array::from_f64(&x, [x.len(), 1], place.dtype, &place.device)?);
+///         Ok((x.clone(), x.square()?))
+///     }
+/// }
+///
+/// let (data, mut sizes) = (Squares(vec![1.0, 2.0, 3.0]), Vec::new());
+/// for_each_batch(&data, 2, &Placement::from(&Device::Cpu), |(x, _)| {
+///     sizes.push(x.shape()[0]);
+///     Ok(())
+/// })?;
+/// assert_eq!(sizes, [2, 1]);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
+pub trait Samples: Send + Sync + 'static {
+    /// What the model takes.
+    type Batch: Batch + Send + 'static;
+
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// Whether there is no sample.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The samples at `indices`, in that order, each below [`len`](Self::len); repeats are allowed.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    fn batch(&self, indices: &[usize], placement: &Placement) -> Result<Self::Batch>;
+}
+
+/// Batches prepared by a background thread, without end, from batch number `first` on.
+///
+/// # Errors
+/// [`Error::Worker`](crate::Error::Worker) if there is no thread to be had; later errors arrive as items.
+pub fn batches<D: Samples>(
+    data: Arc<D>,
+    order: &BatchOrder,
+    first: u64,
+    placement: &Placement,
+) -> Result<Prefetch<D::Batch>> {
+    let placement = placement.clone();
+    let indices = order.batches_from(first);
+    Prefetch::new(AHEAD, indices.map(move |indices| data.batch(&indices, &placement)))
+}
+
+/// Calls `work` with all samples in order, `batch_size` at a time. What only evaluates does so under
+/// [`no_grad`](gradewise_autograd::no_grad).
+///
+/// Where memory does not suffice, the rest goes in halves of that, beginning with the samples it happened to: `work` must not keep
+/// anything of a batch before it is done with it.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`; that memory does not suffice for one sample.
+pub fn for_each_batch<D: Samples>(
+    data: &D,
+    batch_size: usize,
+    placement: &Placement,
+    mut work: impl FnMut(&D::Batch) -> Result<()>,
+) -> Result<()> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    let mut size = batch_size;
+    for indices in BatchOrder::sequential(data.len(), batch_size)?.one_epoch(0) {
+        let mut rest = &indices[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(size.min(rest.len()));
+            match data.batch(some, placement).and_then(|batch| work(&batch)) {
+                Ok(()) => rest = others,
+                Err(error) if error.is_out_of_memory() && some.len() > 1 => size = some.len() / 2,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use gradewise_kernels::{DType, Device};
+    use std::cell::RefCell;
+
+    /// Numbers that are their own samples.
+    struct Numbers(usize);
+
+    struct Given(Vec<usize>);
+
+    impl Batch for Given {
+        fn to_device(&self, _: &Device) -> Result<Self> {
+            Ok(Self(self.0.clone()))
+        }
+
+        fn overwrite(&self, _: &Self) -> Result<bool> {
+            Ok(false)
+        }
+    }
+
+    impl Samples for Numbers {
+        type Batch = Given;
+
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn batch(&self, indices: &[usize], _: &Placement) -> Result<Given> {
+            Ok(Given(indices.to_vec()))
+        }
+    }
+
+    fn out_of_memory() -> Error {
+        let (operation, holders) = ("test", Vec::new());
+        gradewise_kernels::Error::OutOfMemory { operation, requested: 1, allocated: 0, reserved: 0, holders }
+            .into()
+    }
+
+    #[test]
+    fn batches_that_do_not_fit_are_halved_and_none_is_left_out_or_seen_twice() {
+        let host = Placement::new(&Device::Cpu, DType::F32);
+        for (len, batch, room) in [(10, 4, 4), (10, 4, 3), (23, 8, 1), (5, 100, 2), (1, 1, 1), (0, 3, 1)] {
+            let (seen, largest) = (RefCell::new(Vec::new()), RefCell::new(0));
+            for_each_batch(&Numbers(len), batch, &host, |given| {
+                if given.0.len() > room {
+                    return Err(out_of_memory());
+                }
+                seen.borrow_mut().extend_from_slice(&given.0);
+                largest.replace_with(|most| given.0.len().max(*most));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen.into_inner(), (0..len).collect::<Vec<_>>());
+            // Halves, not single samples.
+            assert!(2 * largest.into_inner() >= room.min(batch).min(len), "{len} {batch} {room}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_alone_is_an_error() {
+        let host = Placement::new(&Device::Cpu, DType::F32);
+        let error = for_each_batch(&Numbers(5), 4, &host, |_| Err(out_of_memory())).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error}");
+    }
+}

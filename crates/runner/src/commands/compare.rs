@@ -1,0 +1,338 @@
+//! `compare`: where two runs, or two checkpoints, differ.
+
+use crate::{
+    Command, Program,
+    error::{Error, Result},
+    output,
+    run::RunFolder,
+};
+use clap::Args;
+use gradewise_nn::{checkpoint::TensorFile, train::MetricsLog};
+use gradewise_verify::relative_error;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+};
+
+/// Numbers that are of the machine, not of the computation.
+const OF_THE_MACHINE: [&str; 6] = ["seconds", "joules", "memory", "devices", "gpu", "utilization"];
+
+/// Compare two runs, or two checkpoints: where their parameters, numbers and settings differ.
+///
+/// Of two folders of runs: the relative difference of each parameter, the first step at which each number of metrics.jsonl parts, and the
+/// settings that differ. Of files: the parameters. With --tolerance, what is past it, the largest first. Exits with 1 if anything but settings differs by more than the tolerance, so that
+/// it tells whether two runs have the same bits.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise compare runs/nbody-1 runs/nbody-2
+  gradewise compare a/checkpoint.safetensors b/checkpoint.safetensors --tolerance 1e-6
+  gradewise compare runs/cpu runs/gpu --tolerance 1e-3 --json")]
+pub struct Compare {
+    /// The folder of a run, or a file of tensors.
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// Another one.
+    #[arg(value_name = "B")]
+    pub second: PathBuf,
+    /// The relative difference that passes.
+    #[arg(long, default_value_t = 0.0)]
+    pub tolerance: f64,
+    /// Parameters that are listed, those that differ most first.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub limit: usize,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Command for Compare {
+    const NAME: &'static str = "compare";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        run(self)
+    }
+}
+
+fn run(arguments: &Compare) -> Result<()> {
+    let (first, second) = (Side::read(&arguments.first)?, Side::read(&arguments.second)?);
+    let report = Report::new(&first, &second);
+    if arguments.json {
+        output::print(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
+    } else {
+        output::print(&report.text(arguments.limit, arguments.tolerance))?;
+    }
+    let differences = report.beyond(arguments.tolerance);
+    if differences == 0 {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "{differences} parameters or numbers differ by more than {}",
+        arguments.tolerance
+    )))
+}
+
+/// One of the two.
+struct Side {
+    tensors: TensorFile,
+    records: Vec<Value>,
+    settings: Option<toml::Table>,
+}
+
+impl Side {
+    fn read(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Ok(Self { tensors: TensorFile::read(path)?, records: Vec::new(), settings: None });
+        }
+        let folder = RunFolder::at(path);
+        let records =
+            if folder.metrics().is_file() { MetricsLog::read(folder.metrics())? } else { Vec::new() };
+        let settings = std::fs::read_to_string(folder.config()).ok().and_then(|text| text.parse().ok());
+        Ok(Self { tensors: TensorFile::read(folder.checkpoint())?, records, settings })
+    }
+
+    /// The weights, without the state of training.
+    fn weights(&self) -> BTreeMap<&str, (Vec<usize>, Vec<f64>)> {
+        let all = self.tensors.iter().filter(|(name, _)| !name.contains("::"));
+        all.filter_map(|(name, tensor)| Some((name, (tensor.shape().to_vec(), tensor.to_f64_vec()?))))
+            .collect()
+    }
+
+    /// Numbers by name and step.
+    fn numbers(&self) -> BTreeMap<String, BTreeMap<u64, f64>> {
+        let mut numbers: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
+        for record in &self.records {
+            let (Some(step), Some(fields)) = (record["step"].as_u64(), record.as_object()) else { continue };
+            flatten("", fields, &mut |name, value| {
+                numbers.entry(name.to_owned()).or_default().insert(step, value);
+            });
+        }
+        numbers
+    }
+}
+
+/// Calls `see` with every number of a record, under its dotted name.
+fn flatten(prefix: &str, fields: &Map<String, Value>, see: &mut dyn FnMut(&str, f64)) {
+    for (name, value) in fields {
+        if prefix.is_empty() && (name == "step" || OF_THE_MACHINE.iter().any(|other| name.starts_with(other)))
+        {
+            continue;
+        }
+        let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Object(inner) => flatten(&name, inner, see),
+            Value::Number(number) => see(&name, number.as_f64().unwrap_or(f64::NAN)),
+            _ => {}
+        }
+    }
+}
+
+/// A parameter of both, and how far they are apart.
+#[derive(Debug, Serialize)]
+struct Parameter {
+    name: String,
+    /// ‖a − b‖ / ‖b‖; none if it is not a number, or shapes differ.
+    difference: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shapes: Option<[Vec<usize>; 2]>,
+}
+
+/// Where a number of the record parts.
+#[derive(Debug, Serialize)]
+struct Parting {
+    name: String,
+    /// The first step at which it is not the same.
+    step: u64,
+    values: [f64; 2],
+    /// The largest relative difference at any step; none if it is not a number.
+    largest: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    parameters: Vec<Parameter>,
+    /// Of all parameters together.
+    difference: Option<f64>,
+    only_first: Vec<String>,
+    only_second: Vec<String>,
+    /// Steps that both records have.
+    steps: usize,
+    partings: Vec<Parting>,
+    /// Key, and the value in each.
+    settings: Vec<(String, String, String)>,
+}
+
+/// Whether a difference does not pass: what is no number never does.
+fn beyond(difference: Option<f64>, tolerance: f64) -> bool {
+    difference.is_none_or(|difference| difference > tolerance)
+}
+
+/// A difference to sort by.
+fn size(difference: Option<f64>) -> f64 {
+    difference.unwrap_or(f64::INFINITY)
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+impl Report {
+    fn new(first: &Side, second: &Side) -> Self {
+        let (a, b) = (first.weights(), second.weights());
+        let only = |one: &BTreeMap<&str, _>, other: &BTreeMap<&str, _>| -> Vec<String> {
+            one.keys().filter(|name| !other.contains_key(*name)).map(|name| (*name).to_owned()).collect()
+        };
+        let (mut parameters, mut all) = (Vec::new(), (Vec::new(), Vec::new()));
+        for (name, (shape, values)) in &a {
+            let Some((other_shape, other)) = b.get(name) else { continue };
+            let shapes = (shape != other_shape).then(|| [shape.clone(), other_shape.clone()]);
+            let difference = if shapes.is_some() { None } else { finite(relative_error(values, other)) };
+            all.0.extend_from_slice(values);
+            all.1.extend_from_slice(other);
+            parameters.push(Parameter { name: (*name).to_owned(), difference, shapes });
+        }
+        parameters.sort_by(|a, b| size(b.difference).total_cmp(&size(a.difference)));
+        let difference =
+            if all.0.len() == all.1.len() { finite(relative_error(&all.0, &all.1)) } else { None };
+        let (mut partings, mut steps) = (Vec::new(), BTreeSet::new());
+        let (of_first, of_second) = (first.numbers(), second.numbers());
+        for (name, values) in &of_first {
+            let Some(others) = of_second.get(name) else { continue };
+            let mut parting: Option<Parting> = None;
+            for (&step, &a) in values {
+                let Some(&b) = others.get(&step) else { continue };
+                steps.insert(step);
+                if a == b || (a.is_nan() && b.is_nan()) {
+                    continue;
+                }
+                let relative = relative_error(&[a], &[b]);
+                let parting = parting.get_or_insert_with(|| Parting {
+                    name: name.clone(),
+                    step,
+                    values: [a, b],
+                    largest: Some(0.0),
+                });
+                parting.largest =
+                    parting.largest.and_then(|largest| finite(relative).map(|now| largest.max(now)));
+            }
+            partings.extend(parting);
+        }
+        // Those of single parameters come after those of the whole.
+        partings.sort_by_key(|parting| (parting.step, parting.name.contains('.'), parting.name.clone()));
+        Self {
+            only_first: only(&a, &b),
+            only_second: only(&b, &a),
+            parameters,
+            difference,
+            steps: steps.len(),
+            partings,
+            settings: settings(first.settings.as_ref(), second.settings.as_ref()),
+        }
+    }
+
+    /// How many parameters and numbers are not within a tolerance.
+    fn beyond(&self, tolerance: f64) -> usize {
+        self.parameters.iter().filter(|parameter| beyond(parameter.difference, tolerance)).count()
+            + self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).count()
+            + self.only_first.len()
+            + self.only_second.len()
+    }
+
+    /// What is past the tolerance, the largest first; of what is within, the number alone.
+    fn text(&self, limit: usize, tolerance: f64) -> String {
+        let differ = self.parameters.iter().filter(|parameter| parameter.difference != Some(0.0)).count();
+        let mut text = format!("parameters  {} in both, {differ} differ", self.parameters.len());
+        if differ > 0 {
+            text += &format!("; all together by {}", Shown(self.difference));
+        }
+        // They come sorted.
+        let past =
+            self.parameters.iter().take_while(|parameter| beyond(parameter.difference, tolerance)).count();
+        if tolerance > 0.0 && differ > 0 {
+            text += &format!("; {past} by more than {tolerance:e}");
+        }
+        let differ = past;
+        text.push('\n');
+        for parameter in self.parameters.iter().take(differ.min(limit)) {
+            text += &match &parameter.shapes {
+                Some([a, b]) => format!("  shapes {a:?} and {b:?}  {}\n", parameter.name),
+                None => format!("  {:>8}  {}\n", Shown(parameter.difference).to_string(), parameter.name),
+            };
+        }
+        if differ > limit {
+            text += &format!("            and {} more (--limit)\n", differ - limit);
+        }
+        for (which, names) in [("first", &self.only_first), ("second", &self.only_second)] {
+            if !names.is_empty() {
+                text += &format!("            only in the {which}: {}\n", names.join(", "));
+            }
+        }
+        if self.steps > 0 {
+            text += &match self.partings.first() {
+                None => format!("metrics     the same at all {} steps that both have\n", self.steps),
+                Some(first) => format!("metrics     part at step {}\n", first.step),
+            };
+        }
+        let mut past: Vec<&Parting> =
+            self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).collect();
+        if tolerance > 0.0 {
+            // By default in the order in which they part: the first is where the runs went apart.
+            past.sort_by(|a, b| size(b.largest).total_cmp(&size(a.largest)));
+            if !self.partings.is_empty() {
+                let (parted, past) = (self.partings.len(), past.len());
+                text += &format!("            {parted} numbers part, {past} by more than {tolerance:e}\n");
+            }
+        }
+        for Parting { name, step, values: [a, b], largest } in past.iter().take(limit) {
+            text += &format!("  {name}: {a} and {b} at step {step}, at most {} apart\n", Shown(*largest));
+        }
+        if past.len() > limit {
+            text += &format!("            and {} more numbers (--limit)\n", past.len() - limit);
+        }
+        for (position, (key, a, b)) in self.settings.iter().enumerate() {
+            text += &format!("{:<12}{key}: {a} and {b}\n", if position == 0 { "settings" } else { "" });
+        }
+        text
+    }
+}
+
+/// A relative difference, or that there is none.
+struct Shown(Option<f64>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(difference) => write!(f, "{difference:.1e}"),
+            None => f.write_str("no number"),
+        }
+    }
+}
+
+/// The keys whose values differ.
+fn settings(first: Option<&toml::Table>, second: Option<&toml::Table>) -> Vec<(String, String, String)> {
+    fn leaves(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            match value {
+                toml::Value::Table(inner) => leaves(&key, inner, into),
+                other => drop(into.insert(key, other.to_string())),
+            }
+        }
+    }
+    let (Some(first), Some(second)) = (first, second) else { return Vec::new() };
+    let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+    leaves("", first, &mut a);
+    leaves("", second, &mut b);
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let value = |side: &BTreeMap<String, String>, key: &String| {
+        side.get(key).cloned().unwrap_or_else(|| "unset".to_owned())
+    };
+    keys.into_iter()
+        .filter(|key| a.get(*key) != b.get(*key))
+        .map(|key| (key.clone(), value(&a, key), value(&b, key)))
+        .collect()
+}

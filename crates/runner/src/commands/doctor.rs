@@ -1,0 +1,52 @@
+//! `doctor`: what works on this machine, and what to do about the rest.
+
+use crate::{
+    Command, Program, doctor,
+    error::{Error, Result},
+    output,
+};
+use clap::Args;
+
+/// Check the GPU, its driver and this build, and say what to do.
+///
+/// One line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator runs
+/// once, forward and backward, and is compared with the CPU. Processes of others are listed and left alone. Exits with 1 if
+/// a check fails, as without a driver or in a build without CUDA kernels.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise doctor
+  gradewise doctor --quick           without the self-test
+  gradewise doctor --warn            exit code 0 whatever was found
+  gradewise doctor --json            for scripts and bug reports")]
+pub struct Doctor {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 0 even if a check fails.
+    #[arg(long)]
+    pub warn: bool,
+    /// Leave out the self-test.
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl Command for Doctor {
+    const NAME: &'static str = "doctor";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        let report = doctor::examine(self.quick);
+        if self.json {
+            let json = serde_json::to_string_pretty(&report).unwrap_or_default();
+            output::print(&(json + "\n"))?;
+        } else {
+            output::print(&report.to_string())?;
+        }
+        match report.failed() {
+            0 => Ok(()),
+            _ if self.warn => Ok(()),
+            1 => Err(Error::Failed("1 check fails".to_owned())),
+            failed => Err(Error::Failed(format!("{failed} checks fail"))),
+        }
+    }
+}

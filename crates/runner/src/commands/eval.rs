@@ -1,0 +1,153 @@
+//! `eval`: the error of a checkpoint on a split.
+
+use super::worst;
+use crate::{
+    TaskCommand,
+    error::{Error, Result},
+    options::{Settings, one_of},
+    output, run,
+    task::{self, Task, number},
+};
+use clap::Args;
+use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Measure the error of a checkpoint.
+///
+/// Of several: the error of the mean of what they predict. The data are those of the config.toml beside the (first) checkpoint, if there
+/// is one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
+  gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy
+  gradewise eval --checkpoint c.safetensors --dump layers.1.edge.0    what that layer computes, as dump/layers.1.edge.0.npy
+  gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30
+  gradewise eval --checkpoint seed-0/best.safetensors --checkpoint seed-1/best.safetensors")]
+pub struct Eval {
+    /// The checkpoint; several times for an ensemble.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub checkpoint: Vec<PathBuf>,
+    /// train, valid or test.
+    #[arg(long, default_value = "test", value_parser = one_of::<Split>(), hide_possible_values = true)]
+    pub split: Split,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Write what layers compute for the first samples into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
+    /// checkpoint.
+    #[arg(long, value_name = "LAYERS", conflicts_with = "rollout")]
+    pub dump: Option<String>,
+    /// Follow the test systems of an n-body model that predicts velocities (model.velocities=true) on its own predictions, beside the
+    /// simulator, and write an animation, the error over time, and a table into this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "json")]
+    pub rollout: Option<PathBuf>,
+    /// Steps of the model, each of 10 frames or one unit of time.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "rollout")]
+    pub rollout_steps: usize,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl TaskCommand for Eval {
+    const NAME: &'static str = "eval";
+    type Input = Vec<Checkpoint>;
+
+    fn start(&self) -> Result<Option<(String, Vec<Checkpoint>)>> {
+        let checkpoints =
+            self.checkpoint.iter().map(Checkpoint::read).collect::<gradewise_nn::Result<Vec<_>>>()?;
+        let Some(first) = checkpoints.first() else {
+            return Err(Error::Usage("--checkpoint FILE is missing".to_owned()));
+        };
+        if self.dump.is_some() && checkpoints.len() > 1 {
+            return Err(Error::Usage(
+                "--dump shows one model; leave out all but one --checkpoint".to_owned(),
+            ));
+        }
+        if self.rollout.is_some() && checkpoints.len() > 1 {
+            return Err(Error::Usage(
+                "--rollout follows one model; leave out all but one --checkpoint".to_owned(),
+            ));
+        }
+        Ok(Some((first.metadata.model.clone(), checkpoints)))
+    }
+
+    fn run<T: Task>(&self, checkpoints: Vec<Checkpoint>) -> Result<()> {
+        match &self.rollout {
+            None => evaluate::<T>(self, &checkpoints),
+            Some(folder) => follow::<T>(self, &checkpoints, folder),
+        }
+    }
+}
+
+fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) -> Result<()> {
+    let Some(rollout) = T::ROLLOUT else {
+        return Err(Error::Usage(format!(
+            "--rollout is for models that go on from their own predictions, and this is a checkpoint of `{}`",
+            T::NAME
+        )));
+    };
+    let checkpoint = &checkpoints[0];
+    let config = task::settings::<T>(checkpoint.tensors.path(), &arguments.settings)?;
+    run::once(&config.runtime, |placement| {
+        let model = task::load_model::<T>(checkpoint, placement)?;
+        output::print(&rollout(&model, &config, arguments.rollout_steps, folder)?)
+    })
+}
+
+/// The settings of the first checkpoint's run count.
+fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
+    let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
+    let split = arguments.split;
+    let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
+        let models = checkpoints
+            .iter()
+            .map(|checkpoint| task::load_model::<T>(checkpoint, placement))
+            .collect::<Result<Vec<_>>>()?;
+        let models: Vec<&T::Model> = models.iter().collect();
+        let data = T::load(&config.data, split)?;
+        let measure = || T::measure(&models, &data, placement);
+        let measures = match models.as_slice() {
+            [model] => run::dumped(arguments.dump.as_deref(), Path::new(""), *model, measure)?,
+            _ => measure()?,
+        };
+        let asymmetries = models
+            .into_iter()
+            .map(|model| Ok(task::asymmetry::<T>(model, &data, placement)?))
+            .collect::<Result<Vec<Option<f64>>>>()?;
+        let asymmetry = asymmetries.into_iter().collect::<Option<Vec<f64>>>();
+        Ok((data.len(), measures, asymmetry.map(|changes| worst(changes.into_iter()))))
+    })?;
+    let first = measures.first();
+    let steps: Vec<u64> = checkpoints.iter().map(|checkpoint| checkpoint.metadata.step).collect();
+    let (step, of) = match steps[..] {
+        [step] => (json!(step), format!("weights of step {step}")),
+        _ => (json!(steps), format!("the mean of the predictions of {} checkpoints", steps.len())),
+    };
+    if arguments.json {
+        let mut record = measures.json("");
+        for (key, value) in [
+            ("split", json!(split.name())),
+            ("samples", json!(samples)),
+            ("step", json!(step)),
+            ("asymmetry", json!(asymmetry)),
+        ] {
+            record.insert(key.to_owned(), value);
+        }
+        output::print(&format!("{}\n", serde_json::Value::Object(record)))?;
+    } else {
+        let mut text =
+            format!("{split} {} {} on {samples} samples, {of}\n", first.label, number(first.value));
+        for other in measures.others() {
+            text += &format!("{split} {} {}\n", other.label, number(other.value));
+        }
+        text += &task::symmetry_line::<T>("symmetry", asymmetry);
+        let comparison = if split == Split::Test { T::comparison(&measures, &config) } else { String::new() };
+        if !comparison.is_empty() {
+            text += &format!("\n{comparison}");
+        }
+        output::print(&text)?;
+    }
+    measures.verdict(split.name(), &task::weights_of(checkpoints))
+}

@@ -1,0 +1,119 @@
+//! `export`: the record of a run for other programs and for people.
+
+mod page;
+mod tensorboard;
+
+use crate::{
+    Command, Program,
+    error::{Error, Result},
+    output,
+    run::RunFolder,
+};
+use clap::Args;
+use gradewise_nn::{checkpoint::replace_file, train::MetricsLog};
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// A number of a record by the name under which it is shown: of nested objects, names are joined by `/`.
+fn scalars(record: &Value) -> Vec<(String, f64)> {
+    fn collect(prefix: &str, value: &Value, found: &mut Vec<(String, f64)>) {
+        match value {
+            Value::Number(number) => found.extend(number.as_f64().map(|value| (prefix.to_owned(), value))),
+            Value::Bool(flag) => found.push((prefix.to_owned(), f64::from(u8::from(*flag)))),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+                    collect(&name, value, found);
+                }
+            }
+            Value::Null | Value::String(_) | Value::Array(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect("", record, &mut found);
+    found.retain(|(name, _)| name != "step");
+    found
+}
+
+/// When the run began: its last record was written when the file was last changed.
+fn beginning(path: &Path, records: &[Value]) -> f64 {
+    let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
+    let last = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
+    (since(changed) - last).max(0.0)
+}
+
+/// Write the record of a run for TensorBoard, and as one page with its figures.
+///
+/// Into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which needs nothing beside
+/// itself; both unless one is asked for. A second export replaces the first. A run that goes on can be exported at any time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise export runs/nbody-1
+  gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs")]
+pub struct Export {
+    /// The folder of the run.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Write events for TensorBoard.
+    #[arg(long)]
+    pub tensorboard: bool,
+    /// Write the page.
+    #[arg(long)]
+    pub html: bool,
+}
+
+impl Command for Export {
+    const NAME: &'static str = "export";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        run(self)
+    }
+}
+
+fn run(arguments: &Export) -> Result<()> {
+    let folder = RunFolder::at(&arguments.run);
+    let records = MetricsLog::read(folder.metrics())?;
+    if records.is_empty() {
+        return Err(Error::Usage(format!(
+            "{} holds no records; name the folder of a run that has taken steps",
+            folder.metrics().display()
+        )));
+    }
+    let mut written: Vec<PathBuf> = Vec::new();
+    if arguments.tensorboard || !arguments.html {
+        let start = beginning(&folder.metrics(), &records);
+        let bytes = tensorboard::events(&records, start);
+        // The name by which TensorBoard finds such files; one for a run, so that a second export replaces the first.
+        let path = folder.file(&format!("events.out.tfevents.{:010}.gradewise", start as u64));
+        replace_file(&path, |file| file.write_all(&bytes))?;
+        written.push(path);
+    }
+    if arguments.html || !arguments.tensorboard {
+        let page = page::page(&folder, &records)?;
+        let path = folder.file("report.html");
+        replace_file(&path, |file| file.write_all(page.as_bytes()))?;
+        written.push(path);
+    }
+    let lines: Vec<String> = written.iter().map(|path| format!("{}\n", path.display())).collect();
+    output::print(&lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scalars;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_found_in_depth() {
+        let record = json!({"step": 3, "train_loss": 0.5, "clipped": true, "memory": {"peak": 10, "note": "text"}, "list": [1]});
+        let mut found = scalars(&record);
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = [("clipped", 1.0), ("memory/peak", 10.0), ("train_loss", 0.5)];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value)));
+    }
+}

@@ -1,0 +1,133 @@
+//! `memory`: what a training step takes, by the batch, by operation, and by name.
+
+use crate::{
+    TaskCommand,
+    error::Result,
+    options::Settings,
+    output, run,
+    task::{self, Task, TaskConfig},
+    training::fit::{self, Needs},
+};
+use clap::Args;
+use gradewise_autograd::footprint;
+use gradewise_kernels::memory::{Bytes, census};
+use gradewise_nn::{
+    Placement,
+    data::Split,
+    train::{Part, Samples},
+};
+
+/// What the columns of the table of operations mean.
+const LEGEND: &str = "kept: left allocated, less what was let go of; negative where the backward pass frees what the forward pass kept\n\
+                      forward: also the operations that backward rules call";
+
+/// Measure the memory of a training step: what it takes by the batch, by operation, and what stays.
+///
+/// Takes a few steps with a model that is dropped again. Memory over the batch size is a line through two measurements; operations are
+/// listed with the most that was allocated while they ran; what is alive after a step is listed by name.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise memory nbody
+  gradewise memory gpt --preset small --device cuda --precision bf16
+  gradewise memory nbody runtime.census=sites            with the lines of code that made what is alive")]
+pub struct Memory {
+    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    pub task: String,
+    /// Settings under a name, as of train.
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Operations and groups of arrays that are listed.
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub limit: usize,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl TaskCommand for Memory {
+    const NAME: &'static str = "memory";
+    type Input = ();
+
+    fn start(&self) -> Result<Option<(String, ())>> {
+        Ok(Some((self.task.clone(), ())))
+    }
+
+    fn run<T: Task>(&self, (): ()) -> Result<()> {
+        show::<T>(self)
+    }
+}
+
+fn show<T: Task>(arguments: &Memory) -> Result<()> {
+    let config = task::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
+    let placement = run::placement(&config.runtime)?;
+    let data = T::load(&config.data, Split::Train)?;
+    let batch = config.train.batch_size;
+    let advice = fit::advice::<T>(&config, &data, &placement, 1)?;
+    let mut text = format!("on {}: {}\n\n", placement.device, advice.text);
+    // What does not fit is shown by what does.
+    let smaller = advice.needs.as_ref().map(Needs::largest).filter(|samples| *samples < batch);
+    let found = match detail::<T>(arguments, &config, &data, &placement, batch) {
+        Err(error) if error.is_out_of_memory() => {
+            placement.device.trim_memory()?;
+            text += &format!("a step with {batch} samples does not fit: {error}\n\n");
+            match smaller {
+                Some(samples) => detail::<T>(arguments, &config, &data, &placement, samples),
+                None => {
+                    output::print(&text)?;
+                    return Err(error);
+                }
+            }
+        }
+        found => found,
+    };
+    output::print(&(text + &found?))
+}
+
+/// One step, eagerly, for its operations and for what is alive after it.
+fn detail<T: Task>(
+    arguments: &Memory,
+    config: &TaskConfig<T>,
+    data: &T::Data,
+    placement: &Placement,
+    batch: usize,
+) -> Result<String> {
+    run::census(&config.runtime, census::Detail::Operations);
+    let stop = Stop;
+    let mut eager = config.clone();
+    eager.train.capture = false;
+    let (mut trainer, mut steps) = fit::start::<T>(&eager, placement)?;
+    let indices: Vec<usize> = (0..batch).map(|index| index % data.len()).collect();
+    let mut batches = std::iter::repeat_with(|| -> gradewise_nn::Result<_> {
+        Ok(Part::whole(data.batch(&indices, placement)?))
+    });
+    steps.take(&mut trainer, &mut batches)?;
+    let (report, mut found) = footprint(&placement.device, || steps.take(&mut trainer, &mut batches))
+        .map_err(gradewise_nn::Error::from)?;
+    report?;
+    trainer.name_arrays();
+    found.operations.truncate(arguments.limit);
+    let samples = if batch == 1 { "sample" } else { "samples" };
+    let mut text = format!("a step with {batch} {samples}, by operation:\n\n{found}\n{LEGEND}\n\n");
+    text += &format!("alive after it:\n\n{:>10}  {:>6}  what\n", "bytes", "arrays");
+    let live = census::live();
+    let groups = census::grouped(&live);
+    for group in groups.iter().take(arguments.limit) {
+        text += &format!("{group}\n");
+    }
+    let rest: usize = groups.iter().skip(arguments.limit).map(|group| group.bytes).sum();
+    if rest > 0 {
+        text +=
+            &format!("{:>10}          {} more\n", Bytes(rest).to_string(), groups.len() - arguments.limit);
+    }
+    drop(stop);
+    Ok(text)
+}
+
+/// Ends the census, also where a step fails.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        census::stop();
+    }
+}

@@ -1,0 +1,181 @@
+//! `profile`: where the time of a training step goes.
+
+mod record;
+mod report;
+mod speed;
+mod stepper;
+
+use crate::{
+    TaskCommand,
+    error::{Error, Result},
+    options::Settings,
+    output, run,
+    task::{self, Batch, Task, TaskConfig},
+    training::trainer_of,
+};
+use clap::Args;
+use gradewise_bench::{
+    Ceilings,
+    gpu::{self, Timer, Vendor},
+    profile::{Grouping, Profile, host_ceilings},
+};
+use gradewise_kernels::{Compute, DType, Device};
+use gradewise_nn::{
+    Module, Placement,
+    checkpoint::Checkpoint,
+    data::{Split, loader::BatchOrder},
+    train::{Samples, Trainer, batches},
+};
+use record::record;
+use report::Report;
+use speed::Speed;
+use std::{path::PathBuf, sync::Arc};
+use stepper::Stepper;
+
+/// See where the time of a training step goes: operation by operation, beside what the device can do.
+///
+/// Takes steps as `train` would and prints for each operation and pass: calls, time, share of the step, bytes that it cannot avoid, the rates
+/// reached, and how much of the roofline that is (measured copies and matrix products of the same device). Times are by CUDA events,
+/// with the device kept busy so that it never waits for the host; on the CPU by its clock. Then the parts of a step with their memory,
+/// what launches cost, and whether capture or larger batches would help.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise profile nbody
+  gradewise profile nbody --preset paper --device cuda --trace trace.json
+  gradewise profile gpt --device cuda --precision bf16 --by-operation --limit 10
+  gradewise profile hulls --checkpoint runs/hulls-1/checkpoint.safetensors --json")]
+pub struct Arguments {
+    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    pub task: String,
+    /// Settings under a name.
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Weights other than fresh ones.
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Steps that are measured.
+    #[arg(long, default_value_t = 5)]
+    pub steps: u32,
+    /// Steps before them.
+    #[arg(long, default_value_t = 5)]
+    pub warm_up: u32,
+    /// Rows of the table; the others are added up in one.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// One row for each operation, whatever its shapes.
+    #[arg(long)]
+    pub by_operation: bool,
+    /// Write the recorded steps for https://ui.perfetto.dev or chrome://tracing.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl TaskCommand for Arguments {
+    const NAME: &'static str = "profile";
+    type Input = ();
+
+    fn start(&self) -> Result<Option<(String, ())>> {
+        Ok(Some((self.task.clone(), ())))
+    }
+
+    fn run<T: Task>(&self, (): ()) -> Result<()> {
+        profile::<T>(self)
+    }
+}
+
+fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
+    let config = task::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
+    let placement = run::placement(&config.runtime)?;
+    let data = Arc::new(T::load(&config.data, Split::Train)?);
+    let (steps, warm_up) = (arguments.steps.max(1) as usize, arguments.warm_up.max(1) as usize);
+    let trainer = || trainer::<T>(arguments, &config, &placement);
+    let load = |batch_size: usize| loader::<T>(&data, &config, batch_size, &placement);
+    let mut eager = Stepper::<T>::new(trainer()?, false);
+    let parameters = eager.trainer.model().parameter_count();
+    let batch_size = config.train.batch_size;
+    let mut batches = load(batch_size)?;
+    let eager_seconds = eager.seconds(&mut batches, warm_up, steps)?;
+    let recorded = record::<T>(&mut eager, &mut batches, &placement.device, steps, eager_seconds)?;
+    drop(eager);
+
+    let ceilings = ceilings(&placement)?;
+    let grouping = if arguments.by_operation { Grouping::Operations } else { Grouping::Shapes };
+    let profile =
+        Profile::new(&recorded.recordings, recorded.step_seconds, ceilings, grouping).map_err(failed)?;
+    let mut speed = Speed { eager: eager_seconds, device: None, captured: None, kernels: None, twice: None };
+    if let Device::Cuda(_) = &placement.device {
+        speed.device = Some(profile.step_seconds);
+        let mut captured = Stepper::<T>::new(trainer()?, true);
+        match captured.seconds(&mut batches, warm_up + 1, steps) {
+            Ok(seconds) => {
+                speed.captured = Some(seconds);
+                speed.kernels = captured.trainer.captured_nodes::<Batch<T>>()?;
+            }
+            Err(error) => output::note(&format!("the step cannot be captured: {error}")),
+        }
+    }
+    drop(batches);
+    if 2 * batch_size <= data.len() {
+        let mut stepper = Stepper::<T>::new(trainer()?, speed.captured.is_some());
+        speed.twice = Some(stepper.seconds(&mut load(2 * batch_size)?, warm_up + 1, steps)?);
+    }
+
+    let task = T::NAME;
+    let mixed = run::mixed_precision(&config.runtime)?.map(|mixed| mixed.policy.dtype().to_string());
+    Report { task, placement, mixed, batch_size, parameters, profile, recorded, speed }.write(arguments)
+}
+
+fn trainer<T: Task>(
+    arguments: &Arguments,
+    config: &TaskConfig<T>,
+    placement: &Placement,
+) -> Result<Trainer<T::Model>> {
+    let model = match &arguments.checkpoint {
+        Some(path) => task::load_model::<T>(&Checkpoint::read(path)?, placement)?,
+        None => task::new_model::<T>(&config.model, placement, config.train.seed)?,
+    };
+    trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
+}
+
+/// Batches as in training.
+fn loader<T: Task>(
+    data: &Arc<T::Data>,
+    config: &TaskConfig<T>,
+    batch_size: usize,
+    placement: &Placement,
+) -> Result<impl Iterator<Item = gradewise_nn::Result<Batch<T>>> + use<T>> {
+    let order = BatchOrder::sequential(data.len(), batch_size)?.shuffled(config.train.seed).drop_last()?;
+    Ok(batches(Arc::clone(data), &order, 0, &run::loading(placement))?)
+}
+
+/// What the device can do in the arithmetic of the run.
+fn ceilings(placement: &Placement) -> Result<Ceilings> {
+    match &placement.device {
+        Device::Cpu => host_ceilings(&[placement.dtype]).map_err(failed),
+        Device::Cuda(cuda) => {
+            let vendor = Vendor::open(cuda).ok();
+            let mut arithmetics = vec![(placement.dtype, Compute::current())];
+            // What mixed precision computes in.
+            if placement.dtype == DType::F32 {
+                arithmetics.push((DType::BF16, Compute::Exact));
+            }
+            gpu::ceilings(&Timer::new(cuda, 2, 8), vendor.as_ref(), &arithmetics).map_err(failed)
+        }
+    }
+}
+
+fn failed(error: gradewise_bench::Error) -> Error {
+    use gradewise_bench::Error as Bench;
+    match error {
+        Bench::Kernels(error) => error.into(),
+        Bench::Nn(error) => error.into(),
+        Bench::Autograd(error) => gradewise_nn::Error::from(error).into(),
+        other => Error::Failed(other.to_string()),
+    }
+}

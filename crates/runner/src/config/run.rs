@@ -1,0 +1,304 @@
+//! The settings that all runs share.
+
+use super::{
+    ConfigError, Resolver,
+    names::{Census, Fallback, Precision, Select, Strategy},
+};
+use gradewise_autograd::{Rule, backend::Backend};
+use gradewise_kernels::{Compute, DType};
+use gradewise_nn::{
+    choice,
+    train::{ScheduleKind, TrainerConfig},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, fmt::Debug};
+
+/// A table of settings that a task brings.
+pub trait Section: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync {}
+
+impl<S: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync> Section for S {}
+
+/// `[data]` of a task.
+pub trait DataSection: Section {
+    /// Checks what types alone do not.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted.
+    fn validate(&self) -> Result<(), ConfigError>;
+
+    /// Number of samples to fit: `data.train`.
+    fn train(&self) -> usize;
+
+    /// How many samples these become, which are the first ones of a larger set.
+    fn fitted(&self) -> usize {
+        self.train()
+    }
+}
+
+/// Everything a run can be told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config<D, M> {
+    /// `[data]`
+    pub data: D,
+    /// `[model]`
+    pub model: M,
+    /// `[train]`
+    pub train: Train,
+    /// `[runtime]`
+    pub runtime: Runtime,
+}
+
+/// `[train]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Train {
+    /// What the trainer obeys. Warm-up and decay follow the number of steps unless they are set.
+    #[serde(flatten)]
+    pub trainer: TrainerConfig,
+    /// Samples of a batch.
+    pub batch_size: usize,
+    /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
+    pub capture: bool,
+    /// Which weights are reported.
+    pub select: Select,
+    /// Evaluations on the valid split without a better value after which the run ends early; 0 for never.
+    pub patience: u64,
+    /// Steps between records of the loss in metrics.jsonl; 0 for the end only.
+    pub log_every: u64,
+    /// Steps between evaluations on the valid split; 0 for the end only.
+    pub eval_every: u64,
+    /// Steps between checkpoints; 0 for the end only.
+    pub checkpoint_every: u64,
+    /// Stop after so many seconds, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
+    /// reproducible in length.
+    pub time_budget: f64,
+    /// Seed of the weights and of the order of the batches.
+    pub seed: u64,
+}
+
+/// `[runtime]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    /// `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Storage.
+    #[serde(with = "choice")]
+    pub dtype: DType,
+    /// Arithmetic of matrix products.
+    #[serde(with = "choice")]
+    pub compute: Compute,
+    /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
+    pub threads: usize,
+    /// Processes, one for each device: a number, or `auto` for all GPUs of this host.
+    pub devices: String,
+    /// How few GPUs will do if there are not as many as `devices`; 0 for no fewer.
+    pub min_devices: usize,
+    /// What will do if there are fewer GPUs still.
+    pub fallback: Fallback,
+    /// How devices share the work.
+    pub strategy: Strategy,
+    /// Batches that a thread of the host prepares ahead of their use; 0 for none. Results do not depend on it.
+    pub prefetch: usize,
+    /// Before training, divide the batch into as many parts (`train.accumulation`) as the free memory needs, by measuring.
+    pub fit_memory: bool,
+    /// Mebibytes that arrays may take in all, on a GPU of its memory; 0 for all there is.
+    pub memory_mib: usize,
+    /// What is kept of each array that is alive, for what is said about growing memory.
+    pub census: Census,
+    /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
+    /// or told its choice.
+    pub deterministic: bool,
+    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that made a NaN, or an
+    /// infinity out of finite numbers: the step's work is done once more for that.
+    pub detect_anomaly: bool,
+    /// Debug mode: launches on a GPU are waited for and named, new memory is poisoned, and anomalies are detected.
+    pub debug_cuda: bool,
+    /// Mixed precision.
+    pub precision: Precision,
+    /// The loss scale of the first step with precision f16; 0 for the usual one.
+    pub loss_scale: f64,
+    /// Other rules for operations in mixed precision, by the operation's name.
+    #[serde(with = "choice::map")]
+    pub autocast: BTreeMap<String, Rule>,
+    /// Implementations by operation, or by `OPERATION.forward` and `OPERATION.backward`.
+    #[serde(with = "choice::map")]
+    pub backends: BTreeMap<String, Backend>,
+}
+
+/// Batches are kept in memory until they are used.
+const MOST_PREFETCHED: usize = 1024;
+
+impl Default for Train {
+    fn default() -> Self {
+        Self {
+            trainer: TrainerConfig::default(),
+            batch_size: 100,
+            capture: true,
+            select: Select::Last,
+            patience: 0,
+            log_every: 25,
+            eval_every: 250,
+            checkpoint_every: 250,
+            time_budget: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self {
+            device: "cpu".to_owned(),
+            dtype: DType::F32,
+            compute: Compute::Exact,
+            threads: 0,
+            devices: "1".to_owned(),
+            min_devices: 0,
+            fallback: Fallback::None,
+            strategy: Strategy::DataParallel,
+            prefetch: 2,
+            fit_memory: false,
+            memory_mib: 0,
+            census: Census::Off,
+            deterministic: true,
+            detect_anomaly: false,
+            debug_cuda: false,
+            precision: Precision::Full,
+            loss_scale: 0.0,
+            autocast: BTreeMap::new(),
+            backends: BTreeMap::new(),
+        }
+    }
+}
+
+/// Refuses a value that makes no sense.
+pub fn refuse(key: &'static str, actual: impl ToString, expected: &str) -> Result<(), ConfigError> {
+    Err(ConfigError::Value { key, actual: actual.to_string(), expected: expected.to_owned() })
+}
+
+/// Refuses a zero among counts.
+pub fn at_least_one(counts: &[(&'static str, usize)]) -> Result<(), ConfigError> {
+    match counts.iter().find(|(_, count)| *count == 0) {
+        Some((key, _)) => refuse(key, 0, "at least 1"),
+        None => Ok(()),
+    }
+}
+
+impl<D: DataSection, M: Section> Config<D, M> {
+    /// The settings that layers leave, the lengths of the schedule following `train.steps` unless they are set, checked; `check_model`
+    /// checks those of the model.
+    ///
+    /// # Errors
+    /// As [`Config::validate`].
+    pub fn resolve(
+        resolver: &Resolver,
+        check_model: fn(&M) -> Result<(), ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut config: Self = resolver.finish().map_err(|error| match error {
+            ConfigError::Negative { key, actual, expected } => {
+                let expected = Self::least(resolver, &key, check_model).unwrap_or(expected);
+                ConfigError::Negative { key, actual, expected }
+            }
+            other => other,
+        })?;
+        let trainer = &mut config.train.trainer;
+        if !resolver.is_set("train.warmup_steps") {
+            trainer.warmup_steps = TrainerConfig::usual_warmup(trainer.steps);
+        }
+        if !resolver.is_set("train.decay_steps") {
+            trainer.decay_steps = TrainerConfig::usual_decay(trainer.steps);
+        }
+        config.validate(check_model)?;
+        Ok(config)
+    }
+
+    /// What is accepted of a count, by what is said of it where it is 0.
+    fn least(
+        resolver: &Resolver,
+        key: &str,
+        check_model: fn(&M) -> Result<(), ConfigError>,
+    ) -> Option<String> {
+        let mut zero = resolver.clone();
+        match Self::resolve(zero.assignment(&format!("{key}=0")).ok()?, check_model) {
+            Err(ConfigError::Value { key: refused, expected, .. }) if refused == key => Some(expected),
+            _ => None,
+        }
+    }
+
+    /// Checks what types alone do not.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted.
+    pub fn validate(&self, check_model: fn(&M) -> Result<(), ConfigError>) -> Result<(), ConfigError> {
+        self.data.validate()?;
+        check_model(&self.model)?;
+        self.train.validate()?;
+        let (batch, samples) = (self.train.batch_size, self.data.train());
+        if batch > samples {
+            return refuse("train.batch_size", batch, &format!("at most data.train = {samples}"));
+        }
+        self.runtime.validate()
+    }
+}
+
+impl Runtime {
+    /// Checks what types alone do not.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let runtime = self;
+        if runtime.prefetch > MOST_PREFETCHED {
+            return refuse(
+                "runtime.prefetch",
+                runtime.prefetch,
+                &format!("at most {MOST_PREFETCHED} batches"),
+            );
+        }
+        if runtime.precision != Precision::Full && runtime.dtype != DType::F32 {
+            return refuse("runtime.dtype", runtime.dtype, "f32, that of the weights in mixed precision");
+        }
+        if !(runtime.loss_scale >= 0.0 && runtime.loss_scale.is_finite()) {
+            return refuse("runtime.loss_scale", runtime.loss_scale, "at least 0 (0 for the usual one)");
+        }
+        Ok(())
+    }
+}
+
+impl Train {
+    /// Whether the weights that are best on the valid split are kept and reported.
+    pub fn keeps_best(&self) -> bool {
+        self.select == Select::Best
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let t = &self.trainer;
+        at_least_one(&[("train.batch_size", self.batch_size), ("train.accumulation", t.accumulation)])?;
+        let [clip_norm, clip_value, ema] = [t.clip_norm, t.clip_value, t.ema].map(Option::unwrap_or_default);
+        let time = self.time_budget;
+        for (key, value, accepted, expected) in [
+            ("train.lr", t.lr, t.lr > 0.0, "greater than 0"),
+            ("train.final_lr", t.final_lr, t.final_lr >= 0.0, "at least 0"),
+            ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0"),
+            ("train.momentum", t.momentum, (0.0..1.0).contains(&t.momentum), "at least 0 and less than 1"),
+            ("train.clip_norm", clip_norm, clip_norm >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 for no limit)"),
+            ("train.ema", ema, (0.0..1.0).contains(&ema), "at least 0 (none) and less than 1"),
+            ("train.time_budget", time, time >= 0.0, "at least 0 seconds (0 for no limit)"),
+        ] {
+            // Written so that NaN is refused.
+            if !(accepted && value.is_finite()) {
+                return refuse(key, value, expected);
+            }
+        }
+        if matches!(t.schedule, ScheduleKind::Cosine | ScheduleKind::Linear) && t.warmup_steps > t.steps {
+            return refuse(
+                "train.warmup_steps",
+                t.warmup_steps,
+                &format!("at most train.steps = {}", t.steps),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! What works on this machine, and what to do about the rest.
+
+mod container;
+mod driver;
+mod report;
+mod selftest;
+mod tools;
+
+use crate::output;
+pub use container::container;
+use gradewise_ffi::{DeviceInfo, Driver};
+use gradewise_kernels::{Device, build_info};
+pub use report::Check;
+use report::{CudaInfo, Report, Versions};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Everything that is known of this machine's GPUs; without the self-test if `quick`.
+pub fn examine(quick: bool) -> Report {
+    examine_testing(|_| !quick)
+}
+
+/// Whether this process has shown its information block.
+static INTRODUCED: AtomicBool = AtomicBool::new(false);
+
+/// Says that this process has shown its information block, and whether it had before.
+pub fn is_introduced() -> bool {
+    INTRODUCED.swap(true, Ordering::Relaxed)
+}
+
+/// What debug mode shows first, once a process: the information block, and the self-test of the device that is about to compute (`cpu`,
+/// `cuda` or `cuda:N`). A test that fails is a warning: the command that follows is what one wants to see.
+pub fn introduce(device: &str) {
+    if is_introduced() {
+        return;
+    }
+    let ordinal = match device.to_ascii_lowercase().split_once(':') {
+        Some(("cuda", number)) => number.parse().ok(),
+        None if device.eq_ignore_ascii_case("cuda") => Some(0),
+        _ => None,
+    };
+    let report = examine_testing(|tested| Some(tested) == ordinal);
+    introduction(&report, ordinal).iter().for_each(|text| output::note(text));
+}
+
+/// The information block and, for a device, its self-test; a test that fails is followed by a line that warns.
+fn introduction(report: &Report, ordinal: Option<usize>) -> Vec<String> {
+    let mut said = vec![report.information()];
+    let name = ordinal.map(|ordinal| format!("cuda:{ordinal} self-test"));
+    if let Some(test) = report.self_tests().find(|test| Some(&test.check) == name.as_ref()) {
+        said.push(test.to_string());
+        if test.is_failed() {
+            said.push(
+                format!(
+                    "warning: the initialisation test fails, so that what follows may be wrong; {} doctor says more",
+                    output::program()
+                ),
+            );
+        }
+    }
+    said
+}
+
+/// As [`examine`], with the self-test of the devices that `tests` says by their numbers.
+fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
+    let build = build_info();
+    let loaded = Driver::load();
+    let mut cuda = CudaInfo {
+        versions: Versions {
+            gradewise: env!("CARGO_PKG_VERSION").to_owned(),
+            kernels: (build.kernels > 0).then(|| build.toolkit.to_owned()),
+            ..Versions::default()
+        },
+        ..CudaInfo::default()
+    };
+    let mut checks = vec![driver::build(&build), driver::driver(&loaded)];
+    let (nvml_check, nvml) = tools::nvml();
+    if let Some(nvml) = &nvml {
+        cuda.versions.nvml = nvml.version().ok();
+        cuda.versions.driver = nvml.driver_version().ok();
+    }
+    if let Ok(driver) = &loaded {
+        // Asked for when it was loaded, and answered.
+        let served = driver.version().unwrap_or_default();
+        cuda.versions.cuda = Some(format!("{}.{}", served.0, served.1));
+        checks.push(driver::compatible(served, &build));
+        cuda.count = driver.device_count().unwrap_or(0);
+        for ordinal in 0..cuda.count {
+            let name = format!("cuda:{ordinal}");
+            let info = match DeviceInfo::new(driver, ordinal) {
+                Ok(info) => info,
+                Err(error) => {
+                    checks.push(Check::fail(
+                        name,
+                        error.to_string(),
+                        "nvidia-smi -q should tell why; reset the device",
+                    ));
+                    continue;
+                }
+            };
+            checks.extend(driver::device(&info, served, &build));
+            // Before this process computes there, too.
+            checks.extend(nvml.iter().flat_map(|nvml| tools::activity(nvml, &info)));
+            let usable = build.code_for(info.compute_capability).is_some();
+            let test = self_test(ordinal, usable, !tests(ordinal));
+            if ordinal == 0 {
+                cuda = with_current(cuda, &info, is_available(usable, &test));
+            }
+            checks.push(test);
+        }
+    }
+    let (nvcc, nvcc_version) = tools::nvcc();
+    let (nvrtc, nvrtc_version) = tools::nvrtc();
+    cuda.versions.nvcc = nvcc_version;
+    cuda.versions.nvrtc = nvrtc_version;
+    let (nccl, nccl_version) = tools::nccl();
+    cuda.versions.nccl = nccl_version;
+    checks.extend([nvml_check, nvcc, nvrtc, nccl]);
+    checks.extend(tools::wsl());
+    checks.extend(container::check(cuda.count));
+    Report::new(cuda, checks)
+}
+
+/// Whether a device can be computed on: kernels run there, and where they were tested, they do not compute something else.
+fn is_available(usable: bool, test: &Check) -> bool {
+    usable && !test.is_failed()
+}
+
+/// With what is known of the device that `--device cuda` means.
+fn with_current(cuda: CudaInfo, info: &DeviceInfo, available: bool) -> CudaInfo {
+    let (major, minor) = info.compute_capability;
+    CudaInfo {
+        available,
+        current: Some(info.ordinal),
+        name: Some(info.name.clone()),
+        compute_capability: Some(format!("{major}.{minor}")),
+        memory: Some(info.memory),
+        ..cuda
+    }
+}
+
+fn self_test(ordinal: usize, usable: bool, quick: bool) -> Check {
+    let name = format!("cuda:{ordinal} self-test");
+    if quick || !usable {
+        let why = if quick { "left out" } else { "not run: no code for this device" };
+        return Check::info(name, why);
+    }
+    match Device::cuda(ordinal) {
+        Ok(device) => selftest::run(&device),
+        Err(error) => Check::fail(
+            name,
+            error.to_string(),
+            "if the memory is taken, wait for the processes that have it; otherwise see the checks above",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_mode_shows_the_test_of_the_device_in_use_and_warns_if_it_fails() {
+        let checks = vec![
+            Check::fail("cuda:0 self-test", "sgp is off by 1.0e0", "advice"),
+            Check::ok("cuda:1 self-test", "all agree"),
+        ];
+        let report = Report::new(CudaInfo::default(), checks);
+        let said = introduction(&report, Some(0));
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].starts_with("[CUDA Info]") && !said[0].contains("[Checks]"), "{said:?}");
+        assert!(said[1].starts_with("FAIL cuda:0 self-test") && said[2].starts_with("warning: "), "{said:?}");
+        assert_eq!(introduction(&report, Some(1)).len(), 2, "the other device's failure is not this one's");
+        assert_eq!(introduction(&report, None).len(), 1, "the CPU has no such test");
+    }
+
+    #[test]
+    fn a_device_that_computes_something_else_is_not_available() {
+        let [passed, left_out] = [Check::ok("cuda:0 self-test", "agrees"), self_test(0, true, true)];
+        let failed = Check::fail("cuda:0 self-test", "72 of 72 operators fail", "suspect it");
+        assert!(is_available(true, &passed) && is_available(true, &left_out));
+        assert!(!is_available(true, &failed) && !is_available(false, &left_out));
+    }
+}

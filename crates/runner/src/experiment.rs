@@ -1,0 +1,86 @@
+//! A model, its loss and its gradients in one precision, recorded operation by operation.
+
+use crate::{
+    config::{Precision, Runtime},
+    error::Result,
+    run,
+    task::{self, Batch, Task, TaskConfig},
+};
+use gradewise_autograd::{BackwardOptions, Tensor, autocast_with, observe::observe};
+use gradewise_kernels::DType;
+use gradewise_nn::{Module, checkpoint::Checkpoint, train::Samples};
+use gradewise_verify::precision::Recording;
+use std::path::Path;
+
+/// The settings of a precision.
+fn runtime(base: &Runtime, precision: DType) -> Runtime {
+    let (dtype, precision) = match precision {
+        DType::F64 | DType::F32 => (precision, Precision::Full),
+        DType::BF16 => (DType::F32, Precision::Bf16),
+        DType::F16 => (DType::F32, Precision::F16),
+    };
+    Runtime { dtype, precision, ..base.clone() }
+}
+
+/// What a model gave in one precision.
+pub struct Outcome {
+    pub loss: f64,
+    pub recording: Recording,
+    /// Parameters with their gradients.
+    pub gradients: Vec<(String, Vec<f64>)>,
+}
+
+/// A model and a batch, to be run in one precision or another.
+pub struct Experiment<'a, T: Task> {
+    pub checkpoint: Option<&'a Path>,
+    pub samples: usize,
+    pub config: &'a TaskConfig<T>,
+    pub data: &'a T::Data,
+}
+
+impl<T: Task> Experiment<'_, T> {
+    /// Loss, results and gradients in a precision, of the batch as `change` leaves it.
+    ///
+    /// # Errors
+    /// A precision that there is not; from the operators.
+    pub fn run(
+        &self,
+        precision: DType,
+        change: impl FnOnce(Batch<T>) -> Result<Batch<T>>,
+    ) -> Result<Outcome> {
+        let Self { checkpoint, samples, config, data } = *self;
+        let runtime = runtime(&config.runtime, precision);
+        let placement = run::placement(&runtime)?;
+        let mixed = run::mixed_precision(&runtime)?;
+        let model = match checkpoint {
+            Some(path) => task::load_model::<T>(&Checkpoint::read(path)?, &placement)?,
+            None => task::new_model::<T>(&config.model, &placement, config.train.seed)?,
+        };
+        let indices: Vec<usize> = (0..samples.clamp(1, data.len())).collect();
+        let batch = change(data.batch(&indices, &placement)?)?;
+        let parameters = model.named_parameters();
+        let names = parameters.iter().map(|(name, parameter)| (parameter.tensor().id(), name.clone()));
+        let pass = || -> gradewise_nn::Result<_> {
+            let loss = match &mixed {
+                Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
+                None => T::loss(&model, &batch),
+            }?;
+            // As in training, so that what f16 cannot hold is seen where a scaler would keep it.
+            let scale = mixed.as_ref().and_then(|mixed| mixed.scaler).map_or(1.0, |scaler| scaler.initial);
+            let seed = Tensor::full(loss.shape(), scale, loss.dtype(), &loss.device())?;
+            let gradients = loss.backward_with(&BackwardOptions::seed(seed))?;
+            let mut found = Vec::new();
+            for (name, parameter) in &parameters {
+                let leaf = parameter.tensor();
+                if gradients.contains(&leaf) {
+                    let values = gradients.get(&leaf)?.array().to_f64_vec()?;
+                    found.push((name.clone(), values.into_iter().map(|value| value / scale).collect()));
+                }
+            }
+            Ok((loss.item()?, found))
+        };
+        let (result, recording) = observe(Recording::new(names), pass);
+        let (loss, gradients) = result?;
+        Ok(Outcome { loss, recording, gradients })
+    }
+}

@@ -1,0 +1,75 @@
+//! What the program says. Closing its output early (`| head`) is the reader's right, not an error.
+
+use crate::error::{Error, Result};
+use std::{
+    cell::RefCell,
+    io::{ErrorKind, Write},
+    path::PathBuf,
+    sync::OnceLock,
+};
+
+/// The name of the program that runs.
+static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// The name of the program that runs, for advice such as "go on with: NAME train …": that of
+/// [`Program::name`](crate::Program::name); `gradewise` where no program runs.
+pub fn program() -> &'static str {
+    PROGRAM.get().map_or("gradewise", String::as_str)
+}
+
+/// Sets [`program`]; the first name stays.
+pub(crate) fn set_program(name: &str) {
+    let _ = PROGRAM.set(name.to_owned());
+}
+
+thread_local! {
+    static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, whose notes begin with a name: several such works speak at the same time.
+pub fn named<R>(name: &str, work: impl FnOnce() -> R) -> R {
+    let before = NAME.replace(Some(name.to_owned()));
+    let result = work();
+    NAME.set(before);
+    result
+}
+
+/// Whether this thread is one of several that speak.
+pub fn is_named() -> bool {
+    NAME.with_borrow(Option::is_some)
+}
+
+/// Whether lines of the log may hold the escape sequences of colours: on a terminal that shows them, unless `NO_COLOR` or `CLICOLOR=0`
+/// is set; elsewhere with `CLICOLOR_FORCE`. Help goes by the same rules, for each of the two streams.
+pub fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}
+
+/// Writes text to the standard output.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::Output { path: PathBuf::from("the standard output"), reason: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line about the state of the work to the standard error.
+pub fn note(text: &str) {
+    // There is nowhere left to report that the standard error is closed.
+    let _ = NAME.with_borrow(|name| match name {
+        None => writeln!(std::io::stderr(), "{text}"),
+        Some(name) => {
+            // All lines at once, so that those of others do not come between.
+            let lines: String = text.lines().map(|line| format!("{name}: {line}\n")).collect();
+            std::io::stderr().lock().write_all(lines.as_bytes())
+        }
+    });
+}
+
+/// Reports why a command ended.
+pub fn error(error: &Error) {
+    note(&format!("error: {error}"));
+}

@@ -1,0 +1,377 @@
+//! A program: its tasks, its commands, and what runs them.
+
+use crate::{
+    error::{Error, Result},
+    output, run,
+    task::{Task, TrainOption},
+};
+use clap::{ArgMatches, Args};
+use gradewise_autograd::backend;
+use gradewise_nn::choice::nearest;
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    ffi::OsString,
+    process::ExitCode,
+};
+use tracing_subscriber::EnvFilter;
+
+/// A command that works without a task. The doc comment of the type is its help.
+pub trait Command: Args + 'static {
+    /// The word on the command line.
+    const NAME: &'static str;
+
+    /// Does the work.
+    ///
+    /// # Errors
+    /// Whatever ends the program with an exit code other than 0.
+    fn run(&self, program: &Program) -> Result<()>;
+}
+
+/// A command that works on any task of the program. The doc comment of the type is its help.
+pub trait TaskCommand: Args + 'static {
+    /// The word on the command line.
+    const NAME: &'static str;
+    /// What has been read to know the task, such as checkpoints.
+    type Input: 'static;
+
+    /// The name of the task, and what has been read to know it; `None` if these arguments need no task and the work is done.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    fn start(&self) -> Result<Option<(String, Self::Input)>>;
+
+    /// Does the work for the task.
+    ///
+    /// # Errors
+    /// Whatever ends the program with an exit code other than 0.
+    fn run<T: Task>(&self, input: Self::Input) -> Result<()>;
+
+    /// Changes the arguments by the tasks of the program.
+    fn arguments(command: clap::Command, tasks: &[Registered]) -> clap::Command {
+        let names: Vec<&str> = tasks.iter().map(|task| task.name).collect();
+        let help = match names.as_slice() {
+            [] => "A task".to_owned(),
+            [only] => (*only).to_owned(),
+            [others @ .., last] => format!("{} or {last}", others.join(", ")),
+        };
+        command.mut_args(|argument| match argument.get_id().as_str() {
+            "task" => argument.help(help.clone()).long_help(help.clone()),
+            _ => argument,
+        })
+    }
+}
+
+/// What [`TaskCommand::run`] is for one task.
+struct Work<C: TaskCommand>(fn(&C, C::Input) -> Result<()>);
+
+/// A task of a program, without its type.
+pub struct Registered {
+    /// [`Task::NAME`]
+    pub name: &'static str,
+    /// [`Task::ABOUT`]
+    pub about: &'static str,
+    /// [`Task::DETAILS`]
+    pub details: &'static str,
+    /// [`Task::EXAMPLES`]
+    pub examples: &'static str,
+    /// [`Task::OPTIONS`]
+    pub options: &'static [TrainOption],
+    /// Names and descriptions of [`Task::PRESETS`].
+    pub presets: Vec<(&'static str, &'static str)>,
+    /// A [`Work`] for each task command, by the type of its arguments.
+    work: HashMap<TypeId, Box<dyn Any>>,
+}
+
+impl Registered {
+    /// The task `T`, which no command serves yet.
+    pub(crate) fn of<T: Task>() -> Self {
+        Self {
+            name: T::NAME,
+            about: T::ABOUT,
+            details: T::DETAILS,
+            examples: T::EXAMPLES,
+            options: T::OPTIONS,
+            presets: T::PRESETS.iter().map(|preset| (preset.name, preset.about)).collect(),
+            work: HashMap::new(),
+        }
+    }
+
+    /// Lets a command work on this task, which is `T`.
+    pub(crate) fn serve<C: TaskCommand, T: Task>(&mut self) {
+        self.work.insert(TypeId::of::<C>(), Box::new(Work::<C>(C::run::<T>)));
+    }
+
+    fn work<C: TaskCommand>(&self) -> Option<&Work<C>> {
+        self.work.get(&TypeId::of::<C>())?.downcast_ref()
+    }
+}
+
+/// A command of a program, without its type.
+pub(crate) struct Entry {
+    name: &'static str,
+    arguments: fn(&Program) -> clap::Command,
+    run: fn(&Program, &ArgMatches) -> Result<()>,
+}
+
+/// Examples as help shows them.
+pub(crate) fn shown(examples: &str) -> String {
+    let lines: Vec<String> = examples.lines().map(|line| format!("\n  {line}")).collect();
+    format!("Examples:{}", lines.concat())
+}
+
+/// The arguments that were parsed; a usage error ends the program, as clap's own do.
+fn parsed<A: Args>(matches: &ArgMatches) -> A {
+    A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+}
+
+impl Entry {
+    pub(crate) fn plain<C: Command>() -> Self {
+        Self {
+            name: C::NAME,
+            arguments: |_| C::augment_args(clap::Command::new(C::NAME)),
+            run: |program, matches| parsed::<C>(matches).run(program),
+        }
+    }
+
+    pub(crate) fn task<C: TaskCommand>() -> Self {
+        Self {
+            name: C::NAME,
+            arguments: |program| C::arguments(C::augment_args(clap::Command::new(C::NAME)), &program.tasks),
+            run: |program, matches| {
+                let arguments = parsed::<C>(matches);
+                let Some((name, input)) = arguments.start()? else { return Ok(()) };
+                match program.registered(&name)?.work::<C>() {
+                    Some(Work(run)) => run(&arguments, input),
+                    None => Err(Error::Usage(format!("`{}` does not serve the task `{name}`", C::NAME))),
+                }
+            },
+        }
+    }
+}
+
+/// A program: tasks, the commands for them, and commands of its own.
+///
+/// ```
+/// use gradewise_runner::Program;
+/// let program = Program::new().name("mine").about("What this program is for");
+/// assert!(program.arguments().find_subcommand("doctor").is_some());
+/// ```
+pub struct Program {
+    name: String,
+    version: &'static str,
+    about: &'static str,
+    examples: &'static str,
+    tasks: Vec<Registered>,
+    commands: Vec<Entry>,
+}
+
+impl Program {
+    /// A program without tasks, named as its executable is.
+    pub(crate) fn with(commands: Vec<Entry>) -> Self {
+        let executable = std::env::current_exe().ok();
+        let name = executable.and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+        Self {
+            name: name.unwrap_or_else(|| "gradewise".to_owned()),
+            version: env!("CARGO_PKG_VERSION"),
+            about: "Training, evaluation and tools",
+            examples: "",
+            tasks: Vec::new(),
+            commands,
+        }
+    }
+
+    /// Its name, in help and in advice about what to run next.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// What `--version` prints [default: the version of this crate].
+    #[must_use]
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The first line of its help.
+    #[must_use]
+    pub fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    /// Command lines that the end of its help shows, one a line.
+    #[must_use]
+    pub fn examples(mut self, examples: &'static str) -> Self {
+        self.examples = examples;
+        self
+    }
+
+    pub(crate) fn register(mut self, task: Registered) -> Self {
+        self.tasks.retain(|other| other.name != task.name);
+        self.tasks.push(task);
+        self
+    }
+
+    /// Adds a command. Of two with one name, the later one replaces the earlier one.
+    #[must_use]
+    pub fn command<C: Command>(mut self) -> Self {
+        self.commands.retain(|command| command.name != C::NAME);
+        self.commands.push(Entry::plain::<C>());
+        self
+    }
+
+    /// Its tasks, in the order in which they were added.
+    pub fn tasks(&self) -> &[Registered] {
+        &self.tasks
+    }
+
+    /// The task of a name.
+    fn registered(&self, name: &str) -> Result<&Registered> {
+        self.tasks.iter().find(|task| task.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.tasks.iter().map(|task| task.name).collect();
+            let meant =
+                nearest(name, &names).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+            let list = match names.as_slice() {
+                [] => "this program has none".to_owned(),
+                [only] => format!("there is {only}"),
+                [others @ .., last] => format!("there are {} and {last}", others.join(", ")),
+            };
+            Error::Usage(format!("there is no task `{name}`{meant}; {list}"))
+        })
+    }
+
+    /// The grammar of its command line.
+    pub fn arguments(&self) -> clap::Command {
+        let examples = match self.examples {
+            "" => String::new(),
+            some => format!("{}\n\n", shown(some)),
+        };
+        let command = clap::Command::new(self.name.clone())
+            .version(self.version)
+            .about(self.about)
+            .after_help(format!("{examples}Exit codes: 0 done, 1 failed, 2 bad usage or input."))
+            .max_term_width(110)
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .arg(
+                clap::Arg::new("verbose")
+                    .short('v')
+                    .long("verbose")
+                    .global(true)
+                    .action(clap::ArgAction::SetTrue)
+                    .help(
+                        "Say more about what is being done: every operation with its shapes and its time, too (also \
+                         GRADEWISE_LOG=trace)",
+                    ),
+            );
+        self.commands
+            .iter()
+            .fold(command, |command, entry| command.subcommand(self.adapted((entry.arguments)(self))))
+    }
+
+    /// Help with the names of this program and its first task, where they are not those that the examples were written with.
+    fn adapted(&self, command: clap::Command) -> clap::Command {
+        let Some(examples) = command.get_after_help().map(ToString::to_string) else { return command };
+        let mut text = examples;
+        if self.name != "gradewise" {
+            text = text.replace("gradewise ", &format!("{} ", self.name));
+        }
+        if let Some(first) = self.tasks.first().filter(|_| self.tasks.iter().all(|task| task.name != "nbody"))
+        {
+            text = text.replace("nbody", first.name);
+        }
+        command.after_help(text)
+    }
+
+    /// Parses and runs a command; clap ends the process after `--help` and usage errors.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub(crate) fn dispatch(&self, matches: &ArgMatches) -> Result<()> {
+        // Refused here for all commands, including those that would only fail later because of it.
+        backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
+        gradewise_kernels::Options::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
+        let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
+        match self.commands.iter().find(|entry| entry.name == name) {
+            Some(entry) => (entry.run)(self, matches),
+            None => Err(Error::Usage(format!("there is no command `{name}`"))),
+        }
+    }
+
+    /// Parses a command line of this program; the first word is its name.
+    pub(crate) fn parse(&self, words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+        self.arguments().try_get_matches_from(words)
+    }
+
+    /// Does what the command line of this process asks for: the whole of a `main`.
+    pub fn main(self) -> ExitCode {
+        output::set_program(&self.name);
+        let matches = self.parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+        let default = if matches.get_flag("verbose") { "debug,gradewise::operations=trace" } else { "warn" };
+        let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(output::is_coloured())
+            .with_writer(std::io::stderr)
+            .without_time();
+        // Fails where a caller has set up a log of its own, which then serves.
+        let _ = log.try_init();
+        run::remember_panics();
+        match self.dispatch(&matches) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                output::error(&error);
+                error.exit_code()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(program: &Program, words: &str) -> String {
+        let words = std::iter::once("mine").chain(words.split_whitespace()).map(OsString::from);
+        program.dispatch(&program.parse(words).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_without_tasks_has_commands_and_says_that_it_has_no_tasks() {
+        let program = Program::new().name("mine");
+        program.arguments().debug_assert();
+        assert_eq!(said(&program, "memory area"), "there is no task `area`; this program has none");
+    }
+
+    #[test]
+    fn help_has_the_name_of_this_program() {
+        let help = |name| {
+            let arguments = Program::new().name(name).arguments();
+            let doctor = arguments.find_subcommand("doctor").unwrap();
+            doctor.get_after_help().unwrap().to_string()
+        };
+        assert!(help("gradewise").contains("gradewise doctor --quick"));
+        assert!(help("mine").contains("  mine doctor --quick") && !help("mine").contains("gradewise"));
+    }
+
+    #[test]
+    fn a_later_command_takes_the_place_of_an_earlier_one() {
+        /// Fails.
+        #[derive(Args)]
+        struct Failing {}
+
+        impl Command for Failing {
+            const NAME: &'static str = "doctor";
+
+            fn run(&self, _: &Program) -> Result<()> {
+                Err(Error::Failed("on purpose".to_owned()))
+            }
+        }
+
+        let program = Program::new().command::<Failing>();
+        assert_eq!(said(&program, "doctor"), "on purpose");
+    }
+}

@@ -1,0 +1,200 @@
+//! What every run has: a device, a folder, a way to stop, and something to watch.
+
+mod deterministic;
+mod dump;
+mod energy;
+mod failure;
+mod folder;
+mod interrupt;
+mod memory;
+mod progress;
+mod sampler;
+mod team;
+
+pub use deterministic::require_deterministic;
+pub use dump::dumped;
+pub use energy::Energy;
+pub use failure::remember_panics;
+pub use folder::RunFolder;
+pub use interrupt::Interrupt;
+pub use memory::Memory;
+pub use progress::Progress;
+pub use sampler::Sampler;
+pub use team::{GRACE, Team, is_supervised, obey_supervisor};
+
+use crate::{
+    config::Runtime,
+    error::{Error, Result},
+};
+use gradewise_autograd::{
+    backend::{self, Backend, Backends},
+    detect_anomalies,
+    observe::Pass,
+};
+use gradewise_distributed::Launch;
+use gradewise_kernels::{
+    BuildInfo, Compute, DType, Device, build_info, debug,
+    memory::census::{self, Detail},
+};
+use gradewise_nn::{Placement, optim::MixedPrecision};
+use std::collections::BTreeMap;
+
+/// The device of one of several processes.
+fn device_of(device: &str, launch: &Launch) -> Result<String> {
+    match device.to_ascii_lowercase().as_str() {
+        // A launcher may let each process see no device but its own.
+        "cuda" if gradewise_ffi::Driver::load().and_then(|driver| driver.device_count()) == Ok(1) => {
+            Ok("cuda:0".to_owned())
+        }
+        "cuda" => Ok(format!("cuda:{}", launch.local_rank)),
+        other if other.starts_with("cuda:") => Err(Error::Usage(format!(
+            "--device {other} is one device for {} processes; write --device cuda, and each takes its own",
+            launch.world
+        ))),
+        other => Ok(other.to_owned()),
+    }
+}
+
+/// Sets up the threads and finds the device and dtype to compute with.
+///
+/// # Errors
+/// A device, dtype or arithmetic that this program does not have here.
+pub fn placement(runtime: &Runtime) -> Result<Placement> {
+    placement_of(runtime, None)
+}
+
+/// Runs a model once, where [`placement`] says. In debug mode, which a configuration file or the environment may ask for as well
+/// as an option, it stops at the first operation that makes a NaN or an infinity.
+///
+/// # Errors
+/// As [`placement`]; whatever `work` returns.
+pub fn once<R>(runtime: &Runtime, work: impl FnOnce(&Placement) -> Result<R>) -> Result<R> {
+    let placement = placement(runtime)?;
+    if debug::is_on() { detect_anomalies(|| work(&placement)) } else { work(&placement) }
+}
+
+/// Where batches are made: on the host, for on a GPU the steps themselves put them where the captured work reads them.
+pub fn loading(placement: &Placement) -> Placement {
+    Placement::new(&Device::Cpu, placement.dtype)
+}
+
+/// As [`placement`], for one of several processes: each takes a device of its own, or its part of the cores.
+///
+/// # Errors
+/// As [`placement`]; one device for several processes.
+pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placement> {
+    let mut runtime = runtime.clone();
+    if let Some(launch) = launch {
+        runtime.device = device_of(&runtime.device, launch)?;
+        if runtime.threads == 0 {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            runtime.threads = (cores / launch.local_world.unwrap_or(1)).max(1);
+        }
+    }
+    if runtime.debug_cuda {
+        debug::set(true);
+    }
+    // Before the device is opened: what can be said of it is of use if that fails.
+    if debug::is_on() {
+        crate::doctor::introduce(&runtime.device);
+    }
+    let device: Device = runtime.device.parse()?;
+    if debug::is_on() {
+        crate::output::note(&debugged(&device, &build_info()));
+    }
+    let dtype = runtime.dtype;
+    if device == Device::Cpu && matches!(dtype, DType::BF16 | DType::F16) {
+        // The error of the operators advises a cast, which is nothing for a command line.
+        return Err(Error::Usage(format!(
+            "runtime.dtype: {dtype} as storage is not supported on cpu, which has f32 and f64; mixed precision computes \
+             products in {dtype} and keeps weights in f32: --precision {dtype}"
+        )));
+    }
+    device.require(dtype, "runtime.dtype")?;
+    device.limit_memory(runtime.memory_mib.saturating_mul(1 << 20));
+    choose_backends(&runtime.backends)?;
+    if runtime.compute == Compute::Tf32 && device == Device::Cpu {
+        return Err(Error::Usage(
+            "compute tf32 is arithmetic of CUDA tensor cores and the device is cpu; choose --compute exact"
+                .to_owned(),
+        ));
+    }
+    runtime.compute.set_default();
+    if runtime.threads > 0 {
+        // Fails if the pool exists already, which leaves a number of threads that results do not depend on.
+        if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(runtime.threads).build_global() {
+            tracing::warn!("runtime.threads has no effect: {error}");
+        }
+    }
+    Ok(Placement::new(&device, dtype))
+}
+
+/// Begins to list what arrays are alive, if that is wanted, or at least so much.
+pub fn census(runtime: &Runtime, least: impl Into<Option<Detail>>) {
+    if let Some(detail) = runtime.census.detail().or(least.into()) {
+        census::start(detail);
+    }
+}
+
+/// What debug mode does on a device.
+fn debugged(device: &Device, build: &BuildInfo) -> String {
+    let mut text =
+        "debug mode: new memory is poisoned, every result is checked for NaN, infinities and unwritten \
+                    elements"
+            .to_owned();
+    if matches!(device, Device::Cuda(_)) {
+        text += ", every launch is waited for and kept";
+        text += if build.assertions {
+            "; kernels have their assertions"
+        } else {
+            "; the kernels of this build have no assertions, for which it must be built with GRADEWISE_DEBUG_CUDA=1"
+        };
+    }
+    text
+}
+
+/// Which implementations operations run, by the configuration and `GRADEWISE_BACKEND`; says so once.
+fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
+    let usage = |error: gradewise_autograd::Error| Error::Usage(error.to_string());
+    let environment = backend::from_environment().map_err(usage)?;
+    let refused = |reason: &dyn std::fmt::Display| Error::Usage(format!("runtime.backends: {reason}"));
+    let mut configured = Backends::default();
+    for (target, backend) in chosen {
+        let (operation, pass) = match target.rsplit_once('.') {
+            Some((operation, "forward")) => (operation, Some(Pass::Forward)),
+            Some((operation, "backward")) => (operation, Some(Pass::Backward)),
+            Some((_, other)) => {
+                let reason = format!("`{other}` is no pass; write .forward or .backward, or neither");
+                return Err(refused(&reason));
+            }
+            None => (target.as_str(), None),
+        };
+        configured.choose(operation, pass, *backend).map_err(|error| refused(&error))?;
+    }
+    for (source, backends) in [("GRADEWISE_BACKEND", environment), ("runtime.backends", &configured)] {
+        if !backends.is_empty() {
+            crate::output::note(&format!("backends by {source}: {backends}"));
+        }
+    }
+    backend::set_default(configured);
+    Ok(())
+}
+
+/// The mixed precision of a run, if it has one.
+///
+/// # Errors
+/// Rules for operations that there are not.
+pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
+    let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
+    let Some(products) = runtime.precision.products() else { return Ok(None) };
+    let mut precision = MixedPrecision::new(products)?;
+    for (operation, rule) in &runtime.autocast {
+        precision.policy = precision.policy.with(operation, *rule).map_err(usage)?;
+    }
+    if let Some(scaler) = &mut precision.scaler
+        && runtime.loss_scale > 0.0
+    {
+        scaler.initial = runtime.loss_scale;
+    }
+    Ok(Some(precision))
+}

@@ -1,0 +1,233 @@
+//! The processes that share a run; mostly there is one.
+
+use super::memory::{Memory, Usage};
+use crate::{
+    error::{Error, Result},
+    output,
+};
+use gradewise_distributed::{
+    Communicator, DataParallel, Group, Launch, Nccl, SUPERVISED, ShardedSampler, Tcp,
+};
+use gradewise_kernels::Device;
+use gradewise_nn::{Module, data::loader::BatchOrder, train::Trainer};
+use serde::{Deserialize, Serialize};
+use std::{cell::Cell, io::BufRead, sync::Arc, thread, time::Duration};
+
+/// How long a process has to end by itself after another one failed.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+const GO: u8 = 0;
+const STOP: u8 = 1;
+
+/// The processes of a run, as one of them sees them.
+pub struct Team(Option<Members>);
+
+struct Members {
+    group: Arc<Group>,
+    communicator: Arc<dyn Communicator>,
+    /// What rank 0 has announced about the step that comes next.
+    announced: Cell<Option<u8>>,
+}
+
+/// The memory of one process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemberMemory {
+    pub rank: usize,
+    pub device: String,
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// Whether this process was started by another one of this program, which watches it.
+pub fn is_supervised() -> bool {
+    std::env::var_os(SUPERVISED).is_some_and(|value| value == "1")
+}
+
+impl Team {
+    /// This process alone.
+    pub fn alone() -> Self {
+        Self(None)
+    }
+
+    /// Waits for the other processes, if there are any.
+    ///
+    /// # Errors
+    /// Processes that do not come; no NCCL for devices.
+    pub fn join(launch: Option<&Launch>, device: &Device) -> Result<Self> {
+        let Some(launch) = launch else { return Ok(Self::alone()) };
+        let group = Arc::new(Group::join(launch)?);
+        group.on_failure(|failure| {
+            // The work ends with an error of its own, unless it waits for a device that never answers.
+            thread::sleep(GRACE);
+            output::note(&format!("error: {failure}; this process could not end by itself"));
+            // At once: leaving in good order would wait for that device, too.
+            std::process::abort();
+        });
+        let communicator: Arc<dyn Communicator> = match device {
+            Device::Cpu => Arc::new(Tcp::new(&group)?),
+            Device::Cuda(cuda) => Arc::new(Nccl::new(&group, cuda)?),
+        };
+        if launch.rank > 0 {
+            let (rank, world, process) = (launch.rank, launch.world, std::process::id());
+            output::note(&format!("rank {rank} of {world}: process {process} on {device}"));
+        } else {
+            output::note(&format!(
+                "{} processes started by {}, joined at {}:{}; gradients are summed by {}",
+                launch.world,
+                if is_supervised() { "this program" } else { launch.launcher },
+                launch.host,
+                launch.port,
+                communicator.name()
+            ));
+        }
+        Ok(Self(Some(Members { group, communicator, announced: Cell::new(None) })))
+    }
+
+    /// Whether this process writes files and reports.
+    pub fn leads(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// The number of this process, from 0.
+    pub fn rank(&self) -> usize {
+        self.0.as_ref().map_or(0, |members| members.group.rank())
+    }
+
+    /// The number of processes.
+    pub fn world(&self) -> usize {
+        self.0.as_ref().map_or(1, |members| members.group.world())
+    }
+
+    /// What sums arrays, if there is more than one process.
+    pub fn sums_by(&self) -> Option<&Arc<dyn Communicator>> {
+        self.0.as_ref().map(|members| &members.communicator)
+    }
+
+    /// Its name.
+    pub fn communicator(&self) -> String {
+        self.sums_by().map_or_else(|| "none".to_owned(), |communicator| communicator.name())
+    }
+
+    /// Waits for all processes.
+    ///
+    /// # Errors
+    /// A process that is gone.
+    pub fn barrier(&self) -> Result<()> {
+        Ok(self.0.as_ref().map_or(Ok(()), |members| members.group.barrier())?)
+    }
+
+    /// This process's part of batches.
+    ///
+    /// # Errors
+    /// None that can occur.
+    pub fn sampler(&self, order: &BatchOrder) -> Result<ShardedSampler> {
+        Ok(ShardedSampler::new(order, self.rank(), self.world())?)
+    }
+
+    /// Lets a trainer take its steps together with those of the others, from the same weights and state.
+    ///
+    /// # Errors
+    /// Models or states that differ; a process that is gone.
+    pub fn attach<M: Module>(&self, trainer: &mut Trainer<M>) -> Result<()> {
+        self.attach_with(trainer, None)
+    }
+
+    /// As [`attach`](Self::attach), with buckets of at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_with<M: Module>(&self, trainer: &mut Trainer<M>, bucket: Option<usize>) -> Result<()> {
+        let Some(members) = &self.0 else { return Ok(()) };
+        let mut parallel =
+            DataParallel::new(&members.group, Arc::clone(&members.communicator), trainer.parameters())?;
+        if let Some(bytes) = bucket {
+            parallel = parallel.bucket_bytes(bytes);
+        }
+        trainer.set_exchange(Arc::new(parallel));
+        self.compare(trainer)
+    }
+
+    /// Refuses to go on if the processes do not hold the same weights and state of training.
+    ///
+    /// # Errors
+    /// What differs, and where; a process that is gone.
+    pub fn compare<M: Module>(&self, trainer: &Trainer<M>) -> Result<()> {
+        let Some(members) = &self.0 else { return Ok(()) };
+        let state = trainer.checkpoint("comparison", serde_json::Value::Null)?;
+        Ok(gradewise_distributed::same_state(&members.group, &state.tensors)?)
+    }
+
+    /// Whether the next step is taken: by all processes or by none. Alone, unless `stop`. Rank 0 decides for all, one step ahead, so
+    /// that nobody waits for its word.
+    ///
+    /// # Errors
+    /// A process that is gone.
+    pub fn proceeds(&self, stop: bool) -> Result<bool> {
+        let Some(Members { group, announced, .. }) = &self.0 else { return Ok(!stop) };
+        if !self.leads() {
+            return Ok(group.heed()? == GO);
+        }
+        let now = match announced.get() {
+            Some(word) => word,
+            None => group.announce(GO).map(|()| GO)?,
+        };
+        if now == GO {
+            let next = if stop { STOP } else { GO };
+            group.announce(next)?;
+            announced.set(Some(next));
+        }
+        Ok(now == GO)
+    }
+
+    /// The greatest of the numbers that the processes have, at every process.
+    ///
+    /// # Errors
+    /// A process that is gone.
+    pub fn most(&self, number: usize) -> Result<usize> {
+        let Some(members) = &self.0 else { return Ok(number) };
+        let numbers: Vec<usize> = members.group.all_gather_values(&number)?;
+        Ok(numbers.into_iter().max().unwrap_or(number))
+    }
+
+    /// What each process takes of its device's memory, at every process.
+    ///
+    /// # Errors
+    /// A process that is gone.
+    pub fn memory(&self, memory: &Memory) -> Result<Vec<MemberMemory>> {
+        let own =
+            MemberMemory { rank: self.rank(), device: memory.device().to_string(), usage: memory.usage()? };
+        match &self.0 {
+            None => Ok(vec![own]),
+            Some(members) => Ok(members.group.all_gather_values(&own)?),
+        }
+    }
+
+    /// Parts in good order once all are here; or tells the others what went wrong here, if it did.
+    ///
+    /// # Errors
+    /// That of `result`; a process that is gone.
+    pub fn leave<T>(self, result: Result<T>) -> Result<T> {
+        let Some(Members { group, communicator, .. }) = self.0 else { return result };
+        // Nobody's device is let go of while another one may still read from it.
+        let result = result.and_then(|value| Ok(group.barrier().map(|()| value)?));
+        drop(communicator);
+        match (result, Arc::into_inner(group)) {
+            (Ok(value), Some(group)) => group.leave().map(|()| value).map_err(Error::from),
+            (Err(error), Some(group)) => {
+                group.give_up(&format!("ended: {error}"));
+                Err(error)
+            }
+            (result, None) => result,
+        }
+    }
+}
+
+/// Calls `stop` when the process that supervises this one asks it to end its work, or is gone itself.
+pub fn obey_supervisor(stop: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        let mut line = String::new();
+        // Nothing else is ever said there.
+        let _ = std::io::stdin().lock().read_line(&mut line);
+        stop();
+    });
+}

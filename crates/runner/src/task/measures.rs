@@ -1,0 +1,139 @@
+//! What is measured of a model.
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// One number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measure {
+    /// In files, after the split: `mse`.
+    pub key: &'static str,
+    /// In text: `MSE`.
+    pub label: &'static str,
+    /// The number.
+    pub value: f64,
+}
+
+/// The measures of a model on a split; the first decides, and smaller is better.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measures(Vec<Measure>);
+
+impl Measures {
+    /// With the measure that decides.
+    pub fn new(key: &'static str, label: &'static str, value: f64) -> Self {
+        Self(vec![Measure { key, label, value }])
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn and(mut self, key: &'static str, label: &'static str, value: f64) -> Self {
+        self.0.push(Measure { key, label, value });
+        self
+    }
+
+    /// The one that decides.
+    pub fn first(&self) -> Measure {
+        self.0[0]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Measure> {
+        self.0.iter()
+    }
+
+    /// Those after the first.
+    pub fn others(&self) -> &[Measure] {
+        &self.0[1..]
+    }
+
+    /// Whether the weights they are of still predict numbers: the measure that decides is finite. Others may be infinite by right, such
+    /// as a rejection where no background passes.
+    pub fn are_finite(&self) -> bool {
+        self.first().value.is_finite()
+    }
+
+    /// The verdict on `weights` measured on `split`.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] if the measure that decides is not finite.
+    pub fn verdict(&self, split: &str, weights: &str) -> Result<()> {
+        if self.are_finite() {
+            return Ok(());
+        }
+        let Measure { label, value, .. } = self.first();
+        Err(Error::Diverged {
+            measured: format!("the {split} {label} is {value}"),
+            weights: weights.to_owned(),
+        })
+    }
+
+    /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if they have diverged: JSON has no NaN, and null alone does
+    /// not tell why.
+    pub fn json(&self, prefix: &str) -> Map<String, Value> {
+        let mut record: Map<String, Value> =
+            self.0.iter().map(|measure| (format!("{prefix}{}", measure.key), measure.value.into())).collect();
+        if !self.are_finite() {
+            record.insert(format!("{prefix}verdict"), "diverged".into());
+        }
+        record
+    }
+}
+
+/// Mean and spread of some numbers, such as those of several seeds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Statistic {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// Sample standard deviation; none of a single value.
+    pub standard_deviation: Option<f64>,
+}
+
+impl Statistic {
+    /// That of some values.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let standard_deviation = (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+        Self { mean, standard_deviation }
+    }
+}
+
+/// A measure for readers: four decimals, or three digits where these would be zeros.
+pub fn number(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1e-3 { format!("{value:.2e}") } else { format!("{value:.4}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers_keep_their_digits() {
+        assert_eq!(number(0.00390), "0.0039");
+        assert_eq!(number(0.0), "0.0000");
+        assert_eq!(number(1.234e-6), "1.23e-6");
+        assert_eq!(number(f64::NAN), "NaN");
+        let measures = Measures::new("mse", "MSE", 0.5).and("mae", "MAE", 0.25);
+        assert_eq!(
+            serde_json::to_string(&measures.json("test_")).unwrap(),
+            r#"{"test_mae":0.25,"test_mse":0.5}"#
+        );
+        assert_eq!((measures.first().value, measures.others().len()), (0.5, 1));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_the_fault_of_the_weights() {
+        let sound = Measures::new("mse", "MSE", 0.5).and("rejection", "rejection", f64::INFINITY);
+        assert!(sound.verdict("test", "the weights").is_ok());
+        for value in [f64::NAN, f64::INFINITY] {
+            let diverged = Measures::new("mse", "MSE", value);
+            let error = diverged.verdict("test", "the weights of step 3").unwrap_err();
+            assert!(
+                matches!(&error, Error::Diverged { .. }) && error.to_string().contains("the test MSE is")
+            );
+            assert_eq!(diverged.json("test_")["test_verdict"], "diverged");
+        }
+    }
+}

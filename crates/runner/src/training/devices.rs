@@ -1,0 +1,135 @@
+//! On which devices a run computes, and the processes for them.
+
+use crate::{
+    config::{Fallback, Runtime},
+    error::{Error, Result},
+    output,
+    run::{GRACE, Interrupt, RunFolder, is_supervised},
+    task::Task,
+};
+use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, Supervisor};
+use gradewise_ffi::Driver;
+use std::ffi::OsString;
+
+/// Who computes.
+pub enum Planned {
+    /// This process: alone, or as one of several that a launcher started.
+    Here(Option<Launch>),
+    /// Processes that this one starts.
+    Elsewhere(Plan),
+}
+
+/// What the settings and the launcher say. A plan for a single device goes into `runtime`.
+///
+/// # Errors
+/// Too few devices; both a launcher and a number of devices; an environment that contradicts itself.
+pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
+    let launch = Launch::from_env()?;
+    let asked = runtime.devices != "1" || runtime.min_devices > 0 || runtime.fallback != Fallback::None;
+    if let Some(launch) = launch.as_ref().filter(|_| is_supervised()) {
+        settle(runtime, launch.world);
+    } else if asked {
+        return start(runtime, launch);
+    }
+    Ok(Planned::Here(launch))
+}
+
+/// What came of a plan is what the run's configuration keeps.
+fn settle(runtime: &mut Runtime, devices: usize) {
+    (runtime.devices, runtime.min_devices) = (devices.to_string(), 0);
+    runtime.fallback = Fallback::None;
+}
+
+/// As [`plan`], where devices are asked for.
+fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
+    if let Some(launch) = launch {
+        return Err(Error::Usage(format!(
+            "--devices (runtime.devices) starts processes, and this one was started by {} as one of {} already; leave one of \
+             the two out, the former by runtime.devices=1",
+            launch.launcher, launch.world
+        )));
+    }
+    let request = Request {
+        wanted: runtime.devices.parse()?,
+        minimum: (runtime.min_devices > 0).then_some(runtime.min_devices),
+        fallback: runtime.fallback == Fallback::Cpu,
+    };
+    let plan = match runtime.device.to_ascii_lowercase().as_str() {
+        "cpu" => request.processes()?,
+        "cuda" => {
+            let found = Driver::load().and_then(|driver| driver.device_count());
+            let lacking = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            request.gpus(found.unwrap_or(0), &lacking)?
+        }
+        other => {
+            return Err(Error::Usage(format!("--devices with --device {other}: write --device cuda or cpu")));
+        }
+    };
+    output::note(&format!("devices: {plan}"));
+    match plan.devices.as_slice() {
+        [one] => {
+            runtime.device.clone_from(one);
+            settle(runtime, 1);
+            Ok(Planned::Here(None))
+        }
+        _ => Ok(Planned::Elsewhere(plan)),
+    }
+}
+
+/// Runs the processes of a plan with the arguments of this one.
+///
+/// # Errors
+/// The process that failed first, and how.
+pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, deterministic: bool) -> Result<()> {
+    let mut own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let folder = match arguments.resume {
+        Some(folder) => folder.to_owned(),
+        None => {
+            let folder = RunFolder::create(arguments.out, T::NAME)?.path().to_owned();
+            if arguments.out.is_none() {
+                own.extend(["--out".into(), folder.clone().into()]);
+            }
+            folder
+        }
+    };
+    let failed =
+        |source| gradewise_distributed::Error::Process { operation: "find this program".to_owned(), source };
+    let supervisor = Supervisor {
+        program: std::env::current_exe().map_err(failed)?,
+        arguments: own,
+        variables: nccl_variables(deterministic),
+        world: plan.devices.len(),
+        logs: folder.join("logs"),
+        grace: 2 * GRACE,
+    };
+    let interrupt = Interrupt::listen();
+    match supervisor.run(|| interrupt.requested())? {
+        None => Ok(()),
+        Some(failure) if interrupt.requested() && failure.rank == 0 && failure.status.code() == Some(1) => {
+            Err(Error::Interrupted("the processes have ended as asked".to_owned()))
+        }
+        Some(failure) => Err(Error::Failed(describe(&failure))),
+    }
+}
+
+/// What NCCL of the processes is told, unless the environment says something else.
+pub fn nccl_variables(deterministic: bool) -> Vec<(String, String)> {
+    let wanted = if deterministic { &DETERMINISTIC[..] } else { &[] };
+    // Buffers that a capture registers must be registered by all processes in the same step: not so where one records again.
+    let all = wanted.iter().chain(&[("NCCL_GRAPH_REGISTER", "0")]);
+    let unset = all.filter(|(name, _)| std::env::var_os(name).is_none());
+    unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// How a process failed, for readers.
+pub fn describe(failure: &ChildFailure) -> String {
+    let ChildFailure { rank, status, said, log } = failure;
+    let mut text = format!("rank {rank} failed first, with {status}");
+    if let Some(log) = log {
+        text += &format!("; its words are in {}", log.display());
+        if !said.is_empty() {
+            text += &format!(", at the end:\n{said}");
+        }
+    }
+    text
+}

@@ -1,0 +1,353 @@
+//! The whole of a run, from data to figures.
+
+mod curve;
+mod devices;
+pub mod fit;
+mod seeds;
+mod session;
+mod steps;
+
+use crate::{
+    config::{self, Resolver},
+    error::{Error, Result},
+    output,
+    run::{self, Energy, Interrupt, Memory, RunFolder, Team},
+    task::{self, Measures, Task, TaskConfig},
+};
+pub use devices::{describe, nccl_variables};
+use gradewise_distributed::Launch;
+use gradewise_nn::{
+    Module, Placement,
+    checkpoint::Checkpoint,
+    data::{Split, loader::BatchOrder},
+    optim::MixedPrecision,
+    train::{Samples, Trainer},
+};
+use session::Session;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+/// What is asked of a training command, besides the settings.
+pub struct Request<'a> {
+    /// Folder of the run; none for the first free one.
+    pub out: Option<&'a Path>,
+    /// The folder of a run that goes on.
+    pub resume: Option<&'a Path>,
+    /// Settings under a name.
+    pub preset: Option<&'a str>,
+    /// Several runs that differ in their seed: a list or a number.
+    pub seeds: Option<&'a str>,
+    /// How many of them run at the same time.
+    pub at_once: usize,
+    /// Several runs that differ in their number of samples: a list.
+    pub curve: Option<&'a str>,
+    /// Layers whose results for the first samples are written, separated by commas.
+    pub dump: Option<&'a str>,
+    /// Only prints the settings.
+    pub show: bool,
+    /// Lays what the command line says over the other layers of settings.
+    pub settings: &'a dyn for<'r> Fn(&'r mut Resolver) -> Result<&'r mut Resolver>,
+}
+
+/// Trains a task: one run, several seeds or a learning curve, here or in processes that this one starts.
+///
+/// # Errors
+/// Settings, data or devices that cannot be used; those of the runs.
+pub fn run<T: Task>(arguments: &Request<'_>) -> Result<()> {
+    let mut resolver = task::resolver::<T>(arguments.preset)?;
+    let resumed = arguments.resume.map(RunFolder::open).transpose()?;
+    if let Some(folder) = &resumed {
+        resolver.file(&folder.config())?;
+    }
+    (arguments.settings)(&mut resolver)?;
+    let config = task::resolve::<T>(&resolver)?;
+    if arguments.show {
+        return output::print(&config::text(&config)?);
+    }
+    let seeds = arguments.seeds.as_ref().map(|text| seeds::parse(text, config.train.seed)).transpose()?;
+    let curve = arguments.curve.as_ref().map(|text| curve::configs::<T>(text, &resolver)).transpose()?;
+    let mut config = config;
+    if arguments.at_once > 1 && config.runtime.fit_memory {
+        return Err(Error::Usage(
+            "--fit-memory measures what is free, and runs --at-once share it; leave out one of them"
+                .to_owned(),
+        ));
+    }
+    run::require_deterministic(&config.runtime, Launch::from_env()?.as_ref())?;
+    let launch = match devices::plan(&mut config.runtime)? {
+        devices::Planned::Here(launch) => launch,
+        devices::Planned::Elsewhere(_) if seeds.is_some() || curve.is_some() => return Err(one_at_a_time()),
+        devices::Planned::Elsewhere(plan) => {
+            return devices::supervise::<T>(arguments, &plan, config.runtime.deterministic);
+        }
+    };
+    if launch.is_some() && (seeds.is_some() || curve.is_some()) {
+        return Err(one_at_a_time());
+    }
+    let placement = run::placement_of(&config.runtime, launch.as_ref())?;
+    let team = Team::join(launch.as_ref(), &placement.device)?;
+    let result = shared::<T>(arguments, &config, resumed, seeds, curve, placement, &team);
+    team.leave(result)
+}
+
+fn one_at_a_time() -> Error {
+    Error::Usage(
+        "--seeds and --curve are runs one after another, each on one device; leave the launcher and --devices out"
+            .to_owned(),
+    )
+}
+
+/// What the processes of a run do, each with its part of the batches.
+fn shared<T: Task>(
+    arguments: &Request<'_>,
+    config: &TaskConfig<T>,
+    resumed: Option<RunFolder>,
+    seeds: Option<Vec<u64>>,
+    curve: Option<Vec<TaskConfig<T>>>,
+    placement: Placement,
+    team: &Team,
+) -> Result<()> {
+    let largest = curve.as_ref().and_then(|configs| configs.last()).unwrap_or(config);
+    let data = Splits::<T>::load(largest, team.leads())?;
+    let interrupt = Interrupt::listen();
+    if team.leads() && run::is_supervised() {
+        let interrupt = interrupt.clone();
+        run::obey_supervisor(move || interrupt.request());
+    }
+    let dump = arguments.dump;
+    let runs = Runs { placement, data, interrupt, team, at_once: arguments.at_once, dump };
+    let out = arguments.out;
+    match (curve, seeds) {
+        (Some(configs), seeds) => {
+            curve::train(&runs, &configs, &seeds.unwrap_or_else(|| vec![config.train.seed]), out)
+        }
+        (None, Some(seeds)) => {
+            let parent = RunFolder::create(out, T::NAME)?;
+            seeds::train(&runs, config, &seeds, parent.path())?.report(parent.path())
+        }
+        (None, None) => {
+            let place = match resumed {
+                Some(folder) => Place::Resumed(folder),
+                None => Place::New(out.map(Path::to_owned)),
+            };
+            runs.train(config, place)?.map_or(Ok(()), |outcome| outcome.verdict())
+        }
+    }
+}
+
+/// The samples of a run.
+struct Splits<T: Task> {
+    train: Arc<T::Data>,
+    valid: Arc<T::Data>,
+    test: Arc<T::Data>,
+}
+
+impl<T: Task> Clone for Splits<T> {
+    fn clone(&self) -> Self {
+        let Self { train, valid, test } = self;
+        Self { train: Arc::clone(train), valid: Arc::clone(valid), test: Arc::clone(test) }
+    }
+}
+
+impl<T: Task> Splits<T> {
+    /// All splits for who `leads`; the others measure nothing and get along with what is fitted.
+    fn load(config: &TaskConfig<T>, leads: bool) -> Result<Self> {
+        let start = Instant::now();
+        let load = |split| T::load(&config.data, split).map(Arc::new);
+        let train = load(Split::Train)?;
+        if !leads {
+            return Ok(Self { valid: Arc::clone(&train), test: Arc::clone(&train), train });
+        }
+        let (valid, test) = (load(Split::Valid)?, load(Split::Test)?);
+        output::note(&format!(
+            "data: {} train, {} valid, {} test samples in {:.1} s",
+            train.len(),
+            valid.len(),
+            test.len(),
+            start.elapsed().as_secs_f64()
+        ));
+        Ok(Self { train, valid, test })
+    }
+}
+
+/// Where a run keeps its files.
+enum Place {
+    /// The folder of an earlier run, which goes on.
+    Resumed(RunFolder),
+    /// This folder, or the first free one.
+    New(Option<PathBuf>),
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+struct Outcome {
+    test: Measures,
+    asymmetry: Option<f64>,
+    steps: u64,
+    /// Of the steps, those left out because their loss or gradients were not finite.
+    skipped: u64,
+    seconds: f64,
+    joules: Option<f64>,
+}
+
+impl Outcome {
+    /// Whether what was trained predicts numbers.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`].
+    fn verdict(&self) -> Result<()> {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            some => format!(", {some} of which were skipped because loss or gradients were not finite"),
+        };
+        self.test.verdict("test", &format!("the weights after {} steps{skipped},", self.steps))
+    }
+}
+
+/// What runs that differ in their settings have in common.
+struct Runs<'a, T: Task> {
+    placement: Placement,
+    data: Splits<T>,
+    interrupt: Interrupt,
+    team: &'a Team,
+    /// How many there are at the same time.
+    at_once: usize,
+    /// Layers whose results for the first samples are written into the run folder, separated by commas.
+    dump: Option<&'a str>,
+}
+
+impl<T: Task> Runs<'_, T> {
+    /// One run, from its first or next step to its figures; no outcome at ranks other than 0.
+    fn train(&self, config: &TaskConfig<T>, place: Place) -> Result<Option<Outcome>> {
+        let (placement, data) = (&self.placement, &self.data);
+        let fitted =
+            config.runtime.fit_memory.then(|| fit::fit::<T>(config, &data.train, placement, self.team));
+        let fitted = fitted.transpose().map_err(|error| self.explained(error, config))?;
+        let config = fitted.as_ref().unwrap_or(config);
+        run::census(&config.runtime, None);
+        // A data set that is shared by several runs may hold more samples than this one fits.
+        let samples = data.train.len().min(crate::config::DataSection::fitted(&config.data));
+        let order = BatchOrder::sequential(samples, config.train.batch_size)?
+            .shuffled(config.train.seed)
+            .drop_last()?;
+        let memory = Memory::start(&placement.device);
+        let model = task::new_model::<T>(&config.model, placement, config.train.seed)?;
+        let mixed = run::mixed_precision(&config.runtime)?;
+        let mut trainer = trainer_of::<T>(model, config, mixed.as_ref())?;
+        if let Some(mixed) = &mixed {
+            output::note(&format!("mixed precision:\n{}", mixed.policy));
+        }
+        output::note(&format!(
+            "model: {} parameters, {} on {}",
+            trainer.model().parameter_count(),
+            placement.dtype,
+            placement.device
+        ));
+        let folder = match place {
+            Place::Resumed(folder) => {
+                trainer.resume(
+                    &Checkpoint::read(folder.checkpoint())?,
+                    T::NAME,
+                    &task::identity::<T>(&config.model),
+                )?;
+                output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
+                Some(folder)
+            }
+            Place::New(_) if !self.team.leads() => None,
+            Place::New(out) => Some(RunFolder::create(out.as_deref(), T::NAME)?),
+        };
+        if let (Some(_), Some(folder)) = (self.dump, &folder) {
+            let first: Vec<usize> = (0..config.train.batch_size).collect();
+            let batch = data.train.batch(&first, placement)?;
+            let look = || trainer.look([Ok(batch)], T::loss);
+            run::dumped(self.dump, folder.path(), trainer.model(), look)?;
+        }
+        self.team.attach(&mut trainer)?;
+        let first = trainer.steps() * config.train.trainer.accumulation as u64;
+        let loading = run::loading(placement);
+        let sampler = self.team.sampler(&order)?;
+        let mut batches = sampler.load(Arc::clone(&data.train), first, &loading, config.runtime.prefetch)?;
+        match folder.filter(|_| self.team.leads()) {
+            None => {
+                let followed = session::follow::<T>(trainer, config, &memory, &mut batches, self.team);
+                drop(batches);
+                followed.map(|()| None).map_err(|error| self.explained(error, config))
+            }
+            Some(folder) => {
+                folder.write_config(config)?;
+                let kept = RunFolder::at(folder.path());
+                // The device counts the energy of all that runs on it.
+                let energy =
+                    if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
+                let mut session =
+                    Session::<T>::open(trainer, config, placement, folder, (memory, energy), self.team)?;
+                let fitted = kept.keeping_panics(|| session.fit(&mut batches, &data.valid, &self.interrupt));
+                let steps = session.steps();
+                let result = match fitted {
+                    Ok(end) => kept.keeping_panics(|| session.finish(end, &data.test)).map(Some),
+                    // What the run had must be free to measure what it would take.
+                    Err(error) => {
+                        drop((session, batches));
+                        Err(self.explained(error, config))
+                    }
+                };
+                // A run that has diverged has its outcome, which other seeds are compared with, and its error.
+                match &result {
+                    Ok(Some(outcome)) => kept.keep_error(steps, &outcome.verdict()),
+                    _ => kept.keep_error(steps, &result),
+                }
+                result
+            }
+        }
+    }
+}
+
+impl<T: Task> Runs<'_, T> {
+    /// The error, and if it is about memory, what can be done about it. Other processes of the run wait for this one meanwhile.
+    fn explained(&self, error: Error, config: &TaskConfig<T>) -> Error {
+        if !error.is_out_of_memory() {
+            return error;
+        }
+        let advice = match fit::advice::<T>(config, &self.data.train, &self.placement, self.team.world()) {
+            Ok(found) => found.text,
+            Err(worse) => format!("what a step takes could not be measured: {worse}"),
+        };
+        Error::OutOfMemory { source: Box::new(error), advice }
+    }
+}
+
+/// Refuses folders that are to be made and exist: before the first run, not after it.
+fn refuse_existing(mut folders: impl Iterator<Item = PathBuf>) -> Result<()> {
+    match folders.find(|folder| folder.exists()) {
+        None => Ok(()),
+        Some(taken) => Err(Error::Usage(format!(
+            "{} exists already; choose another folder by --out, or other runs",
+            taken.display()
+        ))),
+    }
+}
+
+/// Writes a value as JSON for readers.
+fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
+}
+
+/// What trains a model by the settings.
+///
+/// # Errors
+/// As those of [`Trainer::new`] and [`Trainer::mixed_precision`].
+pub fn trainer_of<T: Task>(
+    model: T::Model,
+    config: &TaskConfig<T>,
+    mixed: Option<&MixedPrecision>,
+) -> Result<Trainer<T::Model>> {
+    let trainer = Trainer::new(model, config.train.trainer.clone())?;
+    match mixed {
+        Some(mixed) => Ok(trainer.mixed_precision(mixed)?),
+        None => Ok(trainer),
+    }
+}

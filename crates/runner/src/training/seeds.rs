@@ -1,0 +1,366 @@
+//! Several runs that differ in their seed, and what they have in common.
+
+use super::{Outcome, Place, Runs, refuse_existing, write_json};
+use crate::{
+    error::{Error, Result},
+    output,
+    run::{RunFolder, Team},
+    task::{self, Measures, Statistic, Task, TaskConfig, number},
+};
+use gradewise_kernels::Device;
+use gradewise_nn::{Placement, checkpoint::Checkpoint};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+/// The seeds that `--seeds` names: a list such as `0,1,2`, or a number of seeds from `first` on.
+///
+/// # Errors
+/// Text that is neither, no seed at all, or one named twice.
+pub fn parse(text: &str, first: u64) -> Result<Vec<u64>> {
+    let refuse = |reason: &str| {
+        Err(Error::Usage(format!(
+            "--seeds {text}: {reason}; write a number of seeds, or a list such as 0,1,2"
+        )))
+    };
+    let Ok(numbers) = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::parse)
+        .collect::<Result<Vec<u64>, _>>()
+    else {
+        return refuse("not whole numbers");
+    };
+    let seeds: Vec<u64> = match numbers[..] {
+        [count] if !text.contains(',') => {
+            let Some(end) = first.checked_add(count) else { return refuse("past the largest seed") };
+            if count > 10_000 {
+                return refuse("too many");
+            }
+            (first..end).collect()
+        }
+        _ => numbers,
+    };
+    if seeds.is_empty() {
+        return refuse("no seed");
+    }
+    if seeds.iter().enumerate().any(|(position, seed)| seeds[..position].contains(seed)) {
+        return refuse("a seed is there twice");
+    }
+    Ok(seeds)
+}
+
+/// The folder of one of the runs.
+pub fn folder(parent: &Path, seed: u64) -> PathBuf {
+    parent.join(format!("seed-{seed}"))
+}
+
+/// One run after the other, or some at once, each as if it had been asked for alone with `--seed`.
+///
+/// # Errors
+/// Folders that exist already; those of the runs.
+pub fn train<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    seeds: &[u64],
+    parent: &Path,
+) -> Result<Summary> {
+    refuse_existing(seeds.iter().map(|&seed| folder(parent, seed)))?;
+    let outcomes = match runs.at_once.min(seeds.len()) {
+        0 | 1 => {
+            let mut outcomes = Vec::new();
+            for (position, &seed) in seeds.iter().enumerate() {
+                output::note(&format!("\nseed {seed} ({} of {})", position + 1, seeds.len()));
+                outcomes.extend(one(runs, config, parent, seed)?);
+            }
+            outcomes
+        }
+        threads => several(runs, config, seeds, parent, threads)?,
+    };
+    let together = together(runs, config, &outcomes, parent)?;
+    Ok(Summary::new(&runs.placement, &outcomes, together.as_ref()))
+}
+
+/// The mean of the predictions of several runs, measured on the test split.
+fn together<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    outcomes: &[(u64, Outcome)],
+    parent: &Path,
+) -> Result<Option<Measures>> {
+    if outcomes.len() < 2 {
+        return Ok(None);
+    }
+    let load = |(seed, _): &(u64, Outcome)| {
+        let run = RunFolder::at(&folder(parent, *seed));
+        let path = run.kept_best(&config.train).unwrap_or_else(|| run.checkpoint());
+        task::load_model::<T>(&Checkpoint::read(path)?, &runs.placement)
+    };
+    let models = outcomes.iter().map(load).collect::<Result<Vec<_>>>()?;
+    let models: Vec<&T::Model> = models.iter().collect();
+    Ok(Some(T::measure(&models, &runs.data.test, &runs.placement)?))
+}
+
+/// The run of a seed; no outcome where another process leads.
+fn one<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    parent: &Path,
+    seed: u64,
+) -> Result<Option<(u64, Outcome)>> {
+    let mut config = config.clone();
+    config.train.seed = seed;
+    let outcome = runs.train(&config, Place::New(Some(folder(parent, seed))))?;
+    Ok(outcome.map(|outcome| (seed, outcome)))
+}
+
+/// The runs in so many threads, each of which takes the next seed when it is done with one. After an error those that are under way
+/// go on, and no other begins.
+fn several<T: Task>(
+    runs: &Runs<T>,
+    config: &TaskConfig<T>,
+    seeds: &[u64],
+    parent: &Path,
+    threads: usize,
+) -> Result<Vec<(u64, Outcome)>> {
+    let Runs { placement, data, interrupt, at_once, .. } = runs;
+    let at_once = *at_once;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(usize, (u64, Outcome))>> {
+        let team = Team::alone();
+        let placement = Placement::new(&placement.device.beside()?, placement.dtype);
+        // Each has its part of a device's memory; the host's limit is for all together already.
+        if let Device::Cuda(cuda) = &placement.device {
+            cuda.set_limit(config.runtime.memory_mib.saturating_mul(1 << 20) / threads);
+        }
+        let (data, interrupt) = (data.clone(), interrupt.clone());
+        let runs = Runs { placement, data, interrupt, team: &team, at_once, dump: None };
+        let mut outcomes = Vec::new();
+        loop {
+            let position = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = seeds.get(position) else {
+                if let Device::Cuda(cuda) = &runs.placement.device {
+                    cuda.forget_constants();
+                }
+                return Ok(outcomes);
+            };
+            let outcome = output::named(&format!("seed {seed}"), || {
+                one(&runs, config, parent, seed).inspect_err(|error| {
+                    next.store(seeds.len(), Ordering::Relaxed);
+                    // Who interrupts one, interrupts all, and is told how to go on with each.
+                    output::note(&match error {
+                        Error::Interrupted(how) => how.clone(),
+                        _ => {
+                            "ended by an error; runs that are under way go on, and no other begins".to_owned()
+                        }
+                    });
+                })
+            });
+            outcomes.extend(outcome?.map(|outcome| (position, outcome)));
+        }
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut outcomes: Vec<_> =
+        results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    outcomes.sort_by_key(|&(position, _)| position);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// What summary.json holds.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Where and in what the runs computed.
+    pub device: String,
+    pub dtype: String,
+    pub seeds: Vec<Seed>,
+    /// Of the measure that decides.
+    #[serde(flatten)]
+    pub statistic: Statistic,
+    /// Of every measure.
+    pub measures: BTreeMap<String, Statistic>,
+    /// Of the mean of the predictions of all runs, if there are several: `test_mse` and its like.
+    pub mean_prediction: Option<Map<String, Value>>,
+    #[serde(skip)]
+    together: Option<f64>,
+    #[serde(skip)]
+    label: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Seed {
+    pub seed: u64,
+    pub folder: String,
+    /// `test_mse` and its like.
+    #[serde(flatten)]
+    pub measures: Map<String, Value>,
+    pub asymmetry: Option<f64>,
+    pub steps: u64,
+    pub seconds: f64,
+    pub joules: Option<f64>,
+    #[serde(skip)]
+    error: f64,
+}
+
+impl Summary {
+    fn new(placement: &Placement, outcomes: &[(u64, Outcome)], together: Option<&Measures>) -> Self {
+        let seed = |(seed, outcome): &(u64, Outcome)| Seed {
+            seed: *seed,
+            folder: format!("seed-{seed}"),
+            measures: outcome.test.json("test_"),
+            asymmetry: outcome.asymmetry,
+            steps: outcome.steps,
+            seconds: outcome.seconds,
+            joules: outcome.joules,
+            error: outcome.test.first().value,
+        };
+        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for measure in outcomes.iter().flat_map(|(_, outcome)| outcome.test.iter()) {
+            values.entry(format!("test_{}", measure.key)).or_default().push(measure.value);
+        }
+        let errors: Vec<f64> = outcomes.iter().map(|(_, outcome)| outcome.test.first().value).collect();
+        Self {
+            device: placement.device.to_string(),
+            dtype: placement.dtype.to_string(),
+            seeds: outcomes.iter().map(seed).collect(),
+            statistic: Statistic::of(&errors),
+            measures: values.into_iter().map(|(key, values)| (key, Statistic::of(&values))).collect(),
+            mean_prediction: together.map(|measures| measures.json("test_")),
+            together: together.map(|measures| measures.first().value),
+            label: outcomes.first().map_or("error", |(_, outcome)| outcome.test.first().label),
+        }
+    }
+
+    /// Whether every run has ended with weights that predict numbers.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] with the seeds that have not.
+    pub fn verdict(&self) -> Result<()> {
+        let diverged: Vec<&Seed> = self.seeds.iter().filter(|seed| !seed.error.is_finite()).collect();
+        let Some(first) = diverged.first() else { return Ok(()) };
+        let seeds: Vec<String> = diverged.iter().map(|seed| seed.seed.to_string()).collect();
+        let (count, all) = (diverged.len(), self.seeds.len());
+        Err(Error::Diverged {
+            measured: format!("the test {} of {count} of {all} seeds is {}", self.label, first.error),
+            weights: format!("the weights of seed {}", seeds.join(", ")),
+        })
+    }
+
+    /// The measure that decides, of each run.
+    pub fn errors(&self) -> Vec<f64> {
+        self.seeds.iter().map(|seed| seed.error).collect()
+    }
+
+    /// A line for each seed, and the mean.
+    fn table(&self) -> String {
+        let mut text = format!("\n  seed  test {:<10}  seconds\n", self.label);
+        for Seed { seed, error, seconds, .. } in &self.seeds {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{seed:>6}  {:>15}  {seconds:7.1}", precise(*error));
+        }
+        let (count, Statistic { mean, standard_deviation }) = (self.seeds.len(), self.statistic);
+        let (label, mean) = (self.label, precise(mean));
+        let _ = match standard_deviation {
+            Some(deviation) => {
+                writeln!(text, "\ntest {label} {mean} ± {} over {count} seeds", precise(deviation))
+            }
+            None => writeln!(text, "\ntest {label} {mean}, one seed"),
+        };
+        if let Some(together) = self.together {
+            let _ = writeln!(text, "test {label} {} of the mean of their predictions", precise(together));
+        }
+        text
+    }
+
+    /// Writes summary.json and says what came out.
+    ///
+    /// # Errors
+    /// From writing; as [`verdict`](Self::verdict), after all is written.
+    pub fn report(&self, parent: &Path) -> Result<()> {
+        let path = parent.join("summary.json");
+        write_json(&path, self)?;
+        output::print(&format!(
+            "{}\nruns    {}\nsummary {}\n",
+            self.table(),
+            parent.display(),
+            path.display()
+        ))?;
+        self.verdict()
+    }
+}
+
+/// One decimal more than [`number`].
+pub fn precise(value: f64) -> String {
+    if value.abs() < 1e-3 { number(value) } else { format!("{value:.5}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Measures;
+    use gradewise_kernels::Device;
+
+    #[test]
+    fn seeds_are_a_list_or_a_number() {
+        assert_eq!(parse("0,1,2", 7).unwrap(), [0, 1, 2]);
+        assert_eq!(parse("3", 7).unwrap(), [7, 8, 9]);
+        assert_eq!(parse("5,", 7).unwrap(), [5], "a list of one");
+        assert_eq!(parse(" 4 , 2", 0).unwrap(), [4, 2]);
+        for (text, part) in [
+            ("0", "no seed"),
+            ("", "no seed"),
+            ("1,1", "twice"),
+            ("a", "whole numbers"),
+            ("-1", "whole numbers"),
+            ("1.5,2", "whole numbers"),
+            ("99999999999", "too many"),
+        ] {
+            let message = parse(text, 0).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("0,1,2"), "{message}");
+        }
+        assert!(parse("2", u64::MAX).unwrap_err().to_string().contains("largest"));
+    }
+
+    #[test]
+    fn mean_and_deviation_are_those_of_the_sample() {
+        let outcome = |error| Outcome {
+            test: Measures::new("mse", "MSE", error).and("mae", "MAE", 2.0 * error),
+            asymmetry: Some(1e-7),
+            steps: 10,
+            skipped: 0,
+            seconds: 1.5,
+            joules: None,
+        };
+        let placement = Placement::from(&Device::Cpu);
+        let several = [(0, outcome(1.0)), (1, outcome(2.0)), (5, outcome(4.0))];
+        let together = Measures::new("mse", "MSE", 0.25);
+        let summary = Summary::new(&placement, &several, Some(&together));
+        assert!((summary.statistic.mean - 7.0 / 3.0).abs() < 1e-15);
+        assert!((summary.statistic.standard_deviation.unwrap() - (7f64 / 3.0).sqrt()).abs() < 1e-15);
+        assert!((summary.measures["test_mae"].mean - 14.0 / 3.0).abs() < 1e-15);
+        assert!(summary.table().contains("test MSE 2.33333 ± 1.52753 over 3 seeds"), "{}", summary.table());
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!((&json["seeds"][2]["test_mse"], &json["device"]), (&4.0.into(), &"cpu".into()));
+        assert!(json["mean"].is_number() && json["standard_deviation"].is_number());
+        assert!(summary.table().contains("test MSE 0.25000 of the mean of their predictions"));
+        assert_eq!(json["mean_prediction"]["test_mse"], 0.25);
+        assert!(summary.verdict().is_ok());
+        let some = [(0, outcome(1.0)), (4, outcome(f64::NAN)), (5, outcome(f64::INFINITY))];
+        let message = Summary::new(&placement, &some, None).verdict().unwrap_err().to_string();
+        assert!(message.contains("2 of 3 seeds") && message.contains("of seed 4, 5"), "{message}");
+        let one = Summary::new(&placement, &several[..1], None).statistic;
+        assert_eq!((one.mean, one.standard_deviation), (1.0, None));
+    }
+}

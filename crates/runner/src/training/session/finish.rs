@@ -1,0 +1,139 @@
+//! What a run leaves at its end: figures, the measures on the test split, and the report.
+
+use super::{End, Session};
+use crate::{
+    error::{Error, Result},
+    output, plots,
+    task::{self, Task, number},
+    training::Outcome,
+};
+use gradewise_nn::{
+    checkpoint::Checkpoint,
+    train::{MetricsLog, Samples},
+};
+use serde_json::{Value, json};
+
+impl<T: Task> Session<'_, T> {
+    /// Draws the figures and reports on the test split.
+    pub fn finish(mut self, end: End, test: &T::Data) -> Result<Outcome> {
+        let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
+        let (seconds, joules) = (self.seconds(), self.energy.joules());
+        let utilization = self.sampler.total();
+        let memory = self.team.memory(&self.memory)?;
+        let records = MetricsLog::read(self.folder.metrics())?;
+        let title = format!("{}: loss and learning rate", T::TITLE);
+        plots::loss(&self.folder.loss(), &history::<T>(&records), &title, T::LOSS)?;
+        if end == End::Interrupted {
+            return Err(Error::Interrupted(format!(
+                "interrupted after step {steps}; go on with: {} train {} --resume {folder}",
+                output::program(),
+                T::NAME
+            )));
+        }
+        let best = self.folder.kept_best(&self.config.train);
+        let kept = best.is_some();
+        if let Some(best) = best {
+            task::load_weights(self.trainer.model(), &Checkpoint::read(best)?.tensors, self.placement)?;
+        }
+        let (placement, config) = (self.placement, self.config);
+        let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
+            let asymmetry = task::asymmetry::<T>(model, test, placement)?;
+            let measures = T::measure(&[model], test, placement)?;
+            // There is nothing to draw of weights that have diverged, and motions under them are no data.
+            let figures = match measures.are_finite() {
+                true => T::figures(model, config, placement, &self.folder),
+                false => Ok(Vec::new()),
+            };
+            Ok((measures, asymmetry, figures))
+        };
+        // The kept weights are those of the average already, if one is taken.
+        let (measures, asymmetry, figures) =
+            if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
+        let figures = figures?;
+        let mut record = measures.json("test_");
+        for (key, value) in [
+            ("step", json!(steps)),
+            ("asymmetry", json!(asymmetry)),
+            ("seconds", json!(seconds)),
+            ("joules", json!(joules)),
+            ("utilization", json!(utilization)),
+            ("memory", json!(memory[0].usage)),
+            ("devices", json!(memory)),
+        ] {
+            record.insert(key.to_owned(), value);
+        }
+        self.metrics.write(&record)?;
+
+        let first = measures.first();
+        let mut text = format!(
+            "\ntest {} {} on {} samples after {steps} steps, {seconds:.0} s of training\n",
+            first.label,
+            number(first.value),
+            test.len(),
+        );
+        for other in measures.others() {
+            text += &format!("test {} {}\n", other.label, number(other.value));
+        }
+        text += "\n";
+        let comparison = T::comparison(&measures, config);
+        if measures.are_finite() && !comparison.is_empty() {
+            text += &format!("{comparison}\n");
+        }
+        text += &self.gradient_count();
+        text += &task::symmetry_line::<T>("symmetry   ", asymmetry);
+        for member in &memory {
+            let rank = if memory.len() > 1 { format!(" (rank {})", member.rank) } else { String::new() };
+            text += &format!("memory      {} on {}{rank}\n", member.usage, member.device);
+        }
+        if let Some(joules) = joules {
+            text += &format!("energy      {:.1} kJ of the device\n", joules / 1e3);
+        }
+        if let Some(busy) = utilization {
+            text += &format!(
+                "utilisation {:.0}% of the time a kernel ran, {:.0}% memory was busy\n",
+                busy.gpu, busy.memory
+            );
+        }
+        let kept = if self.config.train.keeps_best() { " best.safetensors" } else { "" };
+        text += &format!(
+            "run folder  {folder}\n            config.toml metrics.jsonl checkpoint.safetensors{kept} loss.svg {}\n",
+            figures.join(" ")
+        );
+        if end == End::Stalled {
+            text += &format!(
+                "stopped early: {} evaluations without a valid {} below {}; go on with  {} train {} --resume {folder} \
+                 train.patience=0\n",
+                self.stall.evaluations,
+                first.label,
+                number(self.stall.best),
+                output::program(),
+                T::NAME
+            );
+        }
+        if end == End::OutOfTime {
+            text += &format!(
+                "out of time; go on with  {} train {} --resume {folder}\n",
+                output::program(),
+                T::NAME
+            );
+        }
+        if let Some(full) = T::PRESETS.get(1) {
+            text += &format!("full run    {} train {} --preset {}\n", output::program(), T::NAME, full.name);
+        }
+        output::print(&text)?;
+        let skipped = self.trainer.skipped_steps();
+        Ok(Outcome { test: measures, asymmetry, steps, skipped, seconds, joules })
+    }
+}
+
+/// The curves in the records of a run.
+fn history<T: Task>(records: &[Value]) -> plots::LossHistory {
+    let series = |key: &str| -> Vec<(u64, f64)> {
+        records.iter().filter_map(|record| Some((record["step"].as_u64()?, record[key].as_f64()?))).collect()
+    };
+    plots::LossHistory {
+        train: series("train_loss"),
+        valid: series(&format!("valid_{}", T::DECIDES)),
+        lr: series("lr"),
+    }
+}

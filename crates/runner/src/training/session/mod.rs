@@ -1,0 +1,333 @@
+//! A run under way.
+
+mod finish;
+mod stopped;
+
+use super::steps::Steps;
+use crate::{
+    error::Result,
+    output,
+    run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
+    task::{Batch, Measures, Task, TaskConfig, number},
+};
+use gradewise_ffi::nvtx;
+use gradewise_kernels::{
+    Device,
+    memory::{LeakWatcher, census},
+};
+use gradewise_nn::{
+    Placement,
+    checkpoint::Checkpoint,
+    optim::GradientWatch,
+    train::{MetricsLog, Part, StepReport, Trainer},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Why the steps ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Done,
+    OutOfTime,
+    Interrupted,
+    /// The valid split has not got better for `train.patience` evaluations.
+    Stalled,
+}
+
+/// How long the valid split has not got better.
+struct Stall {
+    best: f64,
+    /// Evaluations since the best one.
+    evaluations: u64,
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        Self { best: f64::INFINITY, evaluations: 0 }
+    }
+}
+
+impl Stall {
+    fn see(&mut self, error: f64) {
+        if error < self.best {
+            *self = Self { best: error, evaluations: 0 };
+        } else {
+            self.evaluations += 1;
+        }
+    }
+}
+
+/// Steps after which memory should stay what it is.
+const SETTLED: u64 = 3;
+
+/// Whether something that is done every so many steps, and at the end, is due.
+fn is_due(every: u64, step: u64, steps: u64) -> bool {
+    step == steps || (every > 0 && step.is_multiple_of(every))
+}
+
+/// The steps of a process that only helps: another one leads, measures and writes.
+///
+/// # Errors
+/// From the steps; a process that is gone.
+pub fn follow<T: Task>(
+    mut trainer: Trainer<T::Model>,
+    config: &TaskConfig<T>,
+    memory: &Memory,
+    batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    team: &Team,
+) -> Result<()> {
+    let mut steps = Steps::<T>::new(config, memory.device(), &mut trainer)?;
+    let train = &config.train;
+    while trainer.steps() < train.trainer.steps && team.proceeds(false)? {
+        let step = steps.take(&mut trainer, batches)?.step;
+        if is_due(train.checkpoint_every, step, train.trainer.steps) {
+            team.compare(&trainer)?;
+        }
+    }
+    team.memory(memory)?;
+    output::note(&format!("rank {} of {}: done after step {}", team.rank(), team.world(), trainer.steps()));
+    Ok(())
+}
+
+/// A run under way.
+pub struct Session<'a, T: Task> {
+    trainer: Trainer<T::Model>,
+    steps: Steps<T>,
+    config: &'a TaskConfig<T>,
+    placement: &'a Placement,
+    folder: RunFolder,
+    metrics: MetricsLog,
+    memory: Memory,
+    team: &'a Team,
+    energy: Energy,
+    sampler: Sampler,
+    /// Smallest valid error so far, if the best weights are kept.
+    best: f64,
+    stall: Stall,
+    leaks: LeakWatcher,
+    gradients: GradientWatch,
+    /// Seconds of training before this session.
+    earlier: f64,
+    start: Instant,
+}
+
+impl<'a, T: Task> Session<'a, T> {
+    pub fn open(
+        mut trainer: Trainer<T::Model>,
+        config: &'a TaskConfig<T>,
+        placement: &'a Placement,
+        folder: RunFolder,
+        (memory, energy): (Memory, Energy),
+        team: &'a Team,
+    ) -> Result<Self> {
+        let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
+        let records = MetricsLog::read(folder.metrics())?;
+        let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
+        let best = if folder.best().exists() {
+            records.iter().filter_map(|record| record["best_valid"].as_f64()).fold(f64::INFINITY, f64::min)
+        } else {
+            f64::INFINITY
+        };
+        let decides = format!("valid_{}", T::DECIDES);
+        let mut stall = Stall::default();
+        records.iter().filter_map(|record| record[&decides].as_f64()).for_each(|error| stall.see(error));
+        let steps = Steps::new(config, memory.device(), &mut trainer)?;
+        let leaks = LeakWatcher::new(memory.device());
+        let start = Instant::now();
+        Ok(Self {
+            trainer,
+            steps,
+            config,
+            placement,
+            folder,
+            metrics,
+            memory,
+            team,
+            energy,
+            sampler: Sampler::start(&placement.device),
+            best,
+            stall,
+            leaks,
+            gradients: GradientWatch::default(),
+            earlier,
+            start,
+        })
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.trainer.steps()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.earlier + self.start.elapsed().as_secs_f64()
+    }
+
+    /// Takes the remaining steps.
+    ///
+    /// # Errors
+    /// From the steps and from writing, with what is kept and how to go on.
+    pub fn fit(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+        valid: &T::Data,
+        interrupt: &Interrupt,
+    ) -> Result<End> {
+        self.take_all(batches, valid, interrupt).map_err(|error| self.stopped(error))
+    }
+
+    fn take_all(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+        valid: &T::Data,
+        interrupt: &Interrupt,
+    ) -> Result<End> {
+        let train = &self.config.train;
+        let progress = Progress::new(train.trainer.steps, self.trainer.steps());
+        let due = |every: u64, step: u64| is_due(every, step, train.trainer.steps);
+        let budget = (train.time_budget > 0.0)
+            .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
+        let first = self.trainer.steps();
+        let mut losses = Vec::new();
+        let mut begun = false;
+        while self.trainer.steps() < train.trainer.steps {
+            let end = match () {
+                () if !begun => None,
+                () if interrupt.requested() => Some(End::Interrupted),
+                () if train.patience > 0 && self.stall.evaluations >= train.patience => Some(End::Stalled),
+                () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
+                () => None,
+            };
+            if !self.team.proceeds(end.is_some()).map_err(|error| self.lost(&error))? {
+                self.checkpoint()?;
+                return Ok(end.unwrap_or(End::Interrupted));
+            }
+            begun = true;
+            let report = match self.steps.take(&mut self.trainer, batches) {
+                Ok(report) => report,
+                // What a step that broke off between processes left on a device is not to be trusted.
+                Err(error @ gradewise_nn::Error::Exchange { .. }) => return Err(self.lost(&error)),
+                Err(error) => return Err(error.into()),
+            };
+            let step = report.step;
+            self.watch_gradients(&report, &progress);
+            losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
+            progress.step(|| format!("loss {}", number(report.loss)));
+            if due(train.log_every, step) {
+                self.record(&report, &losses)?;
+                // The first steps make what stays: the optimiser's state, and on a GPU the captured step.
+                if step > first + SETTLED {
+                    self.watch_memory(&progress)?;
+                }
+            }
+            if due(train.eval_every, step) {
+                let measures = self.validate(valid)?;
+                let recent = losses.iter().sum::<f64>() / losses.len() as f64;
+                progress.line(&format!(
+                    "step {step:>6}/{}  train {}  valid {}  lr {:.1e}  {:.0} s",
+                    train.trainer.steps,
+                    number(recent),
+                    number(measures.first().value),
+                    report.lr,
+                    self.seconds()
+                ));
+            }
+            if due(train.log_every, step) {
+                losses.clear();
+            }
+            if due(train.checkpoint_every, step) {
+                self.team.compare(&self.trainer).map_err(|error| self.lost(&error))?;
+                self.checkpoint()?;
+            }
+        }
+        Ok(End::Done)
+    }
+
+    /// Warns once, before the numbers stop being finite, of a layer whose gradients leave their past.
+    fn watch_gradients(&mut self, report: &StepReport, progress: &Progress) {
+        let norms = self.trainer.parameter_names().zip(report.norms.each.iter().copied());
+        if let Some(excursion) = self.gradients.see(report.step, norms) {
+            progress.line(&format!("warning: {excursion}"));
+        }
+    }
+
+    /// A line about the steps with such gradients, if there were more than the one that was told.
+    fn gradient_count(&self) -> String {
+        const FACTOR: f64 = GradientWatch::FACTOR;
+        match self.gradients.steps() {
+            0 | 1 => String::new(),
+            steps => format!(
+                "gradients   of a layer beyond {FACTOR} times their median, or below 1/{FACTOR} of it, in {steps} steps\n"
+            ),
+        }
+    }
+
+    /// Says what grows, if memory does.
+    fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
+        // The host counts for all runs at once: what grows may be another's.
+        if output::is_named() && self.placement.device == Device::Cpu {
+            return Ok(());
+        }
+        if census::is_on() {
+            self.trainer.name_arrays();
+        }
+        let step = self.trainer.steps();
+        if let Some(leak) = self.leaks.see(step)? {
+            progress.line(&format!("warning: {leak}"));
+            self.metrics
+                .write(&json!({"step": step, "seconds": self.seconds(), "memory_growth": leak.slope}))?;
+        }
+        Ok(())
+    }
+
+    /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
+    fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
+        let _range = nvtx::range("evaluate");
+        let measures = self.trainer.evaluate(|model| T::measure(&[model], valid, self.placement))?;
+        let error = measures.first().value;
+        self.stall.see(error);
+        let mut record = measures.json("valid_");
+        record.insert("step".to_owned(), self.trainer.steps().into());
+        record.insert("seconds".to_owned(), self.seconds().into());
+        if self.config.train.keeps_best() && error < self.best {
+            self.best = error;
+            self.weights()?.write(self.folder.best())?;
+            record.insert("best_valid".to_owned(), error.into());
+        }
+        self.metrics.write(&record)?;
+        Ok(measures)
+    }
+
+    fn record(&mut self, report: &StepReport, losses: &[f64]) -> Result<()> {
+        let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+        let gradients: BTreeMap<&str, f64> =
+            self.trainer.parameter_names().zip(report.norms.each.iter().copied()).collect();
+        let record = json!({
+            "step": report.step,
+            "train_loss": mean,
+            "lr": report.lr,
+            "gradient_norm": report.norms.total,
+            "clipped": report.clipped,
+            "skipped_steps": self.trainer.skipped_steps(),
+            "zero_gradients": report.zeros,
+            "loss_scale": report.scale,
+            "seconds": self.seconds(),
+            "gradient_norms": gradients,
+            "utilization": self.sampler.take(),
+        });
+        Ok(self.metrics.write(&record)?)
+    }
+
+    fn weights(&self) -> Result<Checkpoint> {
+        let sizes = serde_json::to_value(&self.config.model).unwrap_or(Value::Null);
+        Ok(self.trainer.checkpoint(T::NAME, sizes)?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let _range = nvtx::range("checkpoint");
+        Ok(self.weights()?.write(self.folder.checkpoint())?)
+    }
+}

@@ -1,0 +1,84 @@
+//! How the steps of a run are taken: captured or not, watched or not.
+
+use crate::{
+    error::Result,
+    task::{Batch, Task, TaskConfig},
+};
+use gradewise_autograd::{Tensor, backend::is_anything_chosen, detect_anomalies, trace};
+use gradewise_kernels::{Device, debug};
+use gradewise_nn::train::{Batch as _, Capture, Part, StepReport, Trainer};
+use std::marker::PhantomData;
+
+/// How steps are taken.
+pub struct Steps<T: Task> {
+    place: Device,
+    /// Every result is looked at.
+    watched: bool,
+    /// A step that gave no finite numbers is looked at once more.
+    again: bool,
+    /// Batches of a step.
+    accumulation: usize,
+    task: PhantomData<T>,
+}
+
+impl<T: Task> Steps<T> {
+    /// Prepares a trainer for the steps that the settings ask for.
+    ///
+    /// # Errors
+    /// A choice of implementations that there are not.
+    pub fn new(config: &TaskConfig<T>, device: &Device, trainer: &mut Trainer<T::Model>) -> Result<Self> {
+        let watched = debug::is_on();
+        // What waits for the host, or may, cannot be captured; nor does a graph log its operations.
+        let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
+        let eager = watched || chosen || trace::is_on();
+        trainer.set_capture(if config.train.capture && !eager { Capture::Required } else { Capture::Off });
+        let again = config.runtime.detect_anomaly && !watched;
+        let accumulation = config.train.trainer.accumulation;
+        Ok(Self { place: device.clone(), watched, again, accumulation, task: PhantomData })
+    }
+
+    /// # Errors
+    /// From the step.
+    pub fn take(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        let report = match (self.watched, self.again) {
+            (true, _) => detect_anomalies(|| self.step(trainer, batches)),
+            (false, true) => self.step_and_look(trainer, batches),
+            (false, false) => self.step(trainer, batches),
+        };
+        report.map_err(|error| trainer.explained(error))
+    }
+
+    fn loss(model: &T::Model, part: &Part<Batch<T>>) -> gradewise_nn::Result<Tensor> {
+        part.share(T::loss(model, &part.batch)?)
+    }
+
+    fn step(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        trainer.step(batches, Self::loss)
+    }
+
+    /// A step, and, if it was left out because it gave no finite numbers, the same work again with every result looked at: the weights
+    /// are those it began with. Looking at every result of every step would take several times as long.
+    fn step_and_look(
+        &mut self,
+        trainer: &mut Trainer<T::Model>,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+    ) -> gradewise_nn::Result<StepReport> {
+        let given = batches.by_ref().take(self.accumulation).collect::<gradewise_nn::Result<Vec<_>>>()?;
+        // Where they are already: cheap.
+        let report = self.step(trainer, &mut given.iter().map(|part| part.to_device(&Device::Cpu)))?;
+        if report.skipped {
+            detect_anomalies(|| {
+                trainer.look(given.iter().map(|part| part.to_device(&self.place)), Self::loss)
+            })?;
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,360 @@
+// A block of the Clifford-group-equivariant networks (arXiv:2305.11141) in one launch, forward and backward:
+//
+//     y = linear(x) + bias, h = silu(y), r = linear_right(h), l = linear_left(h) + bias,
+//     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s), plus a residual if one is given
+//
+// for at most 32 features and a definite quadratic form. Each lane of a warp owns one feature and holds its blades in registers; a
+// warp works on R rows at a time. All matrices, and the rows of the block, are in shared memory, through which lanes exchange data.
+// The backward pass reads y, r and s, which the forward pass kept. Warps without rows help to load the matrices and to form their
+// gradients.
+//
+// x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
+//
+// This file: what both passes share. The passes are in mv_block_forward.cuh and mv_block_backward.cuh.
+#pragma once
+
+#include "clifford/grades.cuh"
+#include "clifford/multivectors.cuh"
+#include "ptx/async.cuh"
+
+/// Operands and sizes, by value.
+struct MvBlockWeights {
+    const float *linear, *bias;           // [grades, inputs, features], [features] or null
+    const float *slope, *shift;           // silu: [features, grades]
+    const float *right, *normalization;   // [grades, features, features], [features, grades]
+    const float *product;                 // [features, paths]
+    const float *left, *left_bias;        // [grades, features, features], [features]
+    const float *gain;                    // layer norm: [features]
+    i64 rows, inputs, features;
+    i64 warps;                            // Warps of a block that have rows.
+};
+
+template <class A, int R>
+struct MvBlock {
+    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
+    static constexpr auto tables = A::make();
+    /// Warps of a block, at most.
+    static constexpr int MOST_WARPS = 8;
+    static constexpr float SQRT_HALF = 0.70710678118654752f;
+    using Product = Multivectors<A, float, 1>;
+    using Element = typename Product::Element;
+    using SiluGate = Silu<float, Quick>;
+    using Normalizer = Normalization<float, Quick>;
+
+    static constexpr bool definite() {
+        for (int blade = 0; blade < BLADES; ++blade) {
+            if (tables.metric[blade] < 0) return false;
+        }
+        return true;
+    }
+    static_assert(definite(), "sums of squares are plain f32 here; squares of an indefinite form cancel and need SquareSum");
+
+    const MvBlockWeights& p;
+    int inputs, features;   // As in `p`.
+    int inputs4, features4; // Rounded up to 4.
+    int lane, warp, warps;
+    int working;            // Warps that have rows.
+    int column;             // The lane's feature; lanes without one repeat the last.
+    float share;            // 1/features
+    bool active;            // Whether the lane has a feature of its own.
+    float *linear, *right, *left;
+
+    GW_DEVICE MvBlock(const MvBlockWeights& weights) : p(weights) {
+        inputs = static_cast<int>(p.inputs);
+        features = static_cast<int>(p.features);
+        inputs4 = (inputs + 3) / 4 * 4;
+        features4 = (features + 3) / 4 * 4;
+        lane = threadIdx.x % 32;
+        warp = threadIdx.x / 32;
+        warps = blockDim.x / 32;
+        working = static_cast<int>(p.warps);
+        share = 1.0f / static_cast<float>(features);
+        active = lane < features;
+        column = active ? lane : features - 1;
+    }
+
+    /// Places the matrices at the start of shared memory and returns the first address behind them. Four successive terms of a sum
+    /// are adjacent: forward [grades, in/4, out, 4]; backward, where sums run along rows, [grades, out/4, in + 1, 4], whose odd
+    /// pitch keeps stores free of bank conflicts.
+    template <bool BACKWARD>
+    GW_DEVICE float* open(float* shared) {
+        const int padding = BACKWARD ? 1 : 0;
+        linear = shared;
+        right = linear + GRADES * features4 * (inputs4 + padding);
+        left = right + GRADES * features4 * (features4 + padding);
+        return left + GRADES * features4 * (features4 + padding);
+    }
+
+    /// Loads the matrices into shared memory; all warps take part. A barrier must follow before they are read.
+    template <bool BACKWARD>
+    GW_DEVICE void load_matrices() const {
+        const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
+        // A line is four rows of a matrix. Four lines' loads are in flight at a time: the launch waits longer for these than for
+        // anything else.
+        constexpr int LINES = 4;
+        const u64 addresses = reinterpret_cast<u64>(p.linear) | reinterpret_cast<u64>(p.right) | reinterpret_cast<u64>(p.left);
+        const bool whole = features % 4 == 0 && addresses % 16 == 0;
+#pragma unroll 1
+        for (int start = warp; start < lines; start += LINES * warps) {
+            float values[LINES][GRADES][4];
+#pragma unroll
+            for (int line = 0; line < LINES; ++line) {
+                const int number = start + line * warps;
+                const bool first = number < wide, second = number < wide + quads;
+                const float* const source = first ? p.linear : second ? p.right : p.left;
+                const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
+                const bool there = number < lines;
+#pragma unroll
+                for (int grade = 0; grade < GRADES; ++grade) {
+                    if constexpr (BACKWARD) {
+                        const int i = at + lane / 8, o = lane % 8 * 4;
+                        const float* const from = source + (grade * count + i) * features + o;
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) values[line][grade][k] = 0;
+                        if (whole) {
+                            if (there && i < count && o < features) load<4>(from, values[line][grade]);
+                        } else {
+#pragma unroll
+                            for (int k = 0; k < 4; ++k) {
+                                if (there && i < count && o + k < features) values[line][grade][k] = from[k];
+                            }
+                        }
+                    } else {
+                        const float* const from = source + (grade * count + at) * features + lane;
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) {
+                            values[line][grade][k] = there && at + k < count && active ? from[k * features] : 0.0f;
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int line = 0; line < LINES; ++line) {
+                const int number = start + line * warps;
+                const bool first = number < wide, second = number < wide + quads;
+                float* const target = first ? linear : second ? right : left;
+                const int count4 = first ? inputs4 : features4, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
+                if (number >= lines || (BACKWARD ? lane % 8 >= quads : lane >= features4)) continue;
+#pragma unroll
+                for (int grade = 0; grade < GRADES; ++grade) {
+                    const int place = BACKWARD ? (grade * quads + lane % 8) * (count4 + 1) + at + lane / 8
+                                               : (grade * (count4 / 4) + at / 4) * features4 + lane;
+                    ::store<4>(target + 4 * place, values[line][grade]);
+                }
+            }
+        }
+    }
+
+    /// sum[m][r][blade] += Σ_i in[r][blade][i]·w[m][grade][i] for M matrices. A lane's weights of four successive i are adjacent at
+    /// `w`; consecutive groups of four are `step` apart.
+    template <int M>
+    GW_DEVICE static void accumulate(float (&sum)[M][R][BLADES], const float* in, int count, const float* const (&w)[M],
+                                     int grade_stride, int step) {
+#pragma unroll 1
+        for (int i = 0, at = 0; i < count; i += 4, at += step) {
+            float weight[M][GRADES][4];
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+#pragma unroll
+                for (int grade = 0; grade < GRADES; ++grade) load<4>(w[m] + at + grade * grade_stride, weight[m][grade]);
+            }
+#pragma unroll
+            for (int r = 0; r < R; ++r) {
+                each<BLADES>([&](auto index) {
+                    constexpr int blade = decltype(index)::value, grade = tables.grade[blade];
+                    float values[4];
+                    load<4>(in + (r * BLADES + blade) * count + i, values);
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+                        for (int m = 0; m < M; ++m) sum[m][r][blade] += values[k] * weight[m][grade][k];
+                    }
+                });
+            }
+        }
+    }
+
+    /// Starts copying the warp's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory,
+    /// padded with zeros. The data is there after `fetched`.
+    template <int N>
+    GW_DEVICE void fetch(float* const (&targets)[N], const float* const (&sources)[N], i64 first, int width) const {
+        bool aligned = width % 4 == 0;
+#pragma unroll
+        for (int n = 0; n < N; ++n) aligned = aligned && reinterpret_cast<u64>(sources[n]) % 16 == 0;
+        if (aligned) {
+            fetch_by<4, 8>(targets, sources, first, width);
+        } else {
+            fetch_by<1, 32>(targets, sources, first, width);
+        }
+    }
+
+    /// The same, V elements to each of LANES lanes along a row.
+    template <int V, int LANES, int N>
+    GW_DEVICE void fetch_by(float* const (&targets)[N], const float* const (&sources)[N], i64 first, int width) const {
+        static_assert(BLADES % (32 / LANES) == 0, "lines are dealt out evenly");
+        const int pitch = (width + 3) / 4 * 4;
+#pragma unroll 1
+        for (int i = lane % LANES * V; i < pitch; i += LANES * V) {
+            const i64 blade_step = p.rows * width, own = lane / LANES * blade_step + first * width + i;
+#pragma unroll
+            for (int step = 0; step < R * BLADES * LANES / 32; ++step) {
+                // As many lines as there are sets of lanes in a warp; BLADES are a multiple of that.
+                constexpr int TOGETHER = 32 / LANES;
+                const int r = step * TOGETHER / BLADES, blade = step * TOGETHER % BLADES + lane / LANES;
+                const bool inside = first + r < p.rows && i < width;
+                const i64 from = inside ? own + blade_step * (step * TOGETHER % BLADES) + static_cast<i64>(r) * width : 0;
+                const int to = (r * BLADES + blade) * pitch + i;
+#pragma unroll
+                for (int n = 0; n < N; ++n) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+                    if constexpr (V == 4) {
+                        copy_async_16(targets[n] + to, sources[n] + from, inside ? 16 : 0);
+                    } else {
+                        copy_async_4(targets[n] + to, sources[n] + from, inside ? 4 : 0);
+                    }
+#else
+                    float values[V] = {};
+                    if (inside) load<V>(sources[n] + from, values);
+                    ::store<V>(targets[n] + to, values);
+#endif
+                }
+            }
+        }
+    }
+
+    /// Waits until all copies that the warp started are visible to all of its lanes.
+    GW_DEVICE static void fetched() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        copy_async_commit();
+        copy_async_wait<0>();
+#endif
+        __syncwarp();
+    }
+
+    /// A lane's blades of a row of `features`, as `fetch` or `put` left them.
+    GW_DEVICE void get(const float* row, Element& element) const {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = row[blade * features4 + column];
+    }
+
+    /// Writes a lane's blades of a row to shared memory, with zeros as padding. Other lanes may read them after a __syncwarp().
+    GW_DEVICE void put(float* row, const Element& element) const {
+        // Lanes without a feature may still be reading what the last lane overwrites here.
+        __syncwarp();
+        if (lane >= features4) return;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) row[blade * features4 + lane] = active ? element.at[blade][0] : 0.0f;
+    }
+
+    GW_DEVICE void store_row(float* target, i64 row, const Element& element) const {
+        if (!active || row >= p.rows) return;
+        const i64 plane = p.rows * features;
+        target += row * features + lane;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) *target = element.at[blade][0];
+    }
+
+    /// A lane's blades of a row; zero where there is none.
+    GW_DEVICE void load_row(const float* source, i64 row, Element& element) const {
+        const bool inside = active && row < p.rows;
+        const i64 plane = p.rows * features;
+        source += row * features + lane;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? *source : 0.0f;
+    }
+
+    /// The quadratic form of each grade.
+    GW_DEVICE static void quadratic(const Element& x, float (&q)[GRADES]) {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) q[grade] = 0;
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
+            const float value = x.at[blade][0];
+            if constexpr (metric != 0) q[grade] += float(metric) * value * value;
+        });
+    }
+
+    /// The quadratic form of the whole multivector.
+    GW_DEVICE static float total(const Element& x) {
+        float sum = 0;
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
+            const float value = x.at[blade][0];
+            if constexpr (metric != 0) sum += float(metric) * value * value;
+        });
+        return sum;
+    }
+
+    /// Σ x·g of each grade.
+    GW_DEVICE static void dot_grades(const Element& x, const float (&g)[BLADES], float (&dots)[GRADES]) {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) dots[grade] = 0;
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, grade = tables.grade[blade];
+            dots[grade] += x.at[blade][0] * g[blade];
+        });
+    }
+
+    GW_DEVICE static float warp_sum(float value) {
+#pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+        return value;
+    }
+
+    /// The parameters of the lane's feature.
+    GW_DEVICE void silu_parameters(SiluGate (&silu)[GRADES]) const {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) silu[grade].slope = p.slope[column * GRADES + grade];
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) silu[grade].shift = p.shift[column * GRADES + grade];
+    }
+
+    GW_DEVICE void mix_parameters(float (&mix)[GRADES]) const {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) mix[grade] = p.normalization[column * GRADES + grade];
+    }
+
+    GW_DEVICE void product_weights(typename Product::Weights& values) const {
+#pragma unroll
+        for (int path = 0; path < PATHS; ++path) values.at[path][0] = p.product[column * PATHS + path];
+    }
+
+    /// The grade-wise function F of an element: its arguments and factors.
+    template <class F>
+    GW_DEVICE static void factors(const F (&f)[GRADES], const Element& x, typename F::At (&at)[GRADES]) {
+        float u[GRADES];
+        quadratic(x, u);
+        if constexpr (F::SCALAR) u[0] = x.at[0][0];
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) at[grade] = f[grade].at(u[grade]);
+    }
+
+    /// out = x with each grade multiplied by its factor; out may be x.
+    template <class At>
+    GW_DEVICE static void apply(const At (&at)[GRADES], const Element& x, Element& out) {
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, grade = tables.grade[blade];
+            out.at[blade][0] = x.at[blade][0] * at[grade].factor;
+        });
+    }
+
+    /// The gradient of x from that of the result, g; adds those of the parameters to `sums`. `out` may be g.
+    template <class F>
+    GW_DEVICE static void differentiate(const F (&f)[GRADES], const typename F::At (&at)[GRADES], const Element& x,
+                                        const float (&g)[BLADES], float (&sums)[GRADES][F::COUNT], float (&out)[BLADES]) {
+        float d_argument[GRADES];
+        dot_grades(x, g, d_argument);
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) d_argument[grade] = f[grade].argument_grad(at[grade], d_argument[grade], sums[grade]);
+        each<BLADES>([&](auto index) {
+            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
+            float value = g[blade] * at[grade].factor;
+            if constexpr (F::SCALAR && grade == 0) {
+                value += d_argument[0];
+            } else if constexpr (metric != 0) {
+                value += float(F::FORM * metric) * d_argument[grade] * x.at[blade][0];
+            }
+            out[blade] = value;
+        });
+    }
+};

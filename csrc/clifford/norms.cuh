@@ -1,0 +1,75 @@
+// Quadratic forms and smooth norms of multivectors (arXiv:2305.11141), shared by mv_silu, mv_normalization, mv_layer_norm and
+// mv_block.
+#pragma once
+
+#include "clifford/square_sum.cuh"
+#include "gradewise/math.cuh"
+
+/// Added to the mean square under the root of an RMS norm.
+constexpr double RMS_EPSILON = 1e-6;
+/// Added to what mv_layer_norm and mv_normalization divide by.
+constexpr double NORM_EPSILON = 1e-6;
+/// Added to q² under the fourth root of the smooth norm, so that the norm has a derivative where q is 0.
+constexpr double SMOOTH_EPSILON = 1e-16;
+
+/// Square roots, quotients and sigmoids as IEEE 754 rounds them.
+struct Exact {
+    template <class C>
+    GW_DEVICE static C root(C x) {
+        return ::root(x);
+    }
+    template <class C>
+    GW_DEVICE static C quotient(C a, C b) {
+        return a / b;
+    }
+    template <class C>
+    GW_DEVICE static C sigmoid(C x) {
+        return ::sigmoid(x);
+    }
+};
+
+/// The same by the hardware's approximations: an error of about 2⁻²² and no branches.
+struct Quick {
+    GW_DEVICE static float root(float x) { return quick_root(x); }
+    GW_DEVICE static float quotient(float a, float b) { return ::quotient(a, b); }
+    GW_DEVICE static float sigmoid(float x) { return ::quotient(1.0f, 1.0f + exponential(-x)); }
+};
+
+/// The smooth norm ‖x‖ = (q² + 1e-16)^¼ of the quadratic form q of x. `M` is Exact or Quick.
+template <class M, class C>
+GW_DEVICE C smooth_norm(C q) {
+    return M::root(M::root(q * q + C(SMOOTH_EPSILON)));
+}
+
+/// q/‖x‖³: the derivative of ‖x‖ by x_i is this times metric_i·x_i.
+template <class M, class C>
+GW_DEVICE C smooth_norm_slope(C q, C norm) {
+    return M::quotient(q, norm * norm * norm);
+}
+
+/// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`. Element i of the multivector is at x[i·plane].
+template <class T, class I>
+GW_DEVICE Compute<T> quadratic(const T* x, const i32* metric, I begin, I end, i64 plane) {
+    using C = Compute<T>;
+    SquareSum<C> sum;
+    for (I blade = begin; blade < end; ++blade) sum.add(C(metric[blade]), widen(x[blade * plane]));
+    const C q = sum.value();
+    if constexpr (sizeof(C) == sizeof(float)) {
+        if (fabsf(q) <= 3.402823466e38f) return q;
+        // A square is beyond the range of float, or NaN: in double precision, a difference of such squares may still be finite.
+        SquareSum<double> wide;
+#pragma unroll 1
+        for (I blade = begin; blade < end; ++blade) wide.add(metric[blade], widen(x[blade * plane]));
+        return C(wide.value());
+    } else {
+        return q;
+    }
+}
+
+/// Σ x_i·g_i over the same blades.
+template <class T, class I>
+GW_DEVICE Compute<T> dot(const T* x, const T* g, I begin, I end, i64 plane) {
+    Compute<T> sum = 0;
+    for (I blade = begin; blade < end; ++blade) sum += widen(x[blade * plane]) * widen(g[blade * plane]);
+    return sum;
+}

@@ -1,5 +1,0 @@
-// The algebras whose fully connected product is compiled ahead of time; others go by tables (product.cu).
-#include "ops/fcgp.cuh"
-
-GW_FCGP_8(2, 0, 0)
-GW_FCGP_8(3, 0, 0)

@@ -1,0 +1,111 @@
+//! The arguments of `bench`.
+
+use clap::{Args, Subcommand};
+use gradewise_kernels::{Compute, DType};
+use gradewise_runner::{config::Runtime, options::one_of};
+use std::path::PathBuf;
+
+/// Measure whole programs.
+#[derive(Debug, Args)]
+#[command(display_order = 13)] // In help, before `hardware`.
+pub struct Bench {
+    #[command(subcommand)]
+    pub task: BenchTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchTask {
+    Scaling(Scaling),
+    Step(StepTimes),
+}
+
+/// Where and in what steps are timed.
+#[derive(Clone, Debug, Args)]
+pub struct Place {
+    /// cpu, cuda or, for one device, cuda:N.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Storage of numbers: f64, f32, bf16 or f16.
+    #[arg(long, default_value = "f32", value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
+    pub dtype: DType,
+    /// Arithmetic of matrix products: exact or tf32.
+    #[arg(long, default_value = "exact", value_parser = one_of::<Compute>(), ignore_case = true, hide_possible_values = true)]
+    pub compute: Compute,
+}
+
+impl Place {
+    /// As settings of a run.
+    pub fn runtime(&self) -> Runtime {
+        let Self { device, dtype, compute } = self.clone();
+        Runtime { device, dtype, compute, ..Runtime::default() }
+    }
+}
+
+/// Training steps on more and more devices of this host, and the bandwidth of sums over them.
+///
+/// Weak scaling keeps the samples of each device, strong scaling those of all. Models: a stack of Clifford layers, and a large n-body
+/// model. scaling.json has every number, scaling.svg the efficiency.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench scaling --device cuda --dtype f32 --compute tf32
+  gradewise bench scaling --counts 1,2,4 --quick")]
+pub struct Scaling {
+    #[command(flatten)]
+    pub place: Place,
+    /// Numbers of processes [default: powers of two, up to the number of devices]
+    #[arg(long, value_name = "LIST")]
+    pub counts: Option<String>,
+    /// Timed steps of each model.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Small models: to see whether it works.
+    #[arg(long)]
+    pub quick: bool,
+    /// Mebibytes of a bucket of gradients [default: 25]
+    #[arg(long, value_name = "MIB")]
+    pub bucket_mib: Option<usize>,
+    /// Let NCCL add in one way only, as training does.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub deterministic: bool,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "scaling")]
+    pub out: PathBuf,
+    /// Set in the processes that measure: where rank 0 writes.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub worker: Option<PathBuf>,
+}
+
+/// The time of a training step over batch and width, of the n-body model.
+///
+/// Random systems of five particles; forward, backward and Adam. On a GPU, steps as they are launched and as they are replayed
+/// (captured). step.json has every number, step.svg the times on logarithmic axes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench step --device cuda
+  gradewise bench step --batches 1,10,100 --widths 28 --with cuda/step.json    on the CPU, in one figure with another device")]
+pub struct StepTimes {
+    #[command(flatten)]
+    pub place: Place,
+    /// Systems of a batch.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub batches: Vec<u32>,
+    /// Multivector features of a particle.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "28,64",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub widths: Vec<u32>,
+    /// Rounds of messages.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub layers: u32,
+    /// Timed steps, whose median counts.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// A step.json whose lines are in the figure, too; several are separated by commas.
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    pub with: Vec<PathBuf>,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "step")]
+    pub out: PathBuf,
+}

@@ -1,0 +1,207 @@
+//! The order of modules that the `lib.rs` of a crate states is the one that its sources keep.
+//!
+//! A `lib.rs` states it after the line `// The order of modules:` and an empty comment: a line of comment for each step, the modules of a
+//! step separated by commas. A module uses only modules of earlier steps, and those that `+` joins it to. `error` may name any: error types
+//! carry what all modules define. Tests may use anything.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The crates that state an order, by their sources.
+const STATED: [&str; 7] = [
+    "crates/core/src",
+    "crates/ffi/src",
+    "crates/kernels/src",
+    "crates/autograd/src",
+    "crates/nn/src",
+    "crates/distributed/src",
+    "crates/runner/src",
+];
+
+/// Position of each module in the order, and the modules that it is joined to.
+type Order = BTreeMap<String, (usize, BTreeSet<String>)>;
+
+fn identifier(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())]
+}
+
+fn order(lib: &str) -> Option<Order> {
+    let (_, stated) = lib.split_once("// The order of modules:")?;
+    let steps = stated.lines().skip_while(|line| line.trim() != "//").skip(1);
+    let mut order = Order::new();
+    for (step, line) in steps.map_while(|line| line.strip_prefix("//")).enumerate() {
+        for group in line.split(',') {
+            let joined: BTreeSet<String> = group.split('+').map(|name| name.trim().to_owned()).collect();
+            for name in &joined {
+                assert!(
+                    order.insert(name.clone(), (step, joined.clone())).is_none(),
+                    "{name} is stated twice"
+                );
+            }
+        }
+    }
+    Some(order)
+}
+
+/// The source without comments and without what is compiled for tests alone.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let indent = line.len() - line.trim_start().len();
+            let end = |line: &str| {
+                line.len() - line.trim_start().len() == indent && line.ends_with(['}', ';', ','])
+            };
+            // The item, to its last line.
+            while lines.next().is_some_and(|line| !end(line)) {}
+            continue;
+        }
+        code.push_str(line.split("//").next().unwrap_or_default());
+        code.push('\n');
+    }
+    code
+}
+
+/// The first names of a `use` tree or a path: those of `a::b`, `{a::b, c}` or `{self, a}`.
+fn first_names(tree: &str) -> Vec<&str> {
+    let Some(list) = tree.strip_prefix('{') else { return vec![identifier(tree)] };
+    let (mut depth, mut names, mut begins) = (0, Vec::new(), true);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => begins = true,
+            c if begins && (c.is_alphanumeric() || c == '_') => {
+                names.push(identifier(&list[at..]));
+                begins = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// What each name at the root of a crate is defined in: modules are themselves, re-exports are of a module.
+fn roots(lib: &str, modules: &Order) -> BTreeMap<String, String> {
+    let mut roots: BTreeMap<String, String> =
+        modules.keys().map(|name| (name.clone(), name.clone())).collect();
+    for rest in lib.split("\npub use ").skip(1).chain(lib.split("\npub(crate) use ").skip(1)) {
+        let Some((tree, _)) = rest.split_once(';') else { continue };
+        let Some((module, items)) = tree.split_once("::") else { continue };
+        for item in items.trim_matches(['{', '}']).split(',') {
+            let name = item.rsplit(" as ").next().unwrap_or(item).trim();
+            roots.insert(name.to_owned(), module.to_owned());
+        }
+    }
+    roots
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The names at the root of the crate that a source mentions; `depth` is how many modules it is in.
+fn mentioned(code: &str, depth: usize) -> BTreeSet<&str> {
+    let root = "super::".repeat(depth);
+    let mut names = BTreeSet::new();
+    for start in ["crate::", root.as_str()] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '_' | ':')) {
+                names.extend(first_names(&code[at + start.len()..]));
+            }
+        }
+    }
+    names
+}
+
+/// Arrows of a crate against its order, each with the file that has it.
+fn against(folder: &Path) -> Vec<String> {
+    let lib = fs::read_to_string(folder.join("lib.rs")).unwrap();
+    let order = order(&lib).unwrap_or_else(|| panic!("{} states no order of modules", folder.display()));
+    let declared = lib.lines().filter_map(|line| {
+        line.trim_start_matches("pub ").trim_start_matches("pub(crate) ").strip_prefix("mod ")
+    });
+    let declared: BTreeSet<&str> = declared.map(identifier).collect();
+    assert_eq!(
+        declared,
+        order.keys().map(String::as_str).collect(),
+        "{}: modules and their order",
+        folder.display()
+    );
+    let roots = roots(&lib, &order);
+    let (mut files, mut wrong) = (Vec::new(), Vec::new());
+    sources(folder, &mut files);
+    for file in files {
+        let path = file.strip_prefix(folder).unwrap();
+        let inside: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        let module = inside[0].trim_end_matches(".rs");
+        let Some((step, joined)) = order.get(module).filter(|_| module != "error") else { continue };
+        let own = usize::from(!path.ends_with("mod.rs"));
+        let text = fs::read_to_string(&file).unwrap();
+        for name in mentioned(&code(&text), inside.len() - 1 + own) {
+            // Names of other crates that this one gives on are of no module.
+            let Some((used, (of, _))) = roots.get(name).and_then(|used| order.get_key_value(used)) else {
+                continue;
+            };
+            if of >= step && used != "error" && !joined.contains(used) {
+                wrong.push(format!("{}: {module} uses {used} ({name})", path.display()));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn modules_use_only_those_before_them() {
+    for folder in STATED {
+        let wrong = against(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+        assert!(wrong.is_empty(), "{folder}:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn an_arrow_against_the_order_is_found_wherever_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let lib = "mod a;\npub mod b;\nmod c;\nmod d;\nmod error;\n\n// The order of modules: as told.\n//\n// error, a\n// b\n// c + d\n\npub use c::{Of as Thing, X};\n";
+    write("lib.rs", lib);
+    write("error.rs", "use crate::c::X;");
+    write(
+        "a.rs",
+        "// crate::b is fine here\nuse std::fmt;\n#[cfg(test)]\nmod tests {\n    use crate::b;\n}\n",
+    );
+    write("b/mod.rs", "use super::a;\nmod deep;");
+    write("b/deep.rs", "use super::super::a::Y;");
+    write("c.rs", "use crate::{a, b::{self, Z}, d};");
+    write("d.rs", "use crate::X;");
+    assert_eq!(against(folder.path()), [""; 0]);
+    for (path, text, expected) in [
+        ("a.rs", "use crate::{error::Error, b};", "a.rs: a uses b (b)"),
+        ("a.rs", "fn f() { let x = crate::Thing::new(); }", "a.rs: a uses c (Thing)"),
+        ("a.rs", "use super::X;", "a.rs: a uses c (X)"),
+        ("b/deep.rs", "use super::super::d;", "b/deep.rs: b uses d (d)"),
+        ("b/deep.rs", "macro_rules! m { () => { $crate::c::f() } }", "b/deep.rs: b uses c (c)"),
+    ] {
+        let before = fs::read_to_string(folder.path().join(path)).unwrap();
+        write(path, text);
+        assert_eq!(against(folder.path()), [expected], "{text}");
+        write(path, &before);
+    }
+}
