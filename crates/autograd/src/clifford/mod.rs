@@ -14,6 +14,7 @@ mod silu;
 mod steerable;
 mod steerable_full;
 mod steerable_layer;
+mod traceless;
 
 pub use block::{MvBlock, mv_block};
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
@@ -26,6 +27,7 @@ pub use silu::mv_silu;
 pub use steerable::{Steerable, steerable_product};
 pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
 pub use steerable_layer::{SteerableLayer, steerable_layer};
+pub use traceless::traceless_product;
 
 use crate::entry::Entry;
 
@@ -45,4 +47,5 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<silu::MvSilu>(),
     Entry::of::<steerable::SteerableProduct>(),
     Entry::of::<steerable_layer::FusedLayer>(),
+    Entry::of::<traceless::TracelessProduct>(),
 ];

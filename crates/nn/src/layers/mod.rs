@@ -13,6 +13,7 @@ mod mv_silu;
 mod regular;
 mod sequential;
 mod steerable;
+mod traceless;
 
 pub use attention::{SelfAttention, SelfAttentionBuilder};
 pub use clifford_layer::{CliffordLayer, CliffordLayerBuilder};
@@ -25,6 +26,7 @@ pub use mv_silu::{MvSilu, MvSiluBuilder};
 pub use regular::{Dropout, LayerNorm, LayerNormBuilder, RmsNorm, RmsNormBuilder};
 pub use sequential::{Activation, Sequential};
 pub use steerable::{SteerableProduct, SteerableProductBuilder};
+pub use traceless::{TracelessProduct, TracelessProductBuilder};
 
 use crate::{Module, Result};
 use gradewise_autograd::Tensor;

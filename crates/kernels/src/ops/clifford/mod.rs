@@ -17,3 +17,4 @@ pub mod steerable_gp;
 pub mod steerable_layer;
 pub mod table_product;
 pub(crate) mod tile;
+pub mod traceless_product;
