@@ -149,7 +149,7 @@ pub fn set_default(backends: Backends) {
 /// The choices of the variable `GRADEWISE_BACKEND`, read once.
 ///
 /// # Errors
-/// As [`Backends::from_str`].
+/// Text that is not a list of choices, as when a [`Backends`] is parsed.
 pub fn from_environment() -> Result<&'static Backends> {
     static CHOSEN: OnceLock<Result<Backends>> = OnceLock::new();
     let read = || {

@@ -149,7 +149,7 @@ pub fn gradcheck(
 
 /// Compares the second derivatives of `function` with central differences of its first: [`gradcheck`] of the map from
 /// the inputs, and a direction in the output, to the gradients. Also checks that the first derivatives are the same
-/// whether their graph is recorded or not, which ties the backward of a [`Function`](crate::Function) to its
+/// whether their graph is recorded or not, which ties the backward of an [`Operation`](crate::Operation) to its
 /// re-expression.
 ///
 /// # Errors
