@@ -9,12 +9,7 @@ use std::{fmt, str::FromStr};
 
 /// Refuses a name that no operation has.
 fn require_known(operation: &'static str, name: &str) -> Result<()> {
-    let known = registry::names();
-    if known.contains(&name) {
-        return Ok(());
-    }
-    let message = format!("there is no operation `{name}`; there are {}", known.join(", "));
-    Err(Error::Argument { operation, message })
+    if registry::names().contains(&name) { Ok(()) } else { Err(registry::unknown(operation, name)) }
 }
 
 impl Backends {

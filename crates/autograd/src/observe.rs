@@ -1,6 +1,6 @@
 //! Watching the operations of a thread as they run: forward, and in backward passes.
 //!
-//! [`observe`] calls an [`Observer`] after every operation;[`detect_anomalies`](crate::detect_anomalies) is the observer that stops at the first NaN. Nothing
+//! [`observe`] calls an [`Observer`] after every operation; [`detect_anomalies`](crate::detect_anomalies) is the observer that stops at the first NaN. Nothing
 //! is watched, and nothing costs anything, outside of these calls. Work that is replayed as a CUDA graph runs no operations
 //! and is not seen.
 

@@ -72,6 +72,12 @@ pub fn find(name: &str) -> Option<Entry> {
     of_added.or_else(|| built_in().find(|entry| entry.name() == name).copied())
 }
 
+/// The error of `operation`, which was given a name that no operation has; lists those there are.
+pub(crate) fn unknown(operation: &'static str, name: &str) -> Error {
+    let message = format!("there is no operation `{name}`; there are {}", names().join(", "));
+    Error::Argument { operation, message }
+}
+
 /// Adds an operation to the registry; a later one of the same name takes its place, unless it is an operation of this crate.
 ///
 /// # Errors
@@ -110,10 +116,7 @@ pub fn rerun(name: &str, attributes: &Attributes, inputs: &[Tensor]) -> Result<T
     match added(|added| added.get(name).cloned()) {
         Some(Added::Entry(entry)) => entry.rerun(attributes, &inputs),
         Some(Added::Custom(rerun)) => rerun(attributes, &inputs),
-        None => {
-            let message = format!("there is no operation `{name}`; there are {}", names().join(", "));
-            Err(Error::Argument { operation: "rerun", message })
-        }
+        None => Err(unknown("rerun", name)),
     }
 }
 
