@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 /// The address of a function of the driver that the program was linked with.
-pub(super) fn symbol(name: &CStr) -> Option<*const c_void> {
+pub(crate) fn symbol(name: &CStr) -> Option<*const c_void> {
     #[cfg(unix)]
     let library = libloading::os::unix::Library::this();
     #[cfg(windows)]
