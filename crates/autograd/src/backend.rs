@@ -41,6 +41,19 @@ pub enum Backend {
     Reference,
 }
 
+impl Backend {
+    /// Every backend.
+    pub const ALL: [Self; 2] = [Self::Reference, Self::Device];
+
+    /// The name in settings and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Device => "cuda",
+        }
+    }
+}
+
 /// Choices of backends by operation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Backends(Vec<(String, Option<Pass>, Backend)>);
@@ -73,10 +86,7 @@ impl fmt::Display for Backends {
         for (index, (operation, pass, backend)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             let pass = pass.map_or_else(String::new, |pass| format!(".{pass}"));
-            let backend = match backend {
-                Backend::Device => "cuda",
-                Backend::Reference => "reference",
-            };
+            let backend = backend.name();
             write!(f, "{comma}{operation}{pass}={backend}")?;
         }
         Ok(())

@@ -38,12 +38,10 @@ impl FromStr for Backends {
             let Some((target, backend)) = part.split_once('=') else {
                 return refuse(format!("`{part}` is no choice; write OPERATION=reference or OPERATION=cuda"));
             };
-            let backend = match backend.trim() {
-                "reference" => Backend::Reference,
-                "cuda" | "device" => Backend::Device,
-                other => {
-                    return refuse(format!("there is no backend `{other}`; there are reference and cuda"));
-                }
+            // `device` is another name of the device's own kernels.
+            let name = if backend.trim() == "device" { Backend::Device.name() } else { backend.trim() };
+            let Some(backend) = Backend::ALL.into_iter().find(|backend| backend.name() == name) else {
+                return refuse(format!("there is no backend `{name}`; there are reference and cuda"));
             };
             let (operation, pass) = match target.trim().rsplit_once('.') {
                 Some((operation, "forward")) => (operation, Some(Pass::Forward)),

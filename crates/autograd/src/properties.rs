@@ -20,15 +20,20 @@ pub enum Rule {
 impl Rule {
     /// Every rule.
     pub const ALL: [Self; 3] = [Self::Short, Self::Full, Self::Widest];
+
+    /// The name in settings and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "16-bit",
+            Self::Full => "f32",
+            Self::Widest => "widest",
+        }
+    }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Short => "16-bit",
-            Self::Full => "f32",
-            Self::Widest => "widest",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -36,7 +41,7 @@ impl FromStr for Rule {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|rule| rule.to_string() == text);
+        let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
         found.ok_or_else(|| Error::Argument {
             operation: "autocast",
             message: format!("there is no rule `{text}`; there are 16-bit, f32 and widest"),

@@ -256,14 +256,10 @@ impl Choice for Split {
 }
 
 impl Choice for Rule {
-    const ALL: &'static [Self] = &[Self::Short, Self::Full, Self::Widest];
+    const ALL: &'static [Self] = &Rule::ALL;
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Short => "16-bit",
-            Self::Full => "f32",
-            Self::Widest => "widest",
-        }
+        Rule::name(self)
     }
 
     fn about(self) -> &'static str {
@@ -276,13 +272,10 @@ impl Choice for Rule {
 }
 
 impl Choice for Backend {
-    const ALL: &'static [Self] = &[Self::Reference, Self::Device];
+    const ALL: &'static [Self] = &Backend::ALL;
 
     fn name(self) -> &'static str {
-        match self {
-            Self::Reference => "reference",
-            Self::Device => "cuda",
-        }
+        Backend::name(self)
     }
 
     fn about(self) -> &'static str {

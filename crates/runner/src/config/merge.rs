@@ -276,7 +276,6 @@ fn settings_named(name: &str, tables: &Table) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::fixture::{Settings, defaults, resolve, resolver};
-    use gradewise_nn::choice::Choice;
     use proptest::prelude::*;
     use std::path::PathBuf;
 
