@@ -118,7 +118,11 @@ fn towards(
 }
 
 /// The gradients of the inputs of one operation, by what is chosen for its backward pass.
-fn gradients_of(node: &Node, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+pub(crate) fn gradients_of(
+    node: &Node,
+    context: &BackwardContext<'_>,
+    grad: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
     let (operation, body) = (node.operation(), node.body.as_ref());
     // Gradients with a history of their own are made of operations, for each of which a backend is chosen again.
     if mode::is_grad_enabled() {

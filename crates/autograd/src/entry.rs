@@ -1,6 +1,10 @@
 //! What the registry knows of an operation.
 
-use crate::{AnySample, Attributes, Derivative, Operation, Result, Rule, Sizes, Tensor};
+use crate::{
+    AnySample, Attributes, Derivative, Operation, Result, Rule, Sizes, Tensor, operation::erased,
+    tensor::Body,
+};
+use std::sync::Arc;
 
 /// An operation of the registry: its properties, its samples, and how to run it from a record.
 #[derive(Clone, Copy)]
@@ -10,7 +14,7 @@ pub struct Entry {
     derivative: Derivative,
     has_matrix_products: bool,
     samples: fn(&Sizes) -> Result<Vec<AnySample>>,
-    rerun: fn(&Attributes, &[&Tensor]) -> Result<Tensor>,
+    body: fn(&Attributes) -> Result<Arc<dyn Body>>,
 }
 
 impl Entry {
@@ -22,7 +26,7 @@ impl Entry {
             derivative: O::DERIVATIVE,
             has_matrix_products: O::HAS_MATRIX_PRODUCTS,
             samples: |sizes| Ok(O::samples(sizes)?.into_iter().map(AnySample::of).collect()),
-            rerun: |attributes, inputs| Tensor::apply(attributes.read::<O>(O::NAME)?, inputs),
+            body: |attributes| Ok(erased(attributes.read::<O>(O::NAME)?)),
         }
     }
 
@@ -59,6 +63,14 @@ impl Entry {
     /// # Errors
     /// Attributes that are not those of the operation; from the operation.
     pub fn rerun(&self, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Tensor> {
-        (self.rerun)(attributes, inputs)
+        Tensor::run(self.body(attributes)?, inputs)
+    }
+
+    /// The operation with recorded attributes.
+    ///
+    /// # Errors
+    /// Attributes that are not those of the operation.
+    pub(crate) fn body(&self, attributes: &Attributes) -> Result<Arc<dyn Body>> {
+        (self.body)(attributes)
     }
 }

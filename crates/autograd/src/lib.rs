@@ -31,7 +31,7 @@
 // engine
 // checkpoint, gradcheck, reference
 // registry
-// custom, names
+// custom, names, prepared
 
 mod anomaly;
 mod attributes;
@@ -56,6 +56,7 @@ mod operation;
 mod ops;
 mod pass;
 mod policy;
+mod prepared;
 mod properties;
 mod reference;
 pub mod registry;
@@ -78,6 +79,7 @@ pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, trai
 pub use operation::{AnySample, Operation};
 pub use ops::{add_n, concat, stack};
 pub use policy::{Policy, autocast, autocast_with, current_policy, without_autocast};
+pub use prepared::{Kept, Prepared, Twice};
 pub use properties::{Cost, Derivative, Forward, Rule, Traffic};
 pub use sample::{Input, Sample, Sizes, Values};
 pub use tensor::{BackwardContext, Tensor};

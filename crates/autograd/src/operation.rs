@@ -190,6 +190,11 @@ impl<O: Operation> Body for Erased<O> {
     }
 }
 
+/// An operation as the history of a tensor refers to it.
+pub(crate) fn erased<O: Operation>(operation: O) -> Arc<dyn Body> {
+    Arc::new(Erased(operation))
+}
+
 /// A forward pass by the re-expression, without history.
 pub(crate) fn reexpressed(
     reexpress: impl FnOnce(&[Tensor]) -> Result<Tensor>,
@@ -354,7 +359,7 @@ impl Tensor {
     }
 }
 
-fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
+pub(crate) fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
     let (fewest, most) = body.arity();
     if (fewest..=most).contains(&inputs) {
         return Ok(());

@@ -243,6 +243,17 @@ static CUresult set_access(Handle pool, const void *access, size_t count) {
     return access && count ? SUCCESS : INVALID_VALUE;
 }
 
+static CUresult pointer_attribute(void *value, unsigned which, CUdeviceptr pointer) {
+    enum { DEVICE_ORDINAL = 9 };
+    struct block *block = last_at_or_before(pointer);
+    if (!value || which != DEVICE_ORDINAL || !block || pointer - block->address >= block->span) return INVALID_VALUE;
+    *(int *)value = block->device;
+    return SUCCESS;
+}
+
+API CUresult cuPointerGetAttribute(void *value, unsigned which, CUdeviceptr pointer) {
+    CALL(INITIALISED, pointer_attribute(value, which, pointer));
+}
 API CUresult cuMemGetInfo_v2(size_t *free, size_t *total) { CALL(CONTEXT, info(free, total)); }
 API CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) { CALL(CONTEXT, allocate_at_once(pointer, bytes)); }
 API CUresult cuMemFree_v2(CUdeviceptr pointer) { CALL(CONTEXT, free_at_once(pointer, false)); }

@@ -82,6 +82,8 @@ table! {
     fn cuEventElapsedTime(milliseconds: *mut c_float, start: CUevent, end: CUevent);
     /// Free and total memory in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    /// What is known of the memory at an address.
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, pointer: CUdeviceptr);
     /// Allocates memory at once.
     fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize);
     /// Frees memory at once.

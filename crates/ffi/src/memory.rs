@@ -1,6 +1,6 @@
 //! Device memory.
 
-use crate::{Context, Error, HostMemory, Result, Stream, sys::*};
+use crate::{Context, Driver, Error, HostMemory, Result, Stream, sys::*};
 use std::ffi::c_void;
 
 /// How a block was obtained, hence how it is returned.
@@ -56,6 +56,22 @@ impl DeviceMemory {
     /// result and the work queued with it.
     pub unsafe fn borrow(stream: &Stream, pointer: CUdeviceptr, bytes: usize) -> Self {
         Self { stream: stream.clone(), pointer, bytes, kind: Kind::Borrowed }
+    }
+
+    /// The number of the device that holds the memory at an address; `None` if the driver does not know the address, as of memory of the
+    /// host that nothing registered.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn device_of(driver: &Driver, pointer: CUdeviceptr) -> Result<Option<usize>> {
+        let mut ordinal = -1i32;
+        let target = (&raw mut ordinal).cast::<c_void>();
+        // SAFETY: the attribute is an `i32`, to which `target` points; the driver takes any address.
+        match unsafe { driver.cuPointerGetAttribute(target, pointer_attribute::DEVICE_ORDINAL, pointer) } {
+            Ok(()) => Ok(usize::try_from(ordinal).ok()),
+            Err(error) if error.code() == Some(CUresult::ERROR_INVALID_VALUE) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The address.

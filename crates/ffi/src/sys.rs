@@ -234,6 +234,14 @@ pub mod jit_option {
     pub const ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
 }
 
+/// What is known of an address, `CU_POINTER_ATTRIBUTE_*`.
+pub mod pointer_attribute {
+    use std::ffi::c_uint;
+
+    /// The number of the device that the memory is on (`i32`).
+    pub const DEVICE_ORDINAL: c_uint = 9;
+}
+
 /// Attributes of a memory pool, `CU_MEMPOOL_ATTR_*`.
 pub mod pool_attribute {
     use std::ffi::c_uint;

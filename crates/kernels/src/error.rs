@@ -1,7 +1,9 @@
 //! Errors of arrays, devices and operators.
 
 use crate::{
-    Device, Holder, Target, code_remedy, debug, fault,
+    Device, Holder, Target, code_remedy, debug,
+    external::Place,
+    fault,
     memory::{Bytes, Largest},
 };
 use gradewise_core::{DType, Shape};
@@ -79,6 +81,36 @@ pub enum Error {
         shape: Shape,
         /// Its strides in elements.
         strides: Vec<usize>,
+    },
+    /// An [`Allocator`](crate::external::Allocator) had no memory, or handed out what it must not.
+    #[error("{operation}: the allocator in force has no {requested} bytes on {place}: {message}")]
+    Allocator {
+        /// The operation that asked.
+        operation: &'static str,
+        /// Where the memory should be.
+        place: Place,
+        /// Bytes asked for.
+        requested: usize,
+        /// What the allocator said.
+        message: String,
+    },
+    /// Memory of another library that cannot be an array.
+    #[error(
+        "borrow: memory at {address:#x} for an array {dtype} {shape} with strides {strides:?} on {place}: {reason}"
+    )]
+    Borrow {
+        /// The address of the first element.
+        address: u64,
+        /// The dtype of the array.
+        dtype: DType,
+        /// The shape of the array.
+        shape: Shape,
+        /// Its strides in elements.
+        strides: Vec<usize>,
+        /// Where the memory should be.
+        place: Place,
+        /// What is wrong.
+        reason: String,
     },
     /// The number of elements does not fit the shape.
     #[error("{operation}: {actual} elements were given for shape {shape}, which has {}", shape.elements())]
@@ -245,6 +277,14 @@ pub enum Error {
         targets: Vec<&'static str>,
         /// The target of the PTX.
         ptx: &'static str,
+    },
+    /// A capture inside a stream of another library.
+    #[error(
+        "{operation}: only work in the device's own stream is captured here; capture by the library whose stream is in force"
+    )]
+    OtherStream {
+        /// The operation that refused.
+        operation: &'static str,
     },
     /// Something that cannot be part of a captured graph.
     #[error(

@@ -18,7 +18,7 @@
 
 // The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
 //
-// compute, debug, error, growing, launches, occupancy, target, transfers, tuning
+// compute, debug, error, external, growing, launches, occupancy, target, transfers, tuning
 // fault, options
 // cuda + device + memory
 // element + simd
@@ -37,6 +37,7 @@ pub mod debug;
 mod device;
 mod element;
 mod error;
+pub mod external;
 mod fault;
 mod gemm;
 mod growing;
@@ -54,7 +55,7 @@ mod target;
 pub mod transfers;
 pub mod tuning;
 
-pub use array::Array;
+pub use array::{Array, Borrowed};
 pub use collectives::{Collectives, InFlight};
 pub use compute::Compute;
 pub use cuda::{

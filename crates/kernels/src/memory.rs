@@ -21,7 +21,10 @@ pub use holders::{Holder, Within, within};
 pub use leaks::{Leak, LeakWatcher, Suspect};
 pub use monitor::{Bytes, Delta, Monitor};
 
-use crate::{Error, Result, debug};
+use crate::{
+    Error, Result, debug,
+    external::{self, Owner, Place},
+};
 use census::Ticket;
 pub(crate) use holders::{Held, Holders, Largest, within_operator};
 use std::{
@@ -196,7 +199,8 @@ fn class_size_if_any(class: usize, list: &[Free]) -> Option<usize> {
     if list.is_empty() { None } else { class_size(class) }
 }
 
-/// Bytes on the host: of the pool, aligned to [`ALIGNMENT`], to which they return when dropped, or of a vector that was handed over.
+/// Bytes on the host: of the pool, aligned to [`ALIGNMENT`], to which they return when dropped, of a vector that was handed over, or of
+/// another library.
 ///
 /// Every byte is initialised, with unspecified contents.
 pub(crate) struct Block {
@@ -209,12 +213,15 @@ pub(crate) struct Block {
 }
 
 /// Whose a block's memory is, once it is dropped.
-#[derive(Clone, Copy)]
 enum Origin {
     /// The pool's, of this class.
     Pool(usize),
     /// The system's, as a vector obtained it.
     Vector(Layout),
+    /// Another library's, handed out for a new array.
+    Allocated(Owner),
+    /// Another library's, which holds values of its own: read only.
+    Borrowed(Owner),
 }
 
 // SAFETY: a block owns its memory; shared access is read-only and exclusive access takes `&mut self`.
@@ -225,6 +232,11 @@ unsafe impl Sync for Block {}
 impl Block {
     pub fn new(bytes: usize, asking: &'static str) -> Result<Self> {
         let operation = holders::account(asking);
+        if bytes > 0
+            && let Some(allocator) = external::allocator()
+        {
+            return Self::allocated(allocator.as_ref(), bytes, operation);
+        }
         let out_of_memory = || out_of_memory(operation, bytes);
         let class = class_of(bytes);
         let size = class_size(class).ok_or_else(out_of_memory)?;
@@ -251,6 +263,49 @@ impl Block {
             block.bytes_mut().fill(POISON);
         }
         Ok(block)
+    }
+
+    /// Memory of another library for a new array.
+    fn allocated(allocator: &dyn external::Allocator, bytes: usize, operation: &'static str) -> Result<Self> {
+        let place = Place::Host;
+        let refused = |message: String| Error::Allocator { operation, place, requested: bytes, message };
+        let allocation = allocator.allocate(place, bytes).map_err(|error| refused(error.to_string()))?;
+        let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(allocation.address as usize))
+            .filter(|pointer| pointer.as_ptr().addr() % ALIGNMENT == 0)
+            .ok_or_else(|| refused(format!("its memory begins at {:#x}", allocation.address)))?;
+        let mut block = Self::of(pointer, bytes, Origin::Allocated(allocation.owner), operation);
+        if debug::poisons() {
+            block.bytes_mut().fill(POISON);
+        }
+        Ok(block)
+    }
+
+    /// Values of another library, to be read only.
+    ///
+    /// # Safety
+    /// `bytes` initialised bytes at `address` must stay readable, and nobody may write to them, until the owner is dropped.
+    pub unsafe fn borrow(address: NonNull<u8>, bytes: usize, owner: Owner) -> Self {
+        Self::of(address, bytes, Origin::Borrowed(owner), "borrow")
+    }
+
+    /// Memory that does not count as this library's.
+    fn of(pointer: NonNull<u8>, bytes: usize, origin: Origin, operation: &'static str) -> Self {
+        let held = holders::HOST.add(operation, 0);
+        let ticket = Ticket::new(operation, 0, || "cpu".to_owned());
+        Self { pointer, bytes, origin, size: 0, _held: held, ticket }
+    }
+
+    /// Who owns the memory, where that is another library.
+    pub fn owner(&self) -> Option<&Owner> {
+        match &self.origin {
+            Origin::Allocated(owner) | Origin::Borrowed(owner) => Some(owner),
+            Origin::Pool(_) | Origin::Vector(_) => None,
+        }
+    }
+
+    /// Whether the values are another library's.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.origin, Origin::Borrowed(_))
     }
 
     /// The elements of a vector, without a copy.
@@ -280,23 +335,30 @@ impl Block {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `pointer` owns at least `bytes` bytes, initialised since `alloc_zeroed`, or as elements of a vector.
+        // SAFETY: `pointer` has at least `bytes` bytes, initialised since `alloc_zeroed`, as elements of a vector, or by another library,
+        // which keeps them while the owner lives.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.bytes) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive; arrays over borrowed values copy them before they write.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut pool = pool();
-        pool.stats.allocated -= self.size;
         match self.origin {
-            Origin::Pool(class) => pool.free[class].push(Free(self.pointer)),
+            // The owner goes with the block, and lets go of the memory.
+            Origin::Allocated(_) | Origin::Borrowed(_) => {}
+            Origin::Pool(class) => {
+                let mut pool = pool();
+                pool.stats.allocated -= self.size;
+                pool.free[class].push(Free(self.pointer));
+            }
             Origin::Vector(layout) => {
+                let mut pool = pool();
+                pool.stats.allocated -= self.size;
                 pool.stats.reserved -= self.size;
                 drop(pool);
                 // SAFETY: a vector obtained it from the global allocator with this layout, and gave it up.

@@ -41,11 +41,20 @@ pub struct Options {
     pub cublaslt: bool,
     /// `GRADEWISE_OVERLAP`: whether a kernel may be made ready before the one ahead of it has ended; `0` for not.
     pub overlap: bool,
+    /// `GRADEWISE_RECYCLE`: whether small blocks of device memory are kept for the next arrays of their size; `0` for not, so that a memory
+    /// checker sees every array's memory come and go.
+    pub recycle: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { products: Products::All, attention_warpgroups: true, cublaslt: false, overlap: true }
+        Self {
+            products: Products::All,
+            attention_warpgroups: true,
+            cublaslt: false,
+            overlap: true,
+            recycle: true,
+        }
     }
 }
 
@@ -103,6 +112,7 @@ impl Options {
             // Any other value names the library, which does not ask for its use.
             cublaslt: text("GRADEWISE_CUBLASLT").as_deref() == Some("1"),
             overlap: switch("GRADEWISE_OVERLAP", true)?,
+            recycle: switch("GRADEWISE_RECYCLE", true)?,
         })
     }
 }
@@ -141,12 +151,13 @@ mod tests {
             ("GRADEWISE_CUBLASLT", "0", default),
             ("GRADEWISE_CUBLASLT", "/opt/libcublasLt.so", default),
             ("GRADEWISE_OVERLAP", "0", Options { overlap: false, ..default }),
+            ("GRADEWISE_RECYCLE", "0", Options { recycle: false, ..default }),
             ("GRADEWISE_POISON", "1", default),
             ("CUDA_LAUNCH_BLOCKING", "yes", default),
         ] {
             assert_eq!(with(name, value), Ok(expected), "{name}={value}");
         }
-        for name in ["GRADEWISE_MATMUL", "GRADEWISE_ATTENTION", "GRADEWISE_OVERLAP"]
+        for name in ["GRADEWISE_MATMUL", "GRADEWISE_ATTENTION", "GRADEWISE_OVERLAP", "GRADEWISE_RECYCLE"]
             .into_iter()
             .chain(debug::VARIABLES)
         {

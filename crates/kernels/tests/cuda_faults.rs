@@ -3,7 +3,7 @@
 
 use gradewise_fake_driver::{Fake, Thread};
 use gradewise_ffi::{Driver, Dynamic, LaunchConfig, Module, Provider};
-use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Index, Result, debug::Launches};
+use gradewise_kernels::{Array, CudaDevice, DType, Device, Error, Index, Options, Result, debug::Launches};
 use std::{
     ffi::{CStr, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,6 +15,12 @@ const UNKNOWN: u32 = 4711;
 
 fn open(fake: &Fake) -> CudaDevice {
     CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap()
+}
+
+/// A device whose blocks go back to the pool at once, for tests that count them.
+fn open_without_recycling(fake: &Fake) -> CudaDevice {
+    let options = Options { recycle: false, ..Options::default() };
+    CudaDevice::with_options(&Driver::open(fake.path()).unwrap(), 0, options).unwrap()
 }
 
 fn values(count: usize) -> Vec<f32> {
@@ -82,7 +88,7 @@ fn out_of_memory_names_what_is_asked_for_what_is_free_and_who_holds_the_rest() {
 #[test]
 fn what_the_pool_keeps_is_given_up_before_an_allocation_fails() {
     let fake = Fake::new();
-    let device = open(&fake);
+    let device = open_without_recycling(&fake);
     drop(upload(&device, 1000).unwrap());
     let trims = fake.stat("cuMemPoolTrimTo");
     fake.fail("cuMemAllocAsync", 1, OUT_OF_MEMORY);
@@ -118,7 +124,7 @@ fn a_graph_that_finds_no_memory_leaves_none_behind() {
 #[test]
 fn the_memory_of_a_dropped_array_comes_back() {
     let fake = Fake::new();
-    let device = open(&fake);
+    let device = open_without_recycling(&fake);
     let x = upload(&device, 1000).unwrap();
     let view = x.slice(0, 10..20).unwrap();
     assert_eq!(device.allocated(), 4000);
@@ -417,7 +423,7 @@ fn errors_and_panics_inside_a_capture_leave_the_device_usable() {
 #[test]
 fn memory_let_go_during_a_capture_lives_until_the_graph_goes() {
     let fake = Fake::new();
-    let device = open(&fake);
+    let device = open_without_recycling(&fake);
     let y = upload(&device, 50).unwrap();
     let record = || {
         let x = upload(&device, 50).unwrap();

@@ -2,6 +2,7 @@
 
 mod access;
 mod arguments;
+mod borrow;
 mod cast;
 pub(crate) mod copy;
 mod create;
@@ -10,6 +11,8 @@ pub(crate) mod fill;
 pub(crate) mod rows;
 pub(crate) mod strided;
 mod views;
+
+pub use borrow::Borrowed;
 
 use crate::{Device, Error, Result, cuda::Buffer, memory::Block};
 use gradewise_core::{DType, PerAxis, Shape};
@@ -104,11 +107,11 @@ impl Array {
         true
     }
 
-    /// Whether no other array shares the storage, so that writing does not copy.
+    /// Whether no other array shares the storage, nor another library, so that writing does not copy.
     pub fn is_unique(&self) -> bool {
         match &self.storage {
-            Storage::Cpu(block) => Arc::strong_count(block) == 1,
-            Storage::Cuda(buffer) => Arc::strong_count(buffer) == 1,
+            Storage::Cpu(block) => Arc::strong_count(block) == 1 && !block.is_borrowed(),
+            Storage::Cuda(buffer) => Arc::strong_count(buffer) == 1 && !buffer.is_borrowed(),
         }
     }
 

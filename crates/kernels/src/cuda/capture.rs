@@ -114,6 +114,9 @@ impl CudaDevice {
         const NAME: &str = "capture";
         let fail = |source| self.error(NAME, source);
         self.refuse_in_capture(NAME)?;
+        if self.stream().raw() != self.own_stream().raw() {
+            return Err(Error::OtherStream { operation: NAME });
+        }
         let gate = self.gate();
         let exclusive = gate.lock.write().unwrap_or_else(PoisonError::into_inner);
         // What is queued must not wait for memory that the graph takes.

@@ -6,9 +6,10 @@ use super::{
     constants::{Asked, Key},
     image,
     kernels::Kernels,
-    memory::Accounts,
+    memory::{Accounts, Recycled},
+    streams::Streams,
 };
-use crate::{Error, Fault, Options, Result, debug, growing::Growing};
+use crate::{Error, Fault, Options, Result, debug, external, growing::Growing};
 use gradewise_ffi::{Context, DeviceInfo, Driver, LaunchConfig, Stream, sys};
 use std::{
     any::{Any, TypeId},
@@ -33,7 +34,10 @@ struct Inner {
     options: Options,
     overlaps: bool,
     accounts: Accounts,
+    recycled: Recycled,
     gate: Gate,
+    /// Streams of other libraries that operators ran in.
+    streams: Streams,
     /// Things derived once and kept on the device, by their type and key.
     constants: Growing<(TypeId, Key), Arc<dyn Any + Send + Sync>>,
 }
@@ -93,7 +97,9 @@ impl CudaDevice {
             options,
             overlaps,
             accounts: Accounts::default(),
+            recycled: Recycled::default(),
             gate: Gate::default(),
+            streams: Streams::default(),
             constants: Growing::default(),
         })))
     }
@@ -112,7 +118,9 @@ impl CudaDevice {
             options: self.0.options,
             overlaps: self.0.overlaps,
             accounts: Accounts::default(),
+            recycled: Recycled::default(),
             gate: Gate::default(),
+            streams: Streams::default(),
             constants: Growing::default(),
         })))
     }
@@ -132,9 +140,46 @@ impl CudaDevice {
         self.0.stream.context()
     }
 
-    /// The stream in which all operators run.
+    /// The stream in which the operators that this thread calls run: the device's own, or inside [`on_stream`](Self::on_stream) the
+    /// one given there.
+    #[inline]
     pub fn stream(&self) -> &Stream {
+        self.0.streams.current().unwrap_or(&self.0.stream)
+    }
+
+    /// The stream that belongs to the device.
+    pub(crate) fn own_stream(&self) -> &Stream {
         &self.0.stream
+    }
+
+    /// Runs `work`; operators that this thread calls on this device meanwhile queue their work in `stream`, a stream of another library
+    /// in the device's primary context, or null for its default stream. The library's own captures of the stream hold that work, once
+    /// each operator has run outside of one: what the device keeps for later, such as kernels, is made at the first call.
+    ///
+    /// Arrays that were made in one stream and are read in another are ordered by whoever orders the streams. Those that `work` makes
+    /// in memory of the device's pool return to it in the order of `stream`.
+    ///
+    /// # Safety
+    /// `stream` must be such a stream, and live until the arrays that `work` makes are gone and this thread's work in it has been queued.
+    ///
+    /// # Errors
+    /// [`Error::InCapture`] while this thread captures work of the device's own stream; [`Error::Cuda`] from the driver.
+    pub unsafe fn on_stream<R>(&self, stream: sys::CUstream, work: impl FnOnce() -> R) -> Result<R> {
+        const NAME: &str = "on_stream";
+        self.refuse_in_capture(NAME)?;
+        let first = self.0.streams.add(stream, || {
+            // SAFETY: as the caller says.
+            unsafe { Stream::borrow(self.context(), stream) }
+        });
+        if first {
+            // What the device keeps for later may be on its way there still.
+            self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;
+        }
+        Ok(self.0.streams.scoped(stream, work))
+    }
+
+    pub(crate) fn recycled(&self) -> &Recycled {
+        &self.0.recycled
     }
 
     /// Waits for everything queued so far.
@@ -201,9 +246,19 @@ impl CudaDevice {
         let value = match constants.get(&asked) {
             Some(value) => value,
             // Threads that ask for it at once may each make one: making one may need another.
-            None => constants.add(asked.kept(), Arc::new(make()?)),
+            None => constants.add(asked.kept(), Arc::new(self.lasting(make)?)),
         };
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
+    }
+
+    /// Makes something that is kept as long as the device: in memory of its own and in its own stream, to be used in any stream.
+    fn lasting<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.0.streams.is_elsewhere() {
+            return external::without_allocator(make);
+        }
+        let made = self.0.streams.at_home(|| external::without_allocator(make))?;
+        self.own_stream().synchronize().map_err(|source| self.error("constant", source))?;
+        Ok(made)
     }
 
     /// Drops what was derived once and kept, such as the tables of algebras: it is made again when it is needed. It holds the device as the

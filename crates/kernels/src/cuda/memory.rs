@@ -3,6 +3,7 @@
 use super::{CudaDevice, Key, device::default_pool};
 use crate::{
     Error, Holder, Result, debug,
+    external::{self, Allocator, Owner, Place},
     memory::{self, Held, Holders, Stats, census::Ticket},
     transfers::{self, Direction},
 };
@@ -142,20 +143,39 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The storage of an array on a CUDA device. Its memory returns to the device, in stream order, when it is dropped.
+/// The storage of an array on a CUDA device. Memory of its own returns to the device, in stream order, when it is dropped.
 pub(crate) struct Buffer {
     device: CudaDevice,
     memory: ManuallyDrop<DeviceMemory>,
-    arena: Option<Arc<Arena>>,
+    origin: Origin,
     bytes: usize,
     _held: Held,
     ticket: Ticket,
+}
+
+/// Whose memory a buffer is in.
+enum Origin {
+    /// The device's pool, by way of the blocks that are kept for reuse.
+    Pool,
+    /// A captured graph's.
+    Arena(Arc<Arena>),
+    /// Another library's, handed out for a new array.
+    Allocated(Owner),
+    /// Another library's, which holds values of its own: read only.
+    Borrowed(Owner),
 }
 
 impl Buffer {
     /// `bytes` bytes with unspecified contents: NaN where the host's memory would be poisoned too.
     pub fn new(device: &CudaDevice, bytes: usize, operation: &'static str) -> Result<Self> {
         let _gate = device.gate().enter();
+        let captured = device.gate().is_mine();
+        if !captured
+            && bytes > 0
+            && let Some(allocator) = external::allocator()
+        {
+            return Self::allocated(device, allocator.as_ref(), bytes, operation);
+        }
         let arena = device
             .gate()
             .session()
@@ -163,7 +183,7 @@ impl Buffer {
         let reused = arena.as_ref().and_then(|arena| arena.reuse(bytes));
         let allocate = || match &arena {
             Some(arena) => arena.obtain(bytes),
-            None => DeviceMemory::new(device.stream(), bytes).inspect(|_| device.accounts().add(bytes)),
+            None => device.recycled().obtain(device, bytes).inspect(|_| device.accounts().add(bytes)),
         };
         let out_of_memory =
             |error: &gradewise_ffi::Error| error.code() == Some(sys::CUresult::ERROR_OUT_OF_MEMORY);
@@ -196,20 +216,76 @@ impl Buffer {
                 })
             };
         let memory = reused.map_or_else(obtained, Ok)?;
-        let held = device.accounts().holders.add(operation, bytes);
-        let ticket = Ticket::new(operation, bytes, || format!("cuda:{}", device.ordinal()));
-        let buffer = Self {
+        let origin = arena.map_or(Origin::Pool, Origin::Arena);
+        Self::of(device, memory, origin, (bytes, bytes), operation).poisoned(operation)
+    }
+
+    /// Memory of another library for a new array.
+    fn allocated(
+        device: &CudaDevice,
+        allocator: &dyn Allocator,
+        bytes: usize,
+        operation: &'static str,
+    ) -> Result<Self> {
+        let place = Place::Cuda(device.ordinal());
+        let allocation = allocator.allocate(place, bytes).map_err(|error| Error::Allocator {
+            operation,
+            place,
+            requested: bytes,
+            message: error.to_string(),
+        })?;
+        // SAFETY: an allocator hands out memory on the device that lives as long as its owner, and that is in the order of the stream.
+        let memory = unsafe { DeviceMemory::borrow(device.stream(), allocation.address, bytes) };
+        Self::of(device, memory, Origin::Allocated(allocation.owner), (bytes, 0), operation)
+            .poisoned(operation)
+    }
+
+    /// Values of another library, to be read only.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `address` must be memory that the device can read, and nobody may write to them, until the owner is dropped.
+    pub unsafe fn borrow(device: &CudaDevice, address: u64, bytes: usize, owner: Owner) -> Self {
+        // SAFETY: as the caller says.
+        let memory = unsafe { DeviceMemory::borrow(device.stream(), address, bytes) };
+        Self::of(device, memory, Origin::Borrowed(owner), (bytes, 0), "borrow")
+    }
+
+    /// A buffer of a number of bytes, of which some count as this library's.
+    fn of(
+        device: &CudaDevice,
+        memory: DeviceMemory,
+        origin: Origin,
+        (bytes, counted): (usize, usize),
+        operation: &'static str,
+    ) -> Self {
+        Self {
             device: device.clone(),
             memory: ManuallyDrop::new(memory),
-            arena,
+            origin,
             bytes,
-            _held: held,
-            ticket,
-        };
-        if debug::poisons() {
-            buffer.memory.fill(memory::POISON).map_err(|error| device.error(operation, error))?;
+            _held: device.accounts().holders.add(operation, counted),
+            ticket: Ticket::new(operation, counted, || format!("cuda:{}", device.ordinal())),
         }
-        Ok(buffer)
+    }
+
+    fn poisoned(self, operation: &'static str) -> Result<Self> {
+        if debug::poisons() {
+            self.memory.fill(memory::POISON).map_err(|error| self.device.error(operation, error))?;
+        }
+        Ok(self)
+    }
+
+    /// Who owns the memory, where that is another library.
+    pub fn owner(&self) -> Option<&Owner> {
+        match &self.origin {
+            Origin::Allocated(owner) | Origin::Borrowed(owner) => Some(owner),
+            Origin::Pool | Origin::Arena(_) => None,
+        }
+    }
+
+    /// Whether the values are another library's.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.origin, Origin::Borrowed(_))
     }
 
     pub fn device(&self) -> &CudaDevice {
@@ -334,8 +410,11 @@ impl Drop for Buffer {
         let accounts = self.device.accounts();
         // SAFETY: taken once, here; the field is not used again.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        if let Some(arena) = &self.arena {
-            return arena.give(memory);
+        match &self.origin {
+            Origin::Pool => {}
+            Origin::Arena(arena) => return arena.give(memory),
+            // The owner goes with the buffer, and lets go of the memory.
+            Origin::Allocated(_) | Origin::Borrowed(_) => return,
         }
         if let Some(mut session) = self.device.gate().session()
             && let Some(session) = session.as_mut()
@@ -345,7 +424,67 @@ impl Drop for Buffer {
         accounts.remove(self.bytes);
         // Freed in stream order, hence not into another thread's capture.
         let _gate = self.device.gate().enter();
-        drop(memory);
+        self.device.recycled().give(&self.device, memory);
+    }
+}
+
+/// Small blocks of the device's pool that no array has, kept for the next arrays of their size: obtaining and returning a block by the
+/// driver costs the host two to three microseconds, as much as a launch. All work of the device is in one stream, so what the next array's
+/// work does to a block comes after what the last one's did.
+#[derive(Default)]
+pub(crate) struct Recycled {
+    free: Mutex<HashMap<usize, Vec<DeviceMemory>>>,
+    bytes: AtomicUsize,
+}
+
+/// The largest block that is kept.
+const LARGEST_KEPT: usize = 1 << 20;
+
+/// The most bytes that are kept in all.
+const MOST_KEPT: usize = 64 << 20;
+
+impl Recycled {
+    fn free(&self) -> MutexGuard<'_, HashMap<usize, Vec<DeviceMemory>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of `bytes` bytes.
+    fn obtain(&self, device: &CudaDevice, bytes: usize) -> Result<DeviceMemory, gradewise_ffi::Error> {
+        if Self::serves(device, bytes)
+            && let Some(block) = self.free().get_mut(&bytes).and_then(Vec::pop)
+        {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Ok(block);
+        }
+        DeviceMemory::new(device.stream(), bytes)
+    }
+
+    /// Keeps a block, or returns it to the pool.
+    fn give(&self, device: &CudaDevice, block: DeviceMemory) {
+        let bytes = block.bytes();
+        if !Self::serves(device, bytes) || block.stream().raw() != device.own_stream().raw() {
+            return;
+        }
+        // Sizes that are no longer asked for must not keep out those that are.
+        if self.bytes.load(Ordering::Relaxed) + bytes > MOST_KEPT {
+            self.clear();
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.free().entry(bytes).or_default().push(block);
+    }
+
+    /// Returns everything to the pool.
+    pub fn clear(&self) {
+        let blocks = std::mem::take(&mut *self.free());
+        self.bytes.store(0, Ordering::Relaxed);
+        drop(blocks);
+    }
+
+    /// Whether a block is small, and the work of this thread in the device's own stream, to which the kept blocks belong.
+    fn serves(device: &CudaDevice, bytes: usize) -> bool {
+        bytes <= LARGEST_KEPT
+            && device.options().recycle
+            && device.stream().raw() == device.own_stream().raw()
     }
 }
 
@@ -355,6 +494,8 @@ fn trim(device: &CudaDevice) -> Result<usize, gradewise_ffi::Error> {
     device.stream().synchronize()?;
     let pool = default_pool(context)?;
     let before = reserved(device)?;
+    device.recycled().clear();
+    device.stream().synchronize()?;
     // SAFETY: the pool is the device's own.
     unsafe { context.driver().cuMemPoolTrimTo(pool, 0)? };
     Ok(before.saturating_sub(reserved(device)?))

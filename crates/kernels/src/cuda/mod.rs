@@ -11,6 +11,7 @@ pub(crate) mod kernels;
 pub(crate) mod launch;
 mod memory;
 pub(crate) mod rtc;
+mod streams;
 mod words;
 
 pub use capture::CapturedGraph;

@@ -1,0 +1,88 @@
+//! Memory that another library owns, and memory that it lends to the operators called on a thread.
+//!
+//! A library with arrays of its own (PyTorch, JAX, NumPy, candle, cudarc) shows them to operators as
+//! [`Array::borrow`](crate::Array::borrow) says, without a copy. Where it also wants results in memory of its own, it calls operators inside
+//! [`with_allocator`]: every array that they make, results and workspaces, is then in memory of its [`Allocator`], which
+//! [`Array::owner`](crate::Array::owner) gives back. On a CUDA device,
+//! [`CudaDevice::on_stream`](crate::CudaDevice::on_stream) queues the work in a stream of its own.
+
+use std::{any::Any, cell::RefCell, error, fmt, sync::Arc};
+
+/// What keeps borrowed memory alive: it is dropped when no array shows the memory any more, on whatever thread lets go of it last.
+pub type Owner = Box<dyn Any + Send + Sync>;
+
+/// Where memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// In memory of the host.
+    Host,
+    /// On the CUDA device of this number.
+    Cuda(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("the host"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+/// Memory that an [`Allocator`] handed out.
+pub struct Allocation {
+    /// The address of its first byte, in the address space of its place.
+    pub address: u64,
+    /// What keeps it alive.
+    pub owner: Owner,
+}
+
+/// Why an [`Allocator`] has no memory, in the words of its library.
+pub type AllocationError = Box<dyn error::Error + Send + Sync>;
+
+/// The memory of another library.
+///
+/// # Safety
+/// An [`Allocation`] must be of as many bytes as were asked for, readable and writable at the place that was asked for, aligned to 64
+/// bytes on the host and to 256 on a device, used by nobody else until its owner is dropped; on a device, by nobody's work that is not
+/// ordered with the stream in which the operators run.
+pub unsafe trait Allocator: Send + Sync {
+    /// Memory of `bytes` bytes, which is more than none, at `place`. Its contents do not matter.
+    ///
+    /// # Errors
+    /// Whatever the library says, such as that there is no more.
+    fn allocate(&self, place: Place, bytes: usize) -> Result<Allocation, AllocationError>;
+}
+
+thread_local! {
+    static ALLOCATOR: RefCell<Option<Arc<dyn Allocator>>> = const { RefCell::new(None) };
+}
+
+/// The allocator in force on this thread.
+pub(crate) fn allocator() -> Option<Arc<dyn Allocator>> {
+    ALLOCATOR.with_borrow(Clone::clone)
+}
+
+/// Runs `work`; the arrays that operators make on this thread meanwhile are in memory of `allocator`.
+///
+/// What a device keeps for later (tables of an algebra, kernels) is never in it; nor is the memory of a captured graph.
+pub fn with_allocator<R>(allocator: Arc<dyn Allocator>, work: impl FnOnce() -> R) -> R {
+    scoped(Some(allocator), work)
+}
+
+/// Runs `work` with the memory of this library, whatever is in force.
+pub(crate) fn without_allocator<R>(work: impl FnOnce() -> R) -> R {
+    scoped(None, work)
+}
+
+fn scoped<R>(allocator: Option<Arc<dyn Allocator>>, work: impl FnOnce() -> R) -> R {
+    /// Puts back what was in force, also when `work` panics.
+    struct Restore(Option<Arc<dyn Allocator>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ALLOCATOR.set(self.0.take());
+        }
+    }
+    let _restore = Restore(ALLOCATOR.replace(allocator));
+    work()
+}
