@@ -1,28 +1,8 @@
-//! The `gradewise` program: our tasks, and the commands that are about them alone.
+//! The `gradewise` program.
 #![forbid(unsafe_code)]
 
-mod commands;
-mod tasks;
-
-use gradewise_runner::Program;
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
-gradewise train nbody                          a run of a few minutes, data included
-gradewise train hulls --curve 256,1024,4096    another experiment, its error over the number of samples
-gradewise train nbody train.steps=60           any setting can be overridden
-gradewise train nbody --resume runs/nbody-1    go on where a run stopped
-gradewise eval --checkpoint runs/nbody-1/checkpoint.safetensors
-gradewise inspect runs/nbody-1/checkpoint.safetensors
-gradewise doctor                               what works on this machine's GPU
-gradewise train nbody --hardware auto          settings for this machine
-gradewise debug -- train nbody --device cuda   what goes wrong there, and where";
-
 fn main() -> ExitCode {
-    let program = Program::new()
-        .name("gradewise")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Clifford (geometric) algebra neural networks: training, checks and tools")
-        .examples(EXAMPLES);
-    commands::add(tasks::add(program)).main()
+    gradewise_cli::program().main()
 }

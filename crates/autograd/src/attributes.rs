@@ -177,11 +177,26 @@ mod written {
         pub positions: usize,
     }
 
+    /// A table is written by its terms; whoever writes attributes by hand may name a product of an algebra instead.
     #[derive(Serialize, Deserialize)]
-    pub(super) struct WrittenTable {
-        pub sizes: [usize; 3],
-        /// Left, right, result and sign.
-        pub terms: Vec<(u16, u16, u16, i8)>,
+    #[serde(untagged)]
+    pub(super) enum WrittenTable {
+        Named {
+            product: WrittenTableProduct,
+            algebra: String,
+        },
+        Terms {
+            sizes: [usize; 3],
+            /// Left, right, result and sign.
+            terms: Vec<(u16, u16, u16, i8)>,
+        },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(super) enum WrittenTableProduct {
+        Geometric,
+        Regressive,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -293,11 +308,22 @@ by!(
 by!(
     /// The table of a bilinear product.
     table, Arc<Table>, WrittenTable,
-    |table| Ok(WrittenTable {
+    |table| Ok(WrittenTable::Terms {
         sizes: [table.a, table.b, table.out],
         terms: table.terms().map(|term| (term.a, term.b, term.out, term.sign)).collect(),
     }),
-    |WrittenTable { sizes: [a, b, out], terms }| {
+    |written| {
+        let (sizes, terms) = match written {
+            WrittenTable::Named { product, algebra } => {
+                let algebra = Algebra::new(algebra.parse()?)?;
+                return Ok(match product {
+                    WrittenTableProduct::Geometric => Table::geometric(&algebra),
+                    WrittenTableProduct::Regressive => Table::regressive(&algebra),
+                });
+            }
+            WrittenTable::Terms { sizes, terms } => (sizes, terms),
+        };
+        let [a, b, out] = sizes;
         let fits = |&(left, right, result, _): &(u16, u16, u16, i8)| {
             usize::from(left) < a && usize::from(right) < b && usize::from(result) < out
         };

@@ -1,7 +1,8 @@
 //! Operations run by somebody who keeps the history: over the registry, with the numbers of the history kept here.
 
 use gradewise_autograd::{
-    AnySample, Attributes, BackwardOptions, Error, Kept, Prepared, Sizes, Tensor, grad, registry::entries,
+    AnySample, Attributes, BackwardOptions, Error, Kept, Prepared, Sizes, Tensor, clifford, grad,
+    registry::entries,
 };
 use gradewise_kernels::{Array, DType, Device};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -111,6 +112,24 @@ fn gradients_of_gradients_are_those_of_the_recorded_graph() {
         checked += 1;
     });
     assert!(checked > 200, "{checked} samples");
+}
+
+#[test]
+fn products_of_an_algebra_can_be_named() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let algebra = gradewise_core::Algebra::new("1,3,0".parse().unwrap()).unwrap();
+    let [x, y] = [0, 1].map(|_| Array::randn([16, 3, 2], DType::F64, &Device::Cpu, &mut rng).unwrap());
+    let [left, right] = [&x, &y].map(|array| Tensor::new(array.clone()));
+    type Product = fn(&gradewise_core::Algebra, &Tensor, &Tensor) -> gradewise_autograd::Result<Tensor>;
+    let products: [(&str, Product); 2] =
+        [("geometric", clifford::geometric_product), ("regressive", clifford::regressive_product)];
+    for (name, product) in products {
+        let attributes = format!(r#"{{"product":"{name}","algebra":"1,3,0"}}"#).parse().unwrap();
+        let prepared = Prepared::new("table_product", &attributes).unwrap();
+        let expected = product(&algebra, &left, &right).unwrap();
+        let output = prepared.forward(&[x.clone(), y.clone()]).unwrap().output;
+        assert_eq!(bits(Some(&output)), bits(Some(expected.array())), "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,37 @@
+"""The exceptions of gradewise. Their texts name the operation, the shapes, and what to do next."""
+
+
+class GradewiseError(Exception):
+    """Whatever gradewise refuses or fails at."""
+
+
+class ArgumentError(GradewiseError, ValueError):
+    """An argument outside what an operator takes."""
+
+
+class ShapeError(GradewiseError, ValueError):
+    """Shapes that do not fit together, or strides that an operator does not take."""
+
+
+class DTypeError(GradewiseError, TypeError):
+    """A dtype that an operator or a device does not compute in."""
+
+
+class DeviceError(GradewiseError, RuntimeError):
+    """A device that is not there, that this build has no kernels for, or that failed; operands on different devices."""
+
+
+class OutOfMemoryError(GradewiseError, MemoryError):
+    """No memory for a result or a workspace."""
+
+
+class NotDifferentiableError(GradewiseError, RuntimeError):
+    """A derivative that an operator does not have, such as a third one."""
+
+
+class CheckpointError(GradewiseError, ValueError):
+    """Weights that are not those of a model."""
+
+
+class RunError(GradewiseError, RuntimeError):
+    """A command of the gradewise program that failed."""

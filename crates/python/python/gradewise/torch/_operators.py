@@ -1,0 +1,305 @@
+"""Operators of gradewise as operators of PyTorch: kernels, shapes for compilers, gradients to second order, mixed precision.
+
+Each operation of :data:`OPERATORS` becomes three operators of ``torch.ops.gradewise``: ``NAME``, ``NAME_backward`` and
+``NAME_backward_twice``, so that eager code, ``torch.compile``, CUDA graphs and profilers see them like PyTorch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from gradewise._core import Operation
+from gradewise._errors import DTypeError, NotDifferentiableError
+
+Shape = Sequence[int]
+Inputs = Sequence[Optional[Tensor]]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """An array that a forward pass leaves for its backward pass."""
+
+    name: str
+    shape: Callable[[Inputs], Shape]
+    is_there: Callable[[str], bool]
+    """Whether it is there, by the operation's attributes."""
+    is_wide: bool = False
+    """Whether it is in float32 where the features have 16 bits."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What PyTorch has to know of an operation beside how to run it."""
+
+    name: str
+    inputs: str
+    """Their names in order, separated by spaces; those that end with a question mark may be left out."""
+    shape: Callable[[Inputs], Shape]
+    """The shape of the output, by the inputs."""
+    saved: tuple[Saved, ...] = ()
+    """What its forward pass leaves, in order. What is not listed is found once more by the backward pass."""
+    rule: str = "short"
+    """What autocast does: "short" computes in its dtype, "full" in float32."""
+
+
+def _like_first(inputs: Inputs) -> Shape:
+    return inputs[0].shape
+
+
+def _to_columns(index: int) -> Callable[[Inputs], Shape]:
+    """Features that become those of the last axis of an input."""
+    return lambda inputs: (*inputs[0].shape[:2], inputs[index].shape[-1])
+
+
+def _traceless(inputs: Inputs) -> Shape:
+    n, *rest = inputs[0].shape
+    return (n * (n + 1) // 2 - 1, *rest)
+
+
+def _is_normalized(attributes: str) -> bool:
+    return '"normalize":true' in attributes
+
+
+def _is_kept(attributes: str) -> bool:
+    return '"recompute":false' in attributes
+
+
+def _by_grade(inputs: Inputs) -> Shape:
+    """For each grade and row. There is one grade more than generators, and 2ⁿ blades for n generators."""
+    blades = inputs[0].shape[0]
+    return (next(n for n in range(17) if 1 << n >= blades) + 1, inputs[0].shape[1])
+
+
+_RMS = Saved("inverse_rms", _by_grade, _is_normalized, is_wide=True)
+_MAPPED = Saved("mapped", _like_first, _is_kept)
+_BLOCK = "x linear bias a b right normalization weight left left_bias gain residual?"
+
+OPERATORS = (
+    Operator("table_product", "x y", _like_first),
+    Operator("mv_linear", "x weight bias?", _to_columns(1)),
+    Operator("mv_silu", "x a b", _like_first),
+    Operator("mv_normalization", "x a", _like_first, rule="full"),
+    Operator("mv_layer_norm", "x gain", _like_first, rule="full"),
+    Operator("sgp", "x y weight", _like_first, (_RMS,)),
+    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,)),
+    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,)),
+    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,)),
+    Operator("clifford_layer", "x linear weight bias?", _like_first, (_RMS, _MAPPED)),
+    Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
+    Operator("steerable_gp", "x right a weight left?", _like_first),
+    Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
+    Operator("mv_block", _BLOCK, _to_columns(1)),
+    Operator("traceless_product", "u v", _traceless),
+)
+
+
+@lru_cache(maxsize=4096)
+def _operation(name: str, attributes: str) -> Operation:
+    return Operation(name, attributes)
+
+
+def _nothing(like: Tensor) -> Tensor:
+    return like.new_empty(0)
+
+
+def _there(inputs: Inputs) -> list[Tensor]:
+    return [x for x in inputs if x is not None]
+
+
+def _spread(gradients: Sequence[Optional[Tensor]], inputs: Inputs, needs: Sequence[bool]) -> tuple[Tensor, ...]:
+    """Gradients as an operator returns them, one for each input: nothing for those that are not there or not asked for, and zeros for
+    inputs that the result does not depend on."""
+    arriving = iter(gradients)
+    some = next(x for x in inputs if x is not None)
+    results = []
+    for x, need in zip(inputs, needs):
+        gradient = next(arriving) if x is not None else None
+        if x is None or not need:
+            results.append(_nothing(some))
+        else:
+            results.append(torch.zeros_like(x, memory_format=torch.contiguous_format) if gradient is None else gradient)
+    return tuple(results)
+
+
+def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
+    name = operator.name
+    names = [word.rstrip("?") for word in operator.inputs.split()]
+    arity, count = len(names), len(operator.saved)
+    inputs = ", ".join(f"Tensor? {word}" if given.endswith("?") else f"Tensor {word}" for word, given in zip(names, operator.inputs.split()))
+    saved = ", ".join(f"Tensor {s.name}" for s in operator.saved)
+    arriving = ", ".join(f"Tensor? grad_{word}" for word in names)
+
+    def tensors(number: int) -> str:
+        return "Tensor" if number == 1 else "(" + ", ".join(["Tensor"] * number) + ")"
+
+    def define(suffix: str, parameters: Sequence[str], results: int) -> str:
+        full = f"gradewise::{name}{suffix}"
+        schema = f"({', '.join(filter(None, parameters))}) -> {tensors(results)}"
+        torch.library.define(full, schema, tags=torch.Tag.pt2_compliant_tag)
+        return full
+
+    forward_name = define("", [inputs, "str attributes"], 1 + count)
+    backward_name = define(
+        "_backward", ["Tensor grad", inputs, "Tensor output", saved, "bool[] needs", "str attributes"], arity
+    )
+    twice_name = define(
+        "_backward_twice",
+        ["Tensor grad", inputs, arriving, "bool[] needs", "bool needs_grad", "str attributes"],
+        arity + 1,
+    )
+
+    # What the machine computes.
+
+    @torch.library.impl(forward_name, ("cpu", "cuda"))
+    def forward(*arguments):
+        *inputs, attributes = arguments
+        output, saved = _operation(name, attributes).forward(_there(inputs))
+        if count == 0:
+            return output
+        # None of an operation that ran elsewhere, such as one on 16-bit numbers on the CPU: the backward pass runs it once more.
+        left = iter(saved or ())
+        return output, *(
+            next(left) if saved is not None and s.is_there(attributes) else _nothing(inputs[0]) for s in operator.saved
+        )
+
+    @torch.library.impl(backward_name, ("cpu", "cuda"))
+    def backward(grad, *arguments):
+        inputs, output = arguments[:arity], arguments[arity]
+        saved, (needs, attributes) = arguments[arity + 1 : -2], arguments[-2:]
+        expected = [s for s, what in zip(saved, operator.saved) if what.is_there(attributes)]
+        is_known = count > 0 and all(s.numel() > 0 or output.numel() == 0 for s in expected)
+        gradients = _operation(name, attributes).backward(
+            _there(inputs),
+            output,
+            expected if is_known else None,
+            grad,
+            [need for need, x in zip(needs, inputs) if x is not None],
+        )
+        results = _spread(gradients, inputs, needs)
+        return results if arity > 1 else results[0]
+
+    @torch.library.impl(twice_name, ("cpu", "cuda"))
+    def backward_twice(grad, *arguments):
+        inputs, gradients, (needs, needs_grad, attributes) = arguments[:arity], arguments[arity:-3], arguments[-3:]
+        *of_inputs, of_grad = _operation(name, attributes).backward_twice(
+            _there(inputs),
+            grad,
+            [g for g, x in zip(gradients, inputs) if x is not None],
+            [need for need, x in zip(needs, inputs) if x is not None],
+            needs_grad,
+        )
+        return *_spread(of_inputs, inputs, needs), *_spread([of_grad], [grad], [needs_grad])
+
+    # What compilers need: shapes and dtypes.
+
+    @torch.library.register_fake(forward_name)
+    def _(*arguments):
+        *inputs, attributes = arguments
+        x = inputs[0]
+        output = x.new_empty(operator.shape(inputs))
+        if count == 0:
+            return output
+        is_short = x.dtype.itemsize == 2
+        ran_elsewhere = is_short and x.device.type == "cpu"
+
+        def left(s: Saved) -> Tensor:
+            if ran_elsewhere or not s.is_there(attributes):
+                return _nothing(x)
+            return x.new_empty(s.shape(inputs), dtype=torch.float32 if s.is_wide and is_short else x.dtype)
+
+        return output, *(left(s) for s in operator.saved)
+
+    @torch.library.register_fake(backward_name)
+    def _(grad, *arguments):
+        inputs, needs = arguments[:arity], arguments[-2]
+        results = tuple(x.new_empty(x.shape) if need else _nothing(grad) for x, need in zip(inputs, needs))
+        return results if arity > 1 else results[0]
+
+    @torch.library.register_fake(twice_name)
+    def _(grad, *arguments):
+        inputs, (needs, needs_grad, _) = arguments[:arity], arguments[-3:]
+        wanted = zip([*inputs, grad], [*needs, needs_grad])
+        return tuple(x.new_empty(x.shape) if need else _nothing(grad) for x, need in wanted)
+
+    # Gradients.
+
+    run = getattr(torch.ops.gradewise, name).default
+    run_backward = getattr(torch.ops.gradewise, f"{name}_backward").default
+    run_twice = getattr(torch.ops.gradewise, f"{name}_backward_twice").default
+
+    def keep(ctx, inputs, output) -> None:
+        *tensors, ctx.attributes = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *(output if count else (output,)))
+
+    def differentiate(ctx, grad, *_):
+        if grad is None:
+            return (None,) * (arity + 1)
+        needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
+        gradients = run_backward(grad, *ctx.saved_tensors, needs, ctx.attributes)
+        gradients = gradients if arity > 1 else (gradients,)
+        return *(g if need else None for g, need in zip(gradients, needs)), None
+
+    torch.library.register_autograd(forward_name, differentiate, setup_context=keep)
+
+    def keep_backward(ctx, inputs, output) -> None:
+        grad, *tensors = inputs[: arity + 1]
+        ctx.asked, ctx.attributes = inputs[-2:]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(grad, *tensors)
+
+    def differentiate_backward(ctx, *gradients):
+        grad, *inputs = ctx.saved_tensors
+        needs_grad, *needs = (bool(need) for need in ctx.needs_input_grad[: arity + 1])
+        # Of gradients that were not asked for there is nothing.
+        arriving = [g if asked else None for g, asked in zip(gradients, ctx.asked)]
+        results = run_twice(grad, *inputs, *arriving, needs, needs_grad, ctx.attributes)
+        *of_inputs, of_grad = [g if need else None for g, need in zip(results, [*needs, needs_grad])]
+        # The output and what was saved are functions of the inputs, by which they have been differentiated.
+        return of_grad, *of_inputs, None, *(None for _ in range(count)), None, None
+
+    torch.library.register_autograd(backward_name, differentiate_backward, setup_context=keep_backward)
+
+    def refuse(ctx, *_):
+        raise NotDifferentiableError(
+            f"{name}: PyTorch gets its first and second derivatives; third ones are to be had in the Rust library, by its re-expression"
+        )
+
+    torch.library.register_autograd(twice_name, refuse)
+
+    def call(inputs: Sequence[Tensor], attributes: str) -> Tensor:
+        prepared = _in_precision(inputs, operator.rule)
+        missing = (None,) * (arity - len(prepared))
+        result = run(*prepared, *missing, attributes)
+        return result[0] if count else result
+
+    return call
+
+
+def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
+    """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype."""
+    x = inputs[0]
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind):
+        target = torch.get_autocast_dtype(kind) if rule == "short" else torch.float32
+        return [t if t.dtype in (target, torch.float64) else t.to(target) for t in inputs]
+    for index, t in enumerate(inputs):
+        if t.dtype != x.dtype:
+            raise DTypeError(
+                f"input {index} has dtype {t.dtype}, and input 0 has {x.dtype}; convert one with .to(), or use torch.autocast"
+            )
+    return inputs
+
+
+_CALLS = {operator.name: _define(operator) for operator in OPERATORS}
+
+
+def apply(operation: str, attributes: str, inputs: Sequence[Tensor]) -> Tensor:
+    """Runs an operation of :data:`OPERATORS` with attributes as JSON."""
+    return _CALLS[operation](inputs, attributes)

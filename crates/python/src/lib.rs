@@ -1,0 +1,25 @@
+//! The Python package `gradewise`: what its modules call.
+//!
+//! Operators are those of the registry of `gradewise-autograd`: nothing is computed here. Arrays come and go without a copy.
+
+mod errors;
+mod operation;
+mod registry;
+mod torch;
+
+use pyo3::prelude::*;
+
+/// Operators of gradewise on arrays of other libraries; the modules of the package `gradewise` are its users.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::registry::{operations, samples, targets};
+
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        use pyo3::types::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

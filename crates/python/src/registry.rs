@@ -1,0 +1,51 @@
+//! What the registry of operations knows, for tests and for whoever looks.
+
+use crate::errors::raised;
+use gradewise_autograd::{Sizes, registry};
+use gradewise_core::{DType, Signature};
+use gradewise_kernels::{Array, build_info};
+use pyo3::prelude::*;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+
+/// The names of all operations.
+#[pyfunction]
+pub fn operations() -> Vec<&'static str> {
+    registry::entries().iter().map(|entry| entry.name()).collect()
+}
+
+/// The architectures that this build has kernels for, such as "90a"; none in a build for the CPU.
+#[pyfunction]
+pub fn targets() -> Vec<&'static str> {
+    build_info().targets.to_vec()
+}
+
+/// A sample's attributes as JSON, and for each of its inputs the shape and the elements in row-major order.
+type Sample = (String, Vec<(Vec<usize>, Vec<f64>)>);
+
+/// Samples of an operation in the algebra of a signature: its variants, with inputs of so many rows and features.
+///
+/// The elements are drawn with `seed` and can be held in any dtype of 16 bits or more that has as many digits as bfloat16.
+#[pyfunction]
+pub fn samples(
+    py: Python<'_>,
+    operation: &str,
+    signature: (u8, u8, u8),
+    rows: usize,
+    features: usize,
+    seed: u64,
+) -> PyResult<Vec<Sample>> {
+    let fail = |error: gradewise_autograd::Error| raised(py, error);
+    let (p, q, r) = signature;
+    let sizes = Sizes::new(Signature::new(p, q, r), rows, features).map_err(fail)?;
+    let entry = registry::find(operation).ok_or_else(|| {
+        pyo3::exceptions::PyKeyError::new_err(format!("there is no operation `{operation}`"))
+    })?;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let elements = |array: &Array| Ok((array.dims().to_vec(), array.to_f64_vec()?));
+    let mut describe = |sample: &gradewise_autograd::AnySample| {
+        let drawn = sample.draw(DType::F64, &mut rng)?;
+        let inputs = drawn.iter().map(elements).collect::<gradewise_autograd::Result<_>>()?;
+        Ok((sample.attributes()?.to_json(), inputs))
+    };
+    entry.samples(&sizes).and_then(|samples| samples.iter().map(&mut describe).collect()).map_err(fail)
+}
