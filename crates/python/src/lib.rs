@@ -2,6 +2,7 @@
 //!
 //! Operators are those of the registry of `gradewise-autograd`: nothing is computed here. Arrays come and go without a copy.
 
+mod array;
 mod errors;
 mod operation;
 mod registry;
@@ -13,9 +14,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
+    use crate::array::{PyArray, from_dlpack, run};
+    #[pymodule_export]
     use crate::operation::Operation;
     #[pymodule_export]
-    use crate::registry::{operations, samples, targets};
+    use crate::registry::{operations, path_count, samples, squared_norms, targets};
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

@@ -2,7 +2,7 @@
 
 use crate::errors::raised;
 use gradewise_autograd::{Sizes, registry};
-use gradewise_core::{DType, Signature};
+use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{Array, build_info};
 use pyo3::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -48,4 +48,22 @@ pub fn samples(
         Ok((sample.attributes()?.to_json(), inputs))
     };
     entry.samples(&sizes).and_then(|samples| samples.iter().map(&mut describe).collect()).map_err(fail)
+}
+
+/// The algebra of a signature (p, q, r).
+fn algebra(py: Python<'_>, (p, q, r): (u8, u8, u8)) -> PyResult<Algebra> {
+    Algebra::new(Signature::new(p, q, r))
+        .map_err(|error| raised(py, gradewise_autograd::Error::from(gradewise_kernels::Error::from(error))))
+}
+
+/// The number of triples of grades (left, result, right) that occur in the geometric product.
+#[pyfunction]
+pub fn path_count(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<usize> {
+    Ok(algebra(py, signature)?.paths().len())
+}
+
+/// The square norm of each blade: the scalar part of its reverse times itself.
+#[pyfunction]
+pub fn squared_norms(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<Vec<i8>> {
+    Ok(algebra(py, signature)?.squared_norms().to_vec())
 }

@@ -286,7 +286,7 @@ def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
     """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype."""
     x = inputs[0]
     kind = x.device.type
-    if torch.is_autocast_enabled(kind):
+    if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
         target = torch.get_autocast_dtype(kind) if rule == "short" else torch.float32
         return [t if t.dtype in (target, torch.float64) else t.to(target) for t in inputs]
     for index, t in enumerate(inputs):

@@ -1,0 +1,56 @@
+"""Two ways to number the axes of the same features, without copies between them.
+
+The published Clifford-group-equivariant modules take ``[rows, features, ..., blades]``; the operators take ``[blades, rows, features]``.
+What the operators return is shown to the modules' users with its axes permuted: the elements stay where they are, so that the next
+module, which permutes back, finds them in the operators' order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradewise._errors import ArgumentError, ShapeError
+
+
+def to_planes(x: Tensor, blades: int, operation: str) -> Tensor:
+    """Features ``[rows, features, ..., blades]`` as ``[blades, rows, features]``; axes between are joined to the rows."""
+    if x.dim() < 3 or x.shape[-1] != blades:
+        raise ShapeError(
+            f"{operation}: the input has shape {list(x.shape)}, expected [rows, features, ..., {blades}]: the last axis holds the blades"
+        )
+    if x.dim() == 3:
+        return x.permute(2, 0, 1)
+    return x.movedim((-1, 1), (0, -1)).flatten(1, -2)
+
+
+def to_features(planes: Tensor, like: Sequence[int]) -> Tensor:
+    """``[blades, rows, features]`` as ``[rows, features, ..., blades]``, with the axes between of the shape ``like``."""
+    if len(like) == 3:
+        return planes.permute(1, 2, 0)
+    between = planes.reshape(planes.shape[0], like[0], *like[2:-1], planes.shape[-1])
+    return between.movedim((0, -1), (-1, 1))
+
+
+def in_order(parameter: torch.nn.Parameter, order: Sequence[int]) -> None:
+    """Stores a parameter's elements so that ``parameter.permute(order)`` is contiguous.
+
+    Its shape, its name, its values and the object stay: state dicts and optimisers see no difference. PyTorch keeps such strides when
+    it moves a parameter, loads values into it, or makes its gradient and an optimiser's state.
+    """
+    back = [order.index(axis) for axis in range(len(order))]
+    with torch.no_grad():
+        parameter.data = parameter.data.permute(*order).contiguous().permute(*back)
+
+
+def signature_of(metric: Sequence[float]) -> tuple[int, int, int]:
+    """The signature of a metric that lists generators of square +1, then those of −1, then those of 0."""
+    squares = [float(square) for square in metric]
+    p, q, r = (sum(square == value for square in squares) for value in (1.0, -1.0, 0.0))
+    if squares != [1.0] * p + [-1.0] * q + [0.0] * r or not squares:
+        raise ArgumentError(
+            f"metric {squares}: generators must square to 1, then to -1, then to 0, in this order; scale or reorder them"
+        )
+    return p, q, r

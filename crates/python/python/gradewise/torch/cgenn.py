@@ -1,0 +1,900 @@
+"""The modules of Clifford-group-equivariant networks (Ruhe et al. 2023, arXiv:2305.11141), under their published names.
+
+Constructors, parameters, their names and shapes are those of the published code, and so are inputs and outputs,
+``[rows, features, ..., blades]``: its checkpoints load with ``load_state_dict``, and its models need no change but an import. The
+buffers of its algebra (``*.algebra.*``) in a checkpoint are not needed and are skipped.
+
+``algebra`` is a :class:`CliffordAlgebra` of this module, one of the published code, or a metric such as ``(1.0, 1.0, 1.0)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gradewise._errors import ArgumentError, ShapeError
+from gradewise.torch import _functional as ops
+from gradewise.torch._layout import in_order, signature_of, to_features, to_planes
+
+__all__ = [
+    "CEMLP",
+    "CGLayer",
+    "CliffordAlgebra",
+    "ConvexHullCGMLP",
+    "EGCL",
+    "FullyConnectedSteerableGeometricProductLayer",
+    "LorentzCGGNN",
+    "MVLayerNorm",
+    "MVLinear",
+    "MVSiLU",
+    "NBodyCGGNN",
+    "NormalizationLayer",
+    "O3CGMLP",
+    "O5CGMLP",
+    "SteerableGeometricProductLayer",
+]
+
+
+class CliffordAlgebra(nn.Module):
+    """An algebra by its metric: the sizes that modules ask for, and embeddings of vectors and scalars.
+
+    Args:
+        metric: the squares of the generators: those of 1, then those of -1, then those of 0.
+    """
+
+    def __init__(self, metric: Sequence[float]) -> None:
+        super().__init__()
+        self._become(signature_of(metric))
+
+    def _become(self, signature: tuple[int, int, int]) -> None:
+        self.signature = signature
+        self.dim = sum(signature)
+        self.n_blades = 2**self.dim
+        self.n_subspaces = self.dim + 1
+        self.sizes = tuple(math.comb(self.dim, grade) for grade in range(self.dim + 1))
+
+    @property
+    def n_paths(self) -> int:
+        """The number of triples of grades (left, result, right) that occur in the product."""
+        return n_paths(self.signature)
+
+    def embed(self, tensor: Tensor, tensor_index: Sequence[int]) -> Tensor:
+        """Components ``[..., n]`` on the ``n`` blades of these numbers, and zeros on the others: ``[..., blades]``."""
+        index = [int(blade) % self.n_blades for blade in tensor_index]
+        first, count = index[0], len(index)
+        if index != list(range(first, first + count)):
+            planes = tensor.movedim(-1, 0)
+            zeros = torch.zeros_like(planes[0])
+            return torch.stack([planes[index.index(b)] if b in index else zeros for b in range(self.n_blades)]).movedim(0, -1)
+        planes = tensor.movedim(-1, 0)
+        pad = (0, 0) * (planes.dim() - 1) + (first, self.n_blades - first - count)
+        return F.pad(planes, pad).movedim(0, -1)
+
+    def embed_grade(self, tensor: Tensor, grade: int) -> Tensor:
+        """Components ``[..., n]`` on the ``n`` blades of a grade: ``[..., blades]``."""
+        first = sum(self.sizes[:grade])
+        return self.embed(tensor, range(first, first + self.sizes[grade]))
+
+    def get_grade(self, mv: Tensor, grade: int) -> Tensor:
+        """The components of a grade of ``[..., blades]``."""
+        first = sum(self.sizes[:grade])
+        return mv[..., first : first + self.sizes[grade]]
+
+    def extra_repr(self) -> str:
+        return "{}, {}, {}".format(*self.signature)
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors):
+        _skip_algebra(state_dict, prefix)
+
+
+def n_paths(signature: tuple[int, int, int]) -> int:
+    """The number of triples of grades (left, result, right) that occur in the geometric product of an algebra."""
+    from gradewise._core import path_count
+
+    return path_count(signature)
+
+
+def _skip_algebra(state_dict: dict, prefix: str) -> None:
+    """The published algebra's tables: all follow from its metric."""
+    tables = ("metric", "subspaces", "bbo_grades", "even_grades", "odd_grades", "cayley")
+    for table in tables:
+        state_dict.pop(prefix + table, None)
+
+
+def _algebra(algebra: Any) -> CliffordAlgebra:
+    if isinstance(algebra, CliffordAlgebra):
+        return algebra
+    metric = getattr(algebra, "metric", algebra)
+    return CliffordAlgebra(metric.tolist() if isinstance(metric, Tensor) else metric)
+
+
+class _Module(nn.Module):
+    """A map of features ``[rows, features, ..., blades]`` by operators on ``[blades, rows, features]``."""
+
+    algebra: nn.Module
+
+    @property
+    def signature(self) -> tuple[int, int, int]:
+        return self.algebra.signature
+
+    def planes(self, x: Tensor) -> Tensor:
+        """The map of ``[blades, rows, features]``."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Tensor:
+        planes = to_planes(input, 2 ** sum(self.signature), type(self).__name__)
+        return to_features(self.planes(planes), input.shape)
+
+
+class MVLinear(_Module):
+    """A linear map of features, with a matrix for each grade or one for all, and a bias on the scalar.
+
+    Args:
+        algebra: see the module.
+        in_features: features of the input.
+        out_features: features of the output.
+        subspaces: whether each grade has a matrix of its own.
+        bias: whether there is a bias.
+
+    Parameters: ``weight`` ``[out, in, grades]`` or ``[out, in]``; ``bias`` ``[1, out, 1]``.
+    """
+
+    def __init__(
+        self, algebra: Any, in_features: int, out_features: int, subspaces: bool = True, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.in_features, self.out_features, self.subspaces = in_features, out_features, subspaces
+        shape = (out_features, in_features, self.algebra.n_subspaces) if subspaces else (out_features, in_features)
+        self.weight = nn.Parameter(torch.empty(shape))
+        self.bias = nn.Parameter(torch.empty(1, out_features, 1)) if bias else None
+        self.reset_parameters()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        in_order(self.weight, [2, 1, 0] if self.weight.dim() == 3 else [1, 0])
+
+    def reset_parameters(self) -> None:
+        """Normal weights of deviation in^-½, and no bias."""
+        nn.init.normal_(self.weight, std=1 / math.sqrt(self.in_features))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def matrices(self) -> Tensor:
+        """The weights as operators take them: ``[grades, in, out]`` or ``[in, out]``."""
+        return self.weight.permute(2, 1, 0) if self.subspaces else self.weight.T
+
+    def offset(self) -> Optional[Tensor]:
+        """The bias ``[out]``."""
+        return None if self.bias is None else self.bias.view(-1)
+
+    def planes(self, x: Tensor) -> Tensor:
+        return ops.mv_linear(x, self.matrices(), self.offset(), self.signature)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, subspaces={self.subspaces}, bias={self.bias is not None}"
+
+
+class MVSiLU(_Module):
+    """Each grade times a sigmoid of its invariant.
+
+    Args:
+        algebra: see the module.
+        channels: features.
+        invariant: "mag2", the quadratic form of each grade. The published code also has "norm".
+        exclude_dual: has no effect, as in the published code.
+
+    Parameters: ``a`` and ``b`` ``[1, features, grades]``.
+    """
+
+    def __init__(self, algebra: Any, channels: int, invariant: str = "mag2", exclude_dual: bool = False) -> None:
+        super().__init__()
+        if invariant != "mag2":
+            raise ArgumentError(f"MVSiLU: invariant {invariant!r} has no operator, expected 'mag2'")
+        self.algebra = _algebra(algebra)
+        self.channels, self.invariant, self.exclude_dual = channels, invariant, exclude_dual
+        self.a = nn.Parameter(torch.ones(1, channels, self.algebra.dim + 1))
+        self.b = nn.Parameter(torch.zeros(1, channels, self.algebra.dim + 1))
+
+    def planes(self, x: Tensor) -> Tensor:
+        return ops.mv_silu(x, self.a[0], self.b[0], self.signature)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}"
+
+
+class NormalizationLayer(_Module):
+    """Each grade divided by something between 1 and its norm, as a parameter says.
+
+    Args:
+        algebra: see the module.
+        features: features.
+        init: initial value of the parameter, before its sigmoid.
+
+    Parameters: ``a`` ``[features, grades]``.
+    """
+
+    def __init__(self, algebra: Any, features: int, init: float = 0) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.in_features = features
+        self.a = nn.Parameter(torch.zeros(features, self.algebra.n_subspaces) + init)
+
+    def planes(self, x: Tensor) -> Tensor:
+        return ops.mv_normalization(x, self.a, self.signature)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}"
+
+
+class MVLayerNorm(_Module):
+    """Features divided by the mean of their norms, times a gain.
+
+    Args:
+        algebra: see the module.
+        channels: features.
+
+    Parameters: ``a`` ``[1, features]``.
+    """
+
+    def __init__(self, algebra: Any, channels: int) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.channels = channels
+        self.a = nn.Parameter(torch.ones(1, channels))
+
+    def planes(self, x: Tensor) -> Tensor:
+        return ops.mv_layer_norm(x, self.a[0], self.signature)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}"
+
+
+class _Steerable(_Module):
+    """What the two product layers share."""
+
+    def _products(self, include_first_order: bool, normalization_init: Optional[float], features: int, out: int) -> None:
+        self.include_first_order = include_first_order
+        algebra = self.algebra
+        self.normalization = (
+            nn.Identity() if normalization_init is None else NormalizationLayer(algebra, features, normalization_init)
+        )
+        self.linear_right = MVLinear(algebra, features, features, bias=False)
+        if include_first_order:
+            self.linear_left = MVLinear(algebra, features, out, bias=True)
+
+    def _is_normalized(self) -> bool:
+        return not isinstance(self.normalization, nn.Identity)
+
+    def _weight(self) -> Tensor:
+        raise NotImplementedError
+
+    def _product(self, x: Tensor, right: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _by_parts(self, x: Tensor) -> Tensor:
+        right = self.linear_right.planes(x)
+        if self._is_normalized():
+            right = self.normalization.planes(right)
+        product = self._product(x, right)
+        if not self.include_first_order:
+            return product
+        return (self.linear_left.planes(x) + product) * math.sqrt(0.5)
+
+
+class SteerableGeometricProductLayer(_Steerable):
+    """The sum of a linear map and of the weighted product of the input with another linear map of it, over √2.
+
+    Args:
+        algebra: see the module.
+        features: features of input and output.
+        include_first_order: whether the linear map is added.
+        normalization_init: initial value of the normalisation of the right factor; None for no normalisation.
+
+    Parameters: ``weight`` ``[features, paths]``, and those of ``linear_right``, ``linear_left`` and ``normalization``.
+    """
+
+    def __init__(
+        self,
+        algebra: Any,
+        features: int,
+        include_first_order: bool = True,
+        normalization_init: Optional[float] = 0,
+    ) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.features = features
+        self._products(include_first_order, normalization_init, features, features)
+        self.weight = nn.Parameter(torch.empty(features, self.algebra.n_paths))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal product weights of deviation (n + 1)^-½ for n generators."""
+        nn.init.normal_(self.weight, std=1 / math.sqrt(self.algebra.dim + 1))
+
+    def _product(self, x: Tensor, right: Tensor) -> Tensor:
+        return ops.sgp(x, right, self.weight, self.signature)
+
+    def planes(self, x: Tensor) -> Tensor:
+        if not self._is_normalized():
+            return self._by_parts(x)
+        right = self.linear_right.planes(x)
+        left = self.linear_left.planes(x) if self.include_first_order else None
+        return ops.steerable_product(x, right, self.normalization.a, self.weight, left, self.signature)
+
+
+class FullyConnectedSteerableGeometricProductLayer(_Steerable):
+    """As :class:`SteerableGeometricProductLayer`, with a matrix over the features for each path of grades.
+
+    Args:
+        algebra: see the module.
+        in_features: features of the input.
+        out_features: features of the output.
+        include_first_order: whether the linear map is added.
+        normalization_init: initial value of the normalisation of the right factor; None for no normalisation.
+
+    Parameters: ``weight`` ``[out, in, paths]``, and those of ``linear_right``, ``linear_left`` and ``normalization``.
+    """
+
+    def __init__(
+        self,
+        algebra: Any,
+        in_features: int,
+        out_features: int,
+        include_first_order: bool = True,
+        normalization_init: Optional[float] = 0,
+    ) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.in_features, self.out_features = in_features, out_features
+        self._products(include_first_order, normalization_init, in_features, out_features)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, self.algebra.n_paths))
+        self.reset_parameters()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        in_order(self.weight, [2, 1, 0])
+
+    def reset_parameters(self) -> None:
+        """Normal product weights of deviation (in·(n + 1))^-½ for n generators."""
+        nn.init.normal_(self.weight, std=1 / math.sqrt(self.in_features * (self.algebra.dim + 1)))
+
+    def _product(self, x: Tensor, right: Tensor) -> Tensor:
+        return ops.fcgp(x, right, self.weight.permute(2, 1, 0), self.signature)
+
+    def planes(self, x: Tensor) -> Tensor:
+        return self._by_parts(x)
+
+
+class Block(nn.Sequential):
+    """MVLinear, MVSiLU, SteerableGeometricProductLayer and MVLayerNorm in a row, as one operator."""
+
+    def planes(self, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+        """The block of ``[blades, rows, features]``, plus a residual."""
+        linear, silu, steerable, norm = self
+        if linear.subspaces and linear.bias is not None and steerable.include_first_order and steerable._is_normalized():
+            right, left = steerable.linear_right, steerable.linear_left
+            return ops.mv_block(
+                x,
+                (linear.matrices(), linear.offset()),
+                (silu.a[0], silu.b[0]),
+                right.matrices(),
+                steerable.normalization.a,
+                steerable.weight,
+                (left.matrices(), left.offset()),
+                norm.a[0],
+                residual,
+                linear.signature,
+            )
+        for module in self:
+            x = module.planes(x)
+        return x if residual is None else x + residual
+
+    def forward(self, input: Tensor) -> Tensor:
+        planes = to_planes(input, 2 ** sum(self[0].signature), "Block")
+        return to_features(self.planes(planes), input.shape)
+
+
+def _block(algebra: CliffordAlgebra, in_features: int, out_features: int, normalization_init: Optional[float]) -> Block:
+    return Block(
+        MVLinear(algebra, in_features, out_features),
+        MVSiLU(algebra, out_features),
+        SteerableGeometricProductLayer(algebra, out_features, normalization_init=normalization_init),
+        MVLayerNorm(algebra, out_features),
+    )
+
+
+class CEMLP(_Module):
+    """Blocks of a linear map, an activation, a steerable product and a norm.
+
+    Args:
+        algebra: see the module.
+        in_features: features of the input.
+        hidden_features: features between.
+        out_features: features of the output.
+        n_layers: blocks.
+        normalization_init: as in :class:`SteerableGeometricProductLayer`.
+    """
+
+    def __init__(
+        self,
+        algebra: Any,
+        in_features: int,
+        hidden_features: int,
+        out_features: int,
+        n_layers: int = 2,
+        normalization_init: Optional[float] = 0,
+    ) -> None:
+        super().__init__()
+        self.algebra = _algebra(algebra)
+        self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
+        self.n_layers = n_layers
+        widths = [in_features, *[hidden_features] * (n_layers - 1), out_features]
+        blocks = [_block(self.algebra, a, b, normalization_init) for a, b in zip(widths, widths[1:])]
+        self.layers = nn.Sequential(*blocks)
+
+    def planes(self, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+        """The blocks of ``[blades, rows, features]``, plus a residual."""
+        *first, last = self.layers
+        for block in first:
+            x = block.planes(x)
+        return last.planes(x, residual)
+
+
+class EGCL(nn.Module):
+    """A layer of message passing: messages of differences along edges, their mean at each node, an update of the nodes.
+
+    Args:
+        algebra: see the module.
+        in_features: features of the nodes.
+        hidden_features: features between.
+        out_features: features of messages, and of the nodes afterwards.
+        edge_attr_features: features of the edges.
+        node_attr_features: has no effect on the sizes, as in the published code.
+        residual: whether the nodes' features are added to the update.
+        normalization_init: as in :class:`SteerableGeometricProductLayer`.
+    """
+
+    def __init__(
+        self,
+        algebra: Any,
+        in_features: int,
+        hidden_features: int,
+        out_features: int,
+        edge_attr_features: int = 0,
+        node_attr_features: int = 0,
+        residual: bool = True,
+        normalization_init: Optional[float] = 0,
+    ) -> None:
+        super().__init__()
+        algebra = _algebra(algebra)
+        self.residual = residual
+        self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
+        self.edge_attr_features, self.node_attr_features = edge_attr_features, node_attr_features
+        sizes = (hidden_features, out_features)
+        self.edge_model = CEMLP(
+            algebra, in_features + edge_attr_features, *sizes, normalization_init=normalization_init
+        )
+        self.node_model = CEMLP(algebra, in_features + out_features, *sizes, normalization_init=normalization_init)
+
+    def forward(
+        self, h: Tensor, edge_index: Sequence[Tensor], edge_attr: Optional[Tensor] = None, node_attr: Optional[Tensor] = None
+    ) -> Tensor:
+        """Nodes ``[nodes, features, blades]``, edges as two lists of nodes (receiver and sender), attributes ``[edges, …, blades]`` and
+        ``[nodes, …, blades]``; the nodes afterwards."""
+        rows, columns = edge_index
+        blades = 2 ** sum(self.edge_model.signature)
+        x = to_planes(h, blades, "EGCL").contiguous()
+        message = x.index_select(1, rows) - x.index_select(1, columns)
+        if edge_attr is not None:
+            message = torch.cat([message, to_planes(edge_attr, blades, "EGCL")], dim=2)
+        mean = segment_mean(self.edge_model.planes(message), rows, x.shape[1])
+        parts = [x, mean] if node_attr is None else [x, mean, to_planes(node_attr, blades, "EGCL")]
+        update = self.node_model.planes(torch.cat(parts, dim=2), x if self.residual else None)
+        return to_features(update, h.shape)
+
+
+def segment_mean(x: Tensor, segments: Tensor, count: int) -> Tensor:
+    """The mean of the rows of ``[blades, rows, features]`` with one number in ``segments``; 0 for numbers that do not occur."""
+    total = x.new_zeros(x.shape[0], count, x.shape[2]).index_add(1, segments, x)
+    members = x.new_zeros(count).index_add(0, segments, x.new_ones(segments.shape[0])).clamp(min=1)
+    return total / members[:, None]
+
+
+class NBodyCGGNN(nn.Module):
+    """The published network for charged particles in three dimensions.
+
+    Args:
+        in_features: features of a particle: charge, position from the centre, velocity.
+        hidden_features: width.
+        out_features: features of the prediction.
+        edge_features_in: features of an edge: the product of the charges.
+        n_layers: layers of message passing.
+        normalization_init: as in :class:`SteerableGeometricProductLayer`.
+        residual: as in :class:`EGCL`.
+    """
+
+    def __init__(
+        self,
+        in_features: int = 3,
+        hidden_features: int = 28,
+        out_features: int = 1,
+        edge_features_in: int = 1,
+        n_layers: int = 3,
+        normalization_init: Optional[float] = 0,
+        residual: bool = True,
+    ) -> None:
+        super().__init__()
+        self.algebra = CliffordAlgebra((1.0, 1.0, 1.0))
+        self.hidden_features, self.n_layers = hidden_features, n_layers
+        self.embedding = MVLinear(self.algebra, in_features, hidden_features, subspaces=False)
+        self.projection = nn.Sequential(MVLinear(self.algebra, hidden_features, out_features))
+        layers = [
+            EGCL(
+                self.algebra,
+                hidden_features,
+                hidden_features,
+                hidden_features,
+                edge_features_in,
+                residual=residual,
+                normalization_init=normalization_init,
+            )
+            for _ in range(n_layers)
+        ]
+        self.layers = nn.Sequential(*layers)
+
+    def _forward(self, h: Tensor, edges: Sequence[Tensor], edge_attr: Tensor) -> Tensor:
+        h = self.embedding(h)
+        for layer in self.layers:
+            h = layer(h, edges, edge_attr=edge_attr)
+        return self.projection(h)
+
+    def predict(self, batch: Sequence[Tensor]) -> Tensor:
+        """The positions at the end, ``[systems·particles, 3]``, of a batch as :meth:`forward` takes it; its target is not read."""
+        loc, vel, edge_attr, charges, _, edges = batch
+        systems, particles, _ = loc.size()
+        centred = loc - loc.mean(dim=1, keepdim=True)
+        flat = [t.to(self.embedding.weight.dtype).reshape(-1, *t.shape[2:]) for t in (centred, loc, vel, edge_attr, charges)]
+        centred, loc, vel, edge_attr, charges = flat
+        offsets = particles * torch.arange(systems, device=loc.device)
+        edges = (edges + offsets[:, None, None]).transpose(0, 1).flatten(1)
+        covariants = self.algebra.embed(torch.stack([centred, vel], dim=1), (1, 2, 3))
+        invariants = self.algebra.embed(charges, (0,))
+        nodes = torch.cat([invariants[:, None], covariants], dim=1)
+        prediction = self._forward(nodes, (edges[0], edges[1]), self.algebra.embed(edge_attr[..., None], (0,)))
+        return loc + prediction[..., 0, 1:4]
+
+    def forward(self, batch: Sequence[Tensor], step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean squared error of a batch (positions, velocities, products of charges, charges, positions at the end, edges), and the
+        error of each particle."""
+        target = batch[4]
+        target = target.to(self.embedding.weight.dtype).reshape(-1, *target.shape[2:])
+        loss = F.mse_loss(self.predict(batch), target, reduction="none").mean(dim=1)
+        return loss.mean(), {"loss": loss}
+
+
+class ConvexHullCGMLP(nn.Module):
+    """The published network for the volume of the convex hull of points in five dimensions.
+
+    Args:
+        in_features: points.
+        hidden_features: width.
+        out_features: predictions.
+        num_layers: has no effect, as in the published code: there are four product layers.
+        init_normalization: has no effect, as in the published code.
+    """
+
+    def __init__(
+        self,
+        in_features: int = 16,
+        hidden_features: int = 32,
+        out_features: int = 1,
+        num_layers: int = 4,
+        init_normalization: float = 0,
+    ) -> None:
+        super().__init__()
+        self.algebra = CliffordAlgebra((1.0,) * 5)
+        self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
+        self.num_layers, self.init_normalization = num_layers, init_normalization
+        products = (SteerableGeometricProductLayer(self.algebra, hidden_features) for _ in range(4))
+        self.net = nn.Sequential(MVLinear(self.algebra, in_features, hidden_features, subspaces=False), *products)
+        self.mlp = nn.Sequential(
+            nn.Linear(hidden_features, hidden_features), nn.SiLU(), nn.Linear(hidden_features, out_features)
+        )
+
+    def predict(self, points: Tensor) -> Tensor:
+        """The volumes ``[samples]`` for points ``[samples, points, 5]``."""
+        return self.mlp(self.net(self.algebra.embed_grade(points, 1)).norm(dim=-1)).squeeze(-1)
+
+    def forward(self, batch: Sequence[Tensor], step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean squared error of a batch (points, volumes), and that of each sample."""
+        return _regression(self.predict(batch[0]), batch[1])
+
+
+class O3CGMLP(nn.Module):
+    """The published network for signed volumes of tetrahedra.
+
+    Args:
+        in_features: vectors.
+        hidden_features: width.
+        out_features: features of the prediction.
+        num_layers: layers, of which all between the first and the last are activations, as in the published code.
+        init_normalization: has no effect, as in the published code.
+    """
+
+    def __init__(
+        self,
+        in_features: int = 3,
+        hidden_features: int = 32,
+        out_features: int = 1,
+        num_layers: int = 6,
+        init_normalization: float = 0,
+    ) -> None:
+        super().__init__()
+        self.algebra = CliffordAlgebra((1.0, 1.0, 1.0))
+        self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
+        self.num_layers, self.init_normalization = num_layers, init_normalization
+        full = FullyConnectedSteerableGeometricProductLayer
+        between = (MVSiLU(self.algebra, hidden_features) for _ in range(num_layers - 1))
+        self.net = nn.Sequential(
+            full(self.algebra, in_features, hidden_features),
+            *between,
+            full(self.algebra, hidden_features, out_features),
+        )
+
+    def predict(self, points: Tensor) -> Tensor:
+        """The signed volumes ``[samples]`` for vectors ``[samples, vectors, 3]``."""
+        return self.net(self.algebra.embed_grade(points, 1))[:, 0, -1]
+
+    def forward(self, batch: Sequence[Tensor], step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean squared error of a batch (vectors, volumes), and that of each sample."""
+        return _regression(self.predict(batch[0]), batch[1])
+
+
+class O5CGMLP(nn.Module):
+    """The published network for the O(5)-invariant function of two vectors.
+
+    Args:
+        ymean: mean of the targets.
+        ystd: deviation of the targets.
+    """
+
+    def __init__(self, ymean: float, ystd: float) -> None:
+        super().__init__()
+        self.algebra = CliffordAlgebra((1.0,) * 5)
+        self.gp = nn.Sequential(
+            MVLinear(self.algebra, 2, 8, subspaces=False), SteerableGeometricProductLayer(self.algebra, 8)
+        )
+        self.mlp = nn.Sequential(nn.Linear(8, 580), nn.ReLU(), nn.Linear(580, 580), nn.ReLU(), nn.Linear(580, 1))
+        self.ymean, self.ystd = ymean, ystd
+
+    def predict(self, points: Tensor) -> Tensor:
+        """The normalised function ``[samples, 1]`` for pairs of vectors ``[samples, 10]`` or ``[samples, 2, 5]``."""
+        input = self.algebra.embed_grade(points.reshape(len(points), 2, 5), 1)
+        return self.mlp(self.gp(input)[..., 0])
+
+    def forward(self, batch: Sequence[Tensor], step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean squared error, in units of the targets, of a batch (vectors, normalised targets), and that of each sample."""
+        prediction = self.predict(batch[0])
+        prediction, target = (y * self.ystd + self.ymean for y in (prediction, batch[1]))
+        return _regression(prediction, target.to(prediction.dtype))
+
+
+def _regression(prediction: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    if prediction.shape != target.shape:
+        raise ShapeError(f"the targets have shape {list(target.shape)}, expected that of the predictions, {list(prediction.shape)}")
+    loss = F.mse_loss(prediction, target, reduction="none")
+    return loss.mean(), {"loss": loss}
+
+
+def quadratic_forms(algebra: CliffordAlgebra, x: Tensor) -> Tensor:
+    """The scalar and the quadratic forms of the other grades of ``[rows, features, blades]``: ``[rows, features, grades]``."""
+    from gradewise._core import squared_norms
+
+    signs = torch.tensor(squared_norms(algebra.signature), dtype=x.dtype, device=x.device)
+    squares = (x * x * signs).split(algebra.sizes, dim=-1)
+    return torch.cat([x[..., :1], *(part.sum(dim=-1, keepdim=True) for part in squares[1:])], dim=-1)
+
+
+class CGLayer(nn.Module):
+    """A layer of the published network for jets: messages of invariants and of multivectors, each steering the other.
+
+    The arguments are those of the published code.
+    """
+
+    def __init__(
+        self,
+        algebra: Any,
+        in_features_x: int,
+        hidden_features_x: int,
+        out_features_x: int,
+        in_features_h: int,
+        hidden_features_h: int,
+        out_features_h: int,
+        edge_attr_x: int = 3,
+        edge_attr_h: int = 0,
+        node_attr_x: int = 2,
+        node_attr_h: int = 2,
+        aggregation: str = "mean",
+        use_invariants_to_update: bool = True,
+        residual: bool = False,
+        normalization_init: Optional[float] = None,
+        layer_type: str = "fc",
+    ) -> None:
+        super().__init__()
+        if aggregation not in ("mean", "sum"):
+            raise ArgumentError(f"CGLayer: aggregation {aggregation!r}, expected 'mean' or 'sum'")
+        self.algebra = algebra = _algebra(algebra)
+        grades = algebra.n_subspaces
+        self.edge_attr_x, self.aggregation, self.layer_type = edge_attr_x, aggregation, layer_type
+        self.use_invariants_to_update, self.residual = use_invariants_to_update, residual
+        self.in_features_x, self.out_features_x = in_features_x, out_features_x
+        self.in_features_h, self.out_features_h = in_features_h, out_features_h
+        hidden = hidden_features_h
+        self.phi_h = nn.Sequential(
+            nn.Linear(3 * in_features_h + edge_attr_h + out_features_x * grades, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+        )
+        message = (edge_attr_x + 3 * in_features_x, hidden_features_x)
+        update = (node_attr_x + in_features_x + hidden_features_x, out_features_x)
+        if layer_type == "fc":
+            self.phi_x, self.theta_x = (
+                nn.Sequential(
+                    FullyConnectedSteerableGeometricProductLayer(algebra, a, b, normalization_init=normalization_init),
+                    MVLayerNorm(algebra, b),
+                )
+                for a, b in (message, update)
+            )
+        elif layer_type == "gpmlp":
+            self.phi_x, self.theta_x = (_block(algebra, a, b, normalization_init) for a, b in (message, update))
+        else:
+            raise ArgumentError(f"CGLayer: layer_type {layer_type!r}, expected 'fc' or 'gpmlp'")
+        self.theta_h = nn.Sequential(
+            nn.Linear(node_attr_h + grades * hidden_features_x + in_features_h + hidden, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, out_features_h),
+        )
+        steering = lambda: nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out_features_x * grades))
+        self.psi_x, self.chi_x = steering(), steering()
+
+    def _reduce(self, x: Tensor, segments: Tensor, count: int) -> Tensor:
+        total = x.new_zeros(count, *x.shape[1:]).index_add(0, segments, x)
+        if self.aggregation == "sum":
+            return total
+        members = x.new_zeros(count).index_add(0, segments, x.new_ones(segments.shape[0])).clamp(min=1)
+        return total / members.view(-1, *(1,) * (x.dim() - 1))
+
+    def _steered(self, x: Tensor, h: Tensor, network: nn.Module) -> Tensor:
+        weights = network(h).view(len(h), self.out_features_x, self.algebra.n_subspaces).sigmoid()
+        by_blade = [weights[..., g : g + 1].expand(*weights.shape[:2], size) for g, size in enumerate(self.algebra.sizes)]
+        return x * torch.cat(by_blade, dim=-1)
+
+    def forward(
+        self,
+        h: Optional[Tensor],
+        x: Tensor,
+        edges: Sequence[Tensor],
+        node_attr_h: Optional[Tensor],
+        node_attr_x: Optional[Tensor],
+        edge_attr_h: Optional[Tensor],
+        edge_attr_x: Optional[Tensor],
+    ) -> tuple[Optional[Tensor], Tensor]:
+        """Invariants ``[nodes, features]`` or None, multivectors ``[nodes, features, blades]``, edges (receivers, senders) and attributes;
+        the invariants and multivectors afterwards."""
+        i, j = edges
+        there = lambda parts: torch.cat([part for part in parts if part is not None], dim=1)
+        m_x = self.phi_x(there([x[i], x[j], x[i] - x[j], edge_attr_x]))
+        invariants = quadratic_forms(self.algebra, m_x).flatten(1)
+        m_h = None if h is None else self.phi_h(there([invariants, h[i], h[j], h[i] - h[j], edge_attr_h]))
+        if self.use_invariants_to_update:
+            m_x = self._steered(m_x, m_h, self.psi_x)
+        new_x = self.theta_x(there([x, self._reduce(m_x, i, len(x)), node_attr_x]))
+        if m_h is None:
+            new_h = None
+        else:
+            own = quadratic_forms(self.algebra, x).flatten(1)
+            new_h = self.theta_h(there([h, self._reduce(m_h, i, len(h)), own, node_attr_h]))
+        if self.use_invariants_to_update:
+            new_x = self._steered(new_x, new_h, self.chi_x)
+        if self.residual and new_h is not None and self.in_features_h == self.out_features_h:
+            new_h = new_h + h
+        if self.residual and self.in_features_x == self.out_features_x:
+            new_x = new_x + x
+        return new_h, new_x
+
+
+class LorentzCGGNN(nn.Module):
+    """The published network that tells jets of top quarks from others, equivariant under the Lorentz group.
+
+    The arguments are those of the published code.
+    """
+
+    def __init__(
+        self,
+        in_features_h: int = 2,
+        hidden_features_h: int = 72,
+        in_features_x: int = 1,
+        hidden_features_x: int = 8,
+        decoder_features: int = 64,
+        n_class: int = 2,
+        n_layers: int = 4,
+        dropout: float = 0.2,
+        use_invariants_to_update: bool = True,
+        use_invariant_network: bool = True,
+        normalization_init: Optional[float] = None,
+        residual: bool = False,
+        aggregation: str = "mean",
+        layer_type: str = "fc",
+    ) -> None:
+        super().__init__()
+        if not use_invariant_network:
+            in_features_h = hidden_features_h = 0
+        self.in_features_h, self.hidden_features_h = in_features_h, hidden_features_h
+        self.in_features_x, self.hidden_features_x = in_features_x, hidden_features_x
+        self.use_invariant_network, self.n_layers = use_invariant_network, n_layers
+        self.algebra = CliffordAlgebra((1.0, -1.0, -1.0, -1.0))
+        self.embedding_h = nn.Linear(in_features_h, hidden_features_h)
+        self.embedding_x = MVLinear(self.algebra, in_features_x, hidden_features_x, subspaces=False)
+        widths = (hidden_features_x,) * 3 + (hidden_features_h,) * 3
+        self.CGLs = nn.ModuleList(
+            CGLayer(
+                self.algebra,
+                *widths,
+                edge_attr_x=3,
+                node_attr_x=1,
+                node_attr_h=2,
+                aggregation=aggregation,
+                use_invariants_to_update=use_invariants_to_update,
+                residual=residual,
+                normalization_init=normalization_init,
+                layer_type=layer_type,
+            )
+            for _ in range(n_layers)
+        )
+        decoded = hidden_features_h + hidden_features_x * self.algebra.n_subspaces
+        self.graph_dec = nn.Sequential(
+            nn.Linear(decoded, decoder_features), nn.ReLU(), nn.Dropout(dropout), nn.Linear(decoder_features, n_class)
+        )
+
+    def _forward(
+        self,
+        h: Tensor,
+        x: Tensor,
+        edge_attr_h: Optional[Tensor],
+        edge_attr_x: Optional[Tensor],
+        node_attr_h: Optional[Tensor],
+        node_attr_x: Optional[Tensor],
+        edges: Sequence[Tensor],
+        node_mask: Tensor,
+        edge_mask: Optional[Tensor],
+        n_nodes: int,
+    ) -> Tensor:
+        """Invariants ``[nodes, 2]`` and momenta ``[nodes, 1, 16]`` of the particles of all jets, with attributes and edges; the logits
+        ``[jets, classes]``."""
+        hidden = self.embedding_h(h) if self.use_invariant_network else None
+        x = self.embedding_x(x)
+        for layer in self.CGLs:
+            hidden, x = layer(
+                hidden,
+                x,
+                edges,
+                node_attr_x=node_attr_x,
+                node_attr_h=node_attr_h,
+                edge_attr_x=edge_attr_x,
+                edge_attr_h=edge_attr_h,
+            )
+        invariants = quadratic_forms(self.algebra, x).flatten(1)
+        features = invariants if hidden is None else torch.cat([hidden, invariants], dim=1)
+        features = (features * node_mask).view(-1, n_nodes, features.shape[-1])
+        return self.graph_dec(features.mean(dim=1)).squeeze(1)
+
+    forward = _forward
