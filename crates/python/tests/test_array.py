@@ -356,7 +356,7 @@ def test_run_takes_arrays_of_any_library_and_gives_memory_of_its_own():
 def test_run_refuses_by_our_texts():
     with pytest.raises(gw.ArgumentError, match="no operation `sqare`"):
         gw.run("sqare", None, [[1.0]])
-    with pytest.raises(gw.ArgumentError, match="takes"):
+    with pytest.raises(gw.ArgumentError, match="2 inputs were given, expected 1"):
         gw.run("square", None, [[1.0], [2.0]])
     with pytest.raises(gw.GradewiseError, match="f32"):
         gw.run("mul", None, [np.zeros(3), np.zeros(3, np.float32)])

@@ -4,7 +4,8 @@
 ``import gradewise`` alone imports none of them.
 """
 
-from gradewise._core import __version__, operations, targets
+from gradewise._array import asarray, run
+from gradewise._core import Array, __version__, operations, targets
 from gradewise._errors import (
     ArgumentError,
     CheckpointError,
@@ -19,6 +20,7 @@ from gradewise._errors import (
 
 __all__ = [
     "ArgumentError",
+    "Array",
     "CheckpointError",
     "DTypeError",
     "DeviceError",
@@ -28,6 +30,8 @@ __all__ = [
     "RunError",
     "ShapeError",
     "__version__",
+    "asarray",
     "operations",
+    "run",
     "targets",
 ]
