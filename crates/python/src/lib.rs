@@ -18,7 +18,7 @@ mod _core {
     #[pymodule_export]
     use crate::operation::Operation;
     #[pymodule_export]
-    use crate::registry::{operations, path_count, samples, squared_norms, targets};
+    use crate::registry::{operations, path_count, product_terms, samples, squared_norms, targets};
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

@@ -67,3 +67,16 @@ pub fn path_count(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<usize> {
 pub fn squared_norms(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<Vec<i8>> {
     Ok(algebra(py, signature)?.squared_norms().to_vec())
 }
+
+/// The terms of the geometric product: numbers of the left blade, of the right blade and of their product, and its sign.
+#[pyfunction]
+pub fn product_terms(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<Vec<(usize, usize, usize, i8)>> {
+    let algebra = algebra(py, signature)?;
+    let blades = 0..algebra.blade_count();
+    let pairs = blades.clone().flat_map(|left| blades.clone().map(move |right| (left, right)));
+    let terms = pairs.map(|(left, right)| {
+        let (product, sign) = algebra.blade_product(left, right);
+        (left, right, product, sign)
+    });
+    Ok(terms.filter(|(.., sign)| *sign != 0).collect())
+}

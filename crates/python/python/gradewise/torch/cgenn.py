@@ -1,8 +1,8 @@
 """The modules of Clifford-group-equivariant networks (Ruhe et al. 2023, arXiv:2305.11141), under their published names.
 
 Constructors, parameters, their names and shapes are those of the published code, and so are inputs and outputs,
-``[rows, features, ..., blades]``: its checkpoints load with ``load_state_dict``, and its models need no change but an import. The
-buffers of its algebra (``*.algebra.*``) in a checkpoint are not needed and are skipped.
+``[rows, features, ..., blades]``: its checkpoints load with ``load_state_dict``, checkpoints of these modules load there, and its
+models need no change but an import.
 
 ``algebra`` is a :class:`CliffordAlgebra` of this module, one of the published code, or a metric such as ``(1.0, 1.0, 1.0)``.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Optional
 
 import torch
@@ -88,8 +89,37 @@ class CliffordAlgebra(nn.Module):
     def extra_repr(self) -> str:
         return "{}, {}, {}".format(*self.signature)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors):
-        _skip_algebra(state_dict, prefix)
+    def _save_to_state_dict(self, destination, prefix, keep_vars) -> None:
+        # The published code keeps its tables in checkpoints, and asks for them when it loads one.
+        for name, table in _tables(self.signature).items():
+            destination[prefix + name] = table.clone()
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors) -> None:
+        # They follow from the metric.
+        for name in _tables(self.signature):
+            state_dict.pop(prefix + name, None)
+
+
+@lru_cache(maxsize=64)
+def _tables(signature: tuple[int, int, int]) -> dict[str, Tensor]:
+    """The buffers of the published algebra."""
+    from gradewise._core import product_terms
+
+    p, q, r = signature
+    dim = p + q + r
+    sizes = [math.comb(dim, grade) for grade in range(dim + 1)]
+    grades = torch.tensor([float(grade) for grade, size in enumerate(sizes) for _ in range(size)])
+    cayley = torch.zeros(2**dim, 2**dim, 2**dim)
+    for left, right, product, sign in product_terms(signature):
+        cayley[left, product, right] = sign
+    return {
+        "metric": torch.tensor([1.0] * p + [-1.0] * q + [0.0] * r),
+        "subspaces": torch.tensor(sizes),
+        "bbo_grades": grades,
+        "even_grades": grades % 2 == 0,
+        "odd_grades": grades % 2 == 1,
+        "cayley": cayley,
+    }
 
 
 def n_paths(signature: tuple[int, int, int]) -> int:
@@ -97,13 +127,6 @@ def n_paths(signature: tuple[int, int, int]) -> int:
     from gradewise._core import path_count
 
     return path_count(signature)
-
-
-def _skip_algebra(state_dict: dict, prefix: str) -> None:
-    """The published algebra's tables: all follow from its metric."""
-    tables = ("metric", "subspaces", "bbo_grades", "even_grades", "odd_grades", "cayley")
-    for table in tables:
-        state_dict.pop(prefix + table, None)
 
 
 def _algebra(algebra: Any) -> CliffordAlgebra:
