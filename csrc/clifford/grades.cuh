@@ -7,6 +7,7 @@
 // - `F::Parameters<T>`, pointers to its parameters, and F(parameters, index), which reads those at `index`;
 // - `F::COUNT`, the number of its parameters;
 // - `F::SCALAR`: whether its argument in grade 0 is the scalar part; elsewhere it is the quadratic form q of the grade;
+// - `F::DOUBLE`: whether q is summed in f64;
 // - `at(u)`: the values derived from the argument u, among them `factor`;
 // - `argument_grad(at, dot, sums)`: from dot = Σ x_i·g_i, with g the gradient of the result, adds the parameters' gradients to `sums`
 //   and returns p such that the gradient of x_i is factor·g_i + F::FORM·p·metric_i·x_i, or factor·g_0 + p where the argument is the
@@ -21,7 +22,8 @@
 template <class C, class M = Exact>
 struct Silu {
     static constexpr int COUNT = 2, FORM = 2;
-    static constexpr bool SCALAR = true;
+    // Compensated f32 is faster on every architecture (docs/kernels.md).
+    static constexpr bool SCALAR = true, DOUBLE = false;
     C slope, shift;
 
     template <class T>
@@ -51,7 +53,7 @@ struct Silu {
 template <class C, class M = Exact>
 struct Normalization {
     static constexpr int COUNT = 1, FORM = 1;
-    static constexpr bool SCALAR = false;
+    static constexpr bool SCALAR = false, DOUBLE = FAST_DOUBLE;
     /// σ(a), and 1 - σ(a) as σ(-a), which keeps its digits.
     C share, rest;
 
@@ -85,7 +87,7 @@ struct Normalization {
 template <class F, class T>
 GW_DEVICE Compute<T> argument(const T* x, const u32* first, const i32* metric, i64 grade, i64 plane) {
     if (F::SCALAR && grade == 0) return widen(x[0]);
-    return quadratic(x, metric, first[grade], first[grade + 1], plane);
+    return quadratic<F::DOUBLE>(x, metric, first[grade], first[grade + 1], plane);
 }
 
 /// One thread per position; blockIdx.y is the grade.

@@ -47,14 +47,15 @@ GW_DEVICE C smooth_norm_slope(C q, C norm) {
     return M::quotient(q, norm * norm * norm);
 }
 
-/// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`. Element i of the multivector is at x[i·plane].
-template <class T, class I>
+/// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`, summed in f64 if `DOUBLE`, in compensated f32
+/// otherwise (docs/kernels.md). Element i of the multivector is at x[i·plane].
+template <bool DOUBLE = FAST_DOUBLE, class T, class I>
 GW_DEVICE Compute<T> quadratic(const T* x, const i32* metric, I begin, I end, i64 plane) {
     using C = Compute<T>;
-    SquareSum<C> sum;
-    for (I blade = begin; blade < end; ++blade) sum.add(C(metric[blade]), widen(x[blade * plane]));
-    const C q = sum.value();
-    if constexpr (sizeof(C) == sizeof(float)) {
+    if constexpr (!DOUBLE && sizeof(C) == sizeof(float)) {
+        SquareSum<float> sum;
+        for (I blade = begin; blade < end; ++blade) sum.add(float(metric[blade]), widen(x[blade * plane]));
+        const float q = sum.value();
         if (fabsf(q) <= 3.402823466e38f) return q;
         // A square is beyond the range of float, or NaN: in double precision, a difference of such squares may still be finite.
         SquareSum<double> wide;
@@ -62,7 +63,9 @@ GW_DEVICE Compute<T> quadratic(const T* x, const i32* metric, I begin, I end, i6
         for (I blade = begin; blade < end; ++blade) wide.add(metric[blade], widen(x[blade * plane]));
         return C(wide.value());
     } else {
-        return q;
+        SquareSum<double> sum;
+        for (I blade = begin; blade < end; ++blade) sum.add(metric[blade], widen(x[blade * plane]));
+        return C(sum.value());
     }
 }
 

@@ -3,6 +3,13 @@
 
 #include "gradewise/integers.cuh"
 
+/// Whether the target does f64 at half the rate of f32, as GPUs for data centres do, and not at 1/32 or 1/64 of it.
+#if defined(__CUDA_ARCH__)
+constexpr bool FAST_DOUBLE = __CUDA_ARCH__ == 700 || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000;
+#else
+constexpr bool FAST_DOUBLE = false;
+#endif
+
 /// A sum of signed squares. For float, the rounding errors of all products and sums are added up beside the sum, so that |error| ≤
 /// (2⁻²⁴·|result| + n·2⁻⁴⁵·Σ v²) for n terms: as accurate as double precision unless squares cancel to 20 bits, at a twentieth of
 /// its cycles on consumer GPUs, which do 128 f32 operations and 2 in f64 per cycle (docs/kernels.md). Squares beyond the range of

@@ -264,8 +264,8 @@ pub(crate) fn announce(operation: &'static str, pass: Pass, what: &str) {
 }
 
 /// 16-bit numbers on the CPU, which computes in them as in `f32` and rounds.
-pub(crate) fn is_emulated(inputs: &[Array]) -> bool {
-    inputs.iter().any(|input| is_short(input.dtype()) && input.device() == Device::Cpu)
+pub(crate) fn is_emulated(input: &Array) -> bool {
+    is_short(input.dtype()) && input.device() == Device::Cpu
 }
 
 /// An array on the host, in `f32` if it has 16 bits: what the reference computes from.
@@ -283,7 +283,7 @@ pub(crate) fn back(array: &Array, dtype: DType, device: &Device) -> Result<Array
 pub(crate) fn forward(body: &dyn Body, inputs: &[Array]) -> Result<(Array, Saved)> {
     let operation = body.name();
     let native = || -> Result<(Array, Saved)> {
-        if is_emulated(inputs) {
+        if inputs.iter().any(is_emulated) {
             return on_the_host(body, inputs);
         }
         let Forward { output, saved } = body.forward(inputs)?;

@@ -8,7 +8,7 @@ use crate::{
     tensor::{Body, Node, Place, require_gradient_of},
 };
 use gradewise_kernels::Array;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Options of a backward pass.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +111,7 @@ fn towards(
     stop: bool,
 ) -> Result<Vec<Option<Tensor>>> {
     let seed = seed(output, options)?;
-    let wanted: HashSet<TensorId> = inputs.iter().map(|input| input.id()).collect();
+    let wanted: FxHashSet<TensorId> = inputs.iter().map(|input| input.id()).collect();
     let mut pass = Pass::towards(output, wanted, gradients_of, stop);
     mode::with_mode(options.create_graph, || pass.run(output, seed))?;
     Ok(inputs.iter().map(|input| pass.gradients.get(&input.id()).cloned()).collect())
@@ -129,15 +129,14 @@ pub(crate) fn gradients_of(
         return differentiate(body, context, grad);
     }
     let native = || -> Result<Vec<Option<Tensor>>> {
-        let inputs = context.arrays();
-        if body.is_whole() && is_emulated(&inputs) {
+        if body.is_whole() && context.inputs.iter().any(|input| is_emulated(input.array())) {
             return on_the_host(node, context, grad);
         }
         if node.saved.place == Place::Device || body.derivative() == Derivative::Differentiable {
             return differentiate(body, context, grad);
         }
-        let saved = body.forward(&inputs)?.saved;
-        differentiate(body, &BackwardContext { saved: &saved, ..*context }, grad)
+        let saved = body.forward(context.arrays())?.saved;
+        differentiate(body, &BackwardContext::new(context.inputs, context.output, &saved), grad)
     };
     match backend::choice(operation, Direction::Backward)? {
         Choice::Device => native(),
@@ -150,12 +149,11 @@ pub(crate) fn gradients_of(
             backend::announce(operation, Direction::Backward, "a replacement");
             let original =
                 || Ok(native()?.into_iter().map(|g| g.map(|g| g.array().clone())).collect::<Vec<_>>());
-            let inputs = context.arrays();
             let needs: Vec<bool> = context.inputs.iter().map(Tensor::is_grad_required).collect();
             let call = Call {
                 operation,
                 pass: Direction::Backward,
-                inputs: &inputs,
+                inputs: context.arrays(),
                 output: Some(context.output.array()),
                 grad: Some(grad.array()),
                 needs: &needs,
@@ -174,7 +172,7 @@ pub(crate) fn differentiate(
     grad: &Tensor,
 ) -> Result<Vec<Option<Tensor>>> {
     let create_graph = mode::is_grad_enabled();
-    if body.derivative() == Derivative::Differentiable || (!create_graph && body.serves(&context.arrays())) {
+    if body.derivative() == Derivative::Differentiable || (!create_graph && body.serves(context.arrays())) {
         return body.backward(context, grad);
     }
     mode::with_mode(true, || {
@@ -203,7 +201,7 @@ fn on_the_host(node: &Node, context: &BackwardContext<'_>, grad: &Tensor) -> Res
             &again
         }
     };
-    let host = BackwardContext { inputs: &inputs, output: &output, saved };
+    let host = BackwardContext::new(&inputs, &output, saved);
     let gradients = differentiate(node.body.as_ref(), &host, &Tensor::new(on_host(grad.array())?))?;
     let as_of = |(gradient, input): (Option<Tensor>, &Tensor)| {
         let moved =

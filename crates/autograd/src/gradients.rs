@@ -1,7 +1,7 @@
 //! The result of a backward pass.
 
 use crate::{Error, Result, Tensor, TensorId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Gradients by tensor, from one backward pass.
 #[derive(Debug, Default)]
@@ -9,11 +9,11 @@ pub struct Gradients {
     /// Ordered by id, so that iteration is deterministic.
     gradients: BTreeMap<TensorId, Tensor>,
     /// Every tensor of the graph that gradients flowed through.
-    visited: HashSet<TensorId>,
+    visited: Vec<TensorId>,
 }
 
 impl Gradients {
-    pub(crate) fn new(gradients: BTreeMap<TensorId, Tensor>, visited: HashSet<TensorId>) -> Self {
+    pub(crate) fn new(gradients: BTreeMap<TensorId, Tensor>, visited: Vec<TensorId>) -> Self {
         Self { gradients, visited }
     }
 

@@ -11,6 +11,7 @@ use crate::{
 use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use smallvec::SmallVec;
 use std::{fmt, sync::Arc};
 
 /// An operation on tensors. The struct's fields are its attributes; everything else that is known of it is here, so that
@@ -307,7 +308,9 @@ impl Tensor {
     /// # Errors
     /// Another number of inputs than the operation takes; whatever the operation refuses.
     pub fn apply<O: Operation>(operation: O, inputs: &[&Tensor]) -> Result<Tensor> {
-        Self::run(Arc::new(Erased(operation)), inputs)
+        let body = Erased(operation);
+        let computed = compute(&body, inputs)?;
+        Ok(computed.recorded(inputs, || Arc::new(body)))
     }
 
     /// Runs an operation: its inputs in the dtypes that [`autocast`](crate::autocast()) says, by the implementation that
@@ -316,20 +319,7 @@ impl Tensor {
     /// # Errors
     /// Another number of inputs than the operation takes; from the operation or an observer.
     pub(crate) fn run(body: Arc<dyn Body>, inputs: &[&Tensor]) -> Result<Self> {
-        require_arity(body.as_ref(), inputs.len())?;
-        let cast = in_precision(body.as_ref(), inputs)?;
-        let cast: Option<Vec<&Tensor>> = cast.as_ref().map(|cast| cast.iter().collect());
-        let inputs = cast.as_deref().unwrap_or(inputs);
-        let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
-        let operation = body.name();
-        observe::begin(operation, observe::Pass::Forward)?;
-        let began = trace::begin(arrays.first())?;
-        let account = gradewise_kernels::memory::within(operation);
-        let (array, saved) = backend::forward(body.as_ref(), &arrays)?;
-        drop((account, arrays));
-        began.forward(operation, inputs, &array)?;
-        observe::forward(inputs, &array, body.as_ref())?;
-        Ok(Self::with_node(array, inputs, body, saved))
+        Ok(compute(body.as_ref(), inputs)?.recorded(inputs, || body))
     }
 
     /// The result of several operations as one node of the graph, whose backward rule is not theirs.
@@ -344,7 +334,7 @@ impl Tensor {
     ) -> Result<Self> {
         let body: Arc<dyn Body> = Arc::new(Composite { name, rule });
         observe::forward(inputs, &array, body.as_ref())?;
-        Ok(Self::with_node(array, inputs, body, Saved::nothing()))
+        Ok(Self::with_node(array, inputs, || body, Saved::nothing()))
     }
 
     /// The same values rounded to another dtype; gradients are converted back.
@@ -357,6 +347,42 @@ impl Tensor {
         }
         Self::apply(Cast { dtype }, &[self])
     }
+}
+
+/// The result of an operation, without its history.
+struct Computed {
+    array: Array,
+    saved: Saved,
+    /// The inputs in the precision that the operation ran in, if that is another than theirs.
+    cast: Option<Vec<Tensor>>,
+}
+
+impl Computed {
+    /// As a tensor whose history, if there is one to record, refers to the operation by `body`: one that records nothing allocates none.
+    fn recorded(self, inputs: &[&Tensor], body: impl FnOnce() -> Arc<dyn Body>) -> Tensor {
+        match &self.cast {
+            None => Tensor::with_node(self.array, inputs, body, self.saved),
+            Some(cast) => Tensor::with_node(self.array, &cast.iter().collect::<Vec<_>>(), body, self.saved),
+        }
+    }
+}
+
+/// Runs an operation as [`Tensor::run`] does, up to its history.
+fn compute(body: &dyn Body, inputs: &[&Tensor]) -> Result<Computed> {
+    require_arity(body, inputs.len())?;
+    let cast = in_precision(body, inputs)?;
+    let converted: Option<Vec<&Tensor>> = cast.as_ref().map(|cast| cast.iter().collect());
+    let inputs = converted.as_deref().unwrap_or(inputs);
+    let arrays: SmallVec<[Array; 4]> = inputs.iter().map(|input| input.array().clone()).collect();
+    let operation = body.name();
+    observe::begin(operation, observe::Pass::Forward)?;
+    let began = trace::begin(arrays.first())?;
+    let account = gradewise_kernels::memory::within(operation);
+    let (array, saved) = backend::forward(body, &arrays)?;
+    drop((account, arrays));
+    began.forward(operation, inputs, &array)?;
+    observe::forward(inputs, &array, body)?;
+    Ok(Computed { array, saved, cast })
 }
 
 pub(crate) fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {

@@ -13,7 +13,9 @@ use gradewise_kernels::{
     memory,
     ops::{self, ADD_N_AT_ONCE},
 };
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// How the gradients of one operation are computed.
 pub(crate) type Rule = fn(&Node, &BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>>;
@@ -25,14 +27,14 @@ pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Tensor, &Tensor);
 /// them, so a pass comes to all of them last.
 struct Watcher<'a> {
     /// How often operations that have not run backward yet use each leaf.
-    uses: HashMap<TensorId, usize>,
+    uses: FxHashMap<TensorId, usize>,
     watch: Watch<'a>,
 }
 
 /// How often each leaf is an input of an operation that `output` was computed by.
-fn uses(output: &Tensor) -> HashMap<TensorId, usize> {
-    let mut uses = HashMap::new();
-    let mut seen = HashSet::from([output.id()]);
+fn uses(output: &Tensor) -> FxHashMap<TensorId, usize> {
+    let mut uses = FxHashMap::default();
+    let mut seen = FxHashSet::from_iter([output.id()]);
     let mut pending = vec![output];
     while let Some(tensor) = pending.pop() {
         for input in tensor.node().iter().flat_map(|node| &node.inputs) {
@@ -50,9 +52,9 @@ fn uses(output: &Tensor) -> HashMap<TensorId, usize> {
 }
 
 /// The tensors between `output` and `wanted`, both included.
-fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<TensorId> {
+fn relevant(output: &Tensor, wanted: &FxHashSet<TensorId>, stop: bool) -> FxHashSet<TensorId> {
     // Nothing older than the oldest wanted tensor can depend on one.
-    let Some(&oldest) = wanted.iter().min() else { return HashSet::new() };
+    let Some(&oldest) = wanted.iter().min() else { return FxHashSet::default() };
     let mut seen: BTreeMap<TensorId, Tensor> = BTreeMap::new();
     let mut pending = vec![output.clone()];
     while let Some(tensor) = pending.pop() {
@@ -66,7 +68,7 @@ fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<
         }
         seen.insert(tensor.id(), tensor);
     }
-    let mut relevant = HashSet::new();
+    let mut relevant = FxHashSet::default();
     for (&id, tensor) in &seen {
         let leads =
             |node: &crate::tensor::Node| node.inputs.iter().any(|input| relevant.contains(&input.id()));
@@ -81,15 +83,15 @@ fn relevant(output: &Tensor, wanted: &HashSet<TensorId>, stop: bool) -> HashSet<
 pub(crate) struct Pass<'a> {
     rule: Rule,
     /// Tensors to differentiate with respect to; every leaf if `None`.
-    wanted: Option<HashSet<TensorId>>,
+    wanted: Option<FxHashSet<TensorId>>,
     /// Whether gradients end at the wanted tensors rather than flow on through them.
     stop: bool,
     /// Tensors worth visiting; all if `None`.
-    relevant: Option<HashSet<TensorId>>,
+    relevant: Option<FxHashSet<TensorId>>,
     /// The gradients of the wanted tensors that are complete.
     pub gradients: BTreeMap<TensorId, Tensor>,
-    /// Every tensor that a gradient reached.
-    pub visited: HashSet<TensorId>,
+    /// Every tensor that a gradient reached, in no order that means anything.
+    pub visited: Vec<TensorId>,
     watcher: Option<Watcher<'a>>,
 }
 
@@ -100,7 +102,7 @@ const WAITING_BYTES: usize = 4 << 20;
 /// Contributions to the gradient of a tensor, in the order of their arrival. They wait to be added up in one launch, until the tensor is
 /// reached or there are as many as a launch adds.
 #[derive(Default)]
-struct Contributions(Vec<Tensor>);
+struct Contributions(SmallVec<[Tensor; 2]>);
 
 impl Contributions {
     fn add(&mut self, gradient: Tensor) -> Result<()> {
@@ -115,7 +117,8 @@ impl Contributions {
 
     fn sum(self) -> Result<Option<Tensor>> {
         let mut all = self.0.into_iter();
-        all.next().map(|first| accumulate(first, all.as_slice())).transpose()
+        let Some(first) = all.next() else { return Ok(None) };
+        if all.as_slice().is_empty() { Ok(Some(first)) } else { accumulate(first, all.as_slice()).map(Some) }
     }
 }
 
@@ -130,7 +133,6 @@ fn accumulate(mut first: Tensor, others: &[Tensor]) -> Result<Tensor> {
         return Ok(first);
     }
     match others {
-        [] => Ok(first),
         [other] => first.add(other),
         _ => add_n(&[&first].into_iter().chain(others).collect::<Vec<_>>()),
     }
@@ -160,7 +162,7 @@ impl Ord for Pending {
 }
 
 /// The sum of what arrived at a tensor to which nothing more is added, if anything did.
-fn total(arriving: &mut HashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
+fn total(arriving: &mut FxHashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
     arriving.remove(&tensor.id()).map_or(Ok(None), Contributions::sum)
 }
 
@@ -173,13 +175,13 @@ impl<'a> Pass<'a> {
             stop: false,
             relevant: None,
             gradients: BTreeMap::new(),
-            visited: HashSet::new(),
+            visited: Vec::new(),
             watcher: watch.map(|watch| Watcher { uses: uses(output), watch }),
         }
     }
 
     /// A pass to `wanted` alone; through them, too, unless `stop`.
-    pub fn towards(output: &Tensor, wanted: HashSet<TensorId>, rule: Rule, stop: bool) -> Self {
+    pub fn towards(output: &Tensor, wanted: FxHashSet<TensorId>, rule: Rule, stop: bool) -> Self {
         let relevant = Some(relevant(output, &wanted, stop));
         Self {
             rule,
@@ -187,7 +189,7 @@ impl<'a> Pass<'a> {
             stop,
             relevant,
             gradients: BTreeMap::new(),
-            visited: HashSet::new(),
+            visited: Vec::new(),
             watcher: None,
         }
     }
@@ -197,7 +199,8 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// From the rules of the operations, and gradients that do not fit their inputs.
     pub fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
-        let mut arriving = HashMap::from([(output.id(), Contributions(vec![seed]))]);
+        let mut arriving = FxHashMap::default();
+        arriving.insert(output.id(), Contributions(smallvec![seed]));
         let mut heap = BinaryHeap::from([Pending(output.clone())]);
         while let Some(Pending(tensor)) = heap.pop() {
             let Some(gradient) = total(&mut arriving, &tensor)? else { continue };
@@ -207,8 +210,7 @@ impl<'a> Pass<'a> {
             }
             let Some(node) = tensor.node() else { continue };
             let operation = node.operation();
-            let context =
-                BackwardContext { inputs: &node.inputs, output: &tensor, saved: &node.saved.arrays };
+            let context = BackwardContext::new(&node.inputs, &tensor, &node.saved.arrays);
             observe::begin(operation, observe::Pass::Backward)?;
             let began = trace::begin(Some(gradient.array()))?;
             let within = (observe::within(operation), memory::within(operation));
@@ -250,7 +252,7 @@ impl<'a> Pass<'a> {
     /// Takes note of a gradient to which nothing more is added, and returns it as its tensor's hooks leave it.
     fn arrived(&mut self, tensor: &Tensor, gradient: Tensor) -> Result<Tensor> {
         let gradient = tensor.run_hooks(gradient)?;
-        self.visited.insert(tensor.id());
+        self.visited.push(tensor.id());
         let wanted = match &self.wanted {
             Some(wanted) => wanted.contains(&tensor.id()),
             None => tensor.is_leaf(),

@@ -98,7 +98,7 @@ impl Prepared {
         let leaves = inputs.iter().zip(needs).map(|(input, needs)| leaf(input, *needs)).collect();
         let node = Node { inputs: leaves, body: Arc::clone(&self.0), saved };
         let output = Tensor::new(output.clone());
-        let context = BackwardContext { inputs: &node.inputs, output: &output, saved: &node.saved.arrays };
+        let context = BackwardContext::new(&node.inputs, &output, &node.saved.arrays);
         let _account = memory::within(self.name());
         let gradients = mode::with_mode(false, || gradients_of(&node, &context, &Tensor::new(grad.clone())))?;
         let wanted = gradients.into_iter().zip(needs);

@@ -32,7 +32,7 @@ impl Event<'_> {
                     };
                     let inputs: Vec<Tensor> = arrays.iter().zip(&self.inputs).map(leaf).collect();
                     let output = Tensor::new(output);
-                    let context = BackwardContext { inputs: &inputs, output: &output, saved: &saved };
+                    let context = BackwardContext::new(&inputs, &output, &saved);
                     let gradients = differentiate(self.body(), &context, &Tensor::new(host(arriving)?))?;
                     let wanted = |&position: &usize| {
                         gradients.get(position)?.as_ref().map(|gradient| gradient.array().clone())

@@ -3,9 +3,11 @@
 use crate::{Attributes, Cost, Derivative, Error, Forward, Result, Rule, TensorId, Traffic, mode};
 use gradewise_core::{DType, Shape};
 use gradewise_kernels::{Array, Device, Element};
+use smallvec::SmallVec;
 use std::{
+    cell::OnceCell,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// What a backward rule may look at.
@@ -16,17 +18,23 @@ pub struct BackwardContext<'a> {
     pub output: &'a Tensor,
     /// What the forward pass saved.
     pub saved: &'a [Array],
+    /// The arrays of the inputs, once something asked for them.
+    arrays: OnceCell<Vec<Array>>,
 }
 
-impl BackwardContext<'_> {
+impl<'a> BackwardContext<'a> {
+    pub(crate) fn new(inputs: &'a [Tensor], output: &'a Tensor, saved: &'a [Array]) -> Self {
+        Self { inputs, output, saved, arrays: OnceCell::new() }
+    }
+
     /// Whether the gradient of input `index` is wanted.
     pub fn needs(&self, index: usize) -> bool {
         self.inputs.get(index).is_some_and(|input| input.is_grad_required())
     }
 
     /// The arrays of the inputs.
-    pub fn arrays(&self) -> Vec<Array> {
-        self.inputs.iter().map(|input| input.array().clone()).collect()
+    pub fn arrays(&self) -> &[Array] {
+        self.arrays.get_or_init(|| self.inputs.iter().map(|input| input.array().clone()).collect())
     }
 
     /// The gradient of input `index` by `gradient`, if it is wanted.
@@ -197,7 +205,7 @@ impl Saved {
 
 /// How a tensor was computed.
 pub(crate) struct Node {
-    pub inputs: Vec<Tensor>,
+    pub inputs: SmallVec<[Tensor; 4]>,
     pub body: Arc<dyn Body>,
     pub saved: Saved,
 }
@@ -216,7 +224,8 @@ struct Inner {
     array: Array,
     requires_grad: bool,
     node: Option<Node>,
-    hooks: Mutex<Vec<Hook>>,
+    /// Made when the first hook is registered.
+    hooks: OnceLock<Box<Mutex<Vec<Hook>>>>,
 }
 
 /// An [`Array`] with a history. Cloning is cheap and keeps the identity.
@@ -239,7 +248,7 @@ pub struct Tensor(Arc<Inner>);
 
 impl Tensor {
     fn create(array: Array, requires_grad: bool, node: Option<Node>) -> Self {
-        let hooks = Mutex::default();
+        let hooks = OnceLock::new();
         Self(Arc::new(Inner { id: TensorId::next(), array, requires_grad, node, hooks }))
     }
 
@@ -255,16 +264,21 @@ impl Tensor {
         inputs: &[&Tensor],
         rule: impl Fn(&BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_node(array, inputs, Arc::new(Composite { name, rule }), Saved::nothing())
+        Self::with_node(array, inputs, || Arc::new(Composite { name, rule }), Saved::nothing())
     }
 
-    /// The result of an operation. Records history if recording is on and an input requires a gradient.
-    pub(crate) fn with_node(array: Array, inputs: &[&Tensor], body: Arc<dyn Body>, saved: Saved) -> Self {
+    /// The result of an operation. Records history, with what `body` gives, if recording is on and an input requires a gradient.
+    pub(crate) fn with_node(
+        array: Array,
+        inputs: &[&Tensor],
+        body: impl FnOnce() -> Arc<dyn Body>,
+        saved: Saved,
+    ) -> Self {
         if !mode::is_grad_enabled() || !inputs.iter().any(|input| input.is_grad_required()) {
             return Self::new(array);
         }
         let inputs = inputs.iter().map(|&input| input.clone()).collect();
-        Self::create(array, true, Some(Node { inputs, body, saved }))
+        Self::create(array, true, Some(Node { inputs, body: body(), saved }))
     }
 
     /// The same data as a new node of the graph: gradients pass through.
@@ -347,7 +361,13 @@ impl Tensor {
     /// Calls `hook` with the gradient of this tensor during every later backward pass; what it returns replaces the
     /// gradient. Hooks run in the order of registration, once the gradient is complete.
     pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) {
-        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+        let hooks = self.0.hooks.get_or_init(Box::default);
+        hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
+    }
+
+    /// Whether nothing else holds this tensor or shows its storage: an update in place is seen by nobody else.
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && self.0.array.is_unique()
     }
 
     /// The array, if nothing else holds this tensor or its history.
@@ -360,7 +380,8 @@ impl Tensor {
 
     /// The gradient after the hooks.
     pub(crate) fn run_hooks(&self, mut gradient: Tensor) -> Result<Tensor> {
-        let hooks = self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(hooks) = self.0.hooks.get() else { return Ok(gradient) };
+        let hooks = hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for hook in hooks {
             if let Some(replacement) = hook(&gradient)? {
                 require_gradient_of("hook", 0, &replacement, self)?;
@@ -382,7 +403,7 @@ pub(crate) fn require_gradient_of(
         let (actual, expected) = (gradient.shape().clone(), input.shape().clone());
         return Err(Error::GradientShape { operation, index, actual, expected });
     }
-    if gradient.dtype() != input.dtype() || gradient.device() != input.device() {
+    if gradient.array().require_like(input.array(), operation, "gradient").is_err() {
         let place = |tensor: &Tensor| format!("{} on {}", tensor.dtype(), tensor.device());
         return Err(Error::GradientPlace {
             operation,

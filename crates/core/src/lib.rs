@@ -21,6 +21,7 @@
 
 // The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
 //
+// per_axis
 // dtype, error, scalar, shape, signature
 // blade
 // algebra
@@ -36,6 +37,7 @@ mod clifford;
 mod dtype;
 mod error;
 mod multivector;
+mod per_axis;
 pub mod pga3;
 mod rotor;
 mod scalar;
@@ -49,9 +51,10 @@ pub use clifford::{CliffordAlgebra, TypeLevel};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use multivector::Multivector;
+pub use per_axis::PerAxis;
 pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
 pub use scalar::{Real, Scalar};
-pub use shape::{PerAxis, Shape};
+pub use shape::Shape;
 pub use signature::{MAX_DIMENSION, Signature};
 
 /// The examples of the README are tests.

@@ -1,12 +1,7 @@
 //! Shapes of arrays: sizes, contiguous strides, broadcasting.
 
-use crate::{Error, Result};
-use smallvec::SmallVec;
+use crate::{Error, PerAxis, Result};
 use std::{fmt, ops::Deref};
-
-/// One number for each axis of an array, such as its sizes or its strides. Up to four of them need no allocation: an operator makes
-/// several such lists at every call.
-pub type PerAxis = SmallVec<[usize; 4]>;
 
 /// The sizes of an array along its axes, outermost first (row-major). Rank 0 is a scalar with one element.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -15,7 +10,7 @@ pub struct Shape(PerAxis);
 impl Shape {
     /// The shape of a scalar: rank 0, one element.
     pub const fn scalar() -> Self {
-        Self(PerAxis::new_const())
+        Self(PerAxis::new())
     }
 
     /// Number of axes.

@@ -42,12 +42,12 @@ impl Parameter {
 
     /// The current values.
     pub fn array(&self) -> Array {
-        self.tensor().array().clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).array().clone()
     }
 
     /// The sizes along the axes.
     pub fn shape(&self) -> Shape {
-        self.tensor().shape().clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).shape().clone()
     }
 
     /// Replaces the values.
@@ -94,6 +94,14 @@ impl Parameter {
         let values = slot.array().clone();
         *slot = Tensor::new(placeholder);
         change(&mut Taken(&mut slot, values).1)
+    }
+
+    /// Lets nothing else show the storage of the values, so that a device may write there: copies them where something does.
+    pub(crate) fn make_unique(&self) -> Result<()> {
+        if self.0.read().unwrap_or_else(PoisonError::into_inner).is_unique() {
+            return Ok(());
+        }
+        self.update_in_place(|values| Ok(values.make_unique()?))
     }
 
     /// Puts `values`, of the same shape, dtype and device, in place of the present ones, which are returned.

@@ -37,6 +37,22 @@ pub struct MvBlock<'a> {
 }
 
 impl<'a> MvBlock<'a> {
+    fn arrays(&self) -> kernel::Operands<'a> {
+        let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
+        let pair = |(first, second): (&'a Tensor, &'a Tensor)| (first.array(), second.array());
+        kernel::Operands {
+            x: x.array(),
+            linear: pair(linear),
+            silu: pair(silu),
+            right: right.array(),
+            normalization: normalization.array(),
+            product: product.array(),
+            left: pair(left),
+            gain: gain.array(),
+            residual: residual.map(Tensor::array),
+        }
+    }
+
     fn all(&self) -> Vec<&'a Tensor> {
         let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
@@ -83,8 +99,7 @@ pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
     if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
         return separately(algebra, operands);
     }
-    let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
-    if kernel::Operands::from_all(&arrays).is_some_and(|operands| kernel::serves(algebra, &operands)) {
+    if kernel::serves(algebra, &operands.arrays()) {
         return Tensor::apply(Block { algebra: algebra.clone() }, &all);
     }
     if operands.residual.is_some() {
@@ -159,7 +174,7 @@ impl Operation for Block {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let (inputs, kept) = (context.arrays(), context.saved::<3>(Self::NAME)?);
-        let operands = operands(&inputs)?;
+        let operands = operands(inputs)?;
         let mut gradients = kernel::backward(&self.algebra, &operands, kept, grad.array(), context.needs(0))?;
         gradients.extend(operands.residual.map(|_| Some(grad.array().clone())));
         Ok(constants(gradients))

@@ -121,7 +121,7 @@ impl<const FULL: bool> Operation for Layer<FULL> {
         let y = context.saved.get(usize::from(normalize));
         let product = Product { output: context.output.array().clone(), inverse_rms };
         let needs = [context.needs(0), context.needs(1), context.needs(3), context.needs(2)];
-        let operands = self.operands(&inputs);
+        let operands = self.operands(inputs);
         let Gradients { x, linear, bias, w } =
             kernel::backward(&self.algebra, &operands, self.options(), (&product, y), grad.array(), needs)?;
         Ok(constants([x, linear, w].into_iter().chain(self.bias.map(|_| bias))))

@@ -65,7 +65,7 @@ impl Operation for SteerableProduct {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inputs = context.arrays();
-        let operands = operands(&inputs);
+        let operands = operands(inputs);
         let needs = [context.needs(0), context.needs(1) || context.needs(2), context.needs(3)];
         let Gradients { x, right, a, w, left } =
             kernel::backward(&self.algebra, &operands, grad.array(), needs)?;

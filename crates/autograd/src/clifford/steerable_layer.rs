@@ -77,7 +77,7 @@ impl Operation for FusedLayer {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inputs = context.arrays();
         let kernel::Gradients { x, right, a, w, left } =
-            kernel::backward(&self.algebra, &operands(&inputs), grad.array())?;
+            kernel::backward(&self.algebra, &operands(inputs), grad.array())?;
         let mut gradients = vec![Some(x), Some(right), Some(a), Some(w)];
         if let Some((left, bias)) = left {
             gradients.extend([Some(left), Some(bias)]);

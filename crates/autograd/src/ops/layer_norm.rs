@@ -48,7 +48,7 @@ impl Operation for LayerNorm {
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inputs = context.arrays();
         let [mean, inverse_std] = context.saved(Self::NAME)?;
-        let (weight, bias) = self.affine(&inputs);
+        let (weight, bias) = self.affine(inputs);
         let statistics = (mean, inverse_std);
         let gradients =
             ops::layer_norm_backward(&inputs[0], weight, bias.is_some(), statistics, grad.array())?;

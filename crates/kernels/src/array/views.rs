@@ -149,6 +149,14 @@ impl Array {
         if self.is_contiguous() { Ok(self.clone()) } else { copy::contiguous(self) }
     }
 
+    /// The same values in memory of its own, adjacent in row-major order.
+    ///
+    /// # Errors
+    /// If the device is out of memory.
+    pub fn copy(&self) -> Result<Self> {
+        copy::contiguous(self)
+    }
+
     fn with_layout(&self, shape: Shape, strides: PerAxis, offset: usize) -> Self {
         Self { storage: self.storage.clone(), dtype: self.dtype, shape, strides, offset }
     }

@@ -6,6 +6,7 @@ use gradewise_kernels::{
     Array,
     ops::optim::{self, WeightDecay},
 };
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -91,7 +92,8 @@ impl Method {
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     method: Method,
-    slots: BTreeMap<String, Slot>,
+    /// The state of each parameter by its name, which a step looks up several times.
+    slots: FxHashMap<String, Slot>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +111,7 @@ impl Optimizer {
     /// [`Error::Argument`] for constants outside their range.
     pub fn new(method: Method) -> Result<Self> {
         method.validate()?;
-        Ok(Self { method, slots: BTreeMap::new() })
+        Ok(Self { method, slots: FxHashMap::default() })
     }
 
     /// The rule and its constants.
@@ -186,7 +188,7 @@ impl Optimizer {
     }
 
     /// Counts an update of these parameters that was made on a device.
-    pub(crate) fn advance(&mut self, names: &[String]) {
+    pub(crate) fn advance<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         for name in names {
             if let Some(slot) = self.slots.get_mut(name) {
                 slot.step += 1;
@@ -217,13 +219,14 @@ impl Optimizer {
     /// # Errors
     /// From the device.
     pub fn save(&self, tensors: &mut TensorFile) -> Result<serde_json::Value> {
-        for (name, slot) in &self.slots {
+        let slots: BTreeMap<&str, &Slot> =
+            self.slots.iter().map(|(name, slot)| (name.as_str(), slot)).collect();
+        for (name, slot) in &slots {
             for (kind, array) in self.method.slots().iter().zip(&slot.arrays) {
                 tensors.insert_array(format!("optimizer.{kind}::{name}"), array)?;
             }
         }
-        let steps: BTreeMap<&str, u64> =
-            self.slots.iter().map(|(name, slot)| (name.as_str(), slot.step)).collect();
+        let steps: BTreeMap<&str, u64> = slots.iter().map(|(&name, slot)| (name, slot.step)).collect();
         Ok(serde_json::json!({ "method": self.method, "steps": steps }))
     }
 
@@ -257,7 +260,7 @@ impl Optimizer {
         if let Some(stranger) = steps.keys().find(|name| parameters.iter().all(|(known, _)| known != *name)) {
             return Err(refuse("steps", format!("for `{stranger}`"), "a parameter of the model".to_owned()));
         }
-        let mut slots = BTreeMap::new();
+        let mut slots = FxHashMap::default();
         for (name, parameter) in parameters {
             let Some(&step) = steps.get(name) else { continue };
             let like = parameter.array();

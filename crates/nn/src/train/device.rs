@@ -85,7 +85,7 @@ impl<B: Batch> CapturedStep<B> {
         let inputs = given.iter().map(|batch| batch.to_device(&device)).collect::<Result<Vec<_>>>()?;
         // Updates write where the parameters are, so nothing else may show that storage.
         for (_, parameter) in &trainer.parameters {
-            parameter.update_in_place(|values| Ok(values.make_unique()?))?;
+            parameter.make_unique()?;
         }
         let (value, gradients) = trainer.gradients(&inputs, &loss)?;
         self.prepare(trainer, &gradients)?;
@@ -197,16 +197,11 @@ impl<B: Batch> CapturedStep<B> {
         for (&position, norm) in steps.trained.iter().zip(found) {
             each[position] = norm;
         }
-        let names = steps.names(trainer);
-        trainer.finish_step(loss, GradientNorms { total, each }, zeros, &names)
+        trainer.finish_step(loss, GradientNorms { total, each }, zeros, &steps.trained)
     }
 }
 
 impl DeviceSteps {
-    fn names<M: Module>(&self, trainer: &Trainer<M>) -> Vec<String> {
-        self.trained.iter().map(|&position| trainer.parameters[position].0.clone()).collect()
-    }
-
     /// Puts the numbers of the next step on the device.
     fn set_constants<M: Module>(&self, trainer: &Trainer<M>) -> Result<()> {
         let lr = trainer.next_lr();
@@ -239,16 +234,19 @@ impl DeviceSteps {
                 expected: "the same in every step; or train without capture".to_owned(),
             });
         }
-        let gradients: Vec<Array> =
-            trained().filter_map(|(_, gradient)| Some(gradient?.contiguous())).collect::<Result<_, _>>()?;
+        let mut contiguous = Vec::with_capacity(self.trained.len());
+        for (_, gradient) in trained() {
+            contiguous.extend(gradient.map(Array::contiguous).transpose()?);
+        }
+        let gradients = contiguous;
         let found: Vec<&Array> = gradients.iter().collect();
         self.decision.decide(&self.decided, loss, &found, trainer.config.clip_norm)?;
-        let values: Vec<Array> =
-            self.trained.iter().map(|&position| trainer.parameters[position].1.array()).collect();
+        let values: Vec<Tensor> =
+            self.trained.iter().map(|&position| trainer.parameters[position].1.tensor()).collect();
         let mut arrays = Vec::with_capacity(values.len());
         for ((&position, value), gradient) in self.trained.iter().zip(&values).zip(&gradients) {
             let slots = trainer.optimizer.slots(&trainer.parameters[position].0);
-            arrays.push([Some(value), Some(gradient), slots.first(), slots.get(1)]);
+            arrays.push([Some(value.array()), Some(gradient), slots.first(), slots.get(1)]);
         }
         let kind = match trainer.optimizer.method() {
             Method::Adam { .. } | Method::AdamW { .. } => Update::Adam,
@@ -256,10 +254,10 @@ impl DeviceSteps {
         };
         update(kind, &self.constants, Some(&self.decided), &arrays)?;
         if let (Some(state), Some(average)) = (&self.average, &trainer.average) {
-            let current: Vec<Array> =
-                trainer.parameters.iter().map(|(_, parameter)| parameter.array()).collect();
+            let current: Vec<Tensor> =
+                trainer.parameters.iter().map(|(_, parameter)| parameter.tensor()).collect();
             let pairs = average.arrays().iter().zip(&current);
-            let arrays: Vec<_> = pairs.map(|(a, p)| [Some(a), Some(p), None, None]).collect();
+            let arrays: Vec<_> = pairs.map(|(a, p)| [Some(a), Some(p.array()), None, None]).collect();
             update(Update::Ema, state, Some(&self.decided), &arrays)?;
         }
         debug_assert_eq!(loss.device(), Device::Cuda(self.device.clone()));

@@ -363,14 +363,14 @@ impl<M: Module> Trainer<M> {
         self.config.schedule().lr(self.step)
     }
 
-    /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `names` are the
-    /// parameters it updated.
+    /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `trained` are the
+    /// positions of the parameters that it updated.
     pub(super) fn finish_step(
         &mut self,
         loss: f64,
         norms: GradientNorms,
         zeros: f64,
-        names: &[String],
+        trained: &[usize],
     ) -> Result<StepReport> {
         let (lr, scale) = (self.next_lr(), self.loss_scale());
         self.count_step();
@@ -378,7 +378,7 @@ impl<M: Module> Trainer<M> {
         if skipped {
             self.skip(loss, &norms)?;
         } else {
-            self.optimizer.advance(names);
+            self.optimizer.advance(trained.iter().map(|&position| self.parameters[position].0.as_str()));
             self.end_skips();
         }
         let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);

@@ -5,6 +5,7 @@ use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
     cuda::{Args, Buffer, Grid, Kernel, Words},
 };
+use std::sync::{Mutex, PoisonError};
 
 /// Elements that one block works on; as in csrc/ops/optim.cu.
 const PER_BLOCK: usize = 4096;
@@ -60,6 +61,8 @@ fn for_items(
 pub struct StepState {
     device: CudaDevice,
     constants: Buffer,
+    /// The constants written last, which need not be written again.
+    written: Mutex<Vec<f64>>,
     control: Buffer,
 }
 
@@ -78,6 +81,7 @@ impl StepState {
         let state = Self {
             device: device.clone(),
             constants: Buffer::new(device, CONSTANTS * size_of::<f64>(), NAME)?,
+            written: Mutex::default(),
             control: Buffer::new(device, CONTROL * size_of::<f64>(), NAME)?,
         };
         state.control.write(0, bytemuck::cast_slice(&[1.0f64, 1.0, 0.0]), NAME)?;
@@ -87,7 +91,12 @@ impl StepState {
 
     fn set(&self, operation: &'static str, values: &[f64]) -> Result<()> {
         debug_assert!(values.len() <= CONSTANTS);
-        self.constants.write(0, bytemuck::cast_slice(values), operation)
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written != values {
+            self.constants.write(0, bytemuck::cast_slice(values), operation)?;
+            values.clone_into(&mut written);
+        }
+        Ok(())
     }
 
     /// The constants of an Adam step.
@@ -189,7 +198,9 @@ fn check(
     used: usize,
 ) -> Result<Option<DType>> {
     let Some(first) = arrays.first().and_then(|arrays| arrays[0]) else { return Ok(None) };
+    first.require_beside(&Device::Cuda(device.clone()), operation, "arrays")?;
     for arrays in arrays {
+        let shape = arrays[0].map_or(&[][..], Array::dims);
         for array in &arrays[..used] {
             let Some(array) = array else {
                 return Err(Error::Argument {
@@ -199,21 +210,12 @@ fn check(
                     expected: "all arrays of the update",
                 });
             };
+            // Beside the first array, which is on the device.
             array.require_like(first, operation, "arrays")?;
-            array.require_shape(operation, "arrays", arrays[0].map_or(&[], Array::dims), || {
-                "it belongs to the parameter".to_owned()
-            })?;
+            array.require_shape(operation, "arrays", shape, || "it belongs to the parameter".to_owned())?;
             if !array.is_contiguous() {
                 let (shape, strides) = (array.shape().clone(), array.strides().to_vec());
                 return Err(Error::NotContiguous { operation, shape, strides });
-            }
-            if array.device() != Device::Cuda(device.clone()) {
-                return Err(Error::DeviceMismatch {
-                    operation,
-                    argument: "arrays",
-                    actual: array.device(),
-                    expected: Device::Cuda(device.clone()),
-                });
             }
         }
     }

@@ -122,14 +122,6 @@ pub(super) fn backward(
     let grad_x =
         need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), DType::F32, device)).transpose()?;
     // The parameters' gradients one after the other, each from a multiple of 4 on (Places in the kernels).
-    let places: Vec<usize> = arrays[1..]
-        .iter()
-        .scan(0, |next, array| {
-            let place = *next;
-            *next += array.elements().next_multiple_of(4);
-            Some(place)
-        })
-        .collect();
     let count = arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum::<usize>();
     let partials = Array::for_kernel(NAME, [plan.blocks, count], DType::F32, device)?;
     let args = Args::new()
@@ -144,9 +136,13 @@ pub(super) fn backward(
     let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_backward);
     device.launch(NAME, plan.backward, grid, args)?;
     let sums = sum_partials(device, NAME, &partials, [count], DType::F32, 1.0)?;
-    let mut gradients = vec![grad_x];
-    for (array, place) in arrays[1..].iter().zip(places) {
-        gradients.push(Some(sums.slice(0, place..place + array.elements())?.reshape(array.shape())?));
+    // With room for the gradient of the residual, which is the cotangent.
+    let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
+    gradients.push(grad_x);
+    for array in &arrays[1..] {
+        let elements = array.elements();
+        gradients.push(Some(sums.slice(0, place..place + elements)?.reshape(array.shape())?));
+        place += elements.next_multiple_of(4);
     }
     Ok(gradients)
 }

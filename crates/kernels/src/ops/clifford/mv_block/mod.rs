@@ -128,12 +128,11 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
             if name == "product" { paths_reason(algebra) } else { grades_reason(algebra) }
         })?;
     }
-    let mut named: Vec<(&'static str, &Array)> = NAMES.into_iter().zip(all).collect();
+    alike(NAME, &std::array::from_fn::<_, OPERANDS, _>(|index| (NAMES[index], all[index])))?;
     if let Some(residual) = operands.residual {
         exact(NAME, "residual", residual, &[algebra.blade_count(), batch, n], like_the_output)?;
-        named.push(("residual", residual));
+        alike(NAME, &[("x", operands.x), ("residual", residual)])?;
     }
-    alike(NAME, &named)?;
     Ok(Sizes { batch, inputs, features: n })
 }
 
@@ -187,5 +186,10 @@ pub fn backward(
 }
 
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
-    operands.all().into_iter().map(|array| array.contiguous()).collect()
+    // A vector collected from results grows step by step.
+    let mut arrays = Vec::with_capacity(OPERANDS);
+    for array in operands.all() {
+        arrays.push(array.contiguous()?);
+    }
+    Ok(arrays)
 }
