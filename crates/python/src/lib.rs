@@ -2,6 +2,7 @@
 //!
 //! Operators are those of the registry of `gradewise-autograd`: nothing is computed here. Arrays come and go without a copy.
 
+mod algebra;
 mod array;
 mod errors;
 mod operation;
@@ -13,6 +14,8 @@ use pyo3::prelude::*;
 /// Operators of gradewise on arrays of other libraries; the modules of the package `gradewise` are its users.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::algebra::{PyAlgebra, PyMultivector, PyRotor};
     #[pymodule_export]
     use crate::array::{PyArray, from_dlpack, run};
     #[pymodule_export]

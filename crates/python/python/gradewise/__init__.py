@@ -5,7 +5,7 @@
 """
 
 from gradewise._array import asarray, run
-from gradewise._core import Array, __version__, operations, targets
+from gradewise._core import Algebra, Array, Multivector, Rotor, __version__, operations, targets
 from gradewise._errors import (
     ArgumentError,
     CheckpointError,
@@ -19,14 +19,17 @@ from gradewise._errors import (
 )
 
 __all__ = [
+    "Algebra",
     "ArgumentError",
     "Array",
     "CheckpointError",
     "DTypeError",
     "DeviceError",
     "GradewiseError",
+    "Multivector",
     "NotDifferentiableError",
     "OutOfMemoryError",
+    "Rotor",
     "RunError",
     "ShapeError",
     "__version__",
