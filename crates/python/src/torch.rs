@@ -4,7 +4,7 @@ use crate::errors::{Class, raised};
 use gradewise_core::DType;
 use gradewise_ffi::sys::CUstream;
 use gradewise_kernels::{
-    Array, Borrowed, CudaDevice, Device,
+    Array, Borrowed, Compute, CudaDevice, Device,
     external::{Allocation, AllocationError, Allocator, Place, with_allocator},
 };
 use pyo3::{
@@ -23,6 +23,10 @@ pub struct Torch {
     dtypes: Vec<Py<PyAny>>,
     /// Gives the stream that work of this thread goes to, for a device's number; none in a build of PyTorch without CUDA.
     stream: Option<Py<PyAny>>,
+    /// Says whether products of float32 matrices may be computed in TF32.
+    allow_tf32: Option<Py<PyAny>>,
+    /// The settings of matrix products, for versions that refuse to say that.
+    matmul: Py<PyAny>,
 }
 
 const DTYPES: [(&str, DType); 4] =
@@ -37,6 +41,8 @@ struct Memory(Py<PyAny>);
 pub struct Here {
     device: Device,
     stream: CUstream,
+    /// How products of float32 matrices are computed, as PyTorch's own are.
+    compute: Compute,
 }
 
 // SAFETY: the handle of a stream may be used on any thread; the driver synchronises.
@@ -50,11 +56,15 @@ impl Torch {
         TORCH.get_or_try_init(py, || {
             let torch = py.import("torch")?;
             let dtypes = DTYPES.iter().map(|(name, _)| Ok(torch.getattr(*name)?.unbind()));
+            let internals = torch.getattr("_C")?;
+            let optional = |name: &str| internals.getattr(name).ok().map(Bound::unbind);
             Ok(Self {
                 empty: torch.getattr("empty")?.unbind(),
                 uint8: torch.getattr("uint8")?.unbind(),
                 dtypes: dtypes.collect::<PyResult<_>>()?,
-                stream: torch.getattr("_C")?.getattr("_cuda_getCurrentRawStream").ok().map(Bound::unbind),
+                stream: optional("_cuda_getCurrentRawStream"),
+                allow_tf32: optional("_get_cublas_allow_tf32"),
+                matmul: torch.getattr("backends")?.getattr("cuda")?.getattr("matmul")?.unbind(),
             })
         })
     }
@@ -72,7 +82,7 @@ impl Torch {
 
     /// Where tensors are, by the first one.
     pub fn here(&self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Here> {
-        let cpu = Here { device: Device::Cpu, stream: CUstream::NULL };
+        let cpu = Here { device: Device::Cpu, stream: CUstream::NULL, compute: Compute::Exact };
         let Some(first) = tensors.first() else { return Ok(cpu) };
         if !first.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
             if first.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
@@ -89,7 +99,20 @@ impl Torch {
             None => 0,
         };
         let stream = CUstream(std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize));
-        Ok(Here { device: Device::Cuda(device), stream })
+        Ok(Here { device: Device::Cuda(device), stream, compute: self.compute(py)? })
+    }
+
+    fn compute(&self, py: Python<'_>) -> PyResult<Compute> {
+        let answer = self.allow_tf32.as_ref().map(|ask| ask.bind(py).call0());
+        let allowed = match answer {
+            Some(Ok(answer)) => answer.is_truthy()?,
+            // The older setting is refused once the newer one was used.
+            _ => match self.matmul.bind(py).getattr(intern!(py, "fp32_precision")) {
+                Ok(precision) => precision.extract::<String>()? == "tf32",
+                Err(_) => false,
+            },
+        };
+        Ok(if allowed { Compute::Tf32 } else { Compute::Exact })
     }
 
     /// A tensor as an array over the same memory.
@@ -169,7 +192,9 @@ impl Here {
             Device::Cuda(device) => {
                 // SAFETY: PyTorch never destroys its streams; what `work` makes in memory of the pool goes with its last array, before
                 // this call returns.
-                unsafe { device.on_stream(self.stream, || with_allocator(allocator, work)) }?
+                unsafe {
+                    device.on_stream(self.stream, || with_allocator(allocator, || self.compute.scope(work)))
+                }?
             }
         }
     }

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""What gradewise's operators give to models in PyTorch, beside the published implementations, in one run on one GPU.
+
+    benches/compare_torch.py layer [--flash FOLDER]     the Clifford layer, beside Flash Clifford's own module
+    benches/compare_torch.py nbody --cgenn FOLDER       a training step of the published n-body network, before and after accelerate()
+
+FOLDER is a checkout of github.com/maxxxzdn/flash-clifford, or of github.com/DavidRuhe/clifford-group-equivariant-neural-networks.
+Needs the Python package gradewise with kernels for the GPU (docs/python.md), PyTorch, and for the comparisons what those projects need.
+
+Times are medians over repetitions of blocks of calls between two CUDA events, after a warm-up; inputs are rotated so that none stays in
+the second-level cache. One line of JSON for each measurement.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import types
+
+import torch
+
+
+def milliseconds(call, repetitions=15, calls=20, warmup=10):
+    for index in range(warmup):
+        call(index)
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repetitions):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for index in range(calls):
+            call(index)
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / calls)
+    return statistics.median(times)
+
+
+def captured(call):
+    """The call as a CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for index in range(5):
+            call(index)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call(0)
+    return lambda index: graph.replay()
+
+
+def report(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def passes(module, inputs, grads):
+    """Forward and backward, the gradients replaced each time."""
+    parameters = list(module.parameters())
+
+    def call(index):
+        x, grad = inputs[index % len(inputs)], grads[index % len(grads)]
+        torch.autograd.grad(module(x), [x, *parameters], grad)
+
+    return call
+
+
+def layer(options):
+    from gradewise.torch.flash import Layer
+
+    classes = {"gradewise": Layer}
+    if options.flash:
+        sys.path.insert(0, options.flash)
+        from modules.layer import Layer as Flash
+
+        classes["flash-clifford"] = Flash
+    for rows, features in ((1024, 512), (4096, 512)):
+        for full in (False, True):
+            made = {name: kind(features, 3, use_fc=full).cuda() for name, kind in classes.items()}
+            for module in made.values():
+                module.load_state_dict(made["gradewise"].state_dict())
+            count = max(2, (200 << 20) // (8 * rows * features * 4))
+            inputs = [torch.randn(8, rows, features, device="cuda").requires_grad_() for _ in range(count)]
+            grads = [torch.randn(8, rows, features, device="cuda") for _ in range(2)]
+            reference = None
+            for name, module in made.items():
+                output = module(inputs[0]).detach()
+                reference = output if reference is None else reference
+                difference = ((output - reference).norm() / reference.norm()).item()
+                for tf32 in (False, True):
+                    torch.backends.cuda.matmul.allow_tf32 = tf32
+                    call = passes(module, inputs, grads)
+                    eager = milliseconds(call)
+                    # Triton kernels that tune themselves cannot be captured for the first time.
+                    graph = milliseconds(captured(call)) if name == "gradewise" else None
+                    report(
+                        layer=name, rows=rows, features=features, fully_connected=full, tf32=tf32,
+                        eager_ms=eager, graph_ms=graph, difference=difference,
+                    )
+
+
+def systems(count):
+    """A batch as the published data set gives it."""
+    rows, columns = zip(*[(i, j) for i in range(5) for j in range(5) if i != j])
+    edges = torch.tensor([rows, columns], device="cuda").repeat(count, 1, 1)
+    loc, vel = torch.randn(2, count, 5, 3, device="cuda")
+    charges = torch.randn(count, 5, 1, device="cuda").sign()
+    products = charges[:, list(rows)] * charges[:, list(columns)]
+    return loc, vel, products, charges, loc + 0.5 * vel, edges
+
+
+def nbody(options):
+    sys.path.insert(0, options.cgenn)
+    # What the published project logs with is not needed here.
+    for name in ("wandb", "yaml"):
+        sys.modules.setdefault(name, types.ModuleType(name))
+    from models.nbody_cggnn import NBodyCGGNN
+
+    import gradewise.torch
+
+    for count in options.batch:
+        batch = systems(count)
+        first = None
+        for fused in (False, True):
+            torch.manual_seed(0)
+            model = NBodyCGGNN().cuda()
+            if fused:
+                made = gradewise.torch.accelerate(model, verbose=False)
+            optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, weight_decay=1e-4, capturable=True)
+
+            def step(index):
+                loss, _ = model(batch, index)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+
+            loss = model(batch, 0)[0].item()
+            first = loss if first is None else first
+            torch.cuda.reset_peak_memory_stats()
+            fields = {"eager_ms": milliseconds(step, 7, 10)}
+            if fused:
+                fields |= {"graph_ms": milliseconds(captured(step), 7, 20), "replaced": len(made.replaced)}
+            report(
+                nbody="accelerated" if fused else "published", batch=count, loss=loss, difference=abs(loss / first - 1),
+                peak_bytes=torch.cuda.max_memory_allocated(), **fields,
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_layer = commands.add_parser("layer", help="the Clifford layer")
+    of_layer.add_argument("--flash", help="a checkout of Flash Clifford")
+    of_layer.set_defaults(run=layer)
+    of_nbody = commands.add_parser("nbody", help="the published n-body network")
+    of_nbody.add_argument("--cgenn", required=True, help="a checkout of the published networks")
+    of_nbody.add_argument("--batch", type=int, nargs="+", default=[100, 1000], help="systems in a batch")
+    of_nbody.set_defaults(run=nbody)
+    options = parser.parse_args()
+    report(device=torch.cuda.get_device_name(), torch=torch.__version__)
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
