@@ -392,6 +392,7 @@ def test_accelerate_changes_a_model_in_place(double, capsys):
     kinds = {r.path: r.replacement.rpartition(".")[2] for r in report.replaced}
     assert kinds["block"] == "Block" and kinds["first"] == "MVLinear" and not report.left
     assert "head" not in kinds and "block" in capsys.readouterr().out
+    assert [r.path for r in report.parts()] == ["block", "first"]
     actual = model(x)
     assert (actual - expected).norm() <= 1e-12 * expected.norm() and len(seen) == 2
     others = torch.autograd.grad(actual.square().sum(), parameters)
@@ -407,6 +408,18 @@ def test_accelerate_changes_a_model_in_place(double, capsys):
     # A second time there is nothing left to do.
     with pytest.raises(gradewise.ArgumentError):
         gt.accelerate(model, verbose=False)
+
+
+def test_copies_at_borders_are_measured(double):
+    model = Somebodys()
+    x = torch.randn(6, 2, 3)
+    report = gt.accelerate(model, verbose=False, example=(x,))
+    # Vectors are embedded in the operators' order, and the block takes what the first map leaves.
+    assert report.borders == [] and "0 copies" in str(report)
+    found = gt.borders(model.block, torch.randn(6, 4, 8))
+    assert [(b.path, b.shape, b.bytes) for b in found] == [("", (6, 4, 8), 6 * 4 * 8 * 8)]
+    assert found[0].microseconds > 0
+    assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_accelerate_says_what_it_left_and_why(double):

@@ -4,7 +4,7 @@ Features are tensors ``[blades, rows, features]``. Operators work on the CPU and
 float16, with first and second derivatives, under ``torch.compile``, ``torch.autocast`` and ``torch.cuda.graph``.
 """
 
-from gradewise.torch._accelerate import Left, Replaced, Report, accelerate
+from gradewise.torch._accelerate import Border, Left, Replaced, Report, accelerate, borders
 from gradewise.torch._functional import (
     clifford_layer,
     fc_steerable_layer,
@@ -23,10 +23,12 @@ from gradewise.torch._functional import (
 )
 
 __all__ = [
+    "Border",
     "Left",
     "Replaced",
     "Report",
     "accelerate",
+    "borders",
     "clifford_layer",
     "fc_steerable_layer",
     "fcgp",

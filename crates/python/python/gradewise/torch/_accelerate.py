@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
 from gradewise.torch import cgenn, flash
-from gradewise.torch._layout import signature_of
+from gradewise.torch._layout import signature_of, to_planes
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,46 @@ class Left:
     reason: str
 
 
+@dataclass(frozen=True)
+class Border:
+    """A call of a replaced module with features that lie in another order than its operators', so that they are copied."""
+
+    path: str
+    shape: tuple[int, ...]
+    bytes: int
+    microseconds: float
+    """The time of the copy alone, where the features were."""
+
+
 @dataclass
 class Report:
     """What :func:`accelerate` did."""
 
     replaced: list[Replaced] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    borders: Optional[list[Border]] = None
+    """What conversions at the borders of replaced parts cost for the example, if there was one."""
+
+    def parts(self) -> list[Replaced]:
+        """The replaced modules that are not inside of another one."""
+        paths = {r.path for r in self.replaced}
+
+        def is_outermost(path: str) -> bool:
+            words = path.split(".")
+            return not any(".".join(words[:n]) in paths for n in range(len(words))) or not path
+
+        return sorted((r for r in self.replaced if is_outermost(r.path)), key=lambda r: r.path)
 
     def __str__(self) -> str:
-        lines = [f"replaced {len(self.replaced)} modules, left {len(self.left)}"]
-        lines += [f"  {r.path or '(model)'}: {r.original} -> {r.replacement}" for r in self.replaced]
-        lines += [f"  {m.path or '(model)'}: {m.original} stays: {m.reason}" for m in self.left]
+        counts = Counter(r.original for r in self.replaced)
+        lines = [f"replaced {len(self.replaced)} modules: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())]
+        lines += [f"  {r.path or '(model)'}: {r.original}, with what is inside" for r in self.parts()]
+        lines += [f"left {len(self.left)}"] if self.left else []
+        lines += [f"  {m.path or '(model)'}: {m.original}: {m.reason}" for m in self.left]
+        if self.borders is not None:
+            total = sum(border.microseconds for border in self.borders)
+            lines.append(f"{len(self.borders)} copies at borders in a forward pass of the example, {total:.0f} µs")
+            lines += [f"  {b.path or '(model)'}: {list(b.shape)}, {b.microseconds:.1f} µs" for b in self.borders]
         return "\n".join(lines)
 
 
@@ -170,7 +202,7 @@ _KINDS = [
 _OURS = ("gradewise.",)
 
 
-def accelerate(model: nn.Module, verbose: bool = True) -> Report:
+def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
     """Lets the modules of Clifford-group-equivariant networks and of Flash Clifford in ``model`` compute with fused operators.
 
     The modules are changed in place: parameters, their names, the keys of ``state_dict``, hooks and the model itself stay, so an
@@ -180,6 +212,8 @@ def accelerate(model: nn.Module, verbose: bool = True) -> Report:
     Args:
         model: a model with modules of the published implementations, recognised by name and structure.
         verbose: whether the report is printed.
+        example: arguments of the model; if they are given, it is called with them once, without gradients, to measure what copies at the
+            borders of replaced parts cost.
 
     Returns:
         What was replaced, and what was left and why.
@@ -197,7 +231,7 @@ def accelerate(model: nn.Module, verbose: bool = True) -> Report:
             continue
         try:
             if kind.has_algebra:
-                _algebra(_with_algebra(module))
+                _algebra(module)
             kind.check(module)
         except _Stays as reason:
             # Ordinary sequences are nothing that one would look for here.
@@ -216,13 +250,59 @@ def accelerate(model: nn.Module, verbose: bool = True) -> Report:
             + ", ".join(kind.name for kind in _KINDS if kind.name != "Sequential")
             + f" that can be replaced\n{report}"
         )
+    if example is not None:
+        report.borders = borders(model, *example)
     if verbose:
         print(report)
     return report
 
 
-def _with_algebra(module: nn.Module) -> Any:
-    return module
+def borders(model: nn.Module, *arguments: Any) -> list[Border]:
+    """The calls of fused modules in ``model(*arguments)`` with features that lie in another order than the operators', and what the
+    copies cost. Inside of a fused module, and from one to the next, there are none."""
+    found: list[Border] = []
+
+    def watch(path: str) -> Callable[..., None]:
+        def look(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            x = inputs[0] if inputs else None
+            if not isinstance(x, Tensor) or x.dim() < 3:
+                return
+            planes = to_planes(x, x.shape[-1], path)
+            if not planes.is_contiguous():
+                found.append(Border(path, tuple(x.shape), x.numel() * x.element_size(), _microseconds(planes)))
+
+        return look
+
+    fused = (cgenn._Module, cgenn.Block, cgenn.EGCL)
+    hooks = [
+        module.register_forward_pre_hook(watch(path)) for path, module in model.named_modules() if isinstance(module, fused)
+    ]
+    try:
+        with torch.no_grad():
+            model(*arguments)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _microseconds(planes: Tensor, repetitions: int = 20) -> float:
+    """The time of a copy into the operators' order."""
+    planes = planes.detach()
+    for _ in range(3):
+        planes.contiguous()
+    if planes.is_cuda:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(repetitions):
+            planes.contiguous()
+        end.record()
+        end.synchronize()
+        return 1e3 * start.elapsed_time(end) / repetitions
+    began = time.perf_counter()
+    for _ in range(repetitions):
+        planes.contiguous()
+    return 1e6 * (time.perf_counter() - began) / repetitions
 
 
 def _embeddings(model: nn.Module) -> None:
