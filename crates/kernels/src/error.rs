@@ -278,6 +278,12 @@ pub enum Error {
         /// The target of the PTX.
         ptx: &'static str,
     },
+    /// The first call of an operator inside a capture of another library.
+    #[error(
+        "the first call of an operator puts on the device what it needs there, which cannot be captured; call it once, with the same \
+         algebra and sizes, before the capture"
+    )]
+    FirstInCapture,
     /// A capture inside a stream of another library.
     #[error(
         "{operation}: only work in the device's own stream is captured here; capture by the library whose stream is in force"

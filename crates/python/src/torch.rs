@@ -1,6 +1,9 @@
 //! Tensors of PyTorch as arrays, and memory of PyTorch's allocators for results.
 
+mod exchange;
+
 use crate::errors::{Class, raised};
+use exchange::{Described, Exchange};
 use gradewise_core::DType;
 use gradewise_ffi::sys::CUstream;
 use gradewise_kernels::{
@@ -17,6 +20,7 @@ use std::{ffi::c_void, sync::Arc};
 
 /// What of the module `torch` is needed at every call.
 pub struct Torch {
+    exchange: Option<Exchange>,
     empty: Py<PyAny>,
     uint8: Py<PyAny>,
     /// The dtypes, in the order of [`DTYPES`].
@@ -59,6 +63,7 @@ impl Torch {
             let internals = torch.getattr("_C")?;
             let optional = |name: &str| internals.getattr(name).ok().map(Bound::unbind);
             Ok(Self {
+                exchange: Exchange::of(&torch.getattr("Tensor")?),
                 empty: torch.getattr("empty")?.unbind(),
                 uint8: torch.getattr("uint8")?.unbind(),
                 dtypes: dtypes.collect::<PyResult<_>>()?,
@@ -69,14 +74,20 @@ impl Torch {
         })
     }
 
-    fn dtype(&self, py: Python<'_>, tensor: &Bound<'_, PyAny>, argument: usize) -> PyResult<DType> {
+    /// What PyTorch says of a tensor.
+    fn describe(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Described> {
+        if let Some(described) = self.exchange.as_ref().and_then(|exchange| exchange.describe(tensor)) {
+            return Ok(described);
+        }
+        let py = tensor.py();
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
         let known = self.dtypes.iter().position(|known| known.is(&dtype));
-        known.map(|index| DTYPES[index].1).ok_or_else(|| {
-            let message = format!(
-                "input {argument} has dtype {dtype}, expected torch.float32, float64, bfloat16 or float16; convert it with .to()"
-            );
-            Class::DType.exception(py, &message)
+        Ok(Described {
+            address: tensor.call_method0(intern!(py, "data_ptr"))?.extract()?,
+            dtype: known.map(|index| DTYPES[index].1),
+            device: tensor.call_method0(intern!(py, "get_device"))?.extract()?,
+            shape: tensor.getattr(intern!(py, "shape"))?.extract()?,
+            strides: tensor.call_method0(intern!(py, "stride"))?.extract()?,
         })
     }
 
@@ -118,13 +129,19 @@ impl Torch {
     /// A tensor as an array over the same memory.
     pub fn borrow(&self, here: &Here, tensor: &Bound<'_, PyAny>, argument: usize) -> PyResult<Array> {
         let py = tensor.py();
-        let dtype = self.dtype(py, tensor, argument)?;
-        let ordinal: i64 = tensor.call_method0(intern!(py, "get_device"))?.extract()?;
+        let Described { address, dtype, device, shape, strides } = self.describe(tensor)?;
+        let Some(dtype) = dtype else {
+            let message = format!(
+                "input {argument} has dtype {}, expected torch.float32, float64, bfloat16 or float16; convert it with .to()",
+                tensor.getattr(intern!(py, "dtype"))?
+            );
+            return Err(Class::DType.exception(py, &message));
+        };
         let expected = match &here.device {
             Device::Cpu => -1,
             Device::Cuda(device) => device.ordinal() as i64,
         };
-        if ordinal != expected {
+        if device != expected {
             let message = format!(
                 "input {argument} is on {}, and others on {}; move it with .to()",
                 tensor.getattr(intern!(py, "device"))?,
@@ -132,9 +149,6 @@ impl Torch {
             );
             return Err(Class::Device.exception(py, &message));
         }
-        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
-        let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-        let address: u64 = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
         let owner = Box::new(tensor.clone().unbind());
         let borrowed = Borrowed { address, dtype, shape: &shape, strides: &strides, owner };
         // SAFETY: PyTorch's description of its own memory, which the tensor keeps; PyTorch has queued the work that writes it in the

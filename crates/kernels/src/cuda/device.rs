@@ -17,7 +17,10 @@ use std::{
     ffi::c_void,
     fmt,
     hash::{Hash, Hasher},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// A CUDA device: its context, its stream, its memory and its kernels. Cheap to clone.
@@ -38,6 +41,8 @@ struct Inner {
     gate: Gate,
     /// Streams of other libraries that operators ran in.
     streams: Streams,
+    /// Whether something that is kept may be on its way to the device in its own stream still.
+    unordered: AtomicBool,
     /// Things derived once and kept on the device, by their type and key.
     constants: Growing<(TypeId, Key), Arc<dyn Any + Send + Sync>>,
 }
@@ -100,6 +105,7 @@ impl CudaDevice {
             recycled: Recycled::default(),
             gate: Gate::default(),
             streams: Streams::default(),
+            unordered: AtomicBool::new(false),
             constants: Growing::default(),
         })))
     }
@@ -121,6 +127,7 @@ impl CudaDevice {
             recycled: Recycled::default(),
             gate: Gate::default(),
             streams: Streams::default(),
+            unordered: AtomicBool::new(false),
             constants: Growing::default(),
         })))
     }
@@ -167,13 +174,13 @@ impl CudaDevice {
     pub unsafe fn on_stream<R>(&self, stream: sys::CUstream, work: impl FnOnce() -> R) -> Result<R> {
         const NAME: &str = "on_stream";
         self.refuse_in_capture(NAME)?;
-        let first = self.0.streams.add(stream, || {
+        self.0.streams.add(stream, || {
             // SAFETY: as the caller says.
             unsafe { Stream::borrow(self.context(), stream) }
         });
-        if first {
-            // What the device keeps for later may be on its way there still.
+        if self.0.unordered.load(Ordering::Acquire) {
             self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;
+            self.0.unordered.store(false, Ordering::Release);
         }
         Ok(self.0.streams.scoped(stream, work))
     }
@@ -253,11 +260,16 @@ impl CudaDevice {
 
     /// Makes something that is kept as long as the device: in memory of its own and in its own stream, to be used in any stream.
     fn lasting<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        const NAME: &str = "make a constant";
         if !self.0.streams.is_elsewhere() {
+            self.0.unordered.store(true, Ordering::Release);
             return external::without_allocator(make);
         }
+        if self.stream().is_capturing().map_err(|source| self.error(NAME, source))? {
+            return Err(Error::FirstInCapture);
+        }
         let made = self.0.streams.at_home(|| external::without_allocator(make))?;
-        self.own_stream().synchronize().map_err(|source| self.error("constant", source))?;
+        self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;
         Ok(made)
     }
 

@@ -35,14 +35,12 @@ impl Streams {
         self.current().is_some()
     }
 
-    /// Adds a stream, made by `make`, unless it is there; whether it was not.
-    pub fn add(&self, raw: CUstream, make: impl FnOnce() -> Stream) -> bool {
+    /// Adds a stream, made by `make`, unless it is there.
+    pub fn add(&self, raw: CUstream, make: impl FnOnce() -> Stream) {
         let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = streams.iter().all(|stream| stream.raw() != raw);
-        if first {
+        if streams.iter().all(|stream| stream.raw() != raw) {
             streams.push(Box::new(make()));
         }
-        first
     }
 
     /// Runs `work` with the stream `raw`, which was added, in force.
