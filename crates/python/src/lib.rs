@@ -6,6 +6,7 @@ mod algebra;
 mod array;
 mod errors;
 mod operation;
+mod program;
 mod registry;
 mod torch;
 
@@ -20,6 +21,8 @@ mod _core {
     use crate::array::{PyArray, from_dlpack, run};
     #[pymodule_export]
     use crate::operation::Operation;
+    #[pymodule_export]
+    use crate::program::{main, toml_to_json};
     #[pymodule_export]
     use crate::registry::{operations, path_count, product_terms, samples, squared_norms, targets};
 

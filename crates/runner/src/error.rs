@@ -1,7 +1,7 @@
 //! Errors of the program and their exit codes.
 
 use crate::config::ConfigError;
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 /// The result of a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -69,8 +69,8 @@ pub enum Error {
 
 impl Error {
     /// 2 for bad usage or input, which the user can mend; 1 for anything that failed on the way.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.is_input() { 2 } else { 1 })
+    pub fn exit_code(&self) -> u8 {
+        if self.is_input() { 2 } else { 1 }
     }
 
     fn is_input(&self) -> bool {

@@ -18,7 +18,7 @@
 // The order of modules:
 //
 // config, error
-// output, plots
+// output, plots, process
 // doctor, options
 // run
 // task
@@ -34,6 +34,7 @@ pub mod options;
 pub mod output;
 pub mod plots;
 pub mod prelude;
+pub mod process;
 pub mod program;
 pub mod run;
 pub mod task;

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, Result},
-    output, run,
+    output, process, run,
     task::{Task, TrainOption},
 };
 use clap::{ArgMatches, Args};
@@ -164,6 +164,7 @@ pub struct Program {
     examples: &'static str,
     tasks: Vec<Registered>,
     commands: Vec<Entry>,
+    launcher: Vec<OsString>,
 }
 
 impl Program {
@@ -178,6 +179,7 @@ impl Program {
             examples: "",
             tasks: Vec::new(),
             commands,
+            launcher: Vec::new(),
         }
     }
 
@@ -206,6 +208,14 @@ impl Program {
     #[must_use]
     pub fn examples(mut self, examples: &'static str) -> Self {
         self.examples = examples;
+        self
+    }
+
+    /// The words that start this program, which its arguments follow, where that is not its executable alone: `python -m NAME`, say.
+    /// Commands that start more processes of the program, such as `train --devices 2`, start them so.
+    #[must_use]
+    pub fn launcher(mut self, words: Vec<OsString>) -> Self {
+        self.launcher = words;
         self
     }
 
@@ -308,8 +318,24 @@ impl Program {
 
     /// Does what the command line of this process asks for: the whole of a `main`.
     pub fn main(self) -> ExitCode {
+        ExitCode::from(self.run(std::env::args_os().collect()))
+    }
+
+    /// Does what a command line asks for, whose first word is the name of the program. Returns the exit status: 0 done, 1 failed, 2 bad
+    /// usage or input.
+    ///
+    /// It sets up the log and the panic hook of this process, as a program does that runs once.
+    pub fn run(self, words: Vec<OsString>) -> u8 {
         output::set_program(&self.name);
-        let matches = self.parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+        process::set(&self.launcher, &words);
+        let matches = match self.parse(words) {
+            Ok(matches) => matches,
+            Err(error) => {
+                // There is nowhere left to report that the output is closed.
+                let _ = error.print();
+                return u8::try_from(error.exit_code()).unwrap_or(1);
+            }
+        };
         let default = if matches.get_flag("verbose") { "debug,gradewise::operations=trace" } else { "warn" };
         let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
         let log = tracing_subscriber::fmt()
@@ -321,7 +347,7 @@ impl Program {
         let _ = log.try_init();
         run::remember_panics();
         match self.dispatch(&matches) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(()) => 0,
             Err(error) => {
                 output::error(&error);
                 error.exit_code()

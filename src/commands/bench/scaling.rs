@@ -9,12 +9,12 @@ use gradewise_distributed::Supervisor;
 use gradewise_ffi::{DeviceInfo, Driver};
 use gradewise_runner::{
     error::{Error, Result},
-    output, plots,
+    output, plots, process,
     run::{GRACE, Interrupt},
     training::{describe, nccl_variables},
 };
 use serde::Serialize;
-use std::{ffi::OsString, fmt::Write, path::Path};
+use std::{fmt::Write, path::Path};
 
 /// What scaling.json holds.
 #[derive(Debug, Serialize)]
@@ -48,14 +48,10 @@ pub fn run(arguments: &Scaling) -> Result<()> {
     for &world in &counts {
         output::note(&format!("{world} process{}", if world == 1 { "" } else { "es" }));
         let result = arguments.out.join(format!("processes-{world}.json"));
-        let mut own: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let (program, mut own) = process::command()?;
         own.extend(["--worker".into(), result.clone().into()]);
-        let failed = |source| gradewise_distributed::Error::Process {
-            operation: "find this program".to_owned(),
-            source,
-        };
         let supervisor = Supervisor {
-            program: std::env::current_exe().map_err(failed)?,
+            program,
             arguments: own,
             variables: nccl_variables(arguments.deterministic),
             world,

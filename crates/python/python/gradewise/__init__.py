@@ -17,6 +17,7 @@ from gradewise._errors import (
     RunError,
     ShapeError,
 )
+from gradewise._runs import Run, evaluate, train
 
 __all__ = [
     "Algebra",
@@ -30,11 +31,14 @@ __all__ = [
     "NotDifferentiableError",
     "OutOfMemoryError",
     "Rotor",
+    "Run",
     "RunError",
     "ShapeError",
     "__version__",
     "asarray",
+    "evaluate",
     "operations",
     "run",
     "targets",
+    "train",
 ]

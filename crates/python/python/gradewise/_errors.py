@@ -1,5 +1,10 @@
 """The exceptions of gradewise. Their texts name the operation, the shapes, and what to do next."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
 
 class GradewiseError(Exception):
     """Whatever gradewise refuses or fails at."""
@@ -34,4 +39,14 @@ class CheckpointError(GradewiseError, ValueError):
 
 
 class RunError(GradewiseError, RuntimeError):
-    """A command of the gradewise program that failed."""
+    """A command of the gradewise program that failed.
+
+    Attributes:
+        status: its exit status, negative for the number of a signal; None if no process ended.
+        output: all that it said.
+        folder: the folder of the run, if it was one.
+    """
+
+    status: Optional[int] = None
+    output: str = ""
+    folder: Optional[Path] = None

@@ -3,13 +3,12 @@
 use crate::{
     config::{Fallback, Runtime},
     error::{Error, Result},
-    output,
+    output, process,
     run::{GRACE, Interrupt, RunFolder, is_supervised},
     task::Task,
 };
 use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, Supervisor};
 use gradewise_ffi::Driver;
-use std::ffi::OsString;
 
 /// Who computes.
 pub enum Planned {
@@ -81,7 +80,7 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
 /// # Errors
 /// The process that failed first, and how.
 pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, deterministic: bool) -> Result<()> {
-    let mut own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (program, mut own) = process::command()?;
     let folder = match arguments.resume {
         Some(folder) => folder.to_owned(),
         None => {
@@ -92,10 +91,8 @@ pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, determini
             folder
         }
     };
-    let failed =
-        |source| gradewise_distributed::Error::Process { operation: "find this program".to_owned(), source };
     let supervisor = Supervisor {
-        program: std::env::current_exe().map_err(failed)?,
+        program,
         arguments: own,
         variables: nccl_variables(deterministic),
         world: plan.devices.len(),

@@ -1,0 +1,40 @@
+//! How this process was started, for the commands that start more processes of the program.
+
+use crate::error::Result;
+use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
+
+/// The command line of a process.
+#[derive(Clone, Debug)]
+struct Started {
+    /// The words that start the program; the executable if there are none.
+    launcher: Vec<OsString>,
+    /// What follows the name of the program.
+    words: Vec<OsString>,
+}
+
+static STARTED: OnceLock<Started> = OnceLock::new();
+
+/// Sets what [`command`] gives; the first command line stays.
+pub(crate) fn set(launcher: &[OsString], words: &[OsString]) {
+    let started =
+        Started { launcher: launcher.to_owned(), words: words.get(1..).unwrap_or_default().to_owned() };
+    let _ = STARTED.set(started);
+}
+
+/// The executable and the arguments that start this program once more as it was started: those of
+/// [`Program::run`](crate::Program::run) behind [`Program::launcher`](crate::Program::launcher), or of this process where no program runs.
+///
+/// # Errors
+/// The executable cannot be found.
+pub fn command() -> Result<(PathBuf, Vec<OsString>)> {
+    let failed =
+        |source| gradewise_distributed::Error::Process { operation: "find this program".to_owned(), source };
+    let (launcher, words) = match STARTED.get() {
+        Some(Started { launcher, words }) => (launcher.as_slice(), words.clone()),
+        None => (&[][..], std::env::args_os().skip(1).collect()),
+    };
+    Ok(match launcher {
+        [] => (std::env::current_exe().map_err(failed)?, words),
+        [executable, before @ ..] => (executable.into(), before.iter().cloned().chain(words).collect()),
+    })
+}
