@@ -6,7 +6,8 @@ use crate::{
     mode, registry,
     tensor::{Body, Node, Place, Saved},
 };
-use gradewise_kernels::{Array, memory};
+use gradewise_core::{DType, Shape};
+use gradewise_kernels::{Array, Device, memory};
 use std::{fmt, sync::Arc};
 
 /// An operation of the [`registry`] with its attributes, ready to run on arrays: forward, backward, and the backward pass of the
@@ -63,6 +64,21 @@ impl Prepared {
     /// What mixed precision does with the inputs.
     pub fn rule(&self) -> Rule {
         self.0.rule()
+    }
+
+    /// Whether there are kernels for inputs of these shapes, in `dtype` on `device`. Where there are none, re-expressions run, which save
+    /// nothing for the backward pass.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn serves(&self, shapes: &[Shape], dtype: DType, device: &Device) -> Result<bool> {
+        // One element, shown as many.
+        let element = Array::zeros(Shape::scalar(), dtype, device)?;
+        let inputs = shapes
+            .iter()
+            .map(|shape| Ok(element.broadcast_to(shape.clone())?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(self.0.serves(&inputs))
     }
 
     /// Runs the operation, by the implementation that [`backend`] says.

@@ -5,7 +5,8 @@ use crate::{
     torch::{Here, Torch, own},
 };
 use gradewise_autograd::{Attributes, Kept, Prepared, Rule};
-use gradewise_kernels::Array;
+use gradewise_core::Shape;
+use gradewise_kernels::{Array, ops};
 use pyo3::prelude::*;
 
 /// An operation of the registry with its attributes.
@@ -76,8 +77,19 @@ impl Operation {
         Ok((output, is_saved.then_some(saved)))
     }
 
-    /// The gradients of the inputs for which `needs` says so.
-    #[pyo3(signature = (inputs, output, saved, grad, needs))]
+    /// Whether there are kernels for inputs of these shapes in a dtype, such as "f32", on a device, such as "cuda:0".
+    fn serves(&self, py: Python<'_>, shapes: Vec<Vec<usize>>, dtype: &str, device: &str) -> PyResult<bool> {
+        let fail = |error: gradewise_kernels::Error| raised(py, error);
+        let dtype = dtype.parse().map_err(|error: gradewise_core::Error| fail(error.into()))?;
+        let device = device.parse().map_err(fail)?;
+        let shapes: Vec<Shape> = shapes.into_iter().map(Shape::from).collect();
+        self.0.serves(&shapes, dtype, &device).map_err(|error| raised(py, error))
+    }
+
+    /// The gradients of the inputs for which `needs` says so. Those of the inputs from `packed[0]` to before `packed[1]` are one tensor, if
+    /// that is given: one behind the other, each beginning at a multiple of 4.
+    #[pyo3(signature = (inputs, output, saved, grad, needs, packed=None))]
+    #[allow(clippy::too_many_arguments)]
     fn backward<'py>(
         &self,
         py: Python<'py>,
@@ -86,6 +98,7 @@ impl Operation {
         saved: Option<Tensors<'py>>,
         grad: Bound<'py, PyAny>,
         needs: Vec<bool>,
+        packed: Option<(usize, usize)>,
     ) -> PyResult<Optional<'py>> {
         let (torch, here, arrays) = Self::arrays(py, &inputs)?;
         let count = inputs.len();
@@ -95,8 +108,16 @@ impl Operation {
         let saved =
             saved.map(|saved| saved.iter().map(|tensor| torch.borrow(&here, tensor, count + 2)).collect());
         let saved: Option<Vec<Array>> = saved.transpose()?;
-        let gradients =
-            py.detach(|| here.run(|| own_some(self.0.backward(&arrays, &output, saved, &grad, &needs)?)));
+        let gradients = py.detach(|| {
+            here.run(|| {
+                let mut gradients = self.0.backward(&arrays, &output, saved, &grad, &needs)?;
+                let Some((first, end)) = packed else { return own_some(gradients) };
+                let parts = gradients.drain(first.min(gradients.len())..end.min(gradients.len()));
+                let pack = pack(&parts.collect::<Vec<_>>(), &arrays[first..end])?;
+                gradients.insert(first, Some(pack));
+                own_some(gradients)
+            })
+        });
         let gradients = gradients.map_err(|error| raised(py, error))?;
         given(py, torch, &here, &gradients)
     }
@@ -148,4 +169,36 @@ fn given<'py>(
     arrays: &[Option<Array>],
 ) -> PyResult<Optional<'py>> {
     arrays.iter().map(|array| array.as_ref().map(|array| torch.give(py, here, array)).transpose()).collect()
+}
+
+/// Gradients of `inputs` one behind the other, each beginning at a multiple of 4: the array whose parts they are, if a kernel laid them out
+/// so, or a new one.
+fn pack(gradients: &[Option<Array>], inputs: &[Array]) -> gradewise_autograd::Result<Array> {
+    let room = |array: &Array| array.elements().next_multiple_of(4);
+    let total: usize = inputs.iter().map(room).sum();
+    let mut place = 0;
+    let mut is_laid_out = true;
+    for (gradient, input) in gradients.iter().zip(inputs) {
+        is_laid_out &= gradient.as_ref().is_some_and(|gradient| {
+            let is_part = gradients[0].as_ref().is_some_and(|first| gradient.shares_storage(first));
+            is_part && gradient.is_contiguous() && gradient.storage_offset() == place
+        });
+        place += room(input);
+    }
+    if let Some(Some(first)) = gradients.first()
+        && is_laid_out
+        && first.storage_bytes() == total * first.dtype().size()
+    {
+        return Ok(first.whole_storage());
+    }
+    let mut flat = Vec::new();
+    for (gradient, input) in gradients.iter().zip(inputs) {
+        let zeros = |count: usize| Array::zeros([count], input.dtype(), &input.device());
+        flat.push(match gradient {
+            Some(gradient) => gradient.reshape([gradient.elements()])?,
+            None => zeros(input.elements())?,
+        });
+        flat.push(zeros(room(input) - input.elements())?);
+    }
+    Ok(ops::concat(&flat.iter().collect::<Vec<_>>(), 0)?)
 }

@@ -128,6 +128,14 @@ impl Array {
         self.offset
     }
 
+    /// All elements of the storage that the array shows a part of, in a row.
+    #[must_use]
+    pub fn whole_storage(&self) -> Self {
+        let shape = Shape::from([self.storage_bytes() / self.dtype.size()]);
+        let strides = shape.contiguous_strides();
+        Self { storage: self.storage.clone(), dtype: self.dtype, shape, strides, offset: 0 }
+    }
+
     /// What keeps the array's memory alive, where another library owns it: the owner that came with [borrowed](Self::borrow) values, or
     /// with the [allocation](crate::external::Allocation) that the array is in.
     pub fn owner(&self) -> Option<&Owner> {

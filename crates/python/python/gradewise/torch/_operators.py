@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gradewise._core import Operation
-from gradewise._errors import DTypeError, NotDifferentiableError
+from gradewise._errors import DeviceError, DTypeError, NotDifferentiableError
 
 Shape = Sequence[int]
 Inputs = Sequence[Optional[Tensor]]
@@ -27,8 +27,8 @@ class Saved:
 
     name: str
     shape: Callable[[Inputs], Shape]
-    is_there: Callable[[str], bool]
-    """Whether it is there, by the operation's attributes."""
+    is_there: Callable[[str, Inputs], bool]
+    """Whether it is there, by the operation's attributes and its inputs."""
     is_wide: bool = False
     """Whether it is in float32 where the features have 16 bits."""
 
@@ -46,6 +46,9 @@ class Operator:
     """What its forward pass leaves, in order. What is not listed is found once more by the backward pass."""
     rule: str = "short"
     """What autocast does: "short" computes in its dtype, "full" in float32."""
+    packed: tuple[int, int] = (0, 0)
+    """The inputs, from the first to before the second, whose gradients the backward pass returns as one tensor, one behind the other and
+    each from a multiple of 4 on: those that a kernel lays out so."""
 
 
 def _like_first(inputs: Inputs) -> Shape:
@@ -62,12 +65,30 @@ def _traceless(inputs: Inputs) -> Shape:
     return (n * (n + 1) // 2 - 1, *rest)
 
 
-def _is_normalized(attributes: str) -> bool:
+def _is_normalized(attributes: str, inputs: Inputs) -> bool:
     return '"normalize":true' in attributes
 
 
-def _is_kept(attributes: str) -> bool:
+def _is_kept(attributes: str, inputs: Inputs) -> bool:
     return '"recompute":false' in attributes
+
+
+def _is_one_kernel(attributes: str, inputs: Inputs) -> bool:
+    """Whether a block runs as one kernel, rather than by its parts, which are differentiated by running them once more."""
+    x = inputs[0]
+    if x.device.type != "cuda" or x.dtype != torch.float32 or x.shape[1] == 0:
+        return False
+    shapes = tuple((int(t.shape[0]), 1, int(t.shape[2])) if t is x else tuple(map(int, t.shape)) for t in inputs[:11])
+    return _block_serves(attributes, shapes, str(x.device.index or 0))
+
+
+@lru_cache(maxsize=4096)
+def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], device: str) -> bool:
+    try:
+        return _operation("mv_block", attributes).serves([list(s) for s in shapes], "f32", f"cuda:{device}")
+    except DeviceError:
+        # A program that is only traced, for a device that is not there.
+        return False
 
 
 def _by_grade(inputs: Inputs) -> Shape:
@@ -78,6 +99,7 @@ def _by_grade(inputs: Inputs) -> Shape:
 
 _RMS = Saved("inverse_rms", _by_grade, _is_normalized, is_wide=True)
 _MAPPED = Saved("mapped", _like_first, _is_kept)
+_STAGES = tuple(Saved(name, _to_columns(1), _is_one_kernel) for name in ("linear_output", "right_factor", "sum"))
 _BLOCK = "x linear bias a b right normalization weight left left_bias gain residual?"
 
 OPERATORS = (
@@ -94,7 +116,7 @@ OPERATORS = (
     Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
     Operator("steerable_gp", "x right a weight left?", _like_first),
     Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1)),
+    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11)),
     Operator("traceless_product", "u v", _traceless),
 )
 
@@ -127,6 +149,20 @@ def _spread(gradients: Sequence[Optional[Tensor]], inputs: Inputs, needs: Sequen
     return tuple(results)
 
 
+def _room(x: Tensor) -> int:
+    """The elements that a gradient takes among packed ones."""
+    return (x.numel() + 3) // 4 * 4
+
+
+def _unpacked(packed: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of the inputs, as parts of the tensor that holds them."""
+    parts, place = [], 0
+    for x in inputs:
+        parts.append(packed[place : place + x.numel()].view(x.shape))
+        place += _room(x)
+    return parts
+
+
 def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
     name = operator.name
     names = [word.rstrip("?") for word in operator.inputs.split()]
@@ -144,9 +180,12 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         torch.library.define(full, schema, tags=torch.Tag.pt2_compliant_tag)
         return full
 
+    first, end = operator.packed
+    # The gradients as the backward operator returns them: those of packed inputs count as one.
+    width = arity - (end - first) + (end > first)
     forward_name = define("", [inputs, "str attributes"], 1 + count)
     backward_name = define(
-        "_backward", ["Tensor grad", inputs, "Tensor output", saved, "bool[] needs", "str attributes"], arity
+        "_backward", ["Tensor grad", inputs, "Tensor output", saved, "bool[] needs", "str attributes"], width
     )
     twice_name = define(
         "_backward_twice",
@@ -165,14 +204,15 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         # None of an operation that ran elsewhere, such as one on 16-bit numbers on the CPU: the backward pass runs it once more.
         left = iter(saved or ())
         return output, *(
-            next(left) if saved is not None and s.is_there(attributes) else _nothing(inputs[0]) for s in operator.saved
+            next(left) if saved and s.is_there(attributes, inputs) else _nothing(inputs[0])
+            for s in operator.saved
         )
 
     @torch.library.impl(backward_name, ("cpu", "cuda"))
     def backward(grad, *arguments):
         inputs, output = arguments[:arity], arguments[arity]
         saved, (needs, attributes) = arguments[arity + 1 : -2], arguments[-2:]
-        expected = [s for s, what in zip(saved, operator.saved) if what.is_there(attributes)]
+        expected = [s for s, what in zip(saved, operator.saved) if what.is_there(attributes, inputs)]
         is_known = count > 0 and all(s.numel() > 0 or output.numel() == 0 for s in expected)
         gradients = _operation(name, attributes).backward(
             _there(inputs),
@@ -180,9 +220,15 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
             expected if is_known else None,
             grad,
             [need for need, x in zip(needs, inputs) if x is not None],
+            operator.packed if end > first else None,
         )
-        results = _spread(gradients, inputs, needs)
-        return results if arity > 1 else results[0]
+        if end > first:
+            # Only inputs before and after the packed ones may be absent or need nothing.
+            kept = [*inputs[:first], gradients[first], *inputs[end:]]
+            results = _spread(gradients, kept, [*needs[:first], True, *needs[end:]])
+        else:
+            results = _spread(gradients, inputs, needs)
+        return results if width > 1 else results[0]
 
     @torch.library.impl(twice_name, ("cpu", "cuda"))
     def backward_twice(grad, *arguments):
@@ -209,7 +255,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         ran_elsewhere = is_short and x.device.type == "cpu"
 
         def left(s: Saved) -> Tensor:
-            if ran_elsewhere or not s.is_there(attributes):
+            if ran_elsewhere or not s.is_there(attributes, inputs):
                 return _nothing(x)
             return x.new_empty(s.shape(inputs), dtype=torch.float32 if s.is_wide and is_short else x.dtype)
 
@@ -218,8 +264,10 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
     @torch.library.register_fake(backward_name)
     def _(grad, *arguments):
         inputs, needs = arguments[:arity], arguments[-2]
-        results = tuple(x.new_empty(x.shape) if need else _nothing(grad) for x, need in zip(inputs, needs))
-        return results if arity > 1 else results[0]
+        results = [x.new_empty(x.shape) if need else _nothing(grad) for x, need in zip(inputs, needs)]
+        if end > first:
+            results[first:end] = [grad.new_empty(sum(_room(x) for x in inputs[first:end]))]
+        return tuple(results) if width > 1 else results[0]
 
     @torch.library.register_fake(twice_name)
     def _(grad, *arguments):
@@ -243,7 +291,9 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
             return (None,) * (arity + 1)
         needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
         gradients = run_backward(grad, *ctx.saved_tensors, needs, ctx.attributes)
-        gradients = gradients if arity > 1 else (gradients,)
+        gradients = list(gradients) if width > 1 else [gradients]
+        if end > first:
+            gradients[first : first + 1] = _unpacked(gradients[first], ctx.saved_tensors[first:end])
         return *(g if need else None for g, need in zip(gradients, needs)), None
 
     torch.library.register_autograd(forward_name, differentiate, setup_context=keep)
@@ -257,6 +307,11 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
     def differentiate_backward(ctx, *gradients):
         grad, *inputs = ctx.saved_tensors
         needs_grad, *needs = (bool(need) for need in ctx.needs_input_grad[: arity + 1])
+        gradients = list(gradients)
+        if end > first:
+            packed = gradients[first]
+            parts = [None] * (end - first) if packed is None else _unpacked(packed, inputs[first:end])
+            gradients[first : first + 1] = parts
         # Of gradients that were not asked for there is nothing.
         arriving = [g if asked else None for g, asked in zip(gradients, ctx.asked)]
         results = run_twice(grad, *inputs, *arriving, needs, needs_grad, ctx.attributes)
