@@ -15,6 +15,11 @@ def devices() -> list:
     return ["cpu", pytest.param("cuda", marks=() if there else skip)]
 
 
+def pytest_configure(config) -> None:
+    if os.environ.get("GRADEWISE_REQUIRE_GPU") == "1":
+        devices()
+
+
 def pytest_generate_tests(metafunc) -> None:
     if "device" in metafunc.fixturenames:
         metafunc.parametrize("device", devices())

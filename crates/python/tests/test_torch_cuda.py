@@ -1,0 +1,182 @@
+"""What only a GPU has: captured graphs, streams, precision of products, gradients among several processes."""
+
+import gc
+
+import pytest
+import torch
+
+import gradewise
+import gradewise.torch as gt
+from gradewise.torch import cgenn, flash
+
+# Where a GPU is required, conftest.py fails without one.
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no CUDA device")
+
+
+def batch(count=20):
+    rows, columns = zip(*[(i, j) for i in range(5) for j in range(5) if i != j])
+    loc, vel = torch.randn(2, count, 5, 3, device="cuda")
+    charges = torch.randn(count, 5, 1, device="cuda").sign()
+    products = charges[:, list(rows)] * charges[:, list(columns)]
+    return loc, vel, products, charges, loc + vel, torch.tensor([rows, columns], device="cuda").repeat(count, 1, 1)
+
+
+def train_step(model, optimizer, data):
+    loss, _ = model(data, 0)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def test_training_steps_are_captured():
+    torch.manual_seed(3)
+    eager, replayed = (cgenn.NBodyCGGNN().cuda() for _ in range(2))
+    replayed.load_state_dict(eager.state_dict())
+    data = batch()
+    optimizers = [torch.optim.Adam(m.parameters(), 1e-4, capturable=True) for m in (eager, replayed)]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            train_step(replayed, optimizers[1], data)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = train_step(replayed, optimizers[1], data)
+    for _ in range(5):
+        graph.replay()
+    for _ in range(8):
+        expected = train_step(eager, optimizers[0], data)
+    # Sums over edges have no fixed order in PyTorch.
+    assert abs(loss.item() / expected.item() - 1) < 1e-3
+    for a, b in zip(eager.parameters(), replayed.parameters()):
+        assert (a - b).norm() <= 1e-3 * a.norm() + 1e-6
+
+
+def test_a_replay_reads_what_is_in_its_inputs_then():
+    layer = flash.Layer(32, 3).cuda()
+    x = torch.randn(8, 16, 32, device="cuda")
+    layer(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = layer(x)
+    for _ in range(3):
+        new = torch.randn_like(x)
+        x.copy_(new)
+        graph.replay()
+        assert torch.equal(y, layer(new))
+
+
+def test_a_first_call_in_a_capture_says_what_to_do():
+    x = torch.randn(64, 3, 2, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises((gradewise.DeviceError, torch.AcceleratorError)) as raised:
+        with torch.cuda.graph(graph):
+            # An algebra that nobody else here uses.
+            gt.geometric_product(x, x, (2, 2, 2))
+    chain = f"{raised.value} {raised.value.__context__}"
+    assert "before the capture" in chain, chain
+    torch.cuda.synchronize()
+    assert gt.geometric_product(x, x, (2, 2, 2)).isfinite().all()
+
+
+def test_work_is_in_the_current_stream():
+    """An operator behind a gate that is closed: what reads its result waits, what does not, does not."""
+    x = torch.randn(8, 1000, 64, device="cuda")
+    expected = gt.geometric_product(x, x)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    source = torch.zeros_like(x)
+    with torch.cuda.stream(stream):
+        # Long enough that an operator in another stream would read zeros.
+        torch.cuda._sleep(200_000_000)
+        source.copy_(x)
+        result = gt.geometric_product(source, source)
+        done = torch.cuda.Event()
+        done.record()
+    assert not done.query(), "the stream should still be held up"
+    # Meanwhile the default stream computes.
+    assert torch.equal(gt.geometric_product(x, x), expected)
+    assert not done.query()
+    torch.cuda.current_stream().wait_stream(stream)
+    assert torch.equal(result, expected)
+
+
+def test_memory_is_pytorchs():
+    gc.collect()
+    x = torch.randn(8, 4096, 64, device="cuda")
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    y = gt.geometric_product(x, x)
+    assert torch.cuda.memory_allocated() - before == y.numel() * 4
+    del y
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_products_follow_pytorchs_precision():
+    x, w = torch.randn(8, 512, 256, device="cuda"), torch.randn(4, 256, 256, device="cuda")
+    exact = gt.mv_linear(x.double(), w.double()).float()
+    errors = {}
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        for allowed in (False, True):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            errors[allowed] = ((gt.mv_linear(x, w) - exact).norm() / exact.norm()).item()
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert errors[False] < 1e-6 < 1e-5 < errors[True] < 1e-3, errors
+
+
+def test_results_are_the_same_bits_each_time():
+    layer = flash.Layer(64, 3, use_fc=True).cuda()
+    x = torch.randn(8, 333, 64, device="cuda", requires_grad=True)
+
+    def run():
+        y = layer(x)
+        return [y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])]
+
+    first = run()
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(first, run()))
+
+
+def test_tensors_of_two_devices_are_refused():
+    x = torch.randn(8, 3, 5, device="cuda")
+    with pytest.raises((gradewise.DeviceError, RuntimeError), match="cpu|device"):
+        gt.geometric_product(x, x.cpu())
+    if torch.cuda.device_count() > 1:
+        with pytest.raises(gradewise.DeviceError, match="cuda:1"):
+            gt.geometric_product(x, x.to("cuda:1"))
+        other = gt.geometric_product(x.to("cuda:1"), x.to("cuda:1"))
+        assert other.device.index == 1 and torch.equal(other.cpu(), gt.geometric_product(x, x).cpu())
+
+
+def distributed(rank, world, folder, results):
+    """One of several processes that train one model, each on its part of the batch."""
+    import torch.distributed as dist
+
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    model = cgenn.CEMLP((1.0, 1.0, 1.0), 3, 8, 4).cuda()
+    wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    data = torch.randn(8 * world, 3, 8, device="cuda")
+    wrapped(data[rank * 8 : rank * 8 + 8]).square().mean().backward()
+    own = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(data).square().mean().backward()
+    worst = max(((a - p.grad).norm() / (p.grad.norm() + 1e-9)).item() for a, p in zip(own, model.parameters()))
+    results[rank] = worst
+    dist.destroy_process_group()
+
+
+def test_gradients_are_averaged_among_devices(tmp_path):
+    world = torch.cuda.device_count()
+    if world < 2:
+        pytest.skip("one CUDA device")
+    import torch.multiprocessing as mp
+
+    results = mp.get_context("spawn").Manager().dict()
+    mp.spawn(distributed, (world, str(tmp_path), results), nprocs=world)
+    assert len(results) == world and max(results.values()) < 1e-4, dict(results)
