@@ -49,7 +49,8 @@ impl Class {
         }
     }
 
-    fn of(error: &Error) -> Self {
+    /// The class of an error of an operator.
+    pub fn of(error: &Error) -> Self {
         match error {
             Error::Kernel(error) => Self::of_kernel(error),
             Error::GradientShape { .. } | Error::NotScalar { .. } => Self::Shape,

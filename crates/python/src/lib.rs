@@ -5,6 +5,7 @@
 mod algebra;
 mod array;
 mod errors;
+mod jax;
 mod operation;
 mod program;
 mod registry;
@@ -19,6 +20,8 @@ mod _core {
     use crate::algebra::{PyAlgebra, PyMultivector, PyRotor};
     #[pymodule_export]
     use crate::array::{PyArray, from_dlpack, run};
+    #[pymodule_export]
+    use crate::jax::{jax_handlers, output_shape};
     #[pymodule_export]
     use crate::operation::Operation;
     #[pymodule_export]
