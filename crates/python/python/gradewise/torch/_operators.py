@@ -156,11 +156,11 @@ def _room(x: Tensor) -> int:
 
 def _unpacked(packed: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of the inputs, as parts of the tensor that holds them."""
-    parts, place = [], 0
-    for x in inputs:
-        parts.append(packed[place : place + x.numel()].view(x.shape))
-        place += _room(x)
-    return parts
+    parts = packed.split([_room(x) for x in inputs])
+    sizes = [x.numel() for x in inputs]
+    return [
+        (part if part.shape[0] == size else part[:size]).view(x.shape) for part, size, x in zip(parts, sizes, inputs)
+    ]
 
 
 def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
@@ -328,13 +328,67 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
 
     torch.library.register_autograd(twice_name, refuse)
 
+    class Eager(torch.autograd.Function):
+        """The operator where nobody but autograd looks on. It does what the registered one does, which takes several times as long to get
+        through PyTorch's dispatcher."""
+
+        @staticmethod
+        def forward(ctx, attributes, *inputs):
+            operation = _operation(name, attributes)
+            output, saved = operation.forward(inputs)
+            ctx.operation, ctx.attributes, ctx.present = operation, attributes, len(inputs)
+            ctx.is_known = saved is not None
+            ctx.save_for_backward(*inputs, output, *(saved or ()))
+            return output
+
+        @staticmethod
+        def backward(ctx, grad):
+            tensors = ctx.saved_tensors
+            inputs, output, saved = tensors[: ctx.present], tensors[ctx.present], tensors[ctx.present + 1 :]
+            needs = list(ctx.needs_input_grad[1:])
+            if torch.is_grad_enabled():
+                # A gradient that is to be differentiated.
+                missing = (None,) * (arity - ctx.present)
+                left = iter(saved)
+                kept = [
+                    next(left) if saved and s.is_there(ctx.attributes, inputs) else _nothing(output) for s in operator.saved
+                ]
+                asked = [*needs, *(False for _ in missing)]
+                gradients = run_backward(grad, *inputs, *missing, output, *kept, asked, ctx.attributes)
+                gradients = list(gradients) if width > 1 else [gradients]
+            else:
+                packed = operator.packed if end > first else None
+                gradients = ctx.operation.backward(inputs, output, saved if ctx.is_known else None, grad, needs, packed)
+            if end > first:
+                gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
+            return None, *(g if need else None for g, need in zip(gradients, needs))
+
     def call(inputs: Sequence[Tensor], attributes: str) -> Tensor:
         prepared = _in_precision(inputs, operator.rule)
+        if _is_plain(prepared):
+            if torch.is_grad_enabled() and any(x.requires_grad for x in prepared):
+                return Eager.apply(attributes, *prepared)
+            return _operation(name, attributes).forward(prepared)[0]
         missing = (None,) * (arity - len(prepared))
         result = run(*prepared, *missing, attributes)
         return result[0] if count else result
 
     return call
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+_depth_of_modes = torch._C._len_torch_dispatch_stack
+_transformation = torch._C._functorch.peek_interpreter_stack
+
+
+def _is_plain(inputs: Sequence[Tensor]) -> bool:
+    """Whether these are ordinary tensors in eager code, which no compiler, mode or transformation of PyTorch follows."""
+    return (
+        not torch.compiler.is_compiling()
+        and _depth_of_modes() == 0
+        and _transformation() is None
+        and all(type(x) in _PLAIN and x.device.type in ("cpu", "cuda") for x in inputs)
+    )
 
 
 def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
