@@ -25,7 +25,10 @@ use std::{
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 /// Why a call failed.
@@ -34,6 +37,9 @@ pub struct Failure {
     code: c_int,
     message: String,
 }
+
+/// The minor version of the runtime's interface.
+static MINOR: AtomicI32 = AtomicI32::new(0);
 
 /// What a call asks for.
 #[derive(Clone, Copy)]
@@ -136,11 +142,11 @@ unsafe fn handle(pass: Pass, is_cuda: bool, frame: *mut CallFrame) -> *mut ffi::
         // part of its functions that does not change.
         unsafe {
             let metadata = (*frame.extension.cast::<ffi::MetadataExtension>()).metadata;
-            if !frame.api.is_null() && (*frame.api).version.major == ffi::MAJOR {
-                // Structs grow at their end alone, and calls look at their sizes: any minor version will do.
-                let version = &mut (*metadata).api_version;
-                (version.major, version.minor) = (ffi::MAJOR, (*frame.api).version.minor);
-            }
+            // Structs grow at their end alone, and calls look at their sizes, so any minor version will do: the runtime's own.
+            let api = frame.api.as_ref().filter(|api| api.version.major == ffi::MAJOR);
+            let minor = api.map_or_else(|| MINOR.load(Ordering::Relaxed), |api| api.version.minor);
+            let version = &mut (*metadata).api_version;
+            (version.major, version.minor) = (ffi::MAJOR, minor);
             (*metadata).traits = 0;
         }
         return ptr::null_mut();
@@ -180,8 +186,15 @@ handlers! {
 }
 
 /// The handlers for JAX: the name of the target, the platform, and a capsule with the function.
+///
+/// Args:
+///     minor: the minor version of the runtime's interface, for runtimes that do not tell handlers.
 #[pyfunction]
-pub fn jax_handlers(py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, Bound<'_, PyAny>)>> {
+pub fn jax_handlers(
+    py: Python<'_>,
+    minor: c_int,
+) -> PyResult<Vec<(&'static str, &'static str, Bound<'_, PyAny>)>> {
+    MINOR.store(minor, Ordering::Relaxed);
     let handlers: [(&str, &str, Handler); 6] = [
         ("gradewise_forward", "cpu", forward_cpu),
         ("gradewise_forward", "CUDA", forward_cuda),

@@ -239,6 +239,25 @@ def test_a_program_that_a_signal_ends_is_an_error():
         module.launcher = before
 
 
+def test_a_notebook_shows_one_line_that_updates_and_the_plots(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    words = {"train.steps": 3, "train.batch_size": 4, "train.log_every": 1}
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell(f"import sys; sys.path.insert(0, {str(Path(gw.__file__).parents[1])!r})"),
+            nbformat.v4.new_code_cell(f"import gradewise\nrun = gradewise.train('nbody', **{ {**SMALL, **words}!r})"),
+            nbformat.v4.new_code_cell("run.plots['loss']"),
+            nbformat.v4.new_code_cell("run"),
+        ]
+    )
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}})
+    client.execute()
+    _, training, plot, run = (cell.outputs for cell in notebook.cells)
+    assert [output.output_type for output in training] == ["display_data"], training
+    assert training[0]["data"]["text/plain"].startswith("step"), "the last line stays"
+    assert "<svg" in plot[0]["data"]["image/svg+xml"] and "test MSE" in run[0]["data"]["text/html"]
+
+
 def test_importing_costs_little_and_imports_no_library():
     script = (
         "import sys, time\n"

@@ -162,7 +162,7 @@ impl<'a> Call<'a> {
         }
         // SAFETY: as the caller says; what the fields before the functions are does not change between versions.
         let (size, version) = unsafe { ((*frame.api).struct_size, (*frame.api).version) };
-        if version.major != ffi::MAJOR || size < offset_of!(ffi::Api, pool_schedule) {
+        if version.major != ffi::MAJOR || size < offset_of!(ffi::Api, type_register) {
             let message = format!(
                 "jaxlib has version {}.{} of XLA's foreign functions; gradewise knows {}.x",
                 version.major,

@@ -6,9 +6,11 @@ call is made by :func:`_call`, whose result is a function that ``vmap`` knows; `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Union
 
 import jax
@@ -20,7 +22,16 @@ from jax.custom_derivatives import SymbolicZero
 from gradewise import _core
 from gradewise._errors import ArgumentError, DTypeError, NotDifferentiableError
 
-for _name, _platform, _handler in _core.jax_handlers():
+
+
+def _interface() -> int:
+    """The minor version of the interface of foreign functions of the installed jaxlib, as its header says."""
+    header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+    found = re.search(r"#define XLA_FFI_API_MINOR (\d+)", header.read_text(encoding="utf-8"))
+    return int(found.group(1)) if found else 0
+
+
+for _name, _platform, _handler in _core.jax_handlers(_interface()):
     jax.ffi.register_ffi_target(_name, _handler, platform=_platform)
 
 FEATURES = {
