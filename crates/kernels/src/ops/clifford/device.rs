@@ -1,6 +1,7 @@
 //! What the kernels of any algebra read on a CUDA device: its products as tables, its grades, its quadratic form.
 
 use super::{
+    contract::Planes,
     program::{Program, Programs},
     sgp::ProductOptions,
     table_product::Table,
@@ -22,6 +23,29 @@ pub(crate) struct DeviceProgram {
     spans: Words,
     pairs: Words,
     results: usize,
+}
+
+/// What the terms of a product are formed from: scale·(base + Σ weight·±a·b).
+pub(crate) struct Terms<'a> {
+    /// Factors `[…, plane]`.
+    pub a: &'a Array,
+    pub b: &'a Array,
+    /// `[features, paths]`; 1 without.
+    pub weights: Option<&'a Array>,
+    pub base: Option<&'a Array>,
+    pub scale: f64,
+}
+
+impl<'a> Terms<'a> {
+    /// Σ ±a·b.
+    pub const fn plain(a: &'a Array, b: &'a Array) -> Self {
+        Self { a, b, weights: None, base: None, scale: 1.0 }
+    }
+
+    /// Σ weight·±a·b.
+    pub const fn weighted(a: &'a Array, b: &'a Array, weights: &'a Array) -> Self {
+        Self { weights: Some(weights), ..Self::plain(a, b) }
+    }
 }
 
 /// One term of a product: blades of both operands and the sign.
@@ -73,16 +97,9 @@ impl DeviceProgram {
         Args::new().pointer(self.groups.address()).pointer(self.spans.address()).pointer(self.pairs.address())
     }
 
-    /// scale·(base + Σ weight·±a·b) into a new array `[results, …]`; `a` and `b` are `[…, plane]` with `features` per row,
-    /// the weights `[features, paths]`.
-    pub fn product(
-        &self,
-        device: &CudaDevice,
-        operation: &'static str,
-        (a, b): (&Array, &Array),
-        weights: Option<&Array>,
-        (base, scale): (Option<&Array>, f64),
-    ) -> Result<Array> {
+    /// The sums of the terms of each result, in a new array `[results, …]`.
+    pub fn product(&self, device: &CudaDevice, operation: &'static str, terms: &Terms<'_>) -> Result<Array> {
+        let Terms { a, b, weights, base, scale } = *terms;
         let rest = &a.dims()[1..];
         let plane: usize = rest.iter().product();
         let features = rest.last().copied().unwrap_or(1);
@@ -111,13 +128,12 @@ impl DeviceProgram {
         &self,
         device: &CudaDevice,
         operation: &'static str,
-        (a, b): (&Array, &Array),
+        a: &Array,
+        b: &Array,
         grad: &Array,
         scale: f64,
     ) -> Result<Array> {
-        let [_, rows, features] = a.dims()[..] else {
-            unreachable!("operators check that operands are [blades, rows, features]")
-        };
+        let Planes { rows, features, .. } = Planes::of(operation, a)?;
         let results = features * self.results;
         let chunks = Chunks::new(rows, results);
         let partials = chunks.partials(operation, results, a.dtype(), device)?;
@@ -336,7 +352,7 @@ pub(crate) fn rms_norm(
     algebra: &DeviceAlgebra,
     x: &Array,
 ) -> Result<Array> {
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    let Planes { rows, features, .. } = Planes::of(operation, x)?;
     let dtype = crate::array::rows::accumulator(x.dtype());
     let inverse = Array::for_kernel(operation, [algebra.grade_count, rows], dtype, device)?;
     if x.elements() > 0 {
@@ -358,10 +374,11 @@ pub(crate) fn rms_norm_backward(
     device: &CudaDevice,
     operation: &'static str,
     algebra: &DeviceAlgebra,
-    (output, inverse): (&Array, &Array),
+    output: &Array,
+    inverse: &Array,
     grad: &Array,
 ) -> Result<Array> {
-    let [_, rows, features] = output.dims()[..] else { unreachable!("checked by the operator") };
+    let Planes { rows, features, .. } = Planes::of(operation, output)?;
     let out = Array::for_kernel(operation, output.shape(), output.dtype(), device)?;
     if out.elements() > 0 {
         let args = Args::new()

@@ -10,6 +10,7 @@ pub mod mv_layer_norm;
 pub mod mv_linear;
 pub mod mv_normalization;
 pub mod mv_silu;
+mod operands;
 pub(crate) mod program;
 pub(crate) mod rms_norm;
 pub mod sgp;
