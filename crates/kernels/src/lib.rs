@@ -90,7 +90,7 @@ pub use compute::Compute;
 pub use cuda::{
     BuildInfo, CapturedGraph, Code, CudaDevice, MemoryReport, Resources, build_info, code_remedy,
 };
-pub use device::Device;
+pub use device::{Device, DeviceName};
 pub use element::Element;
 pub use error::{Error, Result};
 pub use fault::{Fault, sanitizer, setup_remedy};
