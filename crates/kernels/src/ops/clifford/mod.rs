@@ -1,4 +1,5 @@
 //! Operators on Clifford-algebra features `[blades, batch, features]`.
+mod around;
 pub mod clifford_layer;
 pub(crate) mod contract;
 pub(crate) mod device;

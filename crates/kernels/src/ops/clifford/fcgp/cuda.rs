@@ -12,8 +12,9 @@ use crate::{
     gemm,
     ops::{
         clifford::{
+            around::{rms_norm, rms_norm_backward},
             contract::Planes,
-            device::{DeviceAlgebra, DevicePairing, rms_norm, rms_norm_backward, zeros},
+            device::{DeviceAlgebra, DevicePairing, zeros},
         },
         matmul::cuda::{Operand, Product},
     },

@@ -8,8 +8,9 @@ use crate::{
     ops::{
         self,
         clifford::{
+            around::{gate_backward, gated},
             contract::Planes,
-            device::{DevicePairing, Terms, gate_backward, gated, zeros},
+            device::{DevicePairing, Terms, zeros},
             sgp::{ProductOptions, unrolled},
         },
     },

@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     Array, CudaDevice, Result,
-    ops::clifford::device::{DeviceAlgebra, Terms, gate_backward, gated, rms_norm, rms_norm_backward},
+    ops::clifford::{
+        around::{gate_backward, gated, rms_norm, rms_norm_backward},
+        device::{DeviceAlgebra, Terms},
+    },
 };
 use gradewise_core::Algebra;
 
