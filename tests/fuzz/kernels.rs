@@ -4,7 +4,7 @@ use crate::{Outcome, Source, values};
 use gradewise_kernels::{
     Array, DType, Device, Result,
     ops::{
-        self, AttentionOptions, CrossEntropyOptions, Order, RotaryTable,
+        self, AttentionOptions, CrossEntropyOptions, Order, RandomStream, RotaryTable,
         clifford::{
             clifford_layer, fcgp, mv_layer_norm,
             mv_linear::{self, Bias},
@@ -71,8 +71,8 @@ fn norm(s: &Source, centred: bool) -> Outcome {
     let grad = s.array(&dims);
     if centred {
         let forward = tried!(ops::layer_norm(&x, weight.as_ref(), bias.as_ref(), s.number()));
-        let saved = (&forward.mean, &forward.inverse_std);
-        let back = tried!(ops::layer_norm_backward(&x, weight.as_ref(), bias.is_some(), saved, &grad));
+        let (weight, has_bias, mean) = (weight.as_ref(), bias.is_some(), &forward.mean);
+        let back = tried!(ops::layer_norm_backward(&x, weight, has_bias, mean, &forward.inverse_std, &grad));
         return values([Some(forward.output), Some(back.x), back.weight, back.bias].into_iter().flatten());
     }
     let forward = tried!(ops::rms_norm(&x, weight.as_ref(), s.number()));
@@ -115,22 +115,24 @@ fn product(s: &Source, full: bool) -> Outcome {
     let (blades, paths) = (algebra.blade_count(), algebra.paths().len());
     let (rows, n, m) = (s.size(), s.size(), s.size());
     let [x, y] = [(); 2].map(|()| s.array(&[blades, rows, n]));
-    let needs = [s.chance(0.8), s.chance(0.8), s.chance(0.8)];
+    let needs = sgp::Needs { x: s.chance(0.8), y: s.chance(0.8), w: s.chance(0.8) };
     let options = options(s);
     let (product, back) = if full {
         let w = s.array(&[paths, n, m]);
-        let product = tried!(fcgp::forward(&algebra, &x, &y, &w, options));
+        let operands = sgp::Operands { x: &x, y: &y, w: &w };
+        let product = tried!(fcgp::forward(&algebra, &operands, options));
         let grad = s.array(&[blades, rows, m]);
-        let back = tried!(fcgp::backward(&algebra, (&x, &y, &w), options, &product, &grad, needs));
+        let back = tried!(fcgp::backward(&algebra, &operands, options, &product, &grad, needs));
         (product, back)
     } else {
         let w = s.array(&[n, paths]);
-        let product = tried!(sgp::forward(&algebra, &x, &y, &w, options));
+        let operands = sgp::Operands { x: &x, y: &y, w: &w };
+        let product = tried!(sgp::forward(&algebra, &operands, options));
         let grad = s.array(&[blades, rows, n]);
-        let back = tried!(sgp::backward(&algebra, (&x, &y, &w), options, &product, &grad, needs));
+        let back = tried!(sgp::backward(&algebra, &operands, options, &product, &grad, needs));
         (product, back)
     };
-    values([Some(product.output), back.x, back.y, back.weights].into_iter().flatten())
+    values([Some(product.output), back.x, back.y, back.w].into_iter().flatten())
 }
 
 fn linear(s: &Source) -> Outcome {
@@ -142,7 +144,7 @@ fn linear(s: &Source) -> Outcome {
     let bias = s.chance(0.5).then(|| s.array(&[m]));
     let output = tried!(mv_linear::forward(&algebra, &x, &w, bias.as_ref().map(|bias| (bias, which))));
     let grad = s.array(&[blades, rows, m]);
-    let needs = [s.chance(0.8), s.chance(0.8), s.chance(0.8)];
+    let needs = mv_linear::Needs { x: s.chance(0.8), w: s.chance(0.8), bias: s.chance(0.8) };
     let back = tried!(mv_linear::backward(&algebra, &x, &w, which, &grad, needs));
     values([Some(output), back.x, back.w, back.bias].into_iter().flatten())
 }
@@ -182,12 +184,8 @@ fn steerable(s: &Source) -> Outcome {
     let left = s.chance(0.5).then_some(&added);
     let operands = steerable_gp::Operands { x: &x, right: &y, a: &a, w: &w, left };
     let output = tried!(steerable_gp::forward(&algebra, &operands));
-    let back = tried!(steerable_gp::backward(
-        &algebra,
-        &operands,
-        &grad,
-        [s.chance(0.8), s.chance(0.8), s.chance(0.8)]
-    ));
+    let needs = steerable_gp::Needs { x: s.chance(0.8), right: s.chance(0.8), w: s.chance(0.8) };
+    let back = tried!(steerable_gp::backward(&algebra, &operands, &grad, needs));
     let mut found = vec![Some(output), back.x, back.right, back.a, back.w, back.left];
     let [right, left] = [(); 2].map(|()| s.array(&[grades, n, n]));
     let bias = s.array(&[n]);
@@ -219,9 +217,14 @@ fn layer(s: &Source) -> Outcome {
     let output = tried!(clifford_layer::forward(&algebra, &operands, options));
     let grad = s.array(&[blades, rows, if full { m } else { n }]);
     let y = s.chance(0.5).then_some(&output.y);
-    let needs = [s.chance(0.8), s.chance(0.8), s.chance(0.8), s.chance(0.8)];
-    let back =
-        tried!(clifford_layer::backward(&algebra, &operands, options, (&output.product, y), &grad, needs));
+    let needs = clifford_layer::Needs {
+        x: s.chance(0.8),
+        linear: s.chance(0.8),
+        bias: s.chance(0.8),
+        w: s.chance(0.8),
+    };
+    let kept = clifford_layer::Kept { product: &output.product, y };
+    let back = tried!(clifford_layer::backward(&algebra, &operands, options, kept, &grad, needs));
     values([Some(output.product.output), back.x, back.linear, back.bias, back.w].into_iter().flatten())
 }
 
@@ -369,7 +372,13 @@ fn rest(s: &Source) -> Outcome {
         1 => one(ops::mul_scalar(&x, s.number())),
         2 => one(ops::pow_scalar(&x, s.number())),
         3 => one(ops::clamp(&x, s.number(), s.number())),
-        4 => one(ops::dropout_mask(dims.as_slice(), s.number(), (1, 2), x.dtype(), &Device::Cpu)),
+        4 => one(ops::dropout_mask(
+            dims.as_slice(),
+            s.number(),
+            RandomStream { seed: 1, stream: 2 },
+            x.dtype(),
+            &Device::Cpu,
+        )),
         5 => one(ops::pad(&x, s.axis(dims.len()), s.count(s.below(3)), s.count(s.below(20)))),
         6 => one(ops::sum_to(&x, &s.broadcastable(&dims).into())),
         7 => {

@@ -17,13 +17,13 @@ pub struct Anomaly {
     pub nan: usize,
     /// See [`nan`](Self::nan).
     pub infinite: usize,
-    /// Elements of the result that nobody wrote, as far as memory was poisoned ([debug mode](gradewise_kernels::debug)).
+    /// Elements of the result that no kernel wrote; known only where memory was poisoned ([debug mode](gradewise_kernels::debug)).
     pub unwritten: usize,
     /// The result's summary.
     pub result: String,
     /// What it was computed from: a name, and its summary.
     pub sources: Vec<(String, String)>,
-    /// The parameter that each of the operation's inputs shows, if it shows one; sources begin with the inputs.
+    /// For each input, the parameter that it is, or is a view of; the first sources are the inputs.
     pub leaves: Vec<Option<TensorId>>,
     /// Whether a source had NaN before.
     pub inherited: bool,
@@ -32,7 +32,7 @@ pub struct Anomaly {
 }
 
 impl Anomaly {
-    /// Calls parameters among the sources by the names that `name` gives them.
+    /// Renames the parameters among the sources by `name`.
     pub fn name_parameters(&mut self, name: impl Fn(TensorId) -> Option<String>) {
         for ((described, _), leaf) in self.sources.iter_mut().zip(&self.leaves) {
             if let Some(name) = leaf.and_then(&name) {

@@ -241,7 +241,7 @@ mod written {
             Ok(Self { values: array.to_f64_vec()?, shape: array.dims().to_vec() })
         }
 
-        /// On the host, in `f64`: who reads it takes it to the place and the dtype of the inputs.
+        /// On the host, in `f64`; the reader converts it to the inputs' device and dtype.
         pub fn read(&self) -> crate::Result<Array> {
             Ok(Array::from_f64(&self.values, self.shape.clone(), DType::F64, &Device::Cpu)?)
         }

@@ -111,7 +111,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What the operation gives without its replacement: the output, or a gradient for each input.
+    /// The result without the replacement: the output, or a gradient for each input.
     ///
     /// # Errors
     /// From the operation.
@@ -216,7 +216,7 @@ pub fn untouched<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Whether anything is chosen in this thread that cannot be captured into a graph, for it waits for the host or may.
+/// Whether a choice is in force in this thread that may wait for the host, so that work cannot be captured into a graph.
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -255,7 +255,7 @@ pub(crate) fn choice(operation: &'static str, pass: Pass) -> Result<Choice> {
     })
 }
 
-/// Says once for each operation and pass that its results come from elsewhere.
+/// Logs, once for each operation and pass, that another implementation computes it.
 pub(crate) fn announce(operation: &'static str, pass: Pass, what: &str) {
     static SEEN: Mutex<BTreeSet<(&'static str, Pass)>> = Mutex::new(BTreeSet::new());
     if SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert((operation, pass)) {
@@ -274,7 +274,7 @@ pub(crate) fn on_host(array: &Array) -> Result<Array> {
     Ok(if is_short(array.dtype()) { array.cast(DType::F32)? } else { array })
 }
 
-/// An array of a host computation in the dtype and on the device of what it stands for.
+/// A result of the host, converted to a dtype and moved to a device.
 pub(crate) fn back(array: &Array, dtype: DType, device: &Device) -> Result<Array> {
     Ok(array.cast(dtype)?.to_device(device)?)
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 ///
 /// Gradients reach `inputs` and everything else that `body` uses, such as parameters it captures. `body` must compute
 /// the same function both times: random numbers in it must come from a fixed seed or from
-/// [`training_stream`](crate::training_stream), which repeats itself (Chen et al. 2016, arXiv:1604.06174). It is in the same mixed
-/// precision, and in the same pass of training or evaluation, both times.
+/// [`training_stream`](crate::training_stream), which repeats itself (Chen et al. 2016, arXiv:1604.06174). Both times it runs in
+/// the same mixed precision, and in the same pass of training or evaluation.
 ///
 /// # Errors
 /// Whatever `body` returns.
@@ -32,7 +32,7 @@ pub fn checkpoint(
     // Ids ascend: what is older than this and appears in the graph was captured by `body`.
     let start = TensorId::next();
     let local = aliases(false);
-    // With the draws so far: the recomputation draws again what `body` draws now.
+    // With the draws so far, so that the recomputation repeats the random numbers of `body`.
     let pass = mode::current_pass();
     let output = body(&local)?;
     let captured = captured(&output, start);

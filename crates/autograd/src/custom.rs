@@ -34,7 +34,7 @@ struct Inner {
     scalars: Vec<f64>,
 }
 
-/// The parts of a [`CustomOp`] to be.
+/// The parts of a [`CustomOp`] that is being built.
 pub struct CustomOpBuilder(Inner);
 
 /// Where an input of the backward kernel comes from.
@@ -128,7 +128,7 @@ impl CustomOpBuilder {
     /// The operation, whose name can be chosen from now on as any other's ([`backend`](crate::backend)).
     ///
     /// # Errors
-    /// Parameters of the backward kernel that mean nothing; another number of scalars.
+    /// Parameters of the backward kernel with unknown names; another number of scalars.
     pub fn build(self) -> Result<CustomOp> {
         let inner = self.0;
         let refuse = |message: String| Err(Error::Argument { operation: inner.name, message });

@@ -8,7 +8,8 @@ use crate::{
 /// Runs `body`, in which the first operation that makes a NaN, or an infinity out of finite numbers, forward or backward, fails
 /// with [`Error::Anomaly`]. Infinities that an operation was given (a mask of −∞) may pass through it.
 ///
-/// Every result is read once more, and on a GPU waited for: expect twice the time on the CPU, and several times that of a GPU whose operations are short.
+/// Every result is read once more, and a GPU is synchronised after each operation: expect twice the time on the CPU, and several
+/// times that on a GPU whose operations are short.
 ///
 /// ```
 /// use gradewise_autograd::{Error, Tensor, detect_anomalies};
@@ -60,7 +61,7 @@ impl Observer for Anomalies {
             if found.nan == 0 && (infinite || inherited) {
                 continue;
             }
-            // Copies keep the bits of what was not written before.
+            // Copies preserve the bits of poisoned elements: only a NaN that no source had is looked for.
             let unwritten = if found.nan > 0 && !inherited { result.unwritten()? } else { 0 };
             let summarised =
                 |(name, source): (String, &Tensor)| Ok((name, source.array().summary()?.to_string()));

@@ -49,9 +49,9 @@ impl Tensor {
         run_backward(self, options, None)
     }
 
-    /// As [`backward_with`](Self::backward_with); `watch` sees each leaf with its gradient as soon as nothing more is added to it, while the
-    /// pass goes on towards the others: what is done with a gradient can begin before the pass is over. Every leaf that gets a
-    /// gradient is seen once, in an order that depends on the graph alone, and the gradients have the bits of
+    /// As [`backward_with`](Self::backward_with), calling `watch` with each leaf and its gradient once that gradient is complete, while
+    /// the pass continues: work on a gradient, such as its reduction over processes, can begin before the pass ends. Each leaf that
+    /// gets a gradient is reported once, in an order that depends on the graph alone. The gradients have the bits of
     /// [`backward_with`](Self::backward_with).
     ///
     /// # Errors
@@ -117,14 +117,14 @@ fn towards(
     Ok(inputs.iter().map(|input| pass.gradients.get(&input.id()).cloned()).collect())
 }
 
-/// The gradients of the inputs of one operation, by what is chosen for its backward pass.
+/// The gradients of one operation's inputs, by the backend chosen for its backward pass.
 pub(crate) fn gradients_of(
     node: &Node,
     context: &BackwardContext<'_>,
     grad: &Tensor,
 ) -> Result<Vec<Option<Tensor>>> {
     let (operation, body) = (node.operation(), node.body.as_ref());
-    // Gradients with a history of their own are made of operations, for each of which a backend is chosen again.
+    // A recorded gradient is made of operations, each of which chooses its own backend.
     if mode::is_grad_enabled() {
         return differentiate(body, context, grad);
     }
@@ -211,7 +211,7 @@ fn on_the_host(node: &Node, context: &BackwardContext<'_>, grad: &Tensor) -> Res
     gradients.into_iter().zip(context.inputs).map(as_of).collect()
 }
 
-/// The values of a tensor on the host, for which a gradient is wanted if one is for the tensor.
+/// A copy of a tensor on the host: a leaf that requires a gradient if the tensor does.
 fn leaf_on_host(tensor: &Tensor) -> Result<Tensor> {
     let host = Tensor::new(on_host(tensor.array())?);
     Ok(if tensor.is_grad_required() { host.requires_grad() } else { host })

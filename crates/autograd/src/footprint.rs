@@ -28,15 +28,15 @@ pub struct OperationMemory {
     pub pass: Pass,
     /// How often it ran.
     pub calls: usize,
-    /// The most that was allocated on the device while it ran, by whomever, above what there was before the computation.
+    /// The peak of the device's allocated bytes while it ran, by any thread, above their number before the computation.
     pub peak: usize,
-    /// The most that one call needed above what was there when it began: its result and what it works with.
+    /// The peak of one call above the bytes allocated when it began: its result and its workspace.
     pub needs: usize,
-    /// What all calls left behind, less what they let go of.
+    /// Bytes that all calls allocated and kept, less those that they freed.
     pub kept: i64,
 }
 
-/// Runs `body` and tells what each operation took of the memory of `device`. What other threads allocate counts, too; work that is
+/// Runs `body` and measures how much memory of `device` each operation takes. Allocations of other threads count too; work that is
 /// replayed as a CUDA graph is not seen.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn footprint<R>(device: &Device, body: impl FnOnce() -> R) -> Result<(R, Foo
     let watch = Watch { device: device.clone(), start, last: start, highest: 0, rows: BTreeMap::new() };
     let (result, watch) = observe(watch, body);
     let mut total = monitor.delta()?;
-    // The peak was started anew at each operation.
+    // Each operation reset the peak: the whole's is the largest of theirs.
     total.peak = total.peak.max(watch.highest);
     let mut operations: Vec<OperationMemory> = watch.rows.into_values().collect();
     operations.sort_by_key(|row| std::cmp::Reverse(row.peak));

@@ -24,7 +24,8 @@
 // anomaly, attributes, properties
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
-// detect, footprint, operation
+// composite, detect, footprint, operation
+// any_sample
 // entry
 // ops
 // clifford, pass
@@ -34,10 +35,12 @@
 // custom, names, prepared
 
 mod anomaly;
+mod any_sample;
 mod attributes;
 pub mod backend;
 mod checkpoint;
 pub mod clifford;
+mod composite;
 mod create;
 pub mod custom;
 mod detect;
@@ -65,6 +68,7 @@ mod tensor;
 pub mod trace;
 
 pub use anomaly::Anomaly;
+pub use any_sample::AnySample;
 pub use attributes::{Attributes, number};
 pub use checkpoint::checkpoint;
 pub use detect::detect_anomalies;
@@ -76,7 +80,7 @@ pub use gradcheck::{GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck}
 pub use gradients::Gradients;
 pub use id::{Pass, TensorId};
 pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, training_stream};
-pub use operation::{AnySample, Operation};
+pub use operation::Operation;
 pub use ops::{add_n, concat, stack};
 pub use policy::{Policy, autocast, autocast_with, current_policy, without_autocast};
 pub use prepared::{Kept, Prepared, Twice};

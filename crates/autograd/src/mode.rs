@@ -13,7 +13,7 @@ thread_local! {
 /// Bits of a stream that number the pass; those above number the draws within it.
 const PASS_BITS: u32 = 40;
 
-/// A forward pass of training: what its random numbers follow from.
+/// A forward pass of training, which determines its random numbers.
 #[derive(Clone)]
 pub(crate) struct Pass {
     number: u64,
@@ -28,7 +28,7 @@ pub fn is_grad_enabled() -> bool {
 
 /// Runs `body` without recording history: its results require no gradients. Applies to this thread only.
 ///
-/// What is not to be differentiated is no training either: within `body`, [`is_training`] is false, also inside of [`training`].
+/// It also turns training mode off: [`is_training`] is false within `body`, even inside of [`training`].
 pub fn no_grad<R>(body: impl FnOnce() -> R) -> R {
     with_mode(false, body)
 }

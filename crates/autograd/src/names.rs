@@ -16,7 +16,7 @@ impl Backends {
     /// Chooses the backend of an operation, for one pass or both; `all` stands for every operation. A later choice wins.
     ///
     /// # Errors
-    /// An unknown operation; lists those there are.
+    /// An unknown operation; lists the valid ones.
     pub fn choose(&mut self, operation: &str, pass: Option<Pass>, backend: Backend) -> Result<()> {
         if operation != "all" {
             require_known("backend", operation)?;
@@ -61,7 +61,7 @@ impl Policy {
     /// Another rule for an operation.
     ///
     /// # Errors
-    /// An operation that there is not, with those there are.
+    /// An unknown operation; lists the valid ones.
     pub fn with(mut self, operation: &str, rule: Rule) -> Result<Self> {
         require_known("autocast", operation)?;
         self.set(operation, rule);
@@ -71,7 +71,7 @@ impl Policy {
     /// The rules of a list such as `mv_linear=f32,softmax=16-bit`, in addition.
     ///
     /// # Errors
-    /// As [`with`](Self::with), or a rule that there is not.
+    /// As [`with`](Self::with); an unknown rule.
     pub fn with_all(self, text: &str) -> Result<Self> {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(self, |policy, part| {
             let Some((operation, rule)) = part.split_once('=') else {

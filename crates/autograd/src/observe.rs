@@ -59,7 +59,7 @@ impl Event<'_> {
         self.body
     }
 
-    /// The parameter, or other leaf that requires a gradient, which each input shows, through conversions and views.
+    /// For each input, the parameter or other leaf requiring a gradient that it is, or is a view or a conversion of.
     pub fn leaves(&self) -> Vec<Option<TensorId>> {
         let leaf = |input: &&Tensor| {
             let mut tensor = (*input).clone();
@@ -80,7 +80,7 @@ impl Event<'_> {
 
 /// Sees every operation of a thread.
 pub trait Observer {
-    /// Called before each operation, except those that are only a name for several.
+    /// Called before each operation, except composite ones, whose parts are reported themselves.
     ///
     /// # Errors
     /// As [`observe`](Self::observe).

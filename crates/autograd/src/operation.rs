@@ -4,15 +4,14 @@ use crate::{
     Attributes, BackwardContext, Cost, Derivative, Error, Forward, Input, Result, Rule, Sample, Sizes,
     Tensor, Traffic, backend, mode, observe,
     policy::{self, current_policy},
-    sample::placed,
-    tensor::{Body, Composite, Saved},
+    tensor::{Body, Saved},
     trace,
 };
 use gradewise_core::DType;
-use gradewise_kernels::{Array, Device};
+use gradewise_kernels::Array;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smallvec::SmallVec;
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 /// An operation on tensors. The struct's fields are its attributes; everything else that is known of it is here, so that
 /// gradient checks, mixed precision, records, profiles, comparisons between devices and benchmarks find it in one place.
@@ -132,7 +131,7 @@ pub trait Operation: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
 }
 
 /// An operation as the history of a tensor refers to it.
-struct Erased<O>(O);
+pub(crate) struct Erased<O>(pub O);
 
 impl<O: Operation> Body for Erased<O> {
     fn name(&self) -> &'static str {
@@ -210,98 +209,6 @@ pub(crate) fn constants(gradients: impl IntoIterator<Item = Option<Array>>) -> V
     gradients.into_iter().map(|gradient| gradient.map(Tensor::new)).collect()
 }
 
-/// A sample without the type of its operation.
-#[derive(Clone)]
-pub struct AnySample {
-    body: Arc<dyn Body>,
-    inputs: Vec<Input>,
-}
-
-impl AnySample {
-    pub(crate) fn of<O: Operation>(sample: Sample<O>) -> Self {
-        Self { body: Arc::new(Erased(sample.operation)), inputs: sample.inputs }
-    }
-
-    /// The name of the operation.
-    pub fn operation(&self) -> &'static str {
-        self.body.name()
-    }
-
-    /// The attributes of the operation.
-    ///
-    /// # Errors
-    /// Values that could not be read from their device.
-    pub fn attributes(&self) -> Result<Attributes> {
-        self.body.attributes()
-    }
-
-    /// The inputs of the sample.
-    pub fn inputs(&self) -> &[Input] {
-        &self.inputs
-    }
-
-    /// The arithmetic of the forward pass.
-    pub fn cost(&self) -> Cost {
-        self.body.cost(&self.inputs.iter().map(|input| input.shape.dims()).collect::<Vec<_>>())
-    }
-
-    /// What the operation reads.
-    pub fn traffic(&self) -> Traffic {
-        self.body.traffic()
-    }
-
-    /// Whether its backward pass runs kernels and is compared with a re-expression.
-    pub fn is_reexpressed(&self) -> bool {
-        self.body.derivative() == Derivative::Reexpressed
-    }
-
-    /// Draws the inputs on the host in `f64`, rounded to what `dtype` can hold.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn draw(&self, dtype: DType, rng: &mut impl rand::Rng) -> Result<Vec<Array>> {
-        self.inputs.iter().map(|input| input.draw(dtype, rng)).collect()
-    }
-
-    /// Inputs that were drawn, as tensors of `dtype` on `device`.
-    ///
-    /// # Errors
-    /// From the device.
-    pub fn place(&self, drawn: &[Array], dtype: DType, device: &Device) -> Result<Vec<Tensor>> {
-        placed(drawn, dtype, device)
-    }
-
-    /// Runs the operation.
-    ///
-    /// # Errors
-    /// From the operation.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        Tensor::run(Arc::clone(&self.body), &inputs.iter().collect::<Vec<_>>())
-    }
-
-    /// Runs the re-expression.
-    ///
-    /// # Errors
-    /// [`Error::NotTwiceDifferentiable`] if the operation has none.
-    pub fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        self.body.reexpress(inputs)
-    }
-}
-
-impl fmt::Display for AnySample {
-    /// The operation, its attributes and the shapes of its inputs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.operation())?;
-        if let Ok(attributes) = self.attributes()
-            && !attributes.is_empty()
-        {
-            write!(f, " {attributes}")?;
-        }
-        write!(f, ", inputs")?;
-        self.inputs.iter().try_for_each(|input| write!(f, " {}", input.shape))
-    }
-}
-
 impl Tensor {
     /// Applies an operation to `inputs`.
     ///
@@ -320,21 +227,6 @@ impl Tensor {
     /// Another number of inputs than the operation takes; from the operation or an observer.
     pub(crate) fn run(body: Arc<dyn Body>, inputs: &[&Tensor]) -> Result<Self> {
         Ok(compute(body.as_ref(), inputs)?.recorded(inputs, || body))
-    }
-
-    /// The result of several operations as one node of the graph, whose backward rule is not theirs.
-    ///
-    /// # Errors
-    /// From an observer.
-    pub(crate) fn composite(
-        name: &'static str,
-        array: Array,
-        inputs: &[&Tensor],
-        rule: impl Fn(&BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let body: Arc<dyn Body> = Arc::new(Composite { name, rule });
-        observe::forward(inputs, &array, body.as_ref())?;
-        Ok(Self::with_node(array, inputs, || body, Saved::nothing()))
     }
 
     /// The same values rounded to another dtype; gradients are converted back.
@@ -358,7 +250,7 @@ struct Computed {
 }
 
 impl Computed {
-    /// As a tensor whose history, if there is one to record, refers to the operation by `body`: one that records nothing allocates none.
+    /// As a tensor. Its history refers to the operation by `body`, which is not called where nothing is recorded.
     fn recorded(self, inputs: &[&Tensor], body: impl FnOnce() -> Arc<dyn Body>) -> Tensor {
         match &self.cast {
             None => Tensor::with_node(self.array, inputs, body, self.saved),
@@ -399,9 +291,9 @@ pub(crate) fn require_arity(body: &dyn Body, inputs: usize) -> Result<()> {
     Err(Error::Argument { operation: body.name(), message })
 }
 
-/// The inputs of an operation in the dtypes of the policy in force; `None` if they are in them.
+/// The inputs of an operation in the dtypes that the policy in force says; `None` if they have them already.
 fn in_precision(body: &dyn Body, inputs: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
-    // A conversion converts what it is given: converting its input first would be a conversion again.
+    // A cast is exempt: casting its input first would recurse.
     let Some(policy) = current_policy().filter(|_| body.name() != Cast::NAME) else { return Ok(None) };
     let dtypes = inputs.iter().map(|input| input.dtype());
     let Some(target) = policy::target(&policy, policy.rule_of(body.name(), body.rule()), dtypes) else {

@@ -20,13 +20,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// How the gradients of one operation are computed.
 pub(crate) type Rule = fn(&Node, &BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>>;
 
-/// Sees a leaf and its gradient as soon as nothing more is added to it.
+/// Called with a leaf and its gradient once the gradient is complete.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Tensor, &Tensor);
 
-/// Tells when the gradient of a leaf is complete. The order of ids cannot: parameters are older than everything computed from
-/// them, so a pass comes to all of them last.
+/// Detects that the gradient of a leaf is complete, by counting its uses. Ids cannot tell: parameters have the lowest ids, so the heap
+/// yields all of them last.
 struct Watcher<'a> {
-    /// How often operations that have not run backward yet use each leaf.
+    /// Uses of each leaf by operations whose backward has not run yet.
     uses: FxHashMap<TensorId, usize>,
     watch: Watch<'a>,
 }
@@ -90,17 +90,17 @@ pub(crate) struct Pass<'a> {
     relevant: Option<FxHashSet<TensorId>>,
     /// The gradients of the wanted tensors that are complete.
     pub gradients: BTreeMap<TensorId, Tensor>,
-    /// Every tensor that a gradient reached, in no order that means anything.
+    /// Every tensor that a gradient reached, unordered.
     pub visited: Vec<TensorId>,
     watcher: Option<Watcher<'a>>,
 }
 
-/// Most bytes of storage that a gradient may keep while it waits to be added up with others. Adding larger ones one by one costs their
-/// bytes rather than a launch each, and keeping several would raise the peak of a step.
+/// The largest contribution, in bytes of storage, that waits to be summed with others in one launch. For a larger one the launch costs
+/// little beside its bytes, and holding several would raise peak memory.
 const WAITING_BYTES: usize = 4 << 20;
 
-/// Contributions to the gradient of a tensor, in the order of their arrival. They wait to be added up in one launch, until the tensor is
-/// reached or there are as many as a launch adds.
+/// Contributions to the gradient of a tensor, in order of arrival. One launch sums them when the tensor is reached, or when there are as
+/// many as a launch can sum.
 #[derive(Default)]
 struct Contributions(SmallVec<[Tensor; 2]>);
 
@@ -161,7 +161,7 @@ impl Ord for Pending {
     }
 }
 
-/// The sum of what arrived at a tensor to which nothing more is added, if anything did.
+/// Removes and sums the contributions to a tensor, which must be complete; `None` if there are none.
 fn total(arriving: &mut FxHashMap<TensorId, Contributions>, tensor: &Tensor) -> Result<Option<Tensor>> {
     arriving.remove(&tensor.id()).map_or(Ok(None), Contributions::sum)
 }
@@ -180,7 +180,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A pass to `wanted` alone; through them, too, unless `stop`.
+    /// A pass to `wanted` alone; gradients flow on through them unless `stop`.
     pub fn towards(output: &Tensor, wanted: FxHashSet<TensorId>, rule: Rule, stop: bool) -> Self {
         let relevant = Some(relevant(output, &wanted, stop));
         Self {
@@ -249,7 +249,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Takes note of a gradient to which nothing more is added, and returns it as its tensor's hooks leave it.
+    /// Runs the hooks of a tensor whose gradient is complete, keeps the result if it is wanted, and returns it.
     fn arrived(&mut self, tensor: &Tensor, gradient: Tensor) -> Result<Tensor> {
         let gradient = tensor.run_hooks(gradient)?;
         self.visited.push(tensor.id());
@@ -266,7 +266,7 @@ impl<'a> Pass<'a> {
         Ok(gradient)
     }
 
-    /// Counts a use of a watched leaf; whether it was the last one.
+    /// Counts down the uses of a watched leaf; true at the last.
     fn used(&mut self, input: &Tensor) -> bool {
         let Some(uses) = self.watcher.as_mut().and_then(|watcher| watcher.uses.get_mut(&input.id())) else {
             return false;

@@ -32,7 +32,7 @@ impl Policy {
     /// given. What is not listed, such as an operation of the user's, stays in `f32`.
     ///
     /// # Errors
-    /// A dtype that has not 16 bits.
+    /// A dtype other than bf16 and f16.
     pub fn new(dtype: DType) -> Result<Self> {
         if !is_short(dtype) {
             let message = format!("the dtype is {dtype}, expected bf16 or f16");

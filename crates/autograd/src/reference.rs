@@ -1,4 +1,4 @@
-//! An operation that was seen, computed again by the reference on the CPU.
+//! Recomputation of an observed operation by the reference on the CPU.
 
 use crate::{
     BackwardContext, Forward, Result, Tensor, backend, engine::differentiate, mode, observe::Event,

@@ -1,4 +1,4 @@
-//! The operations that there are: those of this crate, and those that others add.
+//! The registry of operations: those of this crate, and those that other crates add.
 //!
 //! Gradient checks, choices of backends and of precision, replays of records, comparisons between devices, determinism tests and
 //! benchmarks go over [`entries`], so that an operation which is in its list is in all of them.
@@ -72,7 +72,7 @@ pub fn find(name: &str) -> Option<Entry> {
     of_added.or_else(|| built_in().find(|entry| entry.name() == name).copied())
 }
 
-/// The error of `operation`, which was given a name that no operation has; lists those there are.
+/// The error of `operation` for an unknown operation's name; lists the valid ones.
 pub(crate) fn unknown(operation: &'static str, name: &str) -> Error {
     let message = format!("there is no operation `{name}`; there are {}", names().join(", "));
     Error::Argument { operation, message }
@@ -106,7 +106,7 @@ fn add(name: &'static str, operation: Added) -> Result<()> {
 /// Runs the operation called `name` on `inputs`, with recorded attributes.
 ///
 /// # Errors
-/// [`Error::Argument`] for an unknown operation, listing those there are, or for attributes or a number of inputs that are not the
+/// [`Error::Argument`] for an unknown operation, listing the valid ones, or for attributes or a number of inputs that are not the
 /// operation's; from the operation.
 pub fn rerun(name: &str, attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let inputs: Vec<&Tensor> = inputs.iter().collect();
@@ -146,7 +146,7 @@ impl Entry {
         let check = |sample: &AnySample| -> Result<usize> {
             let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
             let inputs = sample.place(&sample.draw(DType::F64, &mut rng)?, DType::F64, device)?;
-            // Of a conversion to fewer digits, differences show the rounding alone.
+            // Central differences of a conversion to fewer digits measure its rounding, not its derivative.
             if sample.run(&inputs)?.dtype() != DType::F64 {
                 return Ok(0);
             }

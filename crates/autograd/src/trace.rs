@@ -11,7 +11,7 @@ use std::{fmt::Write, time::Instant};
 /// The target of the lines, for filters such as `GRADEWISE_LOG=gradewise::operations=trace`.
 pub const TARGET: &str = "gradewise::operations";
 
-/// Whether something listens to these lines.
+/// Whether these lines are enabled.
 #[inline]
 pub fn is_on() -> bool {
     tracing::enabled!(target: TARGET, tracing::Level::TRACE)

@@ -12,6 +12,15 @@ pub enum Wanted {
     Count(usize),
 }
 
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("auto"),
+            Self::Count(count) => count.fmt(f),
+        }
+    }
+}
+
 impl FromStr for Wanted {
     type Err = Error;
 

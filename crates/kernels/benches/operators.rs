@@ -53,7 +53,19 @@ fn operators(c: &mut Criterion) {
         ("segment_sum", 2, Box::new(|| ops::segment_sum(&x, 1, &index))),
         ("edge_difference", 2, Box::new(|| ops::edge_difference(&nodes, None, &index, &index))),
         ("concat_segment_mean", 2, Box::new(|| ops::concat_segment_mean(&nodes, &x, &index))),
-        ("dropout_mask", 1, Box::new(|| ops::dropout_mask(x.shape(), 0.1, (1, 2), DType::F32, &Device::Cpu))),
+        (
+            "dropout_mask",
+            1,
+            Box::new(|| {
+                ops::dropout_mask(
+                    x.shape(),
+                    0.1,
+                    ops::RandomStream { seed: 1, stream: 2 },
+                    DType::F32,
+                    &Device::Cpu,
+                )
+            }),
+        ),
     ];
     let mut group = c.benchmark_group("operators [8, 2000, 28] f32");
     for (name, passes, operator) in &cases {

@@ -81,9 +81,9 @@ fn main() -> Result<()> {
             let (weight, copied) = (random(&[columns], dtype)?, Array::full(x.dims(), 0.5, dtype, &device)?);
             let copy = || copied.overwrite_shared(&x).map(|()| copied.clone());
             let normalized = ops::layer_norm(&x, Some(&weight), Some(&weight), 1e-5)?;
-            let statistics = (&normalized.mean, &normalized.inverse_std);
+            let (mean, inverse_std) = (&normalized.mean, &normalized.inverse_std);
             let backward = |weight, bias| {
-                Ok(ops::layer_norm_backward(&x, weight, bias, statistics, &normalized.output)?.x)
+                Ok(ops::layer_norm_backward(&x, weight, bias, mean, inverse_std, &normalized.output)?.x)
             };
             // Arrays read and written, and seconds.
             let times = [

@@ -135,14 +135,65 @@ impl fmt::Display for Device {
     }
 }
 
-impl FromStr for Device {
+/// A device by its name, which may be one that this machine does not have: what settings say.
+///
+/// ```
+/// use gradewise_kernels::{Device, DeviceName};
+///
+/// assert_eq!("CUDA:1".parse(), Ok(DeviceName::Cuda(Some(1))));
+/// assert_eq!(DeviceName::Cuda(None).to_string(), "cuda");
+/// assert_eq!("cpu".parse::<DeviceName>()?.open()?, Device::Cpu);
+/// # Ok::<(), gradewise_kernels::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum DeviceName {
+    /// `cpu`
+    #[default]
+    Cpu,
+    /// `cuda:N`; `cuda` is device 0 unless whoever asked means another, as one of several processes does.
+    Cuda(Option<usize>),
+}
+
+impl DeviceName {
+    /// The device.
+    ///
+    /// # Errors
+    /// Those of [`Device::cuda`].
+    pub fn open(self) -> Result<Device> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(ordinal) => Device::cuda(ordinal.unwrap_or(0)),
+        }
+    }
+
+    /// The number of the GPU that it names, if it names one.
+    #[must_use]
+    pub fn ordinal(self) -> Option<usize> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda(ordinal) => Some(ordinal.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.pad("cpu"),
+            Self::Cuda(None) => f.pad("cuda"),
+            Self::Cuda(Some(ordinal)) => f.pad(&format!("cuda:{ordinal}")),
+        }
+    }
+}
+
+impl FromStr for DeviceName {
     type Err = Error;
 
-    /// Reads `cpu`, `cuda` (device 0) or `cuda:N`, in any case.
+    /// Reads `cpu`, `cuda` or `cuda:N`, in any case.
     ///
     /// # Errors
     /// [`Error::UnsupportedTarget`] for a device of a kind that has no kernels here, such as `rocm:1`; [`Error::InvalidDevice`] for
-    /// text that names no device; those of [`Device::cuda`].
+    /// text that names no device.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = || Error::InvalidDevice { text: text.to_owned() };
         let lower = text.trim().to_ascii_lowercase();
@@ -154,11 +205,25 @@ impl FromStr for Device {
         match (target, number) {
             (Target::Cpu, None) => Ok(Self::Cpu),
             (Target::Cpu, Some(_)) => Err(invalid()),
-            (Target::Cuda, number) => {
-                Self::cuda(number.map_or(Some(0), |number| number.parse().ok()).ok_or_else(invalid)?)
-            }
+            (Target::Cuda, None) => Ok(Self::Cuda(None)),
+            (Target::Cuda, Some(number)) => match number.parse() {
+                Ok(ordinal) => Ok(Self::Cuda(Some(ordinal))),
+                Err(_) => Err(invalid()),
+            },
             (target, _) => Err(Error::UnsupportedTarget { text: text.to_owned(), target }),
         }
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    /// Reads `cpu`, `cuda` (device 0) or `cuda:N`, in any case.
+    ///
+    /// # Errors
+    /// As [`DeviceName`] is read; those of [`Device::cuda`].
+    fn from_str(text: &str) -> Result<Self> {
+        text.parse::<DeviceName>()?.open()
     }
 }
 
@@ -184,6 +249,9 @@ mod tests {
         }
         for text in ["", "gpu", "cuda:", "cuda:x", "cuda3", "cuda:-1", "cpu:0"] {
             assert_eq!(text.parse::<Device>().unwrap_err(), Error::InvalidDevice { text: text.to_owned() });
+        }
+        for name in [DeviceName::Cpu, DeviceName::Cuda(None), DeviceName::Cuda(Some(7))] {
+            assert_eq!(name.to_string().parse(), Ok(name));
         }
     }
 

@@ -31,17 +31,20 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
+/// Sizes of a product: `[m, k]` times `[k, n]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub m: usize,
+    pub k: usize,
+    pub n: usize,
+}
+
 /// `out = a·b`, or `out += a·b` with `add`; `a` is `[m, k]`, `b` is `[k, n]`, `out` is row-major `[m, n]`.
 ///
 /// # Panics
 /// If a slice is shorter than its sizes say: a bug of the calling operator, which has validated its shapes.
-pub(crate) fn product<T: Real>(
-    (m, k, n): (usize, usize, usize),
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-    out: &mut [T],
-    add: bool,
-) {
+pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut [T], add: bool) {
+    let Sizes { m, k, n } = sizes;
     assert!(a.holds(m, k) && b.holds(k, n) && out.len() >= m * n, "matrix product outside its slices");
     if m == 0 || n == 0 {
         return;
@@ -56,7 +59,7 @@ pub(crate) fn product<T: Real>(
     // norm near zero magnifies every rounding).
     const SMALL: usize = 1 << 14;
     if m * k * n <= SMALL {
-        small((m, k, n), a, b, out, add);
+        small(sizes, a, b, out, add);
         return;
     }
     // SAFETY: the assertion above bounds every element the strides reach; `out` is borrowed mutably and so does not
@@ -87,13 +90,8 @@ pub(crate) fn product<T: Real>(
 }
 
 /// The product by its definition, summed in double precision.
-fn small<T: Real>(
-    (m, k, n): (usize, usize, usize),
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-    out: &mut [T],
-    add: bool,
-) {
+fn small<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut [T], add: bool) {
+    let Sizes { m, k, n } = sizes;
     for row in 0..m {
         for column in 0..n {
             let sum: f64 = (0..k)

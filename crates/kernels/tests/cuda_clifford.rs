@@ -149,10 +149,11 @@ fn weighted_products_bare_gated_and_normalised(device: &Device) {
             let (x, y, grad) = (case.x(case.features), case.x(case.features), case.x(case.features));
             let w = case.random(&[case.features, case.algebra.paths().len()]);
             let run = |[x, y, w, grad]: [&Array; 4]| {
-                let product = sgp::forward(&case.algebra, x, y, w, options).unwrap();
-                let found =
-                    sgp::backward(&case.algebra, (x, y, w), options, &product, grad, [true; 3]).unwrap();
-                [product.output, found.x.unwrap(), found.y.unwrap(), found.weights.unwrap()]
+                let operands = sgp::Operands { x, y, w };
+                let product = sgp::forward(&case.algebra, &operands, options).unwrap();
+                let found = sgp::backward(&case.algebra, &operands, options, &product, grad, sgp::Needs::ALL)
+                    .unwrap();
+                [product.output, found.x.unwrap(), found.y.unwrap(), found.w.unwrap()]
             };
             let tested = run([&x.tested, &y.tested, &w.tested, &grad.tested]);
             let expected = run([&x.reference, &y.reference, &w.reference, &grad.reference]);
@@ -175,10 +176,12 @@ fn fully_connected_products(device: &Device) {
             let (x, y, grad) = (case.x(case.features), case.x(case.features), case.x(outputs));
             let w = case.random(&[case.algebra.paths().len(), case.features, outputs]);
             let run = |[x, y, w, grad]: [&Array; 4]| {
-                let product = fcgp::forward(&case.algebra, x, y, w, options).unwrap();
+                let operands = sgp::Operands { x, y, w };
+                let product = fcgp::forward(&case.algebra, &operands, options).unwrap();
                 let found =
-                    fcgp::backward(&case.algebra, (x, y, w), options, &product, grad, [true; 3]).unwrap();
-                [product.output, found.x.unwrap(), found.y.unwrap(), found.weights.unwrap()]
+                    fcgp::backward(&case.algebra, &operands, options, &product, grad, sgp::Needs::ALL)
+                        .unwrap();
+                [product.output, found.x.unwrap(), found.y.unwrap(), found.w.unwrap()]
             };
             let tested = run([&x.tested, &y.tested, &w.tested, &grad.tested]);
             let expected = run([&x.reference, &y.reference, &w.reference, &grad.reference]);
@@ -204,9 +207,11 @@ fn fully_connected_products_of_many_rows(device: &Device) {
         let w = case.random(&[case.algebra.paths().len(), features, outputs]);
         let run = |[x, y, w, grad]: [&Array; 4], needs: [bool; 3]| {
             let options = ProductOptions { gate: true, normalize: true };
-            let product = fcgp::forward(&case.algebra, x, y, w, options).unwrap();
-            let found = fcgp::backward(&case.algebra, (x, y, w), options, &product, grad, needs).unwrap();
-            [Some(product.output), found.x, found.y, found.weights]
+            let operands = sgp::Operands { x, y, w };
+            let product = fcgp::forward(&case.algebra, &operands, options).unwrap();
+            let needs = sgp::Needs { x: needs[0], y: needs[1], w: needs[2] };
+            let found = fcgp::backward(&case.algebra, &operands, options, &product, grad, needs).unwrap();
+            [Some(product.output), found.x, found.y, found.w]
         };
         let expected = run([&x.reference, &y.reference, &w.reference, &grad.reference], [true; 3]);
         for needs in [[true; 3], [false, false, true], [true, false, true], [false, true, false]] {
@@ -233,7 +238,8 @@ fn linear_maps_per_grade_and_shared(device: &Device) {
             let (w, b) = (case.random(&shape), case.random(&[outputs]));
             let run = |[x, w, b, grad]: [&Array; 4]| {
                 let out = mv_linear::forward(&case.algebra, x, w, Some((b, bias))).unwrap();
-                let found = mv_linear::backward(&case.algebra, x, w, bias, grad, [true; 3]).unwrap();
+                let found =
+                    mv_linear::backward(&case.algebra, x, w, bias, grad, mv_linear::Needs::ALL).unwrap();
                 [out, found.x.unwrap(), found.w.unwrap(), found.bias.unwrap()]
             };
             let tested = run([&x.tested, &w.tested, &b.tested, &grad.tested]);
@@ -290,7 +296,7 @@ fn steerable_products_and_layers(device: &Device) {
             let [x, right, left, grad, m, l, bias, a, w] = inputs[..] else { unreachable!("nine of them") };
             let operands = steerable_gp::Operands { x, right, a, w, left: Some(left) };
             let mut found = vec![steerable_gp::forward(&algebra, &operands).unwrap()];
-            let g = steerable_gp::backward(&algebra, &operands, grad, [true; 3]).unwrap();
+            let g = steerable_gp::backward(&algebra, &operands, grad, steerable_gp::Needs::ALL).unwrap();
             found.extend([g.x, g.right, g.a, g.w, g.left].map(Option::unwrap));
             let operands = steerable_layer::Operands { x, right: m, a, w, left: Some((l, bias)) };
             found.push(steerable_layer::forward(&algebra, &operands).unwrap());
@@ -325,9 +331,10 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
     let (x, y, w) = (random(&[8, 1000, 96]), random(&[8, 1000, 96]), random(&[96, 20]));
     let grad = random(&[8, 1000, 96]);
     let run = || {
-        let product = sgp::forward(&algebra, &x, &y, &w, options).unwrap();
-        let found = sgp::backward(&algebra, (&x, &y, &w), options, &product, &grad, [true; 3]).unwrap();
-        [product.output, found.x.unwrap(), found.y.unwrap(), found.weights.unwrap()]
+        let operands = sgp::Operands { x: &x, y: &y, w: &w };
+        let product = sgp::forward(&algebra, &operands, options).unwrap();
+        let found = sgp::backward(&algebra, &operands, options, &product, &grad, sgp::Needs::ALL).unwrap();
+        [product.output, found.x.unwrap(), found.y.unwrap(), found.w.unwrap()]
             .map(|array| array.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
     };
     let first = run();

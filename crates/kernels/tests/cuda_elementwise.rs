@@ -336,7 +336,8 @@ fn more_axes_than_a_kernel_walks() {
 fn dropout_masks_have_the_same_bits_everywhere() {
     for_all(6, |device, dtype, rng, context| {
         let elements = [0, 1, 2, 3, 5, 1 << 10, 100_003][rng.random_range(0..7)];
-        let (p, key) = (rng.random_range(0.0..0.9), (rng.random(), rng.random()));
+        let (p, seed, stream) = (rng.random_range(0.0..0.9), rng.random(), rng.random());
+        let key = ops::RandomStream { seed, stream };
         let tested = ops::dropout_mask([elements], p, key, dtype, device).unwrap();
         let reference = ops::dropout_mask([elements], p, key, DType::F64, &Device::Cpu).unwrap();
         Pair { tested, reference }.check_exact(context);
@@ -345,9 +346,13 @@ fn dropout_masks_have_the_same_bits_everywhere() {
 
 fn a_capture_draws_no_mask_for_every_replay_would_draw_the_same(device: &Device) {
     let Device::Cuda(cuda) = device else { panic!("a GPU") };
-    let captured = cuda.capture(|| ops::dropout_mask([8], 0.5, (1, 2), DType::F32, device).map(drop));
+    let captured = cuda.capture(|| {
+        ops::dropout_mask([8], 0.5, ops::RandomStream { seed: 1, stream: 2 }, DType::F32, device).map(drop)
+    });
     assert!(matches!(captured.map(drop), Err(Error::InCapture { .. })));
-    assert!(ops::dropout_mask([8], 0.5, (1, 2), DType::F32, device).is_ok());
+    assert!(
+        ops::dropout_mask([8], 0.5, ops::RandomStream { seed: 1, stream: 2 }, DType::F32, device).is_ok()
+    );
 }
 
 fn operands_on_different_devices_are_refused(device: &Device) {

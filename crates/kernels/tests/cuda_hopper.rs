@@ -42,8 +42,10 @@ impl Case {
     }
 
     fn run(&self, [x, y, w, grad]: [&Array; 4], needs: [bool; 3]) -> (Product, ProductGradients) {
-        let product = sgp::forward(&self.algebra, x, y, w, BOTH).unwrap();
-        let gradients = sgp::backward(&self.algebra, (x, y, w), BOTH, &product, grad, needs).unwrap();
+        let operands = sgp::Operands { x, y, w };
+        let product = sgp::forward(&self.algebra, &operands, BOTH).unwrap();
+        let needs = sgp::Needs { x: needs[0], y: needs[1], w: needs[2] };
+        let gradients = sgp::backward(&self.algebra, &operands, BOTH, &product, grad, needs).unwrap();
         (product, gradients)
     }
 
@@ -109,7 +111,7 @@ fn agrees_with_double_precision(device: &Device) {
                 for (name, tested, expected) in [
                     ("x", &gradients.x, &derivatives.x),
                     ("y", &gradients.y, &derivatives.y),
-                    ("w", &gradients.weights, &derivatives.weights),
+                    ("w", &gradients.w, &derivatives.w),
                 ] {
                     // The norm's gradient is a difference.
                     close(
@@ -155,9 +157,7 @@ fn the_same_inputs_give_the_same_bits_and_any_gradient_can_be_left_out(device: &
             assert!(ran[1], "{needs:?}");
             assert!(bits(Some(&again.output)) == bits(Some(&product.output)));
             for (position, (found, all)) in
-                [(&found.x, &all.x), (&found.y, &all.y), (&found.weights, &all.weights)]
-                    .into_iter()
-                    .enumerate()
+                [(&found.x, &all.x), (&found.y, &all.y), (&found.w, &all.w)].into_iter().enumerate()
             {
                 let expected = if needs[position] { bits(all.as_ref()) } else { None };
                 assert!(bits(found.as_ref()) == expected, "{size:?} {dtype} {needs:?}, gradient {position}");

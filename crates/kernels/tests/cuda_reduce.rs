@@ -171,8 +171,8 @@ fn layer_norm_forward_and_backward() {
                 let (x, grad) = (side(&x), side(&grad));
                 let (weight, bias) = (affine.then(|| side(&weight)), affine.then(|| side(&bias)));
                 let forward = ops::layer_norm(x, weight, bias, 1e-5).unwrap();
-                let statistics = (&forward.mean, &forward.inverse_std);
-                let gradients = ops::layer_norm_backward(x, weight, affine, statistics, grad).unwrap();
+                let ops::layer_norm::LayerNorm { mean, inverse_std, .. } = &forward;
+                let gradients = ops::layer_norm_backward(x, weight, affine, mean, inverse_std, grad).unwrap();
                 (forward.output, gradients)
             };
             let (tested, reference) = (run(|pair| &pair.tested), run(|pair| &pair.reference));
@@ -224,9 +224,10 @@ fn rows_do_not_depend_on_each_other(device: &Device) {
                     ops::layer_norm(x, None, Some(&weight), 1e-5).unwrap(),
                 );
                 let rms = ops::rms_norm(x, Some(&weight), 1e-5).unwrap();
-                let statistics = (&both.mean, &both.inverse_std);
+                let (mean, inverse_std) = (&both.mean, &both.inverse_std);
                 let backward =
-                    ops::layer_norm_backward(x, Some(&weight), false, statistics, &one.output).unwrap();
+                    ops::layer_norm_backward(x, Some(&weight), false, mean, inverse_std, &one.output)
+                        .unwrap();
                 let rms_backward = ops::rms_norm_backward(x, None, &rms.inverse_rms, &one.output).unwrap();
                 [
                     ops::softmax(x, 1).unwrap(),
@@ -290,7 +291,8 @@ fn same_inputs_same_bits(device: &Device) {
                 &x,
                 Some(&weight),
                 true,
-                (&statistics.mean, &statistics.inverse_std),
+                &statistics.mean,
+                &statistics.inverse_std,
                 &x,
             )
             .unwrap();

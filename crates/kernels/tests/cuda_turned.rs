@@ -10,7 +10,7 @@ use gradewise_kernels::{
     ops::{
         self,
         clifford::{
-            clifford_layer::{self, Gradients, Operands, Options},
+            clifford_layer::{self, Gradients, Kept, Needs, Operands, Options},
             mv_linear::{self, Bias},
             sgp::{self, ProductOptions},
         },
@@ -66,7 +66,8 @@ impl Case {
     fn layer(&self, [x, linear, bias, w, grad]: [&Array; 5], needs: [bool; 4], keep: bool) -> Gradients {
         let operands = Operands { x, linear, bias: Some((bias, self.bias)), w };
         let output = clifford_layer::forward(&self.algebra, &operands, OPTIONS).unwrap();
-        let kept = (&output.product, keep.then_some(&output.y));
+        let kept = Kept { product: &output.product, y: keep.then_some(&output.y) };
+        let needs = Needs { x: needs[0], linear: needs[1], bias: needs[2], w: needs[3] };
         clifford_layer::backward(&self.algebra, &operands, OPTIONS, kept, grad, needs).unwrap()
     }
 
@@ -84,15 +85,17 @@ impl Case {
         let [x, linear, bias, w, grad] = self.tested();
         let algebra = &self.algebra;
         let y = mv_linear::forward(algebra, x, linear, Some((bias, self.bias))).unwrap();
-        let product = sgp::forward(algebra, x, &y, w, BOTH).unwrap();
-        let found = sgp::backward(algebra, (x, &y, w), BOTH, &product, grad, [true; 3]).unwrap();
+        let operands = sgp::Operands { x, y: &y, w };
+        let product = sgp::forward(algebra, &operands, BOTH).unwrap();
+        let found = sgp::backward(algebra, &operands, BOTH, &product, grad, sgp::Needs::ALL).unwrap();
         let upstream = found.y.unwrap();
-        let mapped = mv_linear::backward(algebra, x, linear, self.bias, &upstream, [true; 3]).unwrap();
+        let mapped =
+            mv_linear::backward(algebra, x, linear, self.bias, &upstream, mv_linear::Needs::ALL).unwrap();
         Gradients {
             x: Some(ops::add(&found.x.unwrap(), &mapped.x.unwrap()).unwrap()),
             linear: mapped.w,
             bias: mapped.bias,
-            w: found.weights,
+            w: found.w,
         }
     }
 }
@@ -241,7 +244,8 @@ fn maps_take_gradients_that_lie_transposed(device: &Device) {
                 compute.scope(|| {
                     let run = |grad: &Array| {
                         let bias = Bias::AllBlades;
-                        let found = mv_linear::backward(&algebra, &x, &w, bias, grad, [true; 3]).unwrap();
+                        let found =
+                            mv_linear::backward(&algebra, &x, &w, bias, grad, mv_linear::Needs::ALL).unwrap();
                         Gradients { x: found.x, linear: found.w, bias: found.bias, w: Some(x.clone()) }
                     };
                     let what = format!("{} from {start}, {compute}", w.shape());

@@ -8,10 +8,10 @@ use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, Compute, DType, Device,
     ops::clifford::{
-        clifford_layer::{self, Operands, Options},
+        clifford_layer::{self, Kept, Operands, Options},
         fcgp,
         mv_linear::{self, Bias},
-        sgp::ProductOptions,
+        sgp::{self, ProductOptions},
     },
     tuning::Tile,
 };
@@ -55,7 +55,8 @@ fn linear_maps(device: &Device) {
                     let (w, b) = (random(&matrices[usize::from(shared)..]), random(&[outputs]));
                     let run = |x: &Array, w: &Array, b: &Array, grad: &Array| {
                         let out = mv_linear::forward(&algebra, x, w, Some((b, bias))).unwrap();
-                        let found = mv_linear::backward(&algebra, x, w, bias, grad, [true; 3]).unwrap();
+                        let found =
+                            mv_linear::backward(&algebra, x, w, bias, grad, mv_linear::Needs::ALL).unwrap();
                         [out, found.x.unwrap(), found.w.unwrap(), found.bias.unwrap()]
                     };
                     let tested = compute.scope(|| run(&x.tested, &w.tested, &b.tested, &grad.tested));
@@ -87,19 +88,11 @@ fn layers_with_both_products(device: &Device) {
                     let run = |[x, linear, bias, w, grad]: [&Array; 5]| {
                         let operands = Operands { x, linear, bias: Some((bias, Bias::Scalar)), w };
                         let out = clifford_layer::forward(&algebra, &operands, options).unwrap();
-                        let kept = (&out.product, Some(&out.y));
-                        let found =
-                            clifford_layer::backward(&algebra, &operands, options, kept, grad, [true; 4])
-                                .unwrap();
-                        let again = clifford_layer::backward(
-                            &algebra,
-                            &operands,
-                            options,
-                            (&out.product, None),
-                            grad,
-                            [true; 4],
-                        )
-                        .unwrap();
+                        let gradients = |y| {
+                            let (kept, all) = (Kept { product: &out.product, y }, clifford_layer::Needs::ALL);
+                            clifford_layer::backward(&algebra, &operands, options, kept, grad, all).unwrap()
+                        };
+                        let (found, again) = (gradients(Some(&out.y)), gradients(None));
                         let same = |a: &Array, b: &Array| a.to_f64_vec().unwrap() == b.to_f64_vec().unwrap();
                         let [a, b] = [found.x.as_ref(), again.x.as_ref()].map(Option::unwrap);
                         assert!(same(a, b), "what is computed again is the same");
@@ -135,9 +128,11 @@ fn fully_connected_products_of_many_stretches(device: &Device) {
         let w = random(&[algebra.paths().len(), n, n]);
         let options = ProductOptions { gate: true, normalize: false };
         let run = |[x, y, w, grad]: [&Array; 4]| {
-            let product = fcgp::forward(&algebra, x, y, w, options).unwrap();
-            let found = fcgp::backward(&algebra, (x, y, w), options, &product, grad, [true; 3]).unwrap();
-            [product.output, found.x.unwrap(), found.y.unwrap(), found.weights.unwrap()]
+            let operands = sgp::Operands { x, y, w };
+            let product = fcgp::forward(&algebra, &operands, options).unwrap();
+            let found =
+                fcgp::backward(&algebra, &operands, options, &product, grad, sgp::Needs::ALL).unwrap();
+            [product.output, found.x.unwrap(), found.y.unwrap(), found.w.unwrap()]
         };
         let operands = [&x, &y, &w, &grad];
         let tested = compute.scope(|| run(operands.map(|pair| &pair.tested)));

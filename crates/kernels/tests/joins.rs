@@ -128,7 +128,10 @@ fn a_nan_that_is_not_chosen_does_not_show() {
 #[test]
 fn dropout_masks_are_reproducible_and_fair() {
     let mask = |shape: &[usize], seed, stream| {
-        ops::dropout_mask(shape, 0.3, (seed, stream), DType::F64, &CPU).unwrap().to_f64_vec().unwrap()
+        ops::dropout_mask(shape, 0.3, ops::RandomStream { seed, stream }, DType::F64, &CPU)
+            .unwrap()
+            .to_f64_vec()
+            .unwrap()
     };
     let large = mask(&[100_003], 1, 0);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -142,12 +145,15 @@ fn dropout_masks_are_reproducible_and_fair() {
     let mean = large.iter().sum::<f64>() / large.len() as f64;
     assert!((mean - 1.0).abs() < 0.01, "{mean}");
     assert_eq!(
-        ops::dropout_mask([5], 0.0, (0, 0), DType::F32, &CPU).unwrap().to_f64_vec().unwrap(),
+        ops::dropout_mask([5], 0.0, ops::RandomStream { seed: 0, stream: 0 }, DType::F32, &CPU)
+            .unwrap()
+            .to_f64_vec()
+            .unwrap(),
         [1.0; 5]
     );
     for p in [1.0, -0.1, f64::NAN] {
         assert!(matches!(
-            ops::dropout_mask([5], p, (0, 0), DType::F32, &CPU),
+            ops::dropout_mask([5], p, ops::RandomStream { seed: 0, stream: 0 }, DType::F32, &CPU),
             Err(Error::Argument { argument: "p", .. })
         ));
     }

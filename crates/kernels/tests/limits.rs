@@ -7,7 +7,7 @@ use gradewise_kernels::{
         AttentionOptions, RotaryTable,
         clifford::{
             fcgp,
-            sgp::{self, Product, ProductOptions},
+            sgp::{self, Operands, Product, ProductOptions},
         },
     },
 };
@@ -88,14 +88,14 @@ fn gradients_of_a_product_are_of_that_product() {
     let paths = algebra.paths().len();
     let (x, y, grad) =
         (random(&[8, 6, 4], DType::F64), random(&[8, 6, 4], DType::F64), random(&[8, 6, 4], DType::F64));
-    type Forward = fn(&Algebra, &Array, &Array, &Array, ProductOptions) -> gradewise_kernels::Result<Product>;
+    type Forward = fn(&Algebra, &Operands<'_>, ProductOptions) -> gradewise_kernels::Result<Product>;
     type Backward = fn(
         &Algebra,
-        (&Array, &Array, &Array),
+        &Operands<'_>,
         ProductOptions,
         &Product,
         &Array,
-        [bool; 3],
+        sgp::Needs,
     ) -> gradewise_kernels::Result<sgp::ProductGradients>;
     let kinds: [(Array, Forward, Backward); 2] = [
         (random(&[4, paths], DType::F64), sgp::forward, sgp::backward),
@@ -103,9 +103,11 @@ fn gradients_of_a_product_are_of_that_product() {
     ];
     for (w, forward, backward) in kinds {
         let options = |normalize| ProductOptions { gate: true, normalize };
-        let product = |normalize| forward(&algebra, &x, &y, &w, options(normalize)).unwrap();
+        let product =
+            |normalize| forward(&algebra, &Operands { x: &x, y: &y, w: &w }, options(normalize)).unwrap();
         let gradients = |product: &Product, normalize| {
-            backward(&algebra, (&x, &y, &w), options(normalize), product, &grad, [true; 3])
+            let operands = Operands { x: &x, y: &y, w: &w };
+            backward(&algebra, &operands, options(normalize), product, &grad, sgp::Needs::ALL)
         };
         let expected = gradients(&product(true), true).unwrap().x.unwrap().to_vec::<f64>().unwrap();
         assert!(gradients(&product(false), false).is_ok());
@@ -153,23 +155,31 @@ fn products_of_no_features_or_rows_are_empty() {
         let (x, w) =
             (random(&[8, batch, features], DType::F64), random(&[paths, features, outputs], DType::F64));
         let options = ProductOptions { gate: true, normalize: true };
-        let product = fcgp::forward(&algebra, &x, &x, &w, options).unwrap();
+        let product = fcgp::forward(&algebra, &Operands { x: &x, y: &x, w: &w }, options).unwrap();
         assert_eq!(product.output.dims(), [8, batch, outputs]);
         assert!(product.output.to_vec::<f64>().unwrap().iter().all(|&value| value == 0.0));
         let norms = product.inverse_rms.as_ref().unwrap();
         assert!(norms.to_vec::<f64>().unwrap().iter().all(|value| (value - 1e3).abs() < 1e-9), "1/√ε");
-        let gradients =
-            fcgp::backward(&algebra, (&x, &x, &w), options, &product, &product.output, [true; 3]).unwrap();
+        let gradients = fcgp::backward(
+            &algebra,
+            &Operands { x: &x, y: &x, w: &w },
+            options,
+            &product,
+            &product.output,
+            sgp::Needs::ALL,
+        )
+        .unwrap();
         let gradient = gradients.x.unwrap();
         assert_eq!(gradient.dims(), x.dims());
         assert!(gradient.to_vec::<f64>().unwrap().iter().all(|&value| value == 0.0));
-        assert_eq!(gradients.weights.unwrap().dims(), w.dims());
+        assert_eq!(gradients.w.unwrap().dims(), w.dims());
         let w = random(&[features, paths], DType::F64);
-        let product = sgp::forward(&algebra, &x, &x, &w, options).unwrap();
+        let operands = Operands { x: &x, y: &x, w: &w };
+        let product = sgp::forward(&algebra, &operands, options).unwrap();
         assert_eq!(product.inverse_rms.as_ref().unwrap().dims(), [4, batch]);
         let gradients =
-            sgp::backward(&algebra, (&x, &x, &w), options, &product, &product.output, [true; 3]).unwrap();
-        assert_eq!(gradients.weights.unwrap().dims(), w.dims());
+            sgp::backward(&algebra, &operands, options, &product, &product.output, sgp::Needs::ALL).unwrap();
+        assert_eq!(gradients.w.unwrap().dims(), w.dims());
     }
 }
 

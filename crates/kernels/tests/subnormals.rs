@@ -74,20 +74,23 @@ fn results() -> Vec<(&'static str, Array)> {
 
         let w = small(&[grades, n, n], 11);
         add("mv_linear", mv_linear::forward(&algebra, &x, &w, None).unwrap());
-        let gradients = mv_linear::backward(&algebra, &x, &w, Bias::Scalar, &grad, [true; 3]).unwrap();
+        let gradients =
+            mv_linear::backward(&algebra, &x, &w, Bias::Scalar, &grad, mv_linear::Needs::ALL).unwrap();
         add("gradient of x in mv_linear", gradients.x.unwrap());
         add("gradient of w in mv_linear", gradients.w.unwrap());
 
         let w = ones(&[n, paths]);
         let options = ProductOptions::default();
-        let product = sgp::forward(&algebra, &x, &y, &w, options).unwrap();
-        let gradients = sgp::backward(&algebra, (&x, &y, &w), options, &product, &grad, [true; 3]).unwrap();
+        let operands = sgp::Operands { x: &x, y: &y, w: &w };
+        let product = sgp::forward(&algebra, &operands, options).unwrap();
+        let gradients =
+            sgp::backward(&algebra, &operands, options, &product, &grad, sgp::Needs::ALL).unwrap();
         add("sgp", product.output);
         add("gradient of x in sgp", gradients.x.unwrap());
-        add("gradient of w in sgp", gradients.weights.unwrap());
+        add("gradient of w in sgp", gradients.w.unwrap());
 
         let w = ones(&[paths, n, n]);
-        let product = fcgp::forward(&algebra, &x, &y, &w, options).unwrap();
+        let product = fcgp::forward(&algebra, &sgp::Operands { x: &x, y: &y, w: &w }, options).unwrap();
         add("fcgp", product.output);
 
         let gates = ones(&[n, grades]);

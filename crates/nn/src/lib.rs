@@ -7,7 +7,8 @@ extern crate self as gradewise_nn;
 // The order of modules:
 //
 // error, metrics
-// checkpoint, loss, parameter, symmetry
+// checkpoint, loss, parameter
+// module, symmetry
 // data, init, layers, optim, quadratic
 // choice, geometric, models
 // train
@@ -22,6 +23,7 @@ pub mod layers;
 pub mod loss;
 pub mod metrics;
 pub mod models;
+mod module;
 pub mod optim;
 mod parameter;
 mod quadratic;
@@ -30,7 +32,8 @@ pub mod train;
 
 pub use error::{Error, Result};
 pub use gradewise_derive::Module;
-pub use parameter::{Module, Parameter, Part, Placement, Visitor};
+pub use module::{Module, Part, Visitor};
+pub use parameter::{Parameter, Placement};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! The arguments of `bench`.
 
 use clap::{Args, Subcommand};
-use gradewise_kernels::{Compute, DType};
+use gradewise_kernels::{Compute, DType, DeviceName};
 use gradewise_runner::{config::Runtime, options::one_of};
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub enum BenchTask {
 pub struct Place {
     /// cpu, cuda or, for one device, cuda:N.
     #[arg(long, default_value = "cpu")]
-    pub device: String,
+    pub device: DeviceName,
     /// Storage of numbers: f64, f32, bf16 or f16.
     #[arg(long, default_value = "f32", value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
     pub dtype: DType,

@@ -7,6 +7,7 @@ use super::{
 };
 use gradewise_distributed::Supervisor;
 use gradewise_ffi::{DeviceInfo, Driver};
+use gradewise_kernels::DeviceName;
 use gradewise_runner::{
     error::{Error, Result},
     output, plots, process,
@@ -93,7 +94,7 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// The kind of device, how many there are, and what their link carries.
 fn device(arguments: &Scaling) -> Result<(String, usize, Option<f64>)> {
-    if arguments.place.device == "cpu" {
+    if arguments.place.device == DeviceName::Cpu {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         return Ok((format!("CPU with {cores} cores"), cores, None));
     }
@@ -131,7 +132,7 @@ fn counts(arguments: &Scaling, available: usize) -> Result<Vec<usize>> {
     counts.sort_unstable();
     counts.dedup();
     let most = counts.last().copied().unwrap_or(1);
-    if counts[0] == 0 || (most > available && arguments.place.device != "cpu") {
+    if counts[0] == 0 || (most > available && arguments.place.device != DeviceName::Cpu) {
         let counts = arguments.counts.as_deref().unwrap_or("1");
         return Err(Error::Usage(format!("--counts {counts}: there are {available} devices")));
     }

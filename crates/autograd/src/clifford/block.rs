@@ -12,81 +12,10 @@ use super::{
 };
 use crate::current_policy;
 use gradewise_kernels::ops::clifford::mv_block as kernel;
+use smallvec::SmallVec;
 
-/// Operands of [`mv_block`]; shapes as in [`kernel::Operands`].
-#[derive(Clone, Copy, Debug)]
-pub struct MvBlock<'a> {
-    /// The input `[blades, batch, inputs]`.
-    pub x: &'a Tensor,
-    /// Matrices `[grades, inputs, features]` and bias `[features]` (on the scalar) of the first map.
-    pub linear: (&'a Tensor, &'a Tensor),
-    /// `a` and `b` of the silu, `[features, grades]`.
-    pub silu: (&'a Tensor, &'a Tensor),
-    /// Matrices of the right factor `[grades, features, features]`.
-    pub right: &'a Tensor,
-    /// Normalisation parameter of the right factor `[features, grades]`.
-    pub normalization: &'a Tensor,
-    /// Product weights `[features, paths]`.
-    pub product: &'a Tensor,
-    /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
-    pub left: (&'a Tensor, &'a Tensor),
-    /// Gain of the layer norm `[features]`.
-    pub gain: &'a Tensor,
-    /// What is added to the output, of its shape.
-    pub residual: Option<&'a Tensor>,
-}
-
-impl<'a> MvBlock<'a> {
-    fn arrays(&self) -> kernel::Operands<'a> {
-        let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
-        let pair = |(first, second): (&'a Tensor, &'a Tensor)| (first.array(), second.array());
-        kernel::Operands {
-            x: x.array(),
-            linear: pair(linear),
-            silu: pair(silu),
-            right: right.array(),
-            normalization: normalization.array(),
-            product: product.array(),
-            left: pair(left),
-            gain: gain.array(),
-            residual: residual.map(Tensor::array),
-        }
-    }
-
-    fn all(&self) -> Vec<&'a Tensor> {
-        let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
-        [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
-            .into_iter()
-            .chain(residual)
-            .collect()
-    }
-
-    /// The operands in the order in which the operator takes them: x, the matrices and bias of the first map, `a` and `b`, the right
-    /// matrices, normalisation, product weights, the left matrices and bias, gain, and the residual if there is one. `None` for another
-    /// number of them.
-    pub fn from_all(inputs: &'a [Tensor]) -> Option<Self> {
-        let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain, residual @ ..] = inputs
-        else {
-            return None;
-        };
-        let residual = match residual {
-            [] => None,
-            [residual] => Some(residual),
-            _ => return None,
-        };
-        Some(Self {
-            x,
-            linear: (w, bias),
-            silu: (a, b),
-            right,
-            normalization,
-            product,
-            left: (left, left_bias),
-            gain,
-            residual,
-        })
-    }
-}
+/// Operands of [`mv_block`].
+pub type MvBlock<'a> = kernel::Operands<'a, Tensor>;
 
 /// `mv_layer_norm(layer(mv_silu(mv_linear(x))))` with the steerable layer of Ruhe et al. 2023 (arXiv:2305.11141), added to the residual
 /// if there is one: one operator where a kernel [`serves`](kernel::serves), the separate ones elsewhere.
@@ -94,13 +23,13 @@ impl<'a> MvBlock<'a> {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
-    let all = operands.all();
     // In mixed precision the block is its parts, each by its own rule, unless it is to stay in f32: the one kernel knows nothing else.
     if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
         return separately(algebra, operands);
     }
-    if kernel::serves(algebra, &operands.arrays()) {
-        return Tensor::apply(Block { algebra: algebra.clone() }, &all);
+    if kernel::serves(algebra, &operands.map(Tensor::array)) {
+        let inputs: SmallVec<[&Tensor; 12]> = operands.all().into_iter().chain(operands.residual).collect();
+        return Tensor::apply(Block { algebra: algebra.clone() }, &inputs);
     }
     if operands.residual.is_some() {
         // Of another dtype, for example: the rest may be served.
@@ -173,15 +102,14 @@ impl Operation for Block {
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let (inputs, kept) = (context.arrays(), context.saved::<3>(Self::NAME)?);
-        let operands = operands(inputs)?;
+        let (operands, kept) = (operands(context.arrays())?, context.saved::<3>(Self::NAME)?);
         let mut gradients = kernel::backward(&self.algebra, &operands, kept, grad.array(), context.needs(0))?;
         gradients.extend(operands.residual.map(|_| Some(grad.array().clone())));
         Ok(constants(gradients))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        separately(&self.algebra, &MvBlock::from_all(inputs).ok_or_else(|| miscounted(inputs.len()))?)
+        separately(&self.algebra, &operands(inputs)?)
     }
 
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
@@ -196,11 +124,6 @@ impl Operation for Block {
     }
 }
 
-fn operands(inputs: &[Array]) -> Result<kernel::Operands<'_>> {
-    kernel::Operands::from_all(inputs).ok_or_else(|| miscounted(inputs.len()))
-}
-
-fn miscounted(inputs: usize) -> Error {
-    let message = format!("{inputs} inputs were given, expected 11, or 12 with a residual");
-    Error::Argument { operation: Block::NAME, message }
+fn operands<T>(inputs: &[T]) -> Result<kernel::Operands<'_, T>> {
+    kernel::Operands::from_all(inputs).ok_or_else(|| miscounted::<Block>(inputs.len()))
 }

@@ -7,22 +7,12 @@ use super::{
     product::{fcgp, sgp},
 };
 use gradewise_kernels::ops::clifford::{
-    clifford_layer::{self as kernel, Gradients, Operands, Options, Output},
+    clifford_layer::{self as kernel, Gradients, Kept, Needs, Operands, Options, Output},
     sgp::{Product, ProductOptions},
 };
 
 /// Operands of [`clifford_layer`].
-#[derive(Clone, Copy, Debug)]
-pub struct CliffordLayer<'a> {
-    /// The input `[blades, batch, features]`.
-    pub x: &'a Tensor,
-    /// Matrices `[grades, features, features]` of the linear map.
-    pub linear: &'a Tensor,
-    /// Bias `[features]` of the linear map.
-    pub bias: Option<(&'a Tensor, Bias)>,
-    /// Product weights: `[features, paths]`, or `[paths, features, out]` if the product is fully connected.
-    pub w: &'a Tensor,
-}
+pub type CliffordLayer<'a> = Operands<'a, Tensor>;
 
 /// What [`clifford_layer`] does besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,10 +110,15 @@ impl<const FULL: bool> Operation for Layer<FULL> {
         let inverse_rms = context.saved.first().filter(|_| normalize).cloned();
         let y = context.saved.get(usize::from(normalize));
         let product = Product { output: context.output.array().clone(), inverse_rms };
-        let needs = [context.needs(0), context.needs(1), context.needs(3), context.needs(2)];
-        let operands = self.operands(inputs);
+        let needs = Needs {
+            x: context.needs(0),
+            linear: context.needs(1),
+            w: context.needs(2),
+            bias: context.needs(3),
+        };
+        let (operands, kept) = (self.operands(inputs), Kept { product: &product, y });
         let Gradients { x, linear, bias, w } =
-            kernel::backward(&self.algebra, &operands, self.options(), (&product, y), grad.array(), needs)?;
+            kernel::backward(&self.algebra, &operands, self.options(), kept, grad.array(), needs)?;
         Ok(constants([x, linear, w].into_iter().chain(self.bias.map(|_| bias))))
     }
 

@@ -1,7 +1,7 @@
 //! The grade-wise linear map.
 
 use super::{prelude::*, primitives::grade_index};
-use gradewise_kernels::ops::clifford::mv_linear::{self as kernel, Bias, Gradients};
+use gradewise_kernels::ops::clifford::mv_linear::{self as kernel, Bias, Gradients, Needs};
 
 /// Each blade of `x` `[blades, batch, in]` times the matrix of its grade, `w` `[grades, in, out]`, or one matrix shared
 /// by all grades, `w` `[in, out]`; plus a bias `[out]` on the blades that [`Bias`] says.
@@ -55,7 +55,7 @@ impl Operation for Linear {
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inputs = context.arrays();
-        let needs = [context.needs(0), context.needs(1), context.needs(2)];
+        let needs = Needs { x: context.needs(0), w: context.needs(1), bias: context.needs(2) };
         let bias = self.bias.unwrap_or_default();
         let Gradients { x, w, bias } =
             kernel::backward(&self.algebra, &inputs[0], &inputs[1], bias, grad.array(), needs)?;

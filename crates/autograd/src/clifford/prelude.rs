@@ -9,6 +9,13 @@ pub(super) use gradewise_core::Algebra;
 pub(super) use gradewise_kernels::{Array, Device};
 pub(super) use serde::{Deserialize, Serialize};
 
+/// The error of another number of inputs than `O` takes.
+pub(super) fn miscounted<O: Operation>(inputs: usize) -> Error {
+    let (fewest, most) = O::ARITY;
+    let message = format!("{inputs} inputs were given, expected {fewest} or {most}");
+    Error::Argument { operation: O::NAME, message }
+}
+
 /// Input shapes of samples.
 pub(super) fn features(sizes: &Sizes) -> Input {
     Input::normal(sizes.multivectors())

@@ -6,7 +6,7 @@ use super::{
 };
 use gradewise_kernels::ops::clifford::{
     fcgp as fcgp_kernel,
-    sgp::{self as sgp_kernel, Product, ProductGradients, ProductOptions},
+    sgp::{self as sgp_kernel, Needs, Operands, Product, ProductGradients, ProductOptions},
     table_product::Table,
 };
 
@@ -133,8 +133,8 @@ impl<const FULL: bool, const GATE: bool> Operation for Weighted<FULL, GATE> {
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let forward = if FULL { fcgp_kernel::forward } else { sgp_kernel::forward };
-        let Product { output, inverse_rms } =
-            forward(&self.algebra, &inputs[0], &inputs[1], &inputs[2], self.options())?;
+        let operands = Operands { x: &inputs[0], y: &inputs[1], w: &inputs[2] };
+        let Product { output, inverse_rms } = forward(&self.algebra, &operands, self.options())?;
         Ok(Forward { output, saved: inverse_rms.into_iter().collect() })
     }
 
@@ -143,11 +143,11 @@ impl<const FULL: bool, const GATE: bool> Operation for Weighted<FULL, GATE> {
         let inputs = context.arrays();
         let product =
             Product { output: context.output.array().clone(), inverse_rms: context.saved.first().cloned() };
-        let needs = [context.needs(0), context.needs(1), context.needs(2)];
-        let operands = (&inputs[0], &inputs[1], &inputs[2]);
-        let ProductGradients { x, y, weights, .. } =
-            backward(&self.algebra, operands, self.options(), &product, grad.array(), needs)?;
-        Ok(constants([x, y, weights]))
+        let needs = Needs { x: context.needs(0), y: context.needs(1), w: context.needs(2) };
+        let operands = Operands { x: &inputs[0], y: &inputs[1], w: &inputs[2] };
+        let ProductGradients { x, y, w, .. } =
+            backward(&self.algebra, &operands, self.options(), &product, grad.array(), needs)?;
+        Ok(constants([x, y, w]))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {

@@ -3,23 +3,11 @@
 use super::{norm::normalize_by_grade, prelude::*, product::sgp};
 use gradewise_kernels::ops::clifford::{
     sgp::ProductOptions,
-    steerable_gp::{self as kernel, Gradients, Operands},
+    steerable_gp::{self as kernel, Gradients, Needs, Operands},
 };
 
 /// Operands of [`steerable_product`].
-#[derive(Clone, Copy, Debug)]
-pub struct Steerable<'a> {
-    /// Left factor `[blades, batch, features]`.
-    pub x: &'a Tensor,
-    /// Right factor before its normalisation, of the shape of `x`.
-    pub right: &'a Tensor,
-    /// Normalisation parameter `[features, grades]`.
-    pub a: &'a Tensor,
-    /// Product weights `[features, paths]`.
-    pub w: &'a Tensor,
-    /// Added to the product before dividing by √2; neither happens without it.
-    pub left: Option<&'a Tensor>,
-}
+pub type Steerable<'a> = Operands<'a, Tensor>;
 
 /// `(left + sgp(x, mv_normalization(right; a), w)) / √2`, or the product alone without `left`
 /// (Ruhe et al. 2023, arXiv:2305.11141).
@@ -27,10 +15,7 @@ pub struct Steerable<'a> {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn steerable_product(algebra: &Algebra, operands: &Steerable<'_>) -> Result<Tensor> {
-    let Steerable { x, right, a, w, left } = *operands;
-    let mut inputs = vec![x, right, a, w];
-    inputs.extend(left);
-    Tensor::apply(SteerableProduct { algebra: algebra.clone() }, &inputs)
+    Tensor::apply(SteerableProduct { algebra: algebra.clone() }, &operands.all())
 }
 
 /// Inputs: x, the right factor, its normalisation parameter, the product weights, and what is added if there is something.
@@ -40,8 +25,8 @@ pub(crate) struct SteerableProduct {
     algebra: Algebra,
 }
 
-fn operands(inputs: &[Array]) -> Operands<'_> {
-    Operands { x: &inputs[0], right: &inputs[1], a: &inputs[2], w: &inputs[3], left: inputs.get(4) }
+fn operands<T>(inputs: &[T]) -> Result<Operands<'_, T>> {
+    Operands::from_all(inputs).ok_or_else(|| miscounted::<SteerableProduct>(inputs.len()))
 }
 
 impl Operation for SteerableProduct {
@@ -60,22 +45,23 @@ impl Operation for SteerableProduct {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        Ok(kernel::forward(&self.algebra, &operands(inputs))?.into())
+        Ok(kernel::forward(&self.algebra, &operands(inputs)?)?.into())
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let inputs = context.arrays();
-        let operands = operands(inputs);
-        let needs = [context.needs(0), context.needs(1) || context.needs(2), context.needs(3)];
+        let operands = operands(context.arrays())?;
+        let needs =
+            Needs { x: context.needs(0), right: context.needs(1) || context.needs(2), w: context.needs(3) };
         let Gradients { x, right, a, w, left } =
             kernel::backward(&self.algebra, &operands, grad.array(), needs)?;
         Ok(constants([x, right, a, w].into_iter().chain(operands.left.map(|_| left))))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let normalized = normalize_by_grade(&self.algebra, &inputs[1], &inputs[2])?;
-        let product = sgp(&self.algebra, &inputs[0], &normalized, &inputs[3], ProductOptions::default())?;
-        match inputs.get(4) {
+        let Steerable { x, right, a, w, left } = operands(inputs)?;
+        let normalized = normalize_by_grade(&self.algebra, right, a)?;
+        let product = sgp(&self.algebra, x, &normalized, w, ProductOptions::default())?;
+        match left {
             Some(left) => left.add(&product)?.mul_scalar(std::f64::consts::FRAC_1_SQRT_2),
             None => Ok(product),
         }

@@ -1,23 +1,11 @@
 //! The fully connected steerable product layer of the Clifford-group-equivariant networks.
 
-use super::{Bias, ProductOptions, fcgp, mv_linear, mv_normalization};
+use super::{Bias, ProductOptions, SteerableLayer, fcgp, mv_linear, mv_normalization};
 use crate::{Result, Tensor};
 use gradewise_core::{Algebra, DType};
 
-/// Operands of [`fc_steerable_layer`].
-#[derive(Clone, Copy, Debug)]
-pub struct FullSteerableLayer<'a> {
-    /// The input `[blades, batch, in]`.
-    pub x: &'a Tensor,
-    /// Matrices of the right factor `[grades, in, in]`.
-    pub right: &'a Tensor,
-    /// Normalisation parameter of the right factor `[in, grades]`.
-    pub a: &'a Tensor,
-    /// Product weights `[paths, in, out]`.
-    pub w: &'a Tensor,
-    /// Matrices `[grades, in, out]` and bias `[out]` of the map added to the product.
-    pub left: Option<(&'a Tensor, &'a Tensor)>,
-}
+/// Operands of [`fc_steerable_layer`]: those of the layer whose product is not fully connected, with weights `[paths, in, out]`.
+pub type FullSteerableLayer<'a> = SteerableLayer<'a>;
 
 /// `(mv_linear(x; left, bias) + fcgp(x, mv_normalization(mv_linear(x; right); a), w)) / √2`, or the product alone without
 /// `left` (Ruhe et al. 2023, arXiv:2305.11141).

@@ -9,19 +9,7 @@ use super::{
 use gradewise_kernels::ops::clifford::steerable_layer as kernel;
 
 /// Operands of [`steerable_layer`].
-#[derive(Clone, Copy, Debug)]
-pub struct SteerableLayer<'a> {
-    /// The input `[blades, batch, features]`.
-    pub x: &'a Tensor,
-    /// Matrices of the right factor `[grades, features, features]`.
-    pub right: &'a Tensor,
-    /// Normalisation parameter of the right factor `[features, grades]`.
-    pub a: &'a Tensor,
-    /// Product weights `[features, paths]`.
-    pub w: &'a Tensor,
-    /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
-    pub left: Option<(&'a Tensor, &'a Tensor)>,
-}
+pub type SteerableLayer<'a> = kernel::Operands<'a, Tensor>;
 
 /// `(mv_linear(x; left, bias) + sgp(x, mv_normalization(mv_linear(x; right); a), w)) / √2`, or the product alone without
 /// `left`: the whole layer in one operator, which pays for few features (Ruhe et al. 2023, arXiv:2305.11141).
@@ -29,12 +17,7 @@ pub struct SteerableLayer<'a> {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn steerable_layer(algebra: &Algebra, operands: &SteerableLayer<'_>) -> Result<Tensor> {
-    let SteerableLayer { x, right, a, w, left } = *operands;
-    let mut inputs = vec![x, right, a, w];
-    if let Some((left, bias)) = left {
-        inputs.extend([left, bias]);
-    }
-    Tensor::apply(FusedLayer { algebra: algebra.clone() }, &inputs)
+    Tensor::apply(FusedLayer { algebra: algebra.clone() }, &operands.all())
 }
 
 /// Inputs: x, the right matrices, the normalisation parameter, the product weights, and the left matrices and their bias if
@@ -45,9 +28,8 @@ pub(crate) struct FusedLayer {
     algebra: Algebra,
 }
 
-fn operands(inputs: &[Array]) -> kernel::Operands<'_> {
-    let left = inputs.get(4).zip(inputs.get(5));
-    kernel::Operands { x: &inputs[0], right: &inputs[1], a: &inputs[2], w: &inputs[3], left }
+fn operands<T>(inputs: &[T]) -> Result<kernel::Operands<'_, T>> {
+    kernel::Operands::from_all(inputs).ok_or_else(|| miscounted::<FusedLayer>(inputs.len()))
 }
 
 impl Operation for FusedLayer {
@@ -71,13 +53,13 @@ impl Operation for FusedLayer {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        Ok(kernel::forward(&self.algebra, &operands(inputs))?.into())
+        Ok(kernel::forward(&self.algebra, &operands(inputs)?)?.into())
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let inputs = context.arrays();
+        let operands = operands(context.arrays())?;
         let kernel::Gradients { x, right, a, w, left } =
-            kernel::backward(&self.algebra, &operands(inputs), grad.array())?;
+            kernel::backward(&self.algebra, &operands, grad.array())?;
         let mut gradients = vec![Some(x), Some(right), Some(a), Some(w)];
         if let Some((left, bias)) = left {
             gradients.extend([Some(left), Some(bias)]);
@@ -86,13 +68,13 @@ impl Operation for FusedLayer {
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        let x = &inputs[0];
-        let right = mv_linear(&self.algebra, x, &inputs[1], None)?;
-        let left = match inputs.get(4).zip(inputs.get(5)) {
+        let SteerableLayer { x, right, a, w, left } = operands(inputs)?;
+        let right = mv_linear(&self.algebra, x, right, None)?;
+        let left = match left {
             Some((left, bias)) => Some(mv_linear(&self.algebra, x, left, Some((bias, Bias::Scalar)))?),
             None => None,
         };
-        let operands = Steerable { x, right: &right, a: &inputs[2], w: &inputs[3], left: left.as_ref() };
+        let operands = Steerable { x, right: &right, a, w, left: left.as_ref() };
         steerable_product(&self.algebra, &operands)
     }
 

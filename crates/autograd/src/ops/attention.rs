@@ -109,7 +109,7 @@ impl Operation for Attention {
         let forward = ops::Attention { output: context.output.array().clone(), log_sum_exp };
         let inputs = context.arrays();
         let options = following(&self.options, &inputs[0])?;
-        match &inputs[..] {
+        match inputs {
             [packed] => {
                 let gradient = ops::attention_backward_packed(packed, &options, &forward, grad.array())?;
                 Ok(constants([Some(gradient)]))

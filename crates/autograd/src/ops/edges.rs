@@ -217,7 +217,7 @@ impl Tensor {
         Self::apply(ConcatSegmentMean { segments: receivers.clone() }, &[self, messages])
     }
 
-    /// To each position an equal share of what its segment has: `[…, segments, F]` → `[…, positions, F]`, the transpose of
+    /// Gives each position an equal share of its segment's value: `[…, segments, F]` → `[…, positions, F]`, the transpose of
     /// [`segment_mean`](Self::segment_mean) along the axis before the last.
     ///
     /// # Errors

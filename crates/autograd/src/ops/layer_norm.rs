@@ -49,9 +49,9 @@ impl Operation for LayerNorm {
         let inputs = context.arrays();
         let [mean, inverse_std] = context.saved(Self::NAME)?;
         let (weight, bias) = self.affine(inputs);
-        let statistics = (mean, inverse_std);
+        let has_bias = bias.is_some();
         let gradients =
-            ops::layer_norm_backward(&inputs[0], weight, bias.is_some(), statistics, grad.array())?;
+            ops::layer_norm_backward(&inputs[0], weight, has_bias, mean, inverse_std, grad.array())?;
         let mut all = vec![Some(gradients.x)];
         all.extend(self.weight.then_some(gradients.weight));
         all.extend(self.bias.then_some(gradients.bias));

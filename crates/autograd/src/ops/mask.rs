@@ -61,7 +61,13 @@ impl Tensor {
     /// # Errors
     /// `p` outside [0, 1).
     pub fn dropout(&self, p: f64, (seed, stream): (u64, u64)) -> Result<Tensor> {
-        let mask = ops::dropout_mask(self.shape(), p, (seed, stream), self.dtype(), &self.device())?;
+        let mask = ops::dropout_mask(
+            self.shape(),
+            p,
+            ops::RandomStream { seed, stream },
+            self.dtype(),
+            &self.device(),
+        )?;
         if p == 0.0 {
             return Ok(self.clone());
         }

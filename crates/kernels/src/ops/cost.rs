@@ -174,7 +174,12 @@ fn calls<'a>(device: &CudaDevice) -> Vec<(&'static str, Call<'a>)> {
     vec![
         ("add", Box::new(move || drop(ops::add(&x, &x).unwrap()))),
         ("mv_silu", Box::new(move || drop(mv_silu::forward(&algebra, &y, &a, &b).unwrap()))),
-        ("sgp", Box::new(move || drop(sgp::forward(&v, &z, &z, &w, options).unwrap()))),
+        (
+            "sgp",
+            Box::new(move || {
+                drop(sgp::forward(&v, &sgp::Operands { x: &z, y: &z, w: &w }, options).unwrap())
+            }),
+        ),
         ("table_product", Box::new(move || drop(table_product::forward(&table, &u, &u).unwrap()))),
     ]
 }

@@ -39,7 +39,7 @@ pub use binary::{
 pub use concat::{concat, stack};
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward};
 pub use cumsum::cumsum;
-pub use dropout::dropout_mask;
+pub use dropout::{RandomStream, dropout_mask};
 pub use edges::{concat_segment_mean, edge_difference, net_inflow, segment_spread};
 pub use gather::{gather, scatter_add};
 pub use indexing::{index_select, segment_sum};

@@ -31,7 +31,7 @@ pub(crate) fn statistics(
     x: &Array,
     large: f64,
 ) -> Result<Statistics> {
-    let partials = partials(device, operation, ("statistics", COLUMNS), x, large)?;
+    let partials = partials(device, operation, "statistics", COLUMNS, x, large)?;
     let start =
         Statistics { nan: 0, infinite: 0, large: 0, min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0 };
     let add = |total: Statistics, block: &[f64]| match *block {
@@ -56,13 +56,14 @@ pub(crate) fn squared_deviation(
     x: &Array,
     centre: f64,
 ) -> Result<f64> {
-    Ok(partials(device, operation, ("deviation", 1), x, centre)?.into_iter().sum())
+    Ok(partials(device, operation, "deviation", 1, x, centre)?.into_iter().sum())
 }
 
 fn partials(
     device: &CudaDevice,
     operation: &'static str,
-    (kernel, columns): (&'static str, usize),
+    kernel: &'static str,
+    columns: usize,
     x: &Array,
     parameter: f64,
 ) -> Result<Vec<f64>> {

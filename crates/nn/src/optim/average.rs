@@ -1,7 +1,7 @@
 //! Exponential moving average of weights.
 
 use crate::checkpoint::TensorFile;
-use crate::{Error, Parameter, Result, parameter::require_unique};
+use crate::{Error, Parameter, Result, module::require_unique};
 use gradewise_kernels::{Array, ops::optim};
 
 const SECTION: &str = "ema";

@@ -11,7 +11,7 @@ use gradewise_autograd::{
     registry::{self, Entry, Order},
 };
 use gradewise_core::{Algebra, Signature};
-use gradewise_kernels::Device;
+use gradewise_kernels::DeviceName;
 
 /// Rows and features of the samples: odd and small, so that tails of vectors are met.
 const SIZES: [usize; 2] = [3, 5];
@@ -42,7 +42,7 @@ pub struct Gradcheck {
     pub samples: usize,
     /// cpu, cuda or cuda:N.
     #[arg(long, default_value = "cpu")]
-    pub device: String,
+    pub device: DeviceName,
     /// Seed of the inputs.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -57,7 +57,7 @@ impl Command for Gradcheck {
 }
 
 fn run(arguments: &Gradcheck) -> Result<()> {
-    let device: Device = arguments.device.parse()?;
+    let device = arguments.device.open()?;
     let signature: Signature = arguments.signature.parse()?;
     let [batch, features] = SIZES;
     let sizes = Sizes { algebra: Algebra::new(signature)?, batch, features };

@@ -226,7 +226,7 @@ mod tests {
             hardware.apply(&mut resolver).unwrap();
             let config = fixture::resolve(&resolver).unwrap();
             let device = if hardware.name == "cpu" { "cpu" } else { "cuda" };
-            assert_eq!(config.runtime.device, device, "{}", hardware.name);
+            assert_eq!(config.runtime.device.to_string(), device, "{}", hardware.name);
             assert!(!hardware.about.is_empty() && hardware.summary().contains("runtime.device="));
             let mut resolver = fixture::resolver();
             hardware.apply(&mut resolver).unwrap().assignment("runtime.compute=exact").unwrap();

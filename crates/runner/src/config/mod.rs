@@ -1,6 +1,7 @@
 //! Configuration of runs: built-in defaults, a preset, settings for a kind of machine, a TOML file, and dotted overrides, in that
 //! order.
 
+mod as_text;
 mod error;
 #[cfg(test)]
 mod fixture;

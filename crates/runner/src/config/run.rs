@@ -1,11 +1,12 @@
 //! The settings that all runs share.
 
 use super::{
-    ConfigError, Resolver,
+    ConfigError, Resolver, as_text,
     names::{Census, Fallback, Precision, Select, Strategy},
 };
 use gradewise_autograd::{Rule, backend::Backend};
-use gradewise_kernels::{Compute, DType};
+use gradewise_distributed::Wanted;
+use gradewise_kernels::{Compute, DType, DeviceName};
 use gradewise_nn::{
     choice,
     train::{ScheduleKind, TrainerConfig},
@@ -81,7 +82,8 @@ pub struct Train {
 #[serde(deny_unknown_fields)]
 pub struct Runtime {
     /// `cpu`, `cuda` or `cuda:N`.
-    pub device: String,
+    #[serde(with = "as_text")]
+    pub device: DeviceName,
     /// Storage.
     #[serde(with = "choice")]
     pub dtype: DType,
@@ -91,7 +93,8 @@ pub struct Runtime {
     /// Threads of the CPU backend; 0 for all cores. Results do not depend on it.
     pub threads: usize,
     /// Processes, one for each device: a number, or `auto` for all GPUs of this host.
-    pub devices: String,
+    #[serde(with = "as_text")]
+    pub devices: Wanted,
     /// How few GPUs will do if there are not as many as `devices`; 0 for no fewer.
     pub min_devices: usize,
     /// What will do if there are fewer GPUs still.
@@ -149,11 +152,11 @@ impl Default for Train {
 impl Default for Runtime {
     fn default() -> Self {
         Self {
-            device: "cpu".to_owned(),
+            device: DeviceName::Cpu,
             dtype: DType::F32,
             compute: Compute::Exact,
             threads: 0,
-            devices: "1".to_owned(),
+            devices: Wanted::Count(1),
             min_devices: 0,
             fallback: Fallback::None,
             strategy: Strategy::DataParallel,

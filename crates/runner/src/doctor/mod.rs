@@ -9,7 +9,7 @@ mod tools;
 use crate::output;
 pub use container::container;
 use gradewise_ffi::{DeviceInfo, Driver};
-use gradewise_kernels::{Device, build_info};
+use gradewise_kernels::{Device, DeviceName, build_info};
 pub use report::Check;
 use report::{CudaInfo, Report, Versions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,15 +29,11 @@ pub fn is_introduced() -> bool {
 
 /// What debug mode shows first, once a process: the information block, and the self-test of the device that is about to compute (`cpu`,
 /// `cuda` or `cuda:N`). A test that fails is a warning: the command that follows is what one wants to see.
-pub fn introduce(device: &str) {
+pub fn introduce(device: DeviceName) {
     if is_introduced() {
         return;
     }
-    let ordinal = match device.to_ascii_lowercase().split_once(':') {
-        Some(("cuda", number)) => number.parse().ok(),
-        None if device.eq_ignore_ascii_case("cuda") => Some(0),
-        _ => None,
-    };
+    let ordinal = device.ordinal();
     let report = examine_testing(|tested| Some(tested) == ordinal);
     introduction(&report, ordinal).iter().for_each(|text| output::note(text));
 }

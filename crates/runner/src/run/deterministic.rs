@@ -4,7 +4,8 @@ use crate::{
     config::Runtime,
     error::{Error, Result},
 };
-use gradewise_distributed::{DETERMINISTIC, Launch};
+use gradewise_distributed::{DETERMINISTIC, Launch, Wanted};
+use gradewise_kernels::DeviceName;
 
 /// Refuses what chooses by measurement, and so perhaps differently the next time, unless `runtime.deterministic` is false. Everything
 /// else is deterministic by itself: no operator adds in an order that is left to chance, and none depends on the number of threads.
@@ -13,7 +14,7 @@ use gradewise_distributed::{DETERMINISTIC, Launch};
 /// cuBLASLt, which is chosen by time; another way to add than the one that processes of one device each are told.
 pub fn require_deterministic(runtime: &Runtime, launch: Option<&Launch>) -> Result<()> {
     let variable = |name: &str| std::env::var(name).ok();
-    if !runtime.deterministic || !runtime.device.to_ascii_lowercase().starts_with("cuda") {
+    if !runtime.deterministic || runtime.device == DeviceName::Cpu {
         return Ok(());
     }
     if variable("GRADEWISE_CUBLASLT").as_deref() == Some("1") {
@@ -23,7 +24,7 @@ pub fn require_deterministic(runtime: &Runtime, launch: Option<&Launch>) -> Resu
                 .to_owned(),
         ));
     }
-    let several = launch.is_some_and(|launch| launch.world > 1) || runtime.devices != "1";
+    let several = launch.is_some_and(|launch| launch.world > 1) || runtime.devices != Wanted::Count(1);
     for (name, wanted) in DETERMINISTIC.iter().filter(|_| several) {
         match variable(name) {
             Some(value) if value != *wanted => {

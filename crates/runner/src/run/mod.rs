@@ -33,25 +33,27 @@ use gradewise_autograd::{
 };
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
-    BuildInfo, Compute, DType, Device, build_info, debug,
+    BuildInfo, Compute, DType, Device, DeviceName, build_info, debug,
     memory::census::{self, Detail},
 };
 use gradewise_nn::{Placement, optim::MixedPrecision};
 use std::collections::BTreeMap;
 
 /// The device of one of several processes.
-fn device_of(device: &str, launch: &Launch) -> Result<String> {
-    match device.to_ascii_lowercase().as_str() {
+fn device_of(device: DeviceName, launch: &Launch) -> Result<DeviceName> {
+    match device {
         // A launcher may let each process see no device but its own.
-        "cuda" if gradewise_ffi::Driver::load().and_then(|driver| driver.device_count()) == Ok(1) => {
-            Ok("cuda:0".to_owned())
+        DeviceName::Cuda(None)
+            if gradewise_ffi::Driver::load().and_then(|driver| driver.device_count()) == Ok(1) =>
+        {
+            Ok(DeviceName::Cuda(Some(0)))
         }
-        "cuda" => Ok(format!("cuda:{}", launch.local_rank)),
-        other if other.starts_with("cuda:") => Err(Error::Usage(format!(
-            "--device {other} is one device for {} processes; write --device cuda, and each takes its own",
+        DeviceName::Cuda(None) => Ok(DeviceName::Cuda(Some(launch.local_rank))),
+        DeviceName::Cuda(Some(_)) => Err(Error::Usage(format!(
+            "--device {device} is one device for {} processes; write --device cuda, and each takes its own",
             launch.world
         ))),
-        other => Ok(other.to_owned()),
+        DeviceName::Cpu => Ok(DeviceName::Cpu),
     }
 }
 
@@ -85,7 +87,7 @@ pub fn loading(placement: &Placement) -> Placement {
 pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placement> {
     let mut runtime = runtime.clone();
     if let Some(launch) = launch {
-        runtime.device = device_of(&runtime.device, launch)?;
+        runtime.device = device_of(runtime.device, launch)?;
         if runtime.threads == 0 {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             runtime.threads = (cores / launch.local_world.unwrap_or(1)).max(1);
@@ -96,9 +98,9 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     }
     // Before the device is opened: what can be said of it is of use if that fails.
     if debug::is_on() {
-        crate::doctor::introduce(&runtime.device);
+        crate::doctor::introduce(runtime.device);
     }
-    let device: Device = runtime.device.parse()?;
+    let device = runtime.device.open()?;
     if debug::is_on() {
         crate::output::note(&debugged(&device, &build_info()));
     }

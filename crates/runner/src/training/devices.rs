@@ -7,8 +7,9 @@ use crate::{
     run::{GRACE, Interrupt, RunFolder, is_supervised},
     task::Task,
 };
-use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, Supervisor};
+use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, Supervisor, Wanted};
 use gradewise_ffi::Driver;
+use gradewise_kernels::DeviceName;
 
 /// Who computes.
 pub enum Planned {
@@ -24,7 +25,8 @@ pub enum Planned {
 /// Too few devices; both a launcher and a number of devices; an environment that contradicts itself.
 pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
     let launch = Launch::from_env()?;
-    let asked = runtime.devices != "1" || runtime.min_devices > 0 || runtime.fallback != Fallback::None;
+    let asked =
+        runtime.devices != Wanted::Count(1) || runtime.min_devices > 0 || runtime.fallback != Fallback::None;
     if let Some(launch) = launch.as_ref().filter(|_| is_supervised()) {
         settle(runtime, launch.world);
     } else if asked {
@@ -35,7 +37,7 @@ pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
 
 /// What came of a plan is what the run's configuration keeps.
 fn settle(runtime: &mut Runtime, devices: usize) {
-    (runtime.devices, runtime.min_devices) = (devices.to_string(), 0);
+    (runtime.devices, runtime.min_devices) = (Wanted::Count(devices), 0);
     runtime.fallback = Fallback::None;
 }
 
@@ -49,25 +51,25 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
         )));
     }
     let request = Request {
-        wanted: runtime.devices.parse()?,
+        wanted: runtime.devices,
         minimum: (runtime.min_devices > 0).then_some(runtime.min_devices),
         fallback: runtime.fallback == Fallback::Cpu,
     };
-    let plan = match runtime.device.to_ascii_lowercase().as_str() {
-        "cpu" => request.processes()?,
-        "cuda" => {
+    let plan = match runtime.device {
+        DeviceName::Cpu => request.processes()?,
+        DeviceName::Cuda(None) => {
             let found = Driver::load().and_then(|driver| driver.device_count());
             let lacking = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
             request.gpus(found.unwrap_or(0), &lacking)?
         }
-        other => {
+        other @ DeviceName::Cuda(Some(_)) => {
             return Err(Error::Usage(format!("--devices with --device {other}: write --device cuda or cpu")));
         }
     };
     output::note(&format!("devices: {plan}"));
     match plan.devices.as_slice() {
         [one] => {
-            runtime.device.clone_from(one);
+            runtime.device = one.parse()?;
             settle(runtime, 1);
             Ok(Planned::Here(None))
         }

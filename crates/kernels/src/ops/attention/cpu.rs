@@ -28,6 +28,14 @@ pub(super) struct Saved<'a, T> {
     pub log_sums: &'a [f64],
 }
 
+/// Queries, keys and values of one head.
+#[derive(Clone, Copy)]
+struct Head<'a, T> {
+    q: &'a [T],
+    k: &'a [T],
+    v: &'a [T],
+}
+
 /// Block after block of `count` tokens.
 fn blocks(count: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..count).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(count))
@@ -35,7 +43,9 @@ fn blocks(count: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
 
 impl<'a, T: Element + Real> Task<'a, T> {
     pub fn new(
-        (q, k, v): (&'a Array, &'a Array, &'a Array),
+        q: &'a Array,
+        k: &'a Array,
+        v: &'a Array,
         problem: &'a Problem,
         causal: bool,
         allowed: Option<&'a [bool]>,
@@ -65,11 +75,11 @@ impl<'a, T: Element + Real> Task<'a, T> {
         }
         let head = |(head, (out, log_sums)): (usize, (&mut [T], &mut [f64]))| {
             let (batch, shared) = (head / heads, head / group);
-            let operands = (
-                Self::rows(self.q, head, queries, features),
-                Self::rows(self.k, shared, keys, features),
-                Self::rows(self.v, shared, keys, features),
-            );
+            let operands = Head {
+                q: Self::rows(self.q, head, queries, features),
+                k: Self::rows(self.k, shared, keys, features),
+                v: Self::rows(self.v, shared, keys, features),
+            };
             let mut outs = Vec::new();
             let (mut rest, mut rest_sums) = (out, log_sums);
             for block in blocks(queries) {
@@ -97,10 +107,11 @@ impl<'a, T: Element + Real> Task<'a, T> {
         &self,
         batch: usize,
         block: std::ops::Range<usize>,
-        (q, k, v): (&[T], &[T], &[T]),
+        head: Head<'_, T>,
         out: &mut [T],
         log_sums: &mut [f64],
     ) {
+        let Head { q, k, v } = head;
         let Problem { features, scale, .. } = *self.problem;
         let count = block.len();
         let q = &q[block.start * features..][..count * features];
@@ -113,7 +124,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
             let weights = &mut products[..count * width];
             let k = &k[keys.start * features..][..width * features];
             gemm::product(
-                (count, features, width),
+                gemm::Sizes { m: count, k: features, n: width },
                 Matrix::rows(q, features),
                 Matrix::rows(k, features).transposed(),
                 weights,
@@ -143,7 +154,13 @@ impl<'a, T: Element + Real> Task<'a, T> {
             }
             let v = &v[keys.start * features..][..width * features];
             let weights = Matrix::rows(&products[..count * width], width);
-            gemm::product((count, width, features), weights, Matrix::rows(v, features), out, true);
+            gemm::product(
+                gemm::Sizes { m: count, k: width, n: features },
+                weights,
+                Matrix::rows(v, features),
+                out,
+                true,
+            );
         }
         for (row, log_sum) in log_sums.iter_mut().enumerate() {
             let inverse = if totals[row] == 0.0 { 0.0 } else { 1.0 / totals[row] };
@@ -164,7 +181,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
         grad_q.par_chunks_mut(group * queries * features).zip(shared).enumerate().flushed_for_each(
             |(shared, (grad_q, (grad_k, grad_v)))| {
                 for (member, grad_q) in grad_q.chunks_exact_mut(queries * features).enumerate() {
-                    self.backward_head(saved, (shared, shared * group + member), grad_q, grad_k, grad_v);
+                    self.backward_head(saved, shared, shared * group + member, grad_q, grad_k, grad_v);
                 }
             },
         );
@@ -173,7 +190,8 @@ impl<'a, T: Element + Real> Task<'a, T> {
     fn backward_head(
         &self,
         saved: &Saved<'_, T>,
-        (shared, head): (usize, usize),
+        shared: usize,
+        head: usize,
         grad_q: &mut [T],
         grad_k: &mut [T],
         grad_v: &mut [T],
@@ -207,7 +225,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 let grad_v = &mut grad_v[columns.start * features..columns.end * features];
                 let (weights, slopes) = (&mut weights[..count * width], &mut slopes[..count * width]);
                 let across = |data| Matrix::rows(data, features);
-                let sizes = (count, features, width);
+                let sizes = gemm::Sizes { m: count, k: features, n: width };
                 gemm::product(sizes, across(q), across(k).transposed(), weights, false);
                 gemm::product(sizes, across(grad), across(v).transposed(), slopes, false);
                 for row in 0..count {
@@ -225,9 +243,27 @@ impl<'a, T: Element + Real> Task<'a, T> {
                     }
                 }
                 let (weights, slopes) = (Matrix::rows(weights, width), Matrix::rows(slopes, width));
-                gemm::product((width, count, features), weights.transposed(), across(grad), grad_v, true);
-                gemm::product((width, count, features), slopes.transposed(), across(q), grad_k, true);
-                gemm::product((count, width, features), slopes, across(k), grad_q, true);
+                gemm::product(
+                    gemm::Sizes { m: width, k: count, n: features },
+                    weights.transposed(),
+                    across(grad),
+                    grad_v,
+                    true,
+                );
+                gemm::product(
+                    gemm::Sizes { m: width, k: count, n: features },
+                    slopes.transposed(),
+                    across(q),
+                    grad_k,
+                    true,
+                );
+                gemm::product(
+                    gemm::Sizes { m: count, k: width, n: features },
+                    slopes,
+                    across(k),
+                    grad_q,
+                    true,
+                );
             }
         }
     }

@@ -168,7 +168,7 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
     let Problem { batch, heads, queries, features, .. } = problem;
     let [q, k, v] = [problem.q.contiguous()?, problem.k.contiguous()?, problem.v.contiguous()?];
     with_element!(q.dtype(), NAME, T => {
-        let task = cpu::Task::<T>::new((&q, &k, &v), &problem, options.causal, allowed.as_deref())?;
+        let task = cpu::Task::<T>::new(&q, &k, &v, &problem, options.causal, allowed.as_deref())?;
         let shape = [batch, heads, queries];
         // An array, because heads without features may be more than memory holds.
         let mut log_sums = Array::zeros(shape, DType::F64, &Device::Cpu)?;
@@ -268,7 +268,7 @@ fn cpu_backward(
     let [output, grad] = [forward.output.contiguous()?, grad.contiguous()?];
     let log_sums = forward.log_sum_exp.to_f64_vec()?;
     with_element!(q.dtype(), NAME, T => {
-        let task = cpu::Task::<T>::new((&q, &k, &v), problem, options.causal, allowed.as_deref())?;
+        let task = cpu::Task::<T>::new(&q, &k, &v, problem, options.causal, allowed.as_deref())?;
         let saved = cpu::Saved { output: output.as_slice::<T>()?, grad: grad.as_slice::<T>()?, log_sums: &log_sums };
         let (mut grad_k, mut grad_v) = (vec![T::default(); k.elements()], vec![T::default(); v.elements()]);
         let grad_q = Array::build(q.shape(), &Device::Cpu, |out: &mut [T]| {

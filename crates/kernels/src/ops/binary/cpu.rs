@@ -53,7 +53,7 @@ impl<T: Element, F: Function> Row<T, 2> for Map<'_, T, F> {
 }
 
 /// `out += right`.
-pub(super) fn accumulate<T: Element>(sizes: &[usize], (right, strides): (&[T], &[usize]), out: &mut [T]) {
+pub(super) fn accumulate<T: Element>(sizes: &[usize], right: &[T], strides: &[usize], out: &mut [T]) {
     let step = strides.last().copied().unwrap_or(0);
     for_rows(sizes, [strides], &Accumulate { right, step }, out);
 }

@@ -137,8 +137,8 @@ pub fn add_assign(a: &mut Array, b: &Array) -> Result<()> {
     let own = a.strides().to_vec();
     let (sizes, [strides, _]) = collapse(a.dims(), [right.strides(), &own]);
     with_element!(b.dtype(), NAME, T => {
-        let right = (view::<T>(&right, NAME)?.0, &strides[..]);
-        cpu::accumulate(&sizes, right, a.as_mut_slice::<T>()?);
+        let (right, _) = view::<T>(&right, NAME)?;
+        cpu::accumulate(&sizes, right, &strides, a.as_mut_slice::<T>()?);
         Ok(())
     })
 }

@@ -6,22 +6,43 @@
 use super::{
     fcgp, mv_linear,
     mv_linear::Bias,
-    sgp::{self, Product, ProductOptions, RightGradient},
+    operands::shared,
+    sgp::{self, Product, ProductOptions, RightGradient, Wanted},
 };
 use crate::{Array, Result};
 use gradewise_core::Algebra;
 
-/// Operands of the layer; shapes as of [`mv_linear`] and [`sgp`] or [`fcgp`].
-#[derive(Clone, Copy, Debug)]
-pub struct Operands<'a> {
+/// Operands of the layer; shapes as of [`mv_linear`] and [`sgp`] or [`fcgp`]. Arrays, or tensors of the crate above.
+#[derive(Debug)]
+pub struct Operands<'a, T = Array> {
     /// The input `[blades, batch, features]`.
-    pub x: &'a Array,
-    /// Matrices `[grades, features, features]`.
-    pub linear: &'a Array,
+    pub x: &'a T,
+    /// Matrices `[grades, features, features]` of the linear map.
+    pub linear: &'a T,
     /// Bias `[features]` of the linear map.
-    pub bias: Option<(&'a Array, Bias)>,
-    /// Product weights: `[features, paths]`, or `[paths, features, out]` of the fully connected product.
-    pub w: &'a Array,
+    pub bias: Option<(&'a T, Bias)>,
+    /// Product weights: `[features, paths]`, or `[paths, features, out]` if the product is fully connected.
+    pub w: &'a T,
+}
+
+shared!(Operands);
+
+/// Which gradients to compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// That of `x`.
+    pub x: bool,
+    /// That of the matrices.
+    pub linear: bool,
+    /// That of the bias.
+    pub bias: bool,
+    /// That of the product weights.
+    pub w: bool,
+}
+
+impl Needs {
+    /// All of them.
+    pub const ALL: Self = Self { x: true, linear: true, bias: true, w: true };
 }
 
 /// What the layer does besides.
@@ -62,12 +83,21 @@ pub struct Gradients {
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>, options: Options) -> Result<Output> {
     let y = mv_linear::forward(algebra, operands.x, operands.linear, operands.bias)?;
     let product = if options.fully_connected { fcgp::forward } else { sgp::forward };
-    let product = product(algebra, operands.x, &y, operands.w, options.product)?;
+    let factors = sgp::Operands { x: operands.x, y: &y, w: operands.w };
+    let product = product(algebra, &factors, options.product)?;
     Ok(Output { product, y })
 }
 
-/// Gradients for the cotangent `grad` of the output; `y` is that of [`forward`], or `None` to compute it again. `needs` is for x,
-/// the matrices, the bias and the product weights.
+/// What [`backward`] reads of an [`Output`].
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// The product with its norm.
+    pub product: &'a Product,
+    /// The mapped input; `None` to compute it again.
+    pub y: Option<&'a Array>,
+}
+
+/// Gradients for the cotangent `grad` of the output, those that `needs` says.
 ///
 /// # Errors
 /// As [`forward`].
@@ -75,33 +105,33 @@ pub fn backward(
     algebra: &Algebra,
     operands: &Operands<'_>,
     options: Options,
-    (product, y): (&Product, Option<&Array>),
+    kept: Kept<'_>,
     grad: &Array,
-    [need_x, need_linear, need_bias, need_w]: [bool; 4],
+    needs: Needs,
 ) -> Result<Gradients> {
-    let Operands { x, linear, bias, w } = *operands;
-    let again = match y {
-        Some(_) => None,
-        None => Some(mv_linear::forward(algebra, x, linear, bias)?),
-    };
-    let Some(y) = y.or(again.as_ref()) else { unreachable!("given or computed") };
-    let need_y = need_x || need_linear || need_bias;
-    let (operands, needs) = ((x, y, w), [need_x, need_y, need_w]);
+    let (Operands { x, linear, bias, w }, Kept { product, y }) = (*operands, kept);
+    // Shares the memory of the one that was kept.
+    let y = y.map_or_else(|| mv_linear::forward(algebra, x, linear, bias), |y| Ok(y.clone()))?;
+    let of_map = mv_linear::Needs { x: needs.x, w: needs.linear, bias: needs.bias };
+    let of_product = sgp::Needs { x: needs.x, y: needs.x || needs.linear || needs.bias, w: needs.w };
+    let factors = sgp::Operands { x, y: &y, w };
     let found = if options.fully_connected {
-        fcgp::backward(algebra, operands, options.product, product, grad, needs)?
+        fcgp::backward(algebra, &factors, options.product, product, grad, of_product)?
     } else {
-        let right = match mv_linear::reads_transposed(algebra, x, linear, [need_x, need_linear])? {
+        let right = match mv_linear::reads_transposed(algebra, x, linear, of_map)? {
             true => RightGradient::Transposed,
             false => RightGradient::Contiguous,
         };
-        sgp::backward_with(algebra, operands, options.product, product, grad, (needs, right))?
+        let wanted = Wanted { needs: of_product, right };
+        sgp::backward_with(algebra, &factors, options.product, product, grad, wanted)?
     };
-    let mut gradients = Gradients { x: found.x, w: found.weights, ..Gradients::default() };
+    let mut gradients = Gradients { x: found.x, w: found.w, ..Gradients::default() };
     let Some(upstream) = found.y else { return Ok(gradients) };
-    drop(again);
+    // One that was computed again is not needed any more.
+    drop(y);
     let bias = bias.map_or_else(Bias::default, |(_, bias)| bias);
-    let summed = if bias == Bias::Scalar { found.bias.filter(|_| need_bias) } else { None };
-    let needs = [need_x, need_linear, need_bias && summed.is_none()];
+    let summed = if bias == Bias::Scalar { found.bias.filter(|_| needs.bias) } else { None };
+    let needs = mv_linear::Needs { bias: needs.bias && summed.is_none(), ..of_map };
     let direct = gradients.x.take();
     let mapped = mv_linear::backward_adding(algebra, x, linear, bias, &upstream, needs, direct.as_ref())?;
     (gradients.x, gradients.linear, gradients.bias) = (mapped.x, mapped.w, summed.or(mapped.bias));

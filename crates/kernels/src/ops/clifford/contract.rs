@@ -2,29 +2,70 @@
 
 use super::{
     rms_norm,
-    sgp::{Product, ProductGradients, ProductOptions},
+    sgp::{Needs, Operands, Product, ProductGradients, ProductOptions},
 };
 use crate::{Array, Error, Result, array::rows::accumulator};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
-/// Checks that `array` is `[blades, batch, features]` of `algebra` and returns (batch, features).
-pub(crate) fn features(
-    operation: &'static str,
-    argument: &'static str,
-    algebra: &Algebra,
-    array: &Array,
-) -> Result<(usize, usize)> {
-    let blades = algebra.blade_count();
-    match array.shape()[..] {
-        [leading, batch, features] if leading == blades => Ok((batch, features)),
-        _ => Err(CoreError::Shape {
-            operation,
-            argument,
-            actual: array.shape().clone(),
-            expected: format!("[{blades}, batch, features]"),
-            reason: format!("{} has {blades} blades, which come first", algebra.signature()),
+/// The sizes of an array of multivectors, `[blades, rows, features]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Planes {
+    pub blades: usize,
+    pub rows: usize,
+    pub features: usize,
+}
+
+impl Planes {
+    /// Those of an array that an operator has checked, or has made.
+    ///
+    /// # Errors
+    /// An array of other than three axes.
+    pub fn of(operation: &'static str, array: &Array) -> Result<Self> {
+        match *array.dims() {
+            [blades, rows, features] => Ok(Self { blades, rows, features }),
+            _ => Err(CoreError::Shape {
+                operation,
+                argument: "x",
+                actual: array.shape().clone(),
+                expected: "[blades, batch, features]".to_owned(),
+                reason: "operators on multivectors take three axes".to_owned(),
+            }
+            .into()),
         }
-        .into()),
+    }
+
+    /// Those of `array`, which must have the blades of `algebra`.
+    ///
+    /// # Errors
+    /// Another shape, on behalf of `argument` of `operation`.
+    pub fn checked(
+        operation: &'static str,
+        argument: &'static str,
+        algebra: &Algebra,
+        array: &Array,
+    ) -> Result<Self> {
+        let expected = algebra.blade_count();
+        match *array.dims() {
+            [blades, rows, features] if blades == expected => Ok(Self { blades, rows, features }),
+            _ => Err(CoreError::Shape {
+                operation,
+                argument,
+                actual: array.shape().clone(),
+                expected: format!("[{expected}, batch, features]"),
+                reason: format!("{} has {expected} blades, which come first", algebra.signature()),
+            }
+            .into()),
+        }
+    }
+
+    /// Elements of one blade.
+    pub const fn plane(self) -> usize {
+        self.rows * self.features
+    }
+
+    /// As the shape of an array.
+    pub const fn shape(self) -> [usize; 3] {
+        [self.blades, self.rows, self.features]
     }
 }
 
@@ -60,17 +101,18 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
     Ok(first.dtype())
 }
 
-/// Checks that `product` is what the forward pass with these options gives for operands like `x`: `output` is the shape of its output.
+/// Checks that `product` is what the forward pass with these options gives for operands like `x`: `output` are the sizes of its output.
 /// Otherwise the backward pass would compute a gradient of something else.
 pub(crate) fn require_product(
     operation: &'static str,
     algebra: &Algebra,
+    x: &Array,
     product: &Product,
-    (x, output): (&Array, &[usize]),
+    output: Planes,
     options: ProductOptions,
 ) -> Result<()> {
     product.output.require_like(x, operation, "product.output")?;
-    exact(operation, "product.output", &product.output, output, || {
+    exact(operation, "product.output", &product.output, &output.shape(), || {
         "the product is that of the same operands".to_owned()
     })?;
     const NORMS: &str = "product.inverse_rms";
@@ -82,7 +124,7 @@ pub(crate) fn require_product(
                 return Err(CoreError::DType { operation, argument: NORMS, actual, expected }.into());
             }
             x.require_beside(&inverse_rms.device(), operation, NORMS)?;
-            exact(operation, NORMS, inverse_rms, &[algebra.grade_count(), output[1]], || {
+            exact(operation, NORMS, inverse_rms, &[algebra.grade_count(), output.rows], || {
                 grades_reason(algebra)
             })
         }
@@ -94,26 +136,27 @@ pub(crate) fn require_product(
     }
 }
 
-/// The product of operands like `x` whose output, of this shape, has no elements: the mean square of nothing is 0.
+/// The product of operands like `x` whose output, of these sizes, has no elements: the mean square of nothing is 0.
 pub(crate) fn empty_product(
     operation: &'static str,
     algebra: &Algebra,
-    (x, output): (&Array, [usize; 3]),
+    x: &Array,
+    output: Planes,
     options: ProductOptions,
 ) -> Result<Product> {
     let (dtype, device) = (x.dtype(), x.device());
     device.require(dtype, operation)?;
-    let norms = [algebra.grade_count(), output[1]];
+    let norms = [algebra.grade_count(), output.rows];
     let rms = |_| Array::full(norms, rms_norm::EPS.sqrt().recip(), accumulator(dtype), &device);
     let inverse_rms = options.normalize.then_some(()).map(rms).transpose()?;
-    Ok(Product { output: Array::zeros(output, dtype, &device)?, inverse_rms })
+    Ok(Product { output: Array::zeros(output.shape(), dtype, &device)?, inverse_rms })
 }
 
 /// Gradients of a product without terms: zeros.
-pub(crate) fn empty_gradients((x, w): (&Array, &Array), needs: [bool; 3]) -> Result<ProductGradients> {
+pub(crate) fn empty_gradients(operands: &Operands<'_>, needs: Needs) -> Result<ProductGradients> {
     let zeros = |needed: bool, like: &Array| needed.then(|| like.zeros_like()).transpose();
-    let [x, y, weights] = [zeros(needs[0], x)?, zeros(needs[1], x)?, zeros(needs[2], w)?];
-    Ok(ProductGradients { x, y, weights, bias: None })
+    let Operands { x, y, w } = *operands;
+    Ok(ProductGradients { x: zeros(needs.x, x)?, y: zeros(needs.y, y)?, w: zeros(needs.w, w)?, bias: None })
 }
 
 /// "20 grade paths of Cl(3,0,0)": the reason behind a weight's shape.

@@ -1,8 +1,8 @@
 //! What the kernels of any algebra read on a CUDA device: its products as tables, its grades, its quadratic form.
 
 use super::{
+    contract::Planes,
     program::{Program, Programs},
-    sgp::ProductOptions,
     table_product::Table,
 };
 use crate::{
@@ -22,6 +22,29 @@ pub(crate) struct DeviceProgram {
     spans: Words,
     pairs: Words,
     results: usize,
+}
+
+/// What the terms of a product are formed from: scale·(base + Σ weight·±a·b).
+pub(crate) struct Terms<'a> {
+    /// Factors `[…, plane]`.
+    pub a: &'a Array,
+    pub b: &'a Array,
+    /// `[features, paths]`; 1 without.
+    pub weights: Option<&'a Array>,
+    pub base: Option<&'a Array>,
+    pub scale: f64,
+}
+
+impl<'a> Terms<'a> {
+    /// Σ ±a·b.
+    pub const fn plain(a: &'a Array, b: &'a Array) -> Self {
+        Self { a, b, weights: None, base: None, scale: 1.0 }
+    }
+
+    /// Σ weight·±a·b.
+    pub const fn weighted(a: &'a Array, b: &'a Array, weights: &'a Array) -> Self {
+        Self { weights: Some(weights), ..Self::plain(a, b) }
+    }
 }
 
 /// One term of a product: blades of both operands and the sign.
@@ -73,16 +96,9 @@ impl DeviceProgram {
         Args::new().pointer(self.groups.address()).pointer(self.spans.address()).pointer(self.pairs.address())
     }
 
-    /// scale·(base + Σ weight·±a·b) into a new array `[results, …]`; `a` and `b` are `[…, plane]` with `features` per row,
-    /// the weights `[features, paths]`.
-    pub fn product(
-        &self,
-        device: &CudaDevice,
-        operation: &'static str,
-        (a, b): (&Array, &Array),
-        weights: Option<&Array>,
-        (base, scale): (Option<&Array>, f64),
-    ) -> Result<Array> {
+    /// The sums of the terms of each result, in a new array `[results, …]`.
+    pub fn product(&self, device: &CudaDevice, operation: &'static str, terms: &Terms<'_>) -> Result<Array> {
+        let Terms { a, b, weights, base, scale } = *terms;
         let rest = &a.dims()[1..];
         let plane: usize = rest.iter().product();
         let features = rest.last().copied().unwrap_or(1);
@@ -111,13 +127,12 @@ impl DeviceProgram {
         &self,
         device: &CudaDevice,
         operation: &'static str,
-        (a, b): (&Array, &Array),
+        a: &Array,
+        b: &Array,
         grad: &Array,
         scale: f64,
     ) -> Result<Array> {
-        let [_, rows, features] = a.dims()[..] else {
-            unreachable!("operators check that operands are [blades, rows, features]")
-        };
+        let Planes { rows, features, .. } = Planes::of(operation, a)?;
         let results = features * self.results;
         let chunks = Chunks::new(rows, results);
         let partials = chunks.partials(operation, results, a.dtype(), device)?;
@@ -290,93 +305,6 @@ impl DevicePairing {
 /// normalisation would magnify the rounding of its argument.
 pub(crate) const fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
-}
-
-/// x·Φ(x_0).
-fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array> {
-    let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
-    if out.elements() > 0 {
-        let plane = x.elements() / x.dims()[0];
-        let args = Args::new().array(x).array(&out).size(x.dims()[0]).size(plane);
-        device.launch(operation, Kernel::new("gate_fwd", x.dtype()), Grid::linear(plane), args)?;
-    }
-    Ok(out)
-}
-
-/// An operand of a product as it is multiplied: after the gate, where there is one.
-pub(crate) fn gated(
-    device: &CudaDevice,
-    operation: &'static str,
-    options: ProductOptions,
-    x: &Array,
-) -> Result<Array> {
-    if options.gate { gate(device, operation, x) } else { Ok(x.clone()) }
-}
-
-/// The gradient of [`gate`]'s input.
-pub(crate) fn gate_backward(
-    device: &CudaDevice,
-    operation: &'static str,
-    x: &Array,
-    grad: &Array,
-) -> Result<Array> {
-    let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
-    if out.elements() > 0 {
-        let plane = x.elements() / x.dims()[0];
-        let args = Args::new().array(x).array(grad).array(&out).size(x.dims()[0]).size(plane);
-        device.launch(operation, Kernel::new("gate_bwd", x.dtype()), Grid::linear(plane), args)?;
-    }
-    Ok(out)
-}
-
-/// RMS-normalises `x` `[blades, rows, features]` in place and returns 1/rms `[grades, rows]`.
-pub(crate) fn rms_norm(
-    device: &CudaDevice,
-    operation: &'static str,
-    algebra: &DeviceAlgebra,
-    x: &Array,
-) -> Result<Array> {
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
-    let dtype = crate::array::rows::accumulator(x.dtype());
-    let inverse = Array::for_kernel(operation, [algebra.grade_count, rows], dtype, device)?;
-    if x.elements() > 0 {
-        let args = Args::new()
-            .array(x)
-            .array(&inverse)
-            .pointer(algebra.first.address())
-            .size(algebra.grade_count)
-            .size(rows)
-            .size(features);
-        let grid = crate::array::rows::wide_row_grid(rows, features, x.dtype());
-        device.launch(operation, Kernel::new("rms_norm_fwd", x.dtype()), grid, args)?;
-    }
-    Ok(inverse)
-}
-
-/// The gradient of the norm's input.
-pub(crate) fn rms_norm_backward(
-    device: &CudaDevice,
-    operation: &'static str,
-    algebra: &DeviceAlgebra,
-    (output, inverse): (&Array, &Array),
-    grad: &Array,
-) -> Result<Array> {
-    let [_, rows, features] = output.dims()[..] else { unreachable!("checked by the operator") };
-    let out = Array::for_kernel(operation, output.shape(), output.dtype(), device)?;
-    if out.elements() > 0 {
-        let args = Args::new()
-            .array(output)
-            .array(inverse)
-            .array(grad)
-            .array(&out)
-            .pointer(algebra.first.address())
-            .size(algebra.grade_count)
-            .size(rows)
-            .size(features);
-        let grid = crate::array::rows::wide_row_grid(rows, features, output.dtype());
-        device.launch(operation, Kernel::new("rms_norm_bwd", output.dtype()), grid, args)?;
-    }
-    Ok(out)
 }
 
 /// An empty parameter gradient: zeros of a shape, for batches without rows.

@@ -1,6 +1,7 @@
 //! Driver of operators that treat every (row, feature) position by itself, with parameters `[features, grades]`.
 
 use super::{
+    contract::Planes,
     layout::{Layout, Lines, split_chunks, store, sum_partials},
     program::Programs,
     tile::{Tile, with_capacity, zero_tile},
@@ -46,9 +47,10 @@ struct Plan<'a, T> {
 }
 
 impl<'a, T: Real> Plan<'a, T> {
-    fn new(tables: &'a Programs, batch: usize, features: usize, params: &[&[T]]) -> Self {
+    fn new(tables: &'a Programs, planes: Planes, params: &[&[T]]) -> Self {
+        let Planes { rows, features, .. } = planes;
         let grades = tables.blades_of_grade.len();
-        let layout = Layout::new(tables.blades, batch, features);
+        let layout = Layout::new(tables.blades, rows, features);
         let count = params.len() * grades;
         let params = layout.spread(&interleave(params, features, grades), count);
         Self { tables, layout, params, count }
@@ -94,7 +96,7 @@ impl Iterator for Tiles {
 
 pub(crate) fn forward<T: Real, O: Lanewise<T>>(
     tables: &Programs,
-    (batch, features): (usize, usize),
+    planes: Planes,
     x: &[T],
     params: &[&[T]],
     out: &mut [T],
@@ -126,7 +128,7 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
         }
     }
 
-    let plan = Plan::new(tables, batch, features, params);
+    let plan = Plan::new(tables, planes, params);
     split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         let x = Lines::new(x, &plan.layout, chunk);
         with_capacity!(tables.blades, CAPACITY => {
@@ -140,7 +142,7 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
 /// Writes the gradient of `x` and returns those of the parameters, each `[features, grades]`.
 pub(crate) fn backward<T: Real, O: Lanewise<T>>(
     tables: &Programs,
-    (batch, features): (usize, usize),
+    planes: Planes,
     x: &[T],
     params: &[&[T]],
     grad: &[T],
@@ -178,7 +180,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
         }
     }
 
-    let plan = Plan::new(tables, batch, features, params);
+    let plan = Plan::new(tables, planes, params);
     let partials: Vec<Vec<T>> = split_chunks(grad_x, &plan.layout)
         .into_par_iter()
         .enumerate()
@@ -192,7 +194,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
             plan.layout.gather(&sums, plan.count)
         })
         .collect();
-    let sums = sum_partials(partials).unwrap_or_else(|| vec![T::zero(); features * plan.count]);
+    let sums = sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features * plan.count]);
     let grades = tables.blades_of_grade.len();
     (0..params.len())
         .map(|param| {

@@ -1,4 +1,5 @@
 //! Operators on Clifford-algebra features `[blades, batch, features]`.
+mod around;
 pub mod clifford_layer;
 pub(crate) mod contract;
 pub(crate) mod device;
@@ -10,6 +11,7 @@ pub mod mv_layer_norm;
 pub mod mv_linear;
 pub mod mv_normalization;
 pub mod mv_silu;
+mod operands;
 pub(crate) mod program;
 pub(crate) mod rms_norm;
 pub mod sgp;

@@ -7,6 +7,7 @@ use super::{
 use crate::parallel::Flushed;
 use crate::simd::{Kernel, Real, dispatch, mul_add};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Added to the mean square before the root (SPEC).
 pub(crate) const EPS: f64 = 1e-6;
@@ -54,7 +55,7 @@ impl<T: Real> Kernel for ScaleRows<'_, '_, T> {
         let Self { tables, lines, features, inverse_rms } = self;
         let rows = lines.first().map_or(0, |line| line.len() / features.max(1));
         for row in 0..rows {
-            scale_row::<T, FMA>(tables, lines, (row, rows), features, inverse_rms);
+            scale_row::<T, FMA>(tables, lines, row, rows, features, inverse_rms);
         }
     }
 }
@@ -64,7 +65,8 @@ impl<T: Real> Kernel for ScaleRows<'_, '_, T> {
 pub(crate) fn scale_row<T: Real, const FMA: bool>(
     tables: &Programs,
     lines: &mut [&mut [T]],
-    (row, rows): (usize, usize),
+    row: usize,
+    rows: usize,
     features: usize,
     inverse_rms: &mut [T],
 ) {
@@ -106,8 +108,8 @@ pub(crate) struct Normalized<'a, T> {
     pub features: usize,
 }
 
-/// Gradient of the norm's input for `rows` rows from `first`. With r = 1/rms and ô = o·r that is r·(grad − ô·D/N), D =
-/// Σ grad·ô. Row t of a blade goes to `out[blade·stride + t·features..]`.
+/// Gradient of the norm's input for some `rows`. With r = 1/rms and ô = o·r that is r·(grad − ô·D/N), D =
+/// Σ grad·ô. Row t of these of a blade goes to `out[blade·stride + t·features..]`.
 ///
 /// Where few elements share a norm, grad − ô·D/N nearly vanishes and ô's rounding would show: there the part of grad
 /// along ô, which the norm scales by 1 − ô²/N = eps·r², is separated first.
@@ -116,13 +118,14 @@ pub(crate) fn rows_gradient<T: Real, const FMA: bool>(
     tables: &Programs,
     normalized: &Normalized<'_, T>,
     grad: &[T],
-    (first, rows): (usize, usize),
+    rows: Range<usize>,
     out: &mut [T],
     stride: usize,
 ) {
     const FEW: usize = 16;
     let features = normalized.features;
-    for row in 0..rows {
+    let first = rows.start;
+    for row in 0..rows.len() {
         let start = |blade: usize| (blade * normalized.batch + first + row) * features;
         for (grade, blades) in tables.blades_of_grade.iter().enumerate() {
             let scale = normalized.inverse_rms[grade * normalized.batch + first + row];
@@ -187,7 +190,7 @@ pub(crate) fn gradient<T: Real>(tables: &Programs, normalized: &Normalized<'_, T
             let len = self.lines.first().map_or(0, |line| line.len());
             let rows = len / self.normalized.features.max(1);
             let mut scratch = vec![T::zero(); self.lines.len() * len];
-            let range = (self.first, rows);
+            let range = self.first..self.first + rows;
             rows_gradient::<T, FMA>(self.tables, self.normalized, self.grad, range, &mut scratch, len);
             for (line, scratch) in self.lines.iter_mut().zip(scratch.chunks_exact(len.max(1))) {
                 line.copy_from_slice(scratch);

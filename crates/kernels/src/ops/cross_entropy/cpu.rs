@@ -54,10 +54,11 @@ pub(super) fn forward<T: Element>(
 
 /// (softmax − target)·scale in rows that count, 0 in others.
 pub(super) fn backward<T: Element>(
-    (x, log_sum_exps): (&[T], &[f64]),
+    x: &[T],
     classes: usize,
     targets: &[u32],
     options: &CrossEntropyOptions,
+    log_sum_exps: &[f64],
     scale: f64,
     out: &mut [T],
 ) {

@@ -42,7 +42,8 @@ pub(super) fn backward(
     logits: &Logits,
     targets: &Resident,
     options: &CrossEntropyOptions,
-    (log_sum_exp, scale): (&Array, &Array),
+    log_sum_exp: &Array,
+    scale: &Array,
 ) -> Result<Array> {
     let Logits { array: x, rows, classes } = logits;
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;

@@ -108,13 +108,13 @@ pub fn cross_entropy_backward(
     log_sum_exp.require_shape(NAME, "log_sum_exp", &[logits.rows], || "one entry for each row".to_owned())?;
     let scale = super::div(&grad.cast(DType::F64)?, &forward.count)?;
     if let (Device::Cuda(device), Some(lists)) = (x.device(), targets.resident()) {
-        return cuda::backward(&device, &logits, lists, options, (&log_sum_exp, &scale));
+        return cuda::backward(&device, &logits, lists, options, &log_sum_exp, &scale);
     }
     let (lists, scale) = (targets.lists(), scale.item()?);
     with_element!(x.dtype(), NAME, T => {
         let (source, log_sum_exp) = (logits.array.as_slice::<T>()?, log_sum_exp.as_slice::<f64>()?);
         Array::build(x.shape(), &Device::Cpu, |out: &mut [T]| {
-            cpu::backward((source, log_sum_exp), logits.classes, &lists.values, options, scale, out);
+            cpu::backward(source, logits.classes, &lists.values, options, log_sum_exp, scale, out);
         })
     })
 }

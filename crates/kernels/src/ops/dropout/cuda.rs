@@ -1,5 +1,6 @@
 //! Dropout masks on CUDA.
 
+use super::RandomStream;
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{Args, Grid, Kernel},
@@ -11,8 +12,9 @@ pub(super) fn mask(
     device: &CudaDevice,
     operation: &'static str,
     shape: impl Into<Shape>,
-    (seed, stream): (u64, u64),
-    (threshold, kept): (u32, f64),
+    random: RandomStream,
+    threshold: u32,
+    kept: f64,
     dtype: DType,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, dtype, device)?;
@@ -23,8 +25,8 @@ pub(super) fn mask(
     let args = Args::new()
         .array(&out)
         .size(elements)
-        .value(&seed)
-        .value(&stream)
+        .value(&random.seed)
+        .value(&random.stream)
         .size(threshold as usize)
         .double(kept);
     device.launch(operation, Kernel::new("dropout_mask", dtype), Grid::linear(elements.div_ceil(4)), args)?;

@@ -11,17 +11,26 @@ use crate::{
 };
 use gradewise_core::{DType, Shape};
 
+/// Which of the generator's random numbers are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RandomStream {
+    /// The key of the generator.
+    pub seed: u64,
+    /// One of the independent streams of that key.
+    pub stream: u64,
+}
+
 /// An array that is 0 with probability `p` and 1/(1 − p) otherwise, independently at each element.
 ///
-/// Element `i` depends on `seed`, `stream` and `i` only: the same numbers come out on any device and any number of
-/// threads, and a recomputation gets them again. Use another `stream` for every layer and step.
+/// Element `i` depends on `random` and `i` only: the same numbers come out on any device and any number of
+/// threads, and a recomputation gets them again. Use another [`stream`](RandomStream::stream) for every layer and step.
 ///
 /// # Errors
 /// If `p` is not in [0, 1); if the device does not support the dtype.
 pub fn dropout_mask(
     shape: impl Into<Shape>,
     p: f64,
-    (seed, stream): (u64, u64),
+    random: RandomStream,
     dtype: DType,
     device: &Device,
 ) -> Result<Array> {
@@ -41,14 +50,13 @@ pub fn dropout_mask(
     let threshold = (p * 2f64.powi(32)) as u32;
     if let Device::Cuda(device) = device {
         let kept = with_storage!(dtype, T => T::narrow(1.0 / (1.0 - p)).widen());
-        let choice = (threshold, kept);
-        return cuda::mask(device, NAME, shape, (seed, stream), choice, dtype);
+        return cuda::mask(device, NAME, shape, random, threshold, kept, dtype);
     }
     with_element!(dtype, NAME, T => {
         let kept = T::narrow(1.0 / (1.0 - p));
         Array::build(shape, device, |out: &mut [T]| {
             split::for_chunks(out, split::CHUNK, |start, out| {
-                dispatch(Mask { start, seed, stream, threshold, kept, out });
+                dispatch(Mask { start, random, threshold, kept, out });
             });
         })
     })
@@ -56,8 +64,7 @@ pub fn dropout_mask(
 
 struct Mask<'a, T> {
     start: usize,
-    seed: u64,
-    stream: u64,
+    random: RandomStream,
     threshold: u32,
     kept: T,
     out: &'a mut [T],
@@ -71,7 +78,7 @@ impl<T: Element> Kernel for Mask<'_, T> {
         // Four elements per counter; chunks start at a multiple of that.
         let mut counter = self.start as u64 / 4;
         for group in self.out.chunks_mut(4 * philox::LANES) {
-            let words = philox::random(counter, self.stream, self.seed);
+            let words = philox::random(counter, self.random.stream, self.random.seed);
             counter += philox::LANES as u64;
             for (position, out) in group.iter_mut().enumerate() {
                 let bits = words[position % 4][position / 4];

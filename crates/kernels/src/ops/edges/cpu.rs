@@ -19,6 +19,13 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
+/// Sizes of a graph.
+#[derive(Clone, Copy)]
+pub(super) struct Graph {
+    pub nodes: usize,
+    pub edges: usize,
+}
+
 /// Calls `work(row, out, scratch)` for each row of `width` elements; `scratch` has as many.
 fn for_rows<T: Element>(out: &mut [T], width: usize, work: impl Fn(usize, &mut [T], &mut [T]) + Sync) {
     if width == 0 {
@@ -34,7 +41,8 @@ fn for_rows<T: Element>(out: &mut [T], width: usize, work: impl Fn(usize, &mut [
 
 /// `h` per node, `attributes` per edge, `ends` the receivers and the senders.
 pub(super) fn difference<T: Element>(
-    (h, attributes): (Rows<'_, T>, Rows<'_, T>),
+    h: Rows<'_, T>,
+    attributes: Rows<'_, T>,
     nodes: usize,
     [receivers, senders]: [&[u32]; 2],
     out: &mut [T],
@@ -52,16 +60,17 @@ pub(super) fn difference<T: Element>(
     });
 }
 
-/// Adds the rows of the members of a segment of `block` to `out`; how many there are.
+/// Adds the rows of the members of a segment to `out`; how many there are. The first of the rows that `groups` numbers is `first`.
 fn add_members<T: Element>(
     x: Rows<'_, T>,
-    (groups, count): (&Groups, usize),
-    (block, segment): (usize, usize),
+    groups: &Groups,
+    segment: usize,
+    first: usize,
     out: &mut [T],
 ) -> usize {
     let members = groups.starts[segment] as usize..groups.starts[segment + 1] as usize;
     for &position in &groups.order[members.clone()] {
-        for (out, &value) in out.iter_mut().zip(x.row(block * count + position as usize)) {
+        for (out, &value) in out.iter_mut().zip(x.row(first + position as usize)) {
             *out += value;
         }
     }
@@ -71,16 +80,16 @@ fn add_members<T: Element>(
 /// `x` per edge; `ends` the edges that arrive at each node and those that leave it.
 pub(super) fn net_inflow<T: Element>(
     x: Rows<'_, T>,
-    (nodes, edges): (usize, usize),
+    graph: Graph,
     [arriving, leaving]: [&Groups; 2],
     out: &mut [T],
 ) {
     for_rows(out, x.size, |row, out, left| {
-        let at = (row / nodes, row % nodes);
+        let (first, node) = (row / graph.nodes * graph.edges, row % graph.nodes);
         out.fill(T::zero());
         left.fill(T::zero());
-        add_members(x, (arriving, edges), at, out);
-        add_members(x, (leaving, edges), at, left);
+        add_members(x, arriving, node, first, out);
+        add_members(x, leaving, node, first, left);
         for (out, left) in out.iter_mut().zip(left) {
             *out -= *left;
         }
@@ -89,8 +98,9 @@ pub(super) fn net_inflow<T: Element>(
 
 /// `h` per node, `messages` per edge.
 pub(super) fn concat_mean<T: Element>(
-    (h, messages): (Rows<'_, T>, Rows<'_, T>),
-    (nodes, edges): (usize, usize),
+    h: Rows<'_, T>,
+    messages: Rows<'_, T>,
+    graph: Graph,
     arriving: &Groups,
     out: &mut [T],
 ) {
@@ -98,8 +108,8 @@ pub(super) fn concat_mean<T: Element>(
         let (own, mean) = out.split_at_mut(h.size);
         own.copy_from_slice(h.row(row));
         mean.fill(T::zero());
-        let at = (row / nodes, row % nodes);
-        let members = add_members(messages, (arriving, edges), at, mean);
+        let (first, node) = (row / graph.nodes * graph.edges, row % graph.nodes);
+        let members = add_members(messages, arriving, node, first, mean);
         let share = reciprocal::<T>(members);
         for mean in mean {
             *mean *= share;
@@ -111,7 +121,8 @@ pub(super) fn concat_mean<T: Element>(
 pub(super) fn spread<T: Element>(
     x: Rows<'_, T>,
     bound: usize,
-    (segments, groups): (&[u32], &Groups),
+    segments: &[u32],
+    groups: &Groups,
     out: &mut [T],
 ) {
     let count = segments.len();

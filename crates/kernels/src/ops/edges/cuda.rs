@@ -26,17 +26,23 @@ fn kernel([one, wide]: [&'static str; 2], pack: usize, of: &Array) -> Kernel {
     Kernel::new(if pack == WIDE { wide } else { one }, of.dtype())
 }
 
-/// A list of indices, and where it is on the device.
-pub(super) type OnDevice<'a> = (&'a Index, &'a Resident);
+/// The ends of edges: the receivers, where they are on the device, and where the senders are.
+pub(super) struct Ends<'a> {
+    pub receivers: &'a Index,
+    pub to: &'a Resident,
+    pub from: &'a Resident,
+}
 
 /// Of contiguous arguments; `shape` is that of the result.
 pub(super) fn difference(
     device: &CudaDevice,
     operation: &'static str,
-    (h, attributes): (&Array, Option<&Array>),
-    [(receivers, to), (_, from)]: [OnDevice<'_>; 2],
+    h: &Array,
+    attributes: Option<&Array>,
+    ends: &Ends<'_>,
     shape: &[usize],
 ) -> Result<Array> {
+    let Ends { receivers, to, from } = ends;
     let out = Array::for_kernel(operation, shape, h.dtype(), device)?;
     if out.elements() > 0 {
         let (edges, features) = (receivers.len(), h.dims()[h.rank() - 1]);
@@ -72,9 +78,10 @@ pub(super) fn net_inflow(
     device: &CudaDevice,
     operation: &'static str,
     x: &Rows,
-    [(receivers, to), (_, from)]: [OnDevice<'_>; 2],
+    ends: &Ends<'_>,
     shape: &[usize],
 ) -> Result<Array> {
+    let Ends { receivers, to, from } = ends;
     let dtype = x.array.dtype();
     let out = Array::for_kernel(operation, shape, dtype, device)?;
     let (elements, nodes, edges) = (out.elements(), receivers.bound(), receivers.len());
@@ -104,8 +111,10 @@ pub(super) fn net_inflow(
 pub(super) fn concat_mean(
     device: &CudaDevice,
     operation: &'static str,
-    (h, messages): (&Array, &Array),
-    (receivers, to): OnDevice<'_>,
+    h: &Array,
+    messages: &Array,
+    receivers: &Index,
+    to: &Resident,
     shape: &[usize],
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, h.dtype(), device)?;
@@ -135,7 +144,8 @@ pub(super) fn spread(
     device: &CudaDevice,
     operation: &'static str,
     x: &Rows,
-    (segments, lists): OnDevice<'_>,
+    segments: &Index,
+    lists: &Resident,
     shape: &[usize],
 ) -> Result<Array> {
     let dtype = x.array.dtype();

@@ -19,7 +19,8 @@ fn require_ends(
     operation: &'static str,
     receivers: &Index,
     senders: &Index,
-    (argument, x): (&'static str, &Array),
+    argument: &'static str,
+    x: &Array,
 ) -> Result<()> {
     x.require_beside(receivers.device(), operation, "receivers")?;
     x.require_beside(senders.device(), operation, "senders")?;
@@ -52,7 +53,8 @@ fn require_ends(
 /// Refuses an array that is not `[…, rows, features]`; the number of rows is `what`.
 fn require_rows(
     operation: &'static str,
-    (argument, x): (&'static str, &Array),
+    argument: &'static str,
+    x: &Array,
     rows: usize,
     what: &str,
 ) -> Result<()> {
@@ -72,7 +74,8 @@ fn require_rows(
 /// The features of an edge: of `x`, which is beside `h` and has the same axes before its edges.
 fn edge_features(
     operation: &'static str,
-    (argument, x): (&'static str, &Array),
+    argument: &'static str,
+    x: &Array,
     h: &Array,
     edges: usize,
 ) -> Result<usize> {
@@ -141,25 +144,26 @@ pub fn edge_difference(
     senders: &Index,
 ) -> Result<Array> {
     const NAME: &str = "edge_difference";
-    require_ends(NAME, receivers, senders, ("h", h))?;
+    require_ends(NAME, receivers, senders, "h", h)?;
     let (nodes, edges) = (receivers.bound(), receivers.len());
-    require_rows(NAME, ("h", h), nodes, "the bound of `receivers`")?;
-    let own = attributes.map_or(Ok(0), |x| edge_features(NAME, ("attributes", x), h, edges))?;
+    require_rows(NAME, "h", h, nodes, "the bound of `receivers`")?;
+    let own = attributes.map_or(Ok(0), |x| edge_features(NAME, "attributes", x, h, edges))?;
     let shape = resized(h, edges, h.dims()[h.rank() - 1] + own);
     let (h, attributes) = (h.contiguous()?, attributes.map(Array::contiguous).transpose()?);
     if let (Device::Cuda(device), Some(to), Some(from)) =
         (h.device(), receivers.resident(), senders.resident())
     {
-        let ends = [(receivers, to), (senders, from)];
-        return cuda::difference(&device, NAME, (&h, attributes.as_ref()), ends, &shape);
+        let ends = cuda::Ends { receivers, to, from };
+        return cuda::difference(&device, NAME, &h, attributes.as_ref(), &ends, &shape);
     }
     let (to, from) = (receivers.lists(), senders.lists());
     with_element!(h.dtype(), NAME, T => {
         let (h, attributes) = (Rows::of(&h)?, attributes.as_ref().map(Rows::of).transpose()?);
         let none = cpu::Rows::<T> { data: &[], size: 0, pitch: 0 };
-        let rows = (h.on_host(NAME)?, attributes.as_ref().map_or(Ok(none), |x| x.on_host(NAME))?);
+        let attributes = attributes.as_ref().map_or(Ok(none), |x| x.on_host(NAME))?;
+        let h = h.on_host(NAME)?;
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {
-            cpu::difference(rows, nodes, [&to.values, &from.values], out);
+            cpu::difference(h, attributes, nodes, [&to.values, &from.values], out);
         })
     })
 }
@@ -171,21 +175,21 @@ pub fn edge_difference(
 /// Another number of edges than the length of `receivers` and `senders`, or these do not fit together; other devices.
 pub fn net_inflow(x: &Array, receivers: &Index, senders: &Index) -> Result<Array> {
     const NAME: &str = "net_inflow";
-    require_ends(NAME, receivers, senders, ("x", x))?;
+    require_ends(NAME, receivers, senders, "x", x)?;
     let (nodes, edges) = (receivers.bound(), receivers.len());
-    require_rows(NAME, ("x", x), edges, "the list of receivers")?;
+    require_rows(NAME, "x", x, edges, "the list of receivers")?;
     let rows = Rows::of(x)?;
     let shape = resized(x, nodes, rows.size);
     if let (Device::Cuda(device), Some(to), Some(from)) =
         (x.device(), receivers.resident(), senders.resident())
     {
-        return cuda::net_inflow(&device, NAME, &rows, [(receivers, to), (senders, from)], &shape);
+        return cuda::net_inflow(&device, NAME, &rows, &cuda::Ends { receivers, to, from }, &shape);
     }
     let (to, from) = (receivers.lists(), senders.lists());
     with_element!(x.dtype(), NAME, T => {
         let rows = rows.on_host::<T>(NAME)?;
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {
-            cpu::net_inflow(rows, (nodes, edges), [to.groups(nodes), from.groups(nodes)], out);
+            cpu::net_inflow(rows, cpu::Graph { nodes, edges }, [to.groups(nodes), from.groups(nodes)], out);
         })
     })
 }
@@ -200,19 +204,19 @@ pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Re
     const NAME: &str = "concat_segment_mean";
     h.require_beside(receivers.device(), NAME, "receivers")?;
     let (nodes, edges) = (receivers.bound(), receivers.len());
-    require_rows(NAME, ("h", h), nodes, "the bound of `receivers`")?;
-    let received = edge_features(NAME, ("messages", messages), h, edges)?;
+    require_rows(NAME, "h", h, nodes, "the bound of `receivers`")?;
+    let received = edge_features(NAME, "messages", messages, h, edges)?;
     let shape = resized(h, nodes, h.dims()[h.rank() - 1] + received);
     let (h, messages) = (h.contiguous()?, messages.contiguous()?);
     if let (Device::Cuda(device), Some(to)) = (h.device(), receivers.resident()) {
-        return cuda::concat_mean(&device, NAME, (&h, &messages), (receivers, to), &shape);
+        return cuda::concat_mean(&device, NAME, &h, &messages, receivers, to, &shape);
     }
     let lists = receivers.lists();
     with_element!(h.dtype(), NAME, T => {
         let (h, messages) = (Rows::of(&h)?, Rows::of(&messages)?);
-        let rows = (h.on_host::<T>(NAME)?, messages.on_host(NAME)?);
+        let (h, messages) = (h.on_host::<T>(NAME)?, messages.on_host(NAME)?);
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {
-            cpu::concat_mean(rows, (nodes, edges), lists.groups(nodes), out);
+            cpu::concat_mean(h, messages, cpu::Graph { nodes, edges }, lists.groups(nodes), out);
         })
     })
 }
@@ -226,17 +230,17 @@ pub fn segment_spread(x: &Array, segments: &Index) -> Result<Array> {
     const NAME: &str = "segment_spread";
     x.require_beside(segments.device(), NAME, "segments")?;
     let bound = segments.bound();
-    require_rows(NAME, ("x", x), bound, "the bound of `segments`")?;
+    require_rows(NAME, "x", x, bound, "the bound of `segments`")?;
     let rows = Rows::of(x)?;
     let shape = resized(x, segments.len(), rows.size);
     if let (Device::Cuda(device), Some(lists)) = (x.device(), segments.resident()) {
-        return cuda::spread(&device, NAME, &rows, (segments, lists), &shape);
+        return cuda::spread(&device, NAME, &rows, segments, lists, &shape);
     }
     let lists = segments.lists();
     with_element!(x.dtype(), NAME, T => {
         let rows = rows.on_host::<T>(NAME)?;
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {
-            cpu::spread(rows, bound, (&lists.values, lists.groups(bound)), out);
+            cpu::spread(rows, bound, &lists.values, lists.groups(bound), out);
         })
     })
 }

@@ -17,7 +17,8 @@ pub(super) fn gather(
     device: &CudaDevice,
     operation: &'static str,
     x: &Array,
-    (words, shape): (&Array, &Shape),
+    words: &Array,
+    shape: &Shape,
     layout: Layout,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, x.dtype(), device)?;
@@ -33,8 +34,9 @@ pub(super) fn scatter(
     device: &CudaDevice,
     operation: &'static str,
     x: &Array,
-    (words, positions): (&Array, &Positions),
+    words: &Array,
     layout: Layout,
+    positions: &Positions,
     shape: &[usize],
 ) -> Result<Array> {
     let out = fill::full(device, operation, shape, 0.0, x.dtype())?;

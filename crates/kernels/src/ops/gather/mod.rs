@@ -21,7 +21,8 @@ struct Layout {
 /// Compares an array that has `size` entries along `axis`, and those of `positions` along all others.
 fn layout(
     name: &'static str,
-    (array, size): (&Array, usize),
+    array: &Array,
+    size: usize,
     axis: usize,
     positions: &Positions,
     expected: &[usize],
@@ -64,10 +65,10 @@ pub fn gather(x: &Array, axis: usize, positions: &Positions) -> Result<Array> {
     require_axis(NAME, axis, x.shape())?;
     require_axis(NAME, axis, positions.shape())?;
     let size = x.dims()[axis];
-    let layout = layout(NAME, (x, size), axis, positions, &resized(positions.shape(), axis, size))?;
+    let layout = layout(NAME, x, size, axis, positions, &resized(positions.shape(), axis, size))?;
     let (x, words) = (x.contiguous()?, positions.words().contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::gather(&device, NAME, &x, (&words, positions.shape()), layout);
+        return cuda::gather(&device, NAME, &x, &words, positions.shape(), layout);
     }
     let words: &[u32] = bytemuck::cast_slice(words.as_slice::<f32>()?);
     with_element!(x.dtype(), NAME, T => {
@@ -89,13 +90,13 @@ pub fn gather(x: &Array, axis: usize, positions: &Positions) -> Result<Array> {
 pub fn scatter_add(x: &Array, axis: usize, positions: &Positions, size: usize) -> Result<Array> {
     const NAME: &str = "scatter_add";
     require_axis(NAME, axis, positions.shape())?;
-    let layout = layout(NAME, (x, size), axis, positions, positions.shape().dims())?;
+    let layout = layout(NAME, x, size, axis, positions, positions.shape().dims())?;
     let shape = resized(positions.shape(), axis, size);
     let (x, words) = (x.contiguous()?, positions.words().contiguous()?);
     if let Device::Cuda(device) = x.device() {
         // Sums are rounded to the storage once, at the end.
         let dtype = if positions.are_distinct() { x.dtype() } else { accumulator(x.dtype()) };
-        let sums = cuda::scatter(&device, NAME, &x.cast(dtype)?, (&words, positions), layout, &shape)?;
+        let sums = cuda::scatter(&device, NAME, &x.cast(dtype)?, &words, layout, positions, &shape)?;
         return sums.cast(x.dtype());
     }
     let words: &[u32] = bytemuck::cast_slice(words.as_slice::<f32>()?);

@@ -15,8 +15,10 @@ const LONG: usize = 32;
 pub(super) fn select(
     device: &CudaDevice,
     operation: &'static str,
-    (x, inner): (&Array, usize),
-    (index, lists): (&Index, &Resident),
+    x: &Array,
+    inner: usize,
+    index: &Index,
+    lists: &Resident,
     shape: impl Into<Shape>,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, x.dtype(), device)?;
@@ -47,8 +49,10 @@ pub(super) fn select(
 pub(super) fn sum(
     device: &CudaDevice,
     operation: &'static str,
-    (x, inner): (&Array, usize),
-    (segments, lists): (&Index, &Resident),
+    x: &Array,
+    inner: usize,
+    segments: &Index,
+    lists: &Resident,
     shape: impl Into<Shape>,
 ) -> Result<Array> {
     let out = Array::for_kernel(operation, shape, x.dtype(), device)?;

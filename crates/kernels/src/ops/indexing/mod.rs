@@ -13,7 +13,8 @@ fn inner_size(
     array: &Array,
     axis: usize,
     index: &Index,
-    (expected, what): (usize, &str),
+    expected: usize,
+    what: &str,
 ) -> Result<usize> {
     require_axis(operation, axis, array.shape())?;
     let dims = array.dims();
@@ -61,12 +62,12 @@ fn for_rows<T: Element>(out: &mut [T], inner: usize, work: impl Fn(usize, &mut [
 /// An axis out of range, or whose size is not the bound of `index`.
 pub fn index_select(x: &Array, axis: usize, index: &Index) -> Result<Array> {
     const NAME: &str = "index_select";
-    let inner = inner_size(NAME, x, axis, index, (index.bound(), "the bound of the index"))?;
+    let inner = inner_size(NAME, x, axis, index, index.bound(), "the bound of the index")?;
     let source = x.contiguous()?;
     let (count, bound) = (index.len(), index.bound());
     if let (Device::Cuda(device), Some(lists)) = (x.device(), index.resident()) {
         let shape = resized(x, axis, count);
-        return cuda::select(&device, NAME, (&source, inner), (index, lists), shape);
+        return cuda::select(&device, NAME, &source, inner, index, lists, shape);
     }
     let lists = index.lists();
     with_element!(x.dtype(), NAME, T => {
@@ -89,12 +90,12 @@ pub fn index_select(x: &Array, axis: usize, index: &Index) -> Result<Array> {
 /// An axis out of range, or whose size is not the length of `segments`.
 pub fn segment_sum(x: &Array, axis: usize, segments: &Index) -> Result<Array> {
     const NAME: &str = "segment_sum";
-    let inner = inner_size(NAME, x, axis, segments, (segments.len(), "the list of segments"))?;
+    let inner = inner_size(NAME, x, axis, segments, segments.len(), "the list of segments")?;
     let source = x.contiguous()?;
     let (count, bound) = (segments.len(), segments.bound());
     if let (Device::Cuda(device), Some(lists)) = (x.device(), segments.resident()) {
         let shape = resized(x, axis, bound);
-        return cuda::sum(&device, NAME, (&source, inner), (segments, lists), shape);
+        return cuda::sum(&device, NAME, &source, inner, segments, lists, shape);
     }
     let lists = segments.lists();
     let groups = lists.groups(bound);

@@ -1,6 +1,6 @@
 //! Layer normalisation on CUDA.
 
-use super::{Gradients, NAME, Normalized};
+use super::{Gradients, NAME, Normalized, Statistics};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::fill,
@@ -72,11 +72,11 @@ pub(super) fn backward(
     x: &Array,
     weight: Option<&Array>,
     has_bias: bool,
-    statistics: (Option<&Array>, &Array),
+    statistics: &Statistics<'_>,
     grad: &Array,
 ) -> Result<Gradients> {
     let (rows, features) = rows(x);
-    let (mean, inverse_std) = statistics;
+    let Statistics { mean, inverse_std } = *statistics;
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
     if x.elements() > 0 {
         let args = Args::new()
@@ -108,9 +108,10 @@ pub(super) fn backward(
 fn parameters(
     device: &CudaDevice,
     x: &Array,
-    (mean, inverse_std): (Option<&Array>, &Array),
+    statistics: &Statistics<'_>,
     grad: &Array,
 ) -> Result<(Array, Array)> {
+    let Statistics { mean, inverse_std } = *statistics;
     let (rows, features) = rows(x);
     if x.elements() == 0 {
         let zeros = || fill::full(device, NAME, [features], 0.0, x.dtype());

@@ -151,7 +151,7 @@ pub fn rms_norm_backward(
     inverse_rms: &Array,
     grad: &Array,
 ) -> Result<Gradients> {
-    backward(x, weight, false, (None, inverse_rms), grad)
+    backward(x, weight, false, &Statistics { mean: None, inverse_std: inverse_rms }, grad)
 }
 
 /// The gradients of [`layer_norm`], given that of its output.
@@ -162,19 +162,28 @@ pub fn layer_norm_backward(
     x: &Array,
     weight: Option<&Array>,
     has_bias: bool,
-    (mean, inverse_std): (&Array, &Array),
+    mean: &Array,
+    inverse_std: &Array,
     grad: &Array,
 ) -> Result<Gradients> {
-    backward(x, weight, has_bias, (Some(mean), inverse_std), grad)
+    backward(x, weight, has_bias, &Statistics { mean: Some(mean), inverse_std }, grad)
+}
+
+/// What a forward pass found of each row; rows that are not centred have no mean.
+#[derive(Clone, Copy)]
+struct Statistics<'a> {
+    mean: Option<&'a Array>,
+    inverse_std: &'a Array,
 }
 
 fn backward(
     x: &Array,
     weight: Option<&Array>,
     has_bias: bool,
-    (mean, inverse_std): (Option<&Array>, &Array),
+    statistics: &Statistics<'_>,
     grad: &Array,
 ) -> Result<Gradients> {
+    let Statistics { mean, inverse_std } = *statistics;
     let features = features(x)?;
     check_parameter("weight", weight, x, features)?;
     let like_x = || "the gradient of the output has its shape".to_owned();
@@ -190,7 +199,8 @@ fn backward(
     if let Device::Cuda(device) = x.device() {
         let weight = weight.map(Array::contiguous).transpose()?;
         let (mean, inverse_std) = (mean.map(Array::contiguous).transpose()?, inverse_std.contiguous()?);
-        return cuda::backward(&device, &x, weight.as_ref(), has_bias, (mean.as_ref(), &inverse_std), &grad);
+        let statistics = Statistics { mean: mean.as_ref(), inverse_std: &inverse_std };
+        return cuda::backward(&device, &x, weight.as_ref(), has_bias, &statistics, &grad);
     }
     let axes = (0..x.rank() - 1).collect::<Vec<_>>();
     with_element!(x.dtype(), NAME, T => {

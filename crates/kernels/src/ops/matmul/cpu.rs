@@ -8,7 +8,7 @@ use crate::{
 };
 use rayon::prelude::*;
 
-pub(super) fn product<T: Real>(out: &mut [T], (a, left): (&[T], &Matrices), (b, right): (&[T], &Matrices)) {
+pub(super) fn product<T: Real>(out: &mut [T], a: &[T], left: &Matrices, b: &[T], right: &Matrices) {
     let ((m, k), (_, n)) = (left.sizes(), right.sizes());
     if m * n == 0 {
         return;
@@ -26,7 +26,7 @@ pub(super) fn product<T: Real>(out: &mut [T], (a, left): (&[T], &Matrices), (b, 
         };
         let b = Matrix::rows(b, right.columns);
         let b = if right.transpose { b.transposed() } else { b };
-        gemm::product((out.len() / n, k, n), a, b, out, false);
+        gemm::product(gemm::Sizes { m: out.len() / n, k, n }, a, b, out, false);
     };
     const SEQUENTIAL: usize = 1 << 16;
     if out.len().saturating_mul(k) < SEQUENTIAL {

@@ -5,6 +5,7 @@ use crate::{
     Array, Compute, CudaDevice, DType, Products, Result,
     array::rows::sum_partials_into,
     cuda::{Args, Grid, Kernel, Key, Words},
+    gemm::Sizes,
 };
 use gradewise_core::Shape;
 use gradewise_ffi::sys::function_attribute;
@@ -33,7 +34,7 @@ pub(crate) struct Product<'a> {
     pub operation: &'static str,
     pub dtype: DType,
     /// Rows and columns of each C, and the length of the sum in each segment.
-    pub sizes: (usize, usize, usize),
+    pub sizes: Sizes,
     pub count: usize,
     pub a: Operand<'a>,
     pub b: Operand<'a>,
@@ -149,7 +150,7 @@ fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
 impl Product<'_> {
     /// Whether tensor cores compute it as it is.
     fn on_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
-        let (m, n, k) = self.sizes;
+        let Sizes { m, n, k } = self.sizes;
         Ok(m.min(n).min(k) >= LEAST
             && device.options().products != Products::Plain
             && (self.dtype != DType::F32 || Compute::current() == Compute::Tf32)
@@ -175,7 +176,7 @@ impl Product<'_> {
 
     /// Computes into `out`, which is contiguous, or adds to what it holds.
     pub fn run_into(&self, device: &CudaDevice, out: &Array, accumulate: bool) -> Result<()> {
-        let (m, n, k) = self.sizes;
+        let Sizes { m, n, k } = self.sizes;
         // Sums of so few terms are computed in double precision.
         const SHORT: usize = 16;
         let tensor = self.on_tensor_cores(device)?;
@@ -274,7 +275,8 @@ fn splits(blocks: usize, segments: usize, k: usize) -> usize {
 pub(super) fn product(
     device: &CudaDevice,
     dtype: DType,
-    (left, right): (&Matrices, &Matrices),
+    left: &Matrices,
+    right: &Matrices,
     shape: &[usize],
 ) -> Result<Array> {
     let ((m, k), (_, n)) = (left.sizes(), right.sizes());
@@ -313,7 +315,7 @@ pub(super) fn product(
     let product = Product {
         operation: NAME,
         dtype,
-        sizes: (m, n, k),
+        sizes: Sizes { m, n, k },
         count,
         a: Operand { index: a_index.as_ref(), ..operand(left) },
         b: Operand { index: b_index.as_ref(), ..operand(right) },
@@ -329,7 +331,7 @@ pub(super) fn product(
     }
     let out = Array::for_kernel(NAME, shape, dtype, device)?;
     let ours = || product.run_into(device, &out, false);
-    let done = vendor::product(device, (m, n, k), count, [left, right], &out, &ours)?;
+    let done = vendor::product(device, Sizes { m, n, k }, count, [left, right], &out, &ours)?;
     if !done {
         ours()?;
     }

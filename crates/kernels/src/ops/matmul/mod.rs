@@ -47,11 +47,11 @@ pub fn matmul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool) -> Res
     let mut sizes = batch.to_vec();
     sizes.extend([m, n]);
     if let Device::Cuda(device) = a.device() {
-        return cuda::product(&device, a.dtype(), (&left, &right), &sizes);
+        return cuda::product(&device, a.dtype(), &left, &right, &sizes);
     }
     with_element!(a.dtype(), NAME, T => {
         let (a, b) = (left.array.as_slice::<T>()?, right.array.as_slice::<T>()?);
-        Array::build::<T>(sizes, &left.array.device(), |out| cpu::product(out, (a, &left), (b, &right)))
+        Array::build::<T>(sizes, &left.array.device(), |out| cpu::product(out, a, &left, b, &right))
     })
 }
 

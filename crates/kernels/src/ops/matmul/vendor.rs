@@ -5,7 +5,7 @@
 //! always, because a choice by measurement may fall out differently the next time, and other kernels round otherwise.
 
 use super::Matrices;
-use crate::{Array, Compute, CudaDevice, DType, Result, cuda::Key};
+use crate::{Array, Compute, CudaDevice, DType, Result, cuda::Key, gemm::Sizes};
 use gradewise_ffi::{
     Event,
     cublaslt::{CublasLt, Element, Handle, Plan, Product},
@@ -56,12 +56,13 @@ fn element(dtype: DType) -> Element {
 /// Computes `out` by the library if that is wanted and was found faster; says whether it did. `ours` computes it otherwise.
 pub(super) fn product(
     device: &CudaDevice,
-    (m, n, k): (usize, usize, usize),
+    sizes: Sizes,
     count: usize,
     [a, b]: [&Matrices; 2],
     out: &Array,
     ours: &dyn Fn() -> Result<()>,
 ) -> Result<bool> {
+    let Sizes { m, n, k } = sizes;
     if !device.options().cublaslt || count == 0 || (m * n).saturating_mul(k * count) < WORTH_MEASURING {
         return Ok(false);
     }

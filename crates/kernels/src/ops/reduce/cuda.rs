@@ -32,7 +32,8 @@ pub(super) fn run<R: Reducer>(
     device: &CudaDevice,
     operation: &'static str,
     x: &Array,
-    (layout, reduced): (&Layout, &[bool]),
+    layout: &Layout,
+    reduced: &[bool],
     scale: f64,
     shape: &Shape,
 ) -> Result<Array> {
@@ -69,14 +70,15 @@ pub(crate) fn sum_parts(
     scale: f64,
 ) -> Result<()> {
     let parts = partial.dims().last().copied().unwrap_or(1);
-    combine(device, operation, Name::Sum, (partial, parts), out, scale)
+    combine(device, operation, Name::Sum, partial, parts, out, scale)
 }
 
 fn combine(
     device: &CudaDevice,
     operation: &'static str,
     reducer: Name,
-    (partial, parts): (&Array, usize),
+    partial: &Array,
+    parts: usize,
     out: &Array,
     scale: f64,
 ) -> Result<()> {
@@ -168,7 +170,7 @@ impl Task<'_> {
         first(partial.as_ref(), args, x.dtype())?;
         match &partial {
             Some(partial) => {
-                combine(self.device, self.operation, self.reducer, (partial, parts), out, self.scale)
+                combine(self.device, self.operation, self.reducer, partial, parts, out, self.scale)
             }
             None => Ok(()),
         }

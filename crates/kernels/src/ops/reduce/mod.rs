@@ -111,7 +111,7 @@ fn reduce<R: Reducer>(
         kept_sizes.into()
     };
     if let Device::Cuda(device) = x.device() {
-        return cuda::run::<R>(&device, name, x, (&layout, &reduced), scale, &shape);
+        return cuda::run::<R>(&device, name, x, &layout, &reduced, scale, &shape);
     }
     with_element!(x.dtype(), name, T => {
         let source = crate::array::copy::view::<T>(x, name)?.0;

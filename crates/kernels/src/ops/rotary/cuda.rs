@@ -8,12 +8,7 @@ use crate::{
 };
 
 /// Of contiguous arguments.
-pub(super) fn run(
-    device: &CudaDevice,
-    x: &Array,
-    (cos, sin): (&Array, &Array),
-    inverse: bool,
-) -> Result<Array> {
+pub(super) fn run(device: &CudaDevice, x: &Array, cos: &Array, sin: &Array, inverse: bool) -> Result<Array> {
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
     let pairs = out.elements() / 2;
     if pairs > 0 {

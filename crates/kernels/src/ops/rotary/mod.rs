@@ -107,7 +107,7 @@ impl RotaryTable {
 /// An odd number of features, another number of positions or pairs than the table has, another dtype or device.
 pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
     require_axis(NAME, 1, x.shape())?;
-    let [.., positions, features] = *x.dims() else { unreachable!("two axes were found") };
+    let (positions, features) = (x.dims()[x.rank() - 2], x.dims()[x.rank() - 1]);
     if [positions, features / 2] != table.cos.dims() || !features.is_multiple_of(2) {
         let dims = table.cos.dims();
         return Err(CoreError::Shape {
@@ -128,7 +128,7 @@ pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
     }
     let (x, cos, sin) = (x.contiguous()?, table.cos.contiguous()?, table.sin.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::run(&device, &x, (&cos, &sin), inverse);
+        return cuda::run(&device, &x, &cos, &sin, inverse);
     }
     with_element!(x.dtype(), NAME, T => {
         let (source, cos, sin) = (x.as_slice::<T>()?, cos.as_slice::<T>()?, sin.as_slice::<T>()?);
@@ -140,14 +140,14 @@ pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
                 for (index, out) in out.chunks_exact_mut(features).enumerate() {
                     let row = start / features + index;
                     let angles = row % positions * (features / 2);
-                    turn(&source[row * features..], (&cos[angles..], &sin[angles..]), inverse, out);
+                    turn(&source[row * features..], &cos[angles..], &sin[angles..], inverse, out);
                 }
             });
         })
     })
 }
 
-fn turn<T: Element>(x: &[T], (cos, sin): (&[T], &[T]), inverse: bool, out: &mut [T]) {
+fn turn<T: Element>(x: &[T], cos: &[T], sin: &[T], inverse: bool, out: &mut [T]) {
     let pairs = out.len() / 2;
     let (first, second) = out.split_at_mut(pairs);
     for pair in 0..pairs {

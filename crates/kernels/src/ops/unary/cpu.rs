@@ -6,7 +6,8 @@ use crate::ops::rows::{Row, for_rows};
 /// Writes `function` of the elements of a view, its axes merged, to `out`.
 pub(super) fn run<T: Number>(
     sizes: &[usize],
-    (source, strides): (&[T], &[usize]),
+    source: &[T],
+    strides: &[usize],
     function: &impl Function,
     out: &mut [T],
 ) {

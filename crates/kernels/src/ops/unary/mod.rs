@@ -29,7 +29,7 @@ fn unary(name: &'static str, x: &Array, function: impl Function) -> Result<Array
     let (sizes, [strides, _]) = copy::collapse(x.dims(), [x.strides(), &own]);
     with_element!(x.dtype(), name, T => {
         let (source, _) = copy::view::<T>(x, name)?;
-        Array::build(x.shape(), &x.device(), |out: &mut [T]| cpu::run(&sizes, (source, &strides), &function, out))
+        Array::build(x.shape(), &x.device(), |out: &mut [T]| cpu::run(&sizes, source, &strides, &function, out))
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use clap::ValueEnum;
 use gradewise_ffi::Driver;
-use gradewise_kernels::{Array, CudaDevice, Device, custom::CudaKernel, custom::Signature};
+use gradewise_kernels::{Array, CudaDevice, Device, DeviceName, custom::CudaKernel, custom::Signature};
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -43,13 +43,8 @@ impl Drill {
     ///
     /// # Errors
     /// The error that the drill is about; no device.
-    pub fn run(self, device: &str) -> Result<()> {
-        let ordinal = match device.split_once(':') {
-            None if device == "cuda" => Some(0),
-            Some(("cuda", number)) => number.parse().ok(),
-            _ => None,
-        };
-        let Some(ordinal) = ordinal else {
+    pub fn run(self, device: DeviceName) -> Result<()> {
+        let Some(ordinal) = device.ordinal() else {
             return Err(Error::Usage(format!("--device {device}: a drill needs a GPU: cuda or cuda:N")));
         };
         let found = |source| gradewise_kernels::Error::Cuda {

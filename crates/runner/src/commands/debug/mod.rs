@@ -11,7 +11,7 @@ use crate::{
     output,
 };
 use clap::Args;
-use gradewise_kernels::debug;
+use gradewise_kernels::{DeviceName, debug};
 use std::{ffi::OsString, iter::once};
 
 /// Run another command in debug mode, after the information block and the initialisation test.
@@ -33,7 +33,7 @@ pub struct Debug {
     pub drill: Option<Drill>,
     /// Where a drill takes place: cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", requires = "drill")]
-    pub device: String,
+    pub device: DeviceName,
     /// The command, as it would follow `gradewise`.
     #[arg(
         required_unless_present = "drill",
@@ -55,7 +55,7 @@ impl Command for Debug {
 fn run(arguments: &Debug, program: &Program) -> Result<()> {
     if let Some(drill) = arguments.drill {
         debug::set(true);
-        return drill.run(&arguments.device);
+        return drill.run(arguments.device);
     }
     let words = once(OsString::from(output::program())).chain(arguments.command.iter().cloned());
     // Before anything is tested: a command that does not exist is known at once. Its help is printed here, too.

@@ -81,14 +81,14 @@ impl<T: Real> Kernel for PathSums<'_, T> {
 fn path_sums<T: Real>(
     operands: &Operands<'_, T>,
     path: usize,
-    (start, rows): (usize, usize),
+    rows: std::ops::Range<usize>,
     blades: &std::ops::Range<usize>,
     sums: &mut [T],
 ) {
     if operands.tables.by_path.span(path).len() < blades.len() {
         sums.fill(T::zero());
     }
-    dispatch(PathSums { operands, path, start, rows, first: blades.start, sums });
+    dispatch(PathSums { operands, path, start: rows.start, rows: rows.len(), first: blades.start, sums });
 }
 
 /// The result blades of a path.
@@ -116,9 +116,9 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, normalize: bool, out:
             for path in 0..tables.paths {
                 let blades = out_blades(tables, path);
                 let sums = &mut sums[..blades.len() * rows * n];
-                path_sums(operands, path, (start, rows), &blades, sums);
+                path_sums(operands, path, start..start + rows, &blades, sums);
                 gemm::product(
-                    (blades.len() * rows, n, m),
+                    gemm::Sizes { m: blades.len() * rows, k: n, n: m },
                     Matrix::rows(sums, n),
                     Matrix::rows(&operands.weights[path * n * m..][..n * m], m),
                     &mut product[blades.start * rows * m..blades.end * rows * m],
@@ -184,7 +184,7 @@ fn operand_gradients<T: Real>(operands: &Operands<'_, T>, grad: &[T], grad_x: &m
                 let blades = out_blades(tables, path);
                 let sums = &mut sums[..blades.len() * rows * n];
                 gemm::product(
-                    (blades.len() * rows, m, n),
+                    gemm::Sizes { m: blades.len() * rows, k: m, n },
                     Matrix::rows(&upstream[blades.start * rows * m..blades.end * rows * m], m),
                     Matrix::rows(&operands.weights[path * n * m..][..n * m], m).transposed(),
                     sums,
@@ -270,10 +270,10 @@ fn weight_gradient<T: Real>(operands: &Operands<'_, T>, grad: &[T]) -> Vec<T> {
         for start in (0..operands.batch).step_by(rows) {
             let rows = rows.min(operands.batch - start);
             let sums = &mut sums[..blades.len() * rows * n];
-            path_sums(operands, path, (start, rows), &blades, sums);
+            path_sums(operands, path, start..start + rows, &blades, sums);
             for (index, blade) in blades.clone().enumerate() {
                 gemm::product(
-                    (n, rows, m),
+                    gemm::Sizes { m: n, k: rows, n: m },
                     Matrix::rows(&sums[index * rows * n..][..rows * n], n).transposed(),
                     Matrix::rows(&grad[(blade * operands.batch + start) * m..][..rows * m], m),
                     out,

@@ -3,12 +3,19 @@
 //! The pairwise sums of all paths are larger than the operands by a factor of a few, so the batch is cut into stretches of
 //! rows that keep them within [`FORWARD`] and [`BACKWARD`].
 
-use super::{NAME, Product as Output, ProductGradients, ProductOptions, Sizes, pairs::Pairs};
+use super::{
+    NAME, Needs, Operands, Product as Output, ProductGradients, ProductOptions, Sizes, check, pairs::Pairs,
+};
 use crate::{
     Array, CudaDevice, Result,
     cuda::Words,
+    gemm,
     ops::{
-        clifford::device::{DeviceAlgebra, DevicePairing, rms_norm, rms_norm_backward, zeros},
+        clifford::{
+            around::{rms_norm, rms_norm_backward},
+            contract::Planes,
+            device::{DeviceAlgebra, DevicePairing, zeros},
+        },
         matmul::cuda::{Operand, Product},
     },
 };
@@ -29,19 +36,24 @@ fn stretches(sizes: &Sizes, groups: usize, element: usize, budget: usize) -> Vec
 }
 
 /// All rows from `first` on of an array `[count, rows, columns]`.
-fn operand<'a>(array: &Array, first: usize, transpose: bool, index: Option<&'a Words>) -> Operand<'a> {
-    let [_, rows, columns] = array.dims()[..] else { unreachable!("callers pass [count, rows, columns]") };
+fn operand<'a>(
+    array: &Array,
+    first: usize,
+    transpose: bool,
+    index: Option<&'a Words>,
+) -> Result<Operand<'a>> {
+    let Planes { rows, features: columns, .. } = Planes::of(NAME, array)?;
     let address = array.cuda_address() + (first * columns * array.dtype().size()) as u64;
-    Operand { address, row: columns, stride: rows * columns, transpose, index, transposed: None }
+    Ok(Operand { address, row: columns, stride: rows * columns, transpose, index, transposed: None })
 }
 
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    sizes: &Sizes,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     options: ProductOptions,
 ) -> Result<Output> {
+    let (sizes, Operands { x, y, w }) = (check(algebra, operands)?, *operands);
     let pairing = DevicePairing::of(device, algebra)?;
     let (blades, dtype) = (algebra.blade_count(), x.dtype());
     let pairs = Pairs::new(device, algebra, pairing.clone(), [x, y], options)?;
@@ -50,7 +62,7 @@ pub(super) fn forward(
         0 => zeros(device, shape, dtype)?,
         _ => Array::for_kernel(NAME, shape, dtype, device)?,
     };
-    for stretch in stretches(sizes, pairing.groups, dtype.size(), FORWARD) {
+    for stretch in stretches(&sizes, pairing.groups, dtype.size(), FORWARD) {
         if output.elements() == 0 || sizes.inputs == 0 {
             break;
         }
@@ -58,10 +70,10 @@ pub(super) fn forward(
         let product = Product {
             operation: NAME,
             dtype,
-            sizes: (stretch.len(), sizes.outputs, sizes.inputs),
+            sizes: gemm::Sizes { m: stretch.len(), n: sizes.outputs, k: sizes.inputs },
             count: blades,
-            a: operand(&sums, 0, false, Some(&pairing.result_groups)),
-            b: operand(w, 0, false, Some(&pairing.result_paths)),
+            a: operand(&sums, 0, false, Some(&pairing.result_groups))?,
+            b: operand(w, 0, false, Some(&pairing.result_paths))?,
             starts: Some(&pairing.result_starts),
             segments: pairing.most_of_result,
             bias: None,
@@ -77,39 +89,38 @@ pub(super) fn forward(
     Ok(Output { output, inverse_rms })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the operator's own, and where it runs")]
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    sizes: &Sizes,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     options: ProductOptions,
     output: &Output,
     grad: &Array,
-    [need_x, need_y, need_weights]: [bool; 3],
+    needs: Needs,
 ) -> Result<ProductGradients> {
+    let (sizes, Operands { x, y, w }) = (check(algebra, operands)?, *operands);
     let pairing = DevicePairing::of(device, algebra)?;
     let upstream = match &output.inverse_rms {
         Some(inverse) => {
             let tables = DeviceAlgebra::of(device, algebra)?;
-            rms_norm_backward(device, NAME, &tables, (&output.output.contiguous()?, inverse), grad)?
+            rms_norm_backward(device, NAME, &tables, &output.output.contiguous()?, inverse, grad)?
         }
         None => grad.clone(),
     };
     let dtype = x.dtype();
     let pairs = Pairs::new(device, algebra, pairing.clone(), [x, y], options)?;
-    let mut operands = pairs.gradients([need_x, need_y])?;
+    let mut factors = pairs.gradients(needs)?;
     let mut weights: Option<Array> = None;
-    for stretch in stretches(sizes, pairing.groups, dtype.size(), BACKWARD) {
-        if need_weights {
+    for stretch in stretches(&sizes, pairing.groups, dtype.size(), BACKWARD) {
+        if needs.w {
             let sums = pairs.sums(&stretch)?;
             let product = Product {
                 operation: NAME,
                 dtype,
-                sizes: (sizes.inputs, sizes.outputs, stretch.len()),
+                sizes: gemm::Sizes { m: sizes.inputs, n: sizes.outputs, k: stretch.len() },
                 count: algebra.paths().len(),
-                a: operand(&sums, 0, true, None),
-                b: operand(&upstream, stretch.start, false, Some(&pairing.group_results)),
+                a: operand(&sums, 0, true, None)?,
+                b: operand(&upstream, stretch.start, false, Some(&pairing.group_results))?,
                 starts: Some(&pairing.path_starts),
                 segments: pairing.most_of_path,
                 bias: None,
@@ -121,14 +132,14 @@ pub(super) fn backward(
                 None => weights = Some(product.run(device, w.shape())?),
             }
         }
-        if need_x || need_y {
+        if needs.x || needs.y {
             let product = Product {
                 operation: NAME,
                 dtype,
-                sizes: (stretch.len(), sizes.inputs, sizes.outputs),
+                sizes: gemm::Sizes { m: stretch.len(), n: sizes.inputs, k: sizes.outputs },
                 count: pairing.groups,
-                a: operand(&upstream, stretch.start, false, Some(&pairing.group_results)),
-                b: operand(w, 0, true, Some(&pairing.group_paths)),
+                a: operand(&upstream, stretch.start, false, Some(&pairing.group_results))?,
+                b: operand(w, 0, true, Some(&pairing.group_paths))?,
                 starts: None,
                 segments: 1,
                 bias: None,
@@ -136,14 +147,14 @@ pub(super) fn backward(
                 window: None,
             };
             let sums = product.run(device, [pairing.groups, stretch.len(), sizes.inputs])?;
-            pairs.backward(&stretch, &sums, &mut operands)?;
+            pairs.backward(&stretch, &sums, &mut factors)?;
         }
     }
-    let [x, y] = pairs.finish(operands)?;
+    let [x, y] = pairs.finish(factors)?;
     Ok(ProductGradients {
         x,
         y,
-        weights: match (need_weights, weights) {
+        w: match (needs.w, weights) {
             (false, _) => None,
             (true, Some(weights)) => Some(weights),
             (true, None) => Some(zeros(device, w.shape(), dtype)?),

@@ -10,11 +10,11 @@ mod pairs;
 
 use super::{
     contract::{
-        alike, empty_gradients, empty_product, exact, features, paths_reason, require_product, with_real,
+        Planes, alike, empty_gradients, empty_product, exact, paths_reason, require_product, with_real,
     },
     program::Programs,
     rms_norm::{self, Normalized},
-    sgp::{Product, ProductGradients, ProductOptions},
+    sgp::{Needs, Operands, Product, ProductGradients, ProductOptions},
 };
 use crate::{Array, Device, Result};
 use gradewise_core::{Algebra, Error as CoreError};
@@ -28,8 +28,9 @@ struct Sizes {
     outputs: usize,
 }
 
-fn check(algebra: &Algebra, x: &Array, y: &Array, w: &Array) -> Result<Sizes> {
-    let (batch, inputs) = features(NAME, "x", algebra, x)?;
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
+    let Operands { x, y, w } = *operands;
+    let Planes { rows: batch, features: inputs, .. } = Planes::checked(NAME, "x", algebra, x)?;
     exact(NAME, "y", y, x.shape(), || "both operands have one shape".to_owned())?;
     let paths = algebra.paths().len();
     match w.shape()[..] {
@@ -50,26 +51,21 @@ fn gated<'a, T: crate::simd::Real>(algebra: &Algebra, options: ProductOptions, x
     if options.gate { Cow::Owned(cpu::gate(algebra.blade_count(), x)) } else { Cow::Borrowed(x) }
 }
 
-/// The fully connected product of `x` and `y`.
+/// The fully connected product of the operands.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
-pub fn forward(
-    algebra: &Algebra,
-    x: &Array,
-    y: &Array,
-    w: &Array,
-    options: ProductOptions,
-) -> Result<Product> {
-    let Sizes { batch, inputs, outputs } = check(algebra, x, y, w)?;
+pub fn forward(algebra: &Algebra, operands: &Operands<'_>, options: ProductOptions) -> Result<Product> {
+    let Sizes { batch, inputs, outputs } = check(algebra, operands)?;
+    let Operands { x, y, w } = *operands;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
     if batch * outputs == 0 {
-        return empty_product(NAME, algebra, (x, [algebra.blade_count(), batch, outputs]), options);
+        let planes = Planes { blades: algebra.blade_count(), rows: batch, features: outputs };
+        return empty_product(NAME, algebra, x, planes, options);
     }
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        let sizes = Sizes { batch, inputs, outputs };
-        return cuda::forward(&device, algebra, &sizes, (&x, &y, &w), options);
+        return cuda::forward(&device, algebra, &Operands { x: &x, y: &y, w: &w }, options);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
@@ -92,31 +88,32 @@ pub fn forward(
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute. `product` is what
-/// [`forward`] gave for the same operands and options.
+/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` says. `product` is what [`forward`] gave for
+/// the same operands and options.
 ///
 /// # Errors
 /// As [`forward`]; a `product` of other shapes, or of another `normalize`.
 pub fn backward(
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     options: ProductOptions,
     product: &Product,
     grad: &Array,
-    [need_x, need_y, need_weights]: [bool; 3],
+    needs: Needs,
 ) -> Result<ProductGradients> {
-    let Sizes { batch, inputs, outputs } = check(algebra, x, y, w)?;
-    let shape = [algebra.blade_count(), batch, outputs];
-    exact(NAME, "grad", grad, &shape, || "the gradient has the shape of the output".to_owned())?;
+    let Sizes { batch, inputs, outputs } = check(algebra, operands)?;
+    let Operands { x, y, w } = *operands;
+    let output = Planes { blades: algebra.blade_count(), rows: batch, features: outputs };
+    exact(NAME, "grad", grad, &output.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
-    require_product(NAME, algebra, product, (x, &shape), options)?;
+    require_product(NAME, algebra, x, product, output, options)?;
     if batch * inputs * outputs == 0 {
-        return empty_gradients((x, w), [need_x, need_y, need_weights]);
+        return empty_gradients(operands, needs);
     }
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        let (sizes, needs) = (Sizes { batch, inputs, outputs }, [need_x, need_y, need_weights]);
-        return cuda::backward(&device, algebra, &sizes, (&x, &y, &w), options, product, &grad, needs);
+        let operands = Operands { x: &x, y: &y, w: &w };
+        return cuda::backward(&device, algebra, &operands, options, product, &grad, needs);
     }
     let tables = Programs::of(algebra);
     let blades = algebra.blade_count();
@@ -140,20 +137,20 @@ pub fn backward(
             }
             None => Cow::Borrowed(grad.as_slice::<T>()?),
         };
-        let both = need_x || need_y;
+        let both = needs.x || needs.y;
         let allocate = || both.then(|| Array::build::<T>(x.shape(), &x.device(), |_| {})).transpose();
         let (mut grad_x, mut grad_y) = (allocate()?, allocate()?);
         let slice_x = grad_x.as_mut().map_or(Ok(&mut [][..]), |array| array.as_mut_slice::<T>())?;
         let slice_y = grad_y.as_mut().map_or(Ok(&mut [][..]), |array| array.as_mut_slice::<T>())?;
-        let weights = cpu::backward(&operands, &upstream, need_weights, slice_x, slice_y);
+        let weights = cpu::backward(&operands, &upstream, needs.w, slice_x, slice_y);
         if options.gate && both {
             cpu::gate_gradient(blades, raw_x, slice_x);
             cpu::gate_gradient(blades, raw_y, slice_y);
         }
         Ok(ProductGradients {
-            x: grad_x.filter(|_| need_x),
-            y: grad_y.filter(|_| need_y),
-            weights: if need_weights { Some(Array::from_vec(weights, w.shape(), &w.device())?) } else { None },
+            x: grad_x.filter(|_| needs.x),
+            y: grad_y.filter(|_| needs.y),
+            w: if needs.w { Some(Array::from_vec(weights, w.shape(), &w.device())?) } else { None },
             bias: None,
         })
     })

@@ -1,14 +1,16 @@
 //! The pairwise sums of the fully connected product on CUDA, and the gradients through them: by kernels unrolled for the algebra
 //! (csrc/clifford/fcgp.cuh) where there are some, else by tables.
 
-use super::NAME;
+use super::{NAME, Needs};
 use crate::{
     Array, CudaDevice, Result,
     cuda::{Args, Grid, Kernel},
     ops::{
         self,
         clifford::{
-            device::{DevicePairing, gate_backward, gated, zeros},
+            around::{gate_backward, gated},
+            contract::Planes,
+            device::{DevicePairing, Terms, zeros},
             sgp::{ProductOptions, unrolled},
         },
     },
@@ -64,11 +66,11 @@ impl<'a> Pairs<'a> {
         let (device, [x, y]) = (self.device, self.operands);
         match &self.form {
             Form::Tables([x, y]) => {
-                let operands = (&rows(x, stretch)?, &rows(y, stretch)?);
-                self.pairing.sums.product(device, NAME, operands, None, (None, 1.0))
+                let (x, y) = (rows(x, stretch)?, rows(y, stretch)?);
+                self.pairing.sums.product(device, NAME, &Terms::plain(&x, &y))
             }
             Form::Unrolled { forward: (width, kernel), .. } => {
-                let [_, batch, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+                let Planes { rows: batch, features, .. } = Planes::of(NAME, x)?;
                 let count = stretch.len() * features;
                 let shape = [self.pairing.groups, stretch.len(), features];
                 let sums = Array::for_kernel(NAME, shape, x.dtype(), device)?;
@@ -95,13 +97,14 @@ impl<'a> Pairs<'a> {
     }
 
     /// Room for the gradients of the operands that are asked for.
-    pub fn gradients(&self, needs: [bool; 2]) -> Result<Gradients> {
+    pub fn gradients(&self, needs: Needs) -> Result<Gradients> {
         let x = self.operands[0];
         let whole = |needed: bool| {
             let unrolled = matches!(self.form, Form::Unrolled { .. });
             let room = || Array::for_kernel(NAME, x.shape(), x.dtype(), self.device);
             (needed && unrolled).then(room).transpose()
         };
+        let needs = [needs.x, needs.y];
         Ok(Gradients { needs, whole: [whole(needs[0])?, whole(needs[1])?], parts: [Vec::new(), Vec::new()] })
     }
 
@@ -113,15 +116,15 @@ impl<'a> Pairs<'a> {
                 let programs = [(&self.pairing.grad_left, gated_y), (&self.pairing.grad_right, gated_x)];
                 for (which, (program, other)) in programs.into_iter().enumerate() {
                     if gradients.needs[which] {
-                        let operands = (sums, &rows(other, stretch)?);
-                        let part = program.product(device, NAME, operands, None, (None, 1.0))?;
+                        let other = rows(other, stretch)?;
+                        let part = program.product(device, NAME, &Terms::plain(sums, &other))?;
                         gradients.parts[which].push(part);
                     }
                 }
                 Ok(())
             }
             Form::Unrolled { backward: (width, kernel), .. } => {
-                let [_, batch, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+                let Planes { rows: batch, features, .. } = Planes::of(NAME, x)?;
                 let count = stretch.len() * features;
                 if count == 0 {
                     return Ok(());

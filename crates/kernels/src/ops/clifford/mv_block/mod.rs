@@ -14,7 +14,10 @@
 
 mod cuda;
 
-use super::contract::{alike, exact, features, grades_reason, paths_reason};
+use super::{
+    contract::{Planes, alike, exact, grades_reason, paths_reason},
+    operands::shared,
+};
 use crate::{Array, Device, Error, Result};
 use gradewise_core::{Algebra, DType};
 
@@ -26,39 +29,58 @@ pub const MOST_FEATURES: usize = 32;
 /// Number of operands without the residual.
 pub const OPERANDS: usize = 11;
 
-/// Operands of the block.
-#[derive(Clone, Copy, Debug)]
-pub struct Operands<'a> {
+/// Operands of the block: arrays, or tensors of the crate above.
+#[derive(Debug)]
+pub struct Operands<'a, T = Array> {
     /// The input `[blades, batch, inputs]`.
-    pub x: &'a Array,
+    pub x: &'a T,
     /// Matrices `[grades, inputs, features]` and bias `[features]` (on the scalar) of the first map.
-    pub linear: (&'a Array, &'a Array),
+    pub linear: (&'a T, &'a T),
     /// `a` and `b` of the silu, `[features, grades]`.
-    pub silu: (&'a Array, &'a Array),
+    pub silu: (&'a T, &'a T),
     /// Matrices of the right factor `[grades, features, features]`.
-    pub right: &'a Array,
+    pub right: &'a T,
     /// Normalisation parameter of the right factor `[features, grades]`.
-    pub normalization: &'a Array,
+    pub normalization: &'a T,
     /// Product weights `[features, paths]`.
-    pub product: &'a Array,
+    pub product: &'a T,
     /// Matrices `[grades, features, features]` and bias `[features]` of the map added to the product.
-    pub left: (&'a Array, &'a Array),
+    pub left: (&'a T, &'a T),
     /// Gain of the layer norm `[features]`.
-    pub gain: &'a Array,
+    pub gain: &'a T,
     /// What is added to the output, of its shape.
-    pub residual: Option<&'a Array>,
+    pub residual: Option<&'a T>,
 }
 
-impl<'a> Operands<'a> {
+shared!(Operands);
+
+impl<'a, T> Operands<'a, T> {
+    /// The same operands in another form, such as the arrays of tensors.
+    pub fn map<U>(&self, form: impl Fn(&'a T) -> &'a U) -> Operands<'a, U> {
+        let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
+        let pair = |(first, second): (&'a T, &'a T)| (form(first), form(second));
+        Operands {
+            x: form(x),
+            linear: pair(linear),
+            silu: pair(silu),
+            right: form(right),
+            normalization: form(normalization),
+            product: form(product),
+            left: pair(left),
+            gain: form(gain),
+            residual: residual.map(&form),
+        }
+    }
+
     /// All operands but the residual: `x`, then the parameters in the order of the fields.
-    pub fn all(&self) -> [&'a Array; OPERANDS] {
+    pub fn all(&self) -> [&'a T; OPERANDS] {
         let Self { x, linear, silu, right, normalization, product, left, gain, residual: _ } = *self;
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
     }
 
     /// The operands from the order of [`all`](Self::all), and after them the residual if there is one; `None` for another number of
-    /// arrays.
-    pub fn from_all(arrays: &'a [Array]) -> Option<Self> {
+    /// them.
+    pub fn from_all(arrays: &'a [T]) -> Option<Self> {
         let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain, residual @ ..] = arrays
         else {
             return None;
@@ -108,7 +130,7 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
     const NAMES: [&str; OPERANDS] =
         ["x", "linear", "bias", "a", "b", "right", "normalization", "product", "left", "left bias", "gain"];
     let all = operands.all();
-    let (batch, inputs) = features(NAME, "x", algebra, operands.x)?;
+    let Planes { rows: batch, features: inputs, .. } = Planes::checked(NAME, "x", algebra, operands.x)?;
     let (n, grades, paths) = (operands.gain.elements(), algebra.grade_count(), algebra.paths().len());
     let expected: [&[usize]; OPERANDS] = [
         operands.x.dims(),

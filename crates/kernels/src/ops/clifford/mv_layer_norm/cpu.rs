@@ -2,6 +2,7 @@
 
 use crate::{
     ops::clifford::{
+        contract::Planes,
         lanewise::tiles,
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
@@ -44,14 +45,8 @@ fn negate_mean<T: Real, const FMA: bool>(values: &mut [T], ones: &[T]) {
     }
 }
 
-pub(crate) fn forward<T: Real>(
-    tables: &Programs,
-    (batch, features): (usize, usize),
-    x: &[T],
-    a: &[T],
-    out: &mut [T],
-) {
-    let layout = Layout::new(tables.blades, batch, features);
+pub(crate) fn forward<T: Real>(tables: &Programs, planes: Planes, x: &[T], a: &[T], out: &mut [T]) {
+    let layout = Layout::new(tables.blades, planes.rows, planes.features);
     let gains = layout.spread(a, 1);
     split_chunks(out, &layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         let x = Lines::new(x, &layout, chunk);
@@ -105,13 +100,13 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
 /// Writes the gradient of `x` and returns that of `a`.
 pub(crate) fn backward<T: Real>(
     tables: &Programs,
-    (batch, features): (usize, usize),
+    planes: Planes,
     x: &[T],
     a: &[T],
     grad: &[T],
     grad_x: &mut [T],
 ) -> Vec<T> {
-    let layout = Layout::new(tables.blades, batch, features);
+    let layout = Layout::new(tables.blades, planes.rows, planes.features);
     let gains = layout.spread(a, 1);
     let partials: Vec<Vec<T>> = split_chunks(grad_x, &layout)
         .into_par_iter()
@@ -122,7 +117,7 @@ pub(crate) fn backward<T: Real>(
             layout.gather(&dispatch(kernel), 1)
         })
         .collect();
-    sum_partials(partials).unwrap_or_else(|| vec![T::zero(); features])
+    sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features])
 }
 
 struct Backward<'a, 'b, T> {

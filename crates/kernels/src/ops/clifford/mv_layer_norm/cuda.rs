@@ -5,15 +5,16 @@ use crate::{
     Array, CudaDevice, Result,
     array::rows::{Chunks, accumulator, row_grid, sum_partials},
     cuda::{Args, Kernel},
-    ops::clifford::device::DeviceAlgebra,
+    ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
 use gradewise_core::Algebra;
 
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a): (&Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
 ) -> Result<Array> {
     let tables = DeviceAlgebra::of(device, algebra)?;
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
@@ -23,11 +24,11 @@ pub(super) fn forward(
             .array(a)
             .array(&out)
             .pointer(tables.metric.address())
-            .size(algebra.blade_count())
-            .size(batch)
-            .size(features);
+            .size(planes.blades)
+            .size(planes.rows)
+            .size(planes.features);
         let kernel = Kernel::new("mv_layer_norm_fwd", x.dtype());
-        device.launch(NAME, kernel, row_grid(batch, features), args)?;
+        device.launch(NAME, kernel, row_grid(planes.rows, planes.features), args)?;
     }
     Ok(out)
 }
@@ -35,14 +36,17 @@ pub(super) fn forward(
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a, grad): (&Array, &Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
+    grad: &Array,
 ) -> Result<Gradients> {
     let tables = DeviceAlgebra::of(device, algebra)?;
-    let (dtype, blades) = (x.dtype(), algebra.blade_count());
+    let Planes { blades, rows, features } = planes;
+    let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
-    let inverse_mean = Array::for_kernel(NAME, [batch], accumulator(dtype), device)?;
-    let chunks = Chunks::new(batch, features);
+    let inverse_mean = Array::for_kernel(NAME, [rows], accumulator(dtype), device)?;
+    let chunks = Chunks::new(rows, features);
     let partial = chunks.partials(NAME, features, dtype, device)?;
     if out.elements() > 0 {
         let args = Args::new()
@@ -53,10 +57,10 @@ pub(super) fn backward(
             .array(&inverse_mean)
             .pointer(tables.metric.address())
             .size(blades)
-            .size(batch)
+            .size(rows)
             .size(features);
         let kernel = Kernel::new("mv_layer_norm_bwd", dtype);
-        device.launch(NAME, kernel, row_grid(batch, features), args)?;
+        device.launch(NAME, kernel, row_grid(rows, features), args)?;
     }
     if features > 0 {
         let args = Args::new()
@@ -65,7 +69,7 @@ pub(super) fn backward(
             .array(&inverse_mean)
             .array(&partial)
             .size(blades)
-            .size(batch)
+            .size(rows)
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, 1);

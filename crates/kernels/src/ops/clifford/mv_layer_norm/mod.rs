@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 mod cuda;
 
 use super::{
-    contract::{alike, exact, features, with_real},
+    contract::{Planes, alike, exact, with_real},
     program::Programs,
 };
 use crate::{Array, Device, Result};
@@ -13,10 +13,10 @@ use gradewise_core::Algebra;
 
 const NAME: &str = "mv_layer_norm";
 
-fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<(usize, usize)> {
-    let (batch, n) = features(NAME, "x", algebra, x)?;
-    exact(NAME, "a", a, &[n], || "one gain for each feature".to_owned())?;
-    Ok((batch, n))
+fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<Planes> {
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
+    exact(NAME, "a", a, &[planes.features], || "one gain for each feature".to_owned())?;
+    Ok(planes)
 }
 
 /// The norm of `x`.
@@ -24,16 +24,16 @@ fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<(usize, usize)> {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
-    let sizes = check(algebra, x, a)?;
+    let planes = check(algebra, x, a)?;
     let dtype = alike(NAME, &[("x", x), ("a", a)])?;
     let (x, a) = (x.contiguous()?, a.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, sizes, (&x, &a));
+        return cuda::forward(&device, algebra, planes, &x, &a);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, a_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?);
-        Array::build::<T>(x.shape(), &x.device(), |out| cpu::forward(&tables, sizes, x_slice, a_slice, out))
+        Array::build::<T>(x.shape(), &x.device(), |out| cpu::forward(&tables, planes, x_slice, a_slice, out))
     })
 }
 
@@ -51,19 +51,19 @@ pub struct Gradients {
 /// # Errors
 /// As [`forward`].
 pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result<Gradients> {
-    let sizes = check(algebra, x, a)?;
+    let planes = check(algebra, x, a)?;
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("a", a), ("grad", grad)])?;
     let (x, a, grad) = (x.contiguous()?, a.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, sizes, (&x, &a, &grad));
+        return cuda::backward(&device, algebra, planes, &x, &a, &grad);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, a_slice, grad_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?, grad.as_slice::<T>()?);
         let mut gain = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
-            gain = cpu::backward(&tables, sizes, x_slice, a_slice, grad_slice, out);
+            gain = cpu::backward(&tables, planes, x_slice, a_slice, grad_slice, out);
         })?;
         Ok(Gradients { x, a: Array::from_vec(gain, a.shape(), &a.device())? })
     })

@@ -69,7 +69,7 @@ impl Linear<'_> {
         split_rows(out, &tasks, n).into_par_iter().zip(&tasks).flushed_for_each(|(out, task)| {
             let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs);
             let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], n);
-            gemm::product((task.rows.len(), self.inputs, n), a, b, out, false);
+            gemm::product(gemm::Sizes { m: task.rows.len(), k: self.inputs, n }, a, b, out, false);
             if let Some((bias, blades)) = &bias {
                 let biased = blades.start * self.batch..blades.end * self.batch;
                 for (row, out) in task.rows.clone().zip(out.chunks_exact_mut(n)) {
@@ -93,7 +93,13 @@ impl Linear<'_> {
             |(out, task)| {
                 let a = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
                 let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], self.outputs).transposed();
-                gemm::product((task.rows.len(), self.outputs, self.inputs), a, b, out, false);
+                gemm::product(
+                    gemm::Sizes { m: task.rows.len(), k: self.outputs, n: self.inputs },
+                    a,
+                    b,
+                    out,
+                    false,
+                );
             },
         );
     }
@@ -113,7 +119,13 @@ impl Linear<'_> {
                 let mut out = vec![T::zero(); self.matrix_len()];
                 let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs).transposed();
                 let b = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
-                gemm::product((self.inputs, task.rows.len(), self.outputs), a, b, &mut out, false);
+                gemm::product(
+                    gemm::Sizes { m: self.inputs, k: task.rows.len(), n: self.outputs },
+                    a,
+                    b,
+                    &mut out,
+                    false,
+                );
                 out
             })
             .collect();

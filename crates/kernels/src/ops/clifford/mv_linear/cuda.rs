@@ -1,9 +1,10 @@
 //! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights.
 
-use super::{Bias, Gradients, NAME, Sizes};
+use super::{Bias, Gradients, NAME, Needs, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::Words,
+    gemm,
     ops::{
         self,
         clifford::device::DeviceAlgebra,
@@ -14,7 +15,7 @@ use gradewise_core::Algebra;
 use std::cell::OnceCell;
 
 /// Matrices `[count, rows, columns]` of a contiguous array.
-fn matrices(array: &Array, (rows, columns): (usize, usize), transpose: bool) -> Operand<'static> {
+fn matrices(array: &Array, rows: usize, columns: usize, transpose: bool) -> Operand<'static> {
     Operand {
         address: array.cuda_address(),
         row: columns,
@@ -27,7 +28,7 @@ fn matrices(array: &Array, (rows, columns): (usize, usize), transpose: bool) -> 
 
 /// The matrix of each blade's grade, or the one that all share.
 fn weights<'a>(w: &Array, sizes: &Sizes, grades: &'a Words, transpose: bool) -> Operand<'a> {
-    let operand = matrices(w, (sizes.inputs, sizes.outputs), transpose);
+    let operand = matrices(w, sizes.inputs, sizes.outputs, transpose);
     if sizes.shared { Operand { stride: 0, ..operand } } else { Operand { index: Some(grades), ..operand } }
 }
 
@@ -35,7 +36,8 @@ pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
     sizes: &Sizes,
-    (x, w): (&Array, &Array),
+    x: &Array,
+    w: &Array,
     bias: Option<(&Array, Bias)>,
 ) -> Result<Array> {
     let tables = DeviceAlgebra::of(device, algebra)?;
@@ -43,9 +45,9 @@ pub(in crate::ops::clifford) fn forward(
     let product = Product {
         operation: NAME,
         dtype: x.dtype(),
-        sizes: (sizes.batch, sizes.outputs, sizes.inputs),
+        sizes: gemm::Sizes { m: sizes.batch, n: sizes.outputs, k: sizes.inputs },
         count: blades,
-        a: matrices(x, (sizes.batch, sizes.inputs), false),
+        a: matrices(x, sizes.batch, sizes.inputs, false),
         b: weights(w, sizes, &tables.grades, false),
         starts: None,
         segments: 1,
@@ -54,11 +56,6 @@ pub(in crate::ops::clifford) fn forward(
         window: None,
     };
     product.run(device, [blades, sizes.batch, sizes.outputs])
-}
-
-/// Sizes of a map between equally many features with a matrix for each grade.
-pub(in crate::ops::clifford) const fn square(batch: usize, features: usize) -> Sizes {
-    Sizes { batch, inputs: features, outputs: features, shared: false }
 }
 
 /// The products that gradients are.
@@ -89,7 +86,7 @@ impl<'a> GradientProducts<'a> {
         Product {
             operation: NAME,
             dtype,
-            sizes: (sizes.batch, sizes.inputs, sizes.outputs),
+            sizes: gemm::Sizes { m: sizes.batch, n: sizes.inputs, k: sizes.outputs },
             count: self.blades,
             a: upstream,
             b: weights(w, sizes, &tables.grades, true),
@@ -112,9 +109,9 @@ impl<'a> GradientProducts<'a> {
         Product {
             operation: NAME,
             dtype,
-            sizes: (sizes.inputs, sizes.outputs, rows),
+            sizes: gemm::Sizes { m: sizes.inputs, n: sizes.outputs, k: rows },
             count,
-            a: matrices(x, (sizes.batch, sizes.inputs), true),
+            a: matrices(x, sizes.batch, sizes.inputs, true),
             b: upstream,
             starts: (!sizes.shared).then_some(&tables.first),
             segments,
@@ -137,45 +134,57 @@ pub(super) fn reads_transposed(
     device: &CudaDevice,
     algebra: &Algebra,
     sizes: &Sizes,
-    (x, w): (&Array, &Array),
+    x: &Array,
+    w: &Array,
     address: u64,
-    [need_x, need_w]: [bool; 2],
+    needs: Needs,
 ) -> Result<bool> {
-    if sizes.shared || !(need_x || need_w) {
+    if sizes.shared || !(needs.x || needs.w) {
         return Ok(false);
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let products = GradientProducts::new(algebra, &tables, sizes, x.dtype(), transposed(address, sizes));
-    Ok((!need_x || products.of_x(w).may_transpose_both(device)?)
-        && (!need_w || products.of_w(x).may_transpose_both(device)?))
+    Ok((!needs.x || products.of_x(w).may_transpose_both(device)?)
+        && (!needs.w || products.of_w(x).may_transpose_both(device)?))
 }
 
-/// The gradient of x is added to what `add_to` `[blades, batch, in]` holds, if it is given. That of the output may be a view.
+/// What the backward pass reads, and what it is to give.
+#[derive(Clone, Copy)]
+pub(in crate::ops::clifford) struct Backward<'a> {
+    pub x: &'a Array,
+    pub w: &'a Array,
+    pub bias: Bias,
+    /// The gradient of the output, which may be a view.
+    pub grad: &'a Array,
+    pub needs: Needs,
+    /// What the gradient of x `[blades, batch, in]` is added to, in place.
+    pub add_to: Option<&'a Array>,
+}
+
+/// The gradients that are asked for.
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
     sizes: &Sizes,
-    (x, w, grad): (&Array, &Array, &Array),
-    bias: Bias,
-    [need_x, need_w, need_bias]: [bool; 3],
-    add_to: Option<&Array>,
+    call: Backward<'_>,
 ) -> Result<Gradients> {
+    let Backward { x, w, bias, grad, needs, add_to } = call;
     let tables = DeviceAlgebra::of(device, algebra)?;
     let mut gradients = Gradients::default();
     let as_it_lies = !grad.is_contiguous()
         && grad.transpose(1, 2)?.is_contiguous()
-        && reads_transposed(device, algebra, sizes, (x, w), grad.cuda_address(), [need_x, need_w])?;
+        && reads_transposed(device, algebra, sizes, x, w, grad.cuda_address(), needs)?;
     let grad = if as_it_lies { grad.clone() } else { grad.contiguous()? };
     // A gradient that lies by rows is read along both axes, if both are wanted.
     let turned = OnceCell::new();
     let upstream = if as_it_lies {
         transposed(grad.cuda_address(), sizes)
     } else {
-        let transposed = (need_x && need_w && !sizes.shared).then_some(&turned);
-        Operand { transposed, ..matrices(&grad, (sizes.batch, sizes.outputs), false) }
+        let transposed = (needs.x && needs.w && !sizes.shared).then_some(&turned);
+        Operand { transposed, ..matrices(&grad, sizes.batch, sizes.outputs, false) }
     };
     let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
-    if need_x {
+    if needs.x {
         let product = products.of_x(w);
         gradients.x = Some(match add_to {
             Some(target) => {
@@ -187,10 +196,10 @@ pub(in crate::ops::clifford) fn backward(
             None => product.run(device, x.shape())?,
         });
     }
-    if need_w {
+    if needs.w {
         gradients.w = Some(products.of_w(x).run(device, w.shape())?);
     }
-    if need_bias {
+    if needs.bias {
         let range = bias.blades(algebra);
         gradients.bias = Some(ops::sum(&grad.slice(0, range)?, &[0, 1], false)?);
     }

@@ -8,7 +8,7 @@ pub(crate) mod cpu;
 pub(super) mod cuda;
 
 use super::{
-    contract::{alike, exact, features, with_real},
+    contract::{Planes, alike, exact, with_real},
     program::Programs,
 };
 use crate::{Array, Device, Result, ops};
@@ -43,8 +43,16 @@ pub(super) struct Sizes {
     shared: bool,
 }
 
+impl Sizes {
+    /// Of a map between equally many features with a matrix for each grade.
+    pub const fn square(planes: Planes) -> Self {
+        let Planes { rows, features, .. } = planes;
+        Self { batch: rows, inputs: features, outputs: features, shared: false }
+    }
+}
+
 fn check(algebra: &Algebra, x: &Array, w: &Array) -> Result<Sizes> {
-    let (batch, inputs) = features(NAME, "x", algebra, x)?;
+    let Planes { rows: batch, features: inputs, .. } = Planes::checked(NAME, "x", algebra, x)?;
     let grades = algebra.grade_count();
     match w.shape()[..] {
         [g, n, outputs] if g == grades && n == inputs => Ok(Sizes { batch, inputs, outputs, shared: false }),
@@ -78,7 +86,7 @@ pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bi
     if let Device::Cuda(device) = x.device() {
         let sizes = Sizes { batch, inputs, outputs, shared };
         let bias = bias.as_ref().map(|(array, bias)| (array, *bias));
-        return cuda::forward(&device, algebra, &sizes, (&x, &w), bias);
+        return cuda::forward(&device, algebra, &sizes, &x, &w, bias);
     }
     let tables = Programs::of(algebra);
     let linear = cpu::Linear { tables: &tables, batch, inputs, outputs, shared };
@@ -93,6 +101,22 @@ pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bi
     })
 }
 
+/// Which gradients to compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// That of `x`.
+    pub x: bool,
+    /// That of `w`.
+    pub w: bool,
+    /// That of the bias.
+    pub bias: bool,
+}
+
+impl Needs {
+    /// All of them.
+    pub const ALL: Self = Self { x: true, w: true, bias: true };
+}
+
 /// Gradients of [`forward`]; those not asked for are `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {
@@ -104,7 +128,7 @@ pub struct Gradients {
     pub bias: Option<Array>,
 }
 
-/// Gradients for the cotangent `grad` `[blades, batch, out]`; `needs` says which of x, w and bias to compute.
+/// Gradients for the cotangent `grad` `[blades, batch, out]`, those that `needs` says.
 ///
 /// # Errors
 /// As [`forward`].
@@ -114,19 +138,19 @@ pub fn backward(
     w: &Array,
     bias: Bias,
     grad: &Array,
-    needs: [bool; 3],
+    needs: Needs,
 ) -> Result<Gradients> {
     backward_adding(algebra, x, w, bias, grad, needs, None)
 }
 
 /// Whether [`backward_adding`] reads a gradient that is a transposed view of `[blades, out, batch]` as it lies, for the gradients of x and of
 /// w as far as they are needed.
-pub(super) fn reads_transposed(algebra: &Algebra, x: &Array, w: &Array, needs: [bool; 2]) -> Result<bool> {
+pub(super) fn reads_transposed(algebra: &Algebra, x: &Array, w: &Array, needs: Needs) -> Result<bool> {
     let sizes = check(algebra, x, w)?;
     alike(NAME, &[("x", x), ("w", w)])?;
     let Device::Cuda(device) = x.device() else { return Ok(false) };
     // New arrays are aligned, as address 0 is.
-    cuda::reads_transposed(&device, algebra, &sizes, (x, w), 0, needs)
+    cuda::reads_transposed(&device, algebra, &sizes, x, w, 0, needs)
 }
 
 /// As [`backward`]; the gradient of x is added to `direct`, another of its gradients, in place where the device does that.
@@ -136,7 +160,7 @@ pub(super) fn backward_adding(
     w: &Array,
     bias: Bias,
     grad: &Array,
-    [need_x, need_w, need_bias]: [bool; 3],
+    needs: Needs,
     direct: Option<&Array>,
 ) -> Result<Gradients> {
     let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
@@ -146,8 +170,9 @@ pub(super) fn backward_adding(
     let dtype = alike(NAME, &[("x", x), ("w", w), ("grad", grad)])?;
     let (x, w) = (x.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        let (sizes, needs) = (Sizes { batch, inputs, outputs, shared }, [need_x, need_w, need_bias]);
-        return cuda::backward(&device, algebra, &sizes, (&x, &w, grad), bias, needs, direct);
+        let sizes = Sizes { batch, inputs, outputs, shared };
+        let call = cuda::Backward { x: &x, w: &w, bias, grad, needs, add_to: direct };
+        return cuda::backward(&device, algebra, &sizes, call);
     }
     let grad = grad.contiguous()?;
     let tables = Programs::of(algebra);
@@ -155,7 +180,7 @@ pub(super) fn backward_adding(
     with_real!(dtype, NAME, T => {
         let (x_slice, w_slice, grad_slice) = (x.as_slice::<T>()?, w.as_slice::<T>()?, grad.as_slice::<T>()?);
         let mut gradients = Gradients::default();
-        if need_x {
+        if needs.x {
             let build = |out: &mut [T]| linear.grad_input(grad_slice, w_slice, out);
             let mapped = Array::build::<T>(x.shape(), &x.device(), build)?;
             gradients.x = Some(match direct {
@@ -163,10 +188,10 @@ pub(super) fn backward_adding(
                 None => mapped,
             });
         }
-        if need_w {
+        if needs.w {
             gradients.w = Some(Array::from_vec(linear.grad_weights(x_slice, grad_slice), w.shape(), &w.device())?);
         }
-        if need_bias {
+        if needs.bias {
             let sums = linear.grad_bias(grad_slice, bias.blades(algebra));
             gradients.bias = Some(Array::from_vec(sums, [outputs], &w.device())?);
         }

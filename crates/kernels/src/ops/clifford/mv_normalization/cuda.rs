@@ -5,29 +5,29 @@ use crate::{
     Array, CudaDevice, Result,
     array::rows::{Chunks, sum_partials},
     cuda::{Args, Grid, Kernel},
-    ops::clifford::device::DeviceAlgebra,
+    ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
 use gradewise_core::Algebra;
 
 pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a): (&Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
 ) -> Result<Array> {
     let tables = DeviceAlgebra::of(device, algebra)?;
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
-    let plane = batch * features;
-    if plane > 0 {
+    if planes.plane() > 0 {
         let args = Args::new()
             .array(x)
             .array(a)
             .array(&out)
             .pointer(tables.first.address())
             .pointer(tables.metric.address())
-            .size(plane)
-            .size(features);
-        let grid = Grid::linear_by(plane, tables.grade_count);
+            .size(planes.plane())
+            .size(planes.features);
+        let grid = Grid::linear_by(planes.plane(), tables.grade_count);
         device.launch(NAME, Kernel::new("mv_normalization_fwd", x.dtype()), grid, args)?;
     }
     Ok(out)
@@ -36,12 +36,15 @@ pub(in crate::ops::clifford) fn forward(
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a, grad): (&Array, &Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
+    grad: &Array,
 ) -> Result<Gradients> {
     let tables = DeviceAlgebra::of(device, algebra)?;
+    let Planes { rows, features, .. } = planes;
     let (dtype, results) = (x.dtype(), features * tables.grade_count);
-    let chunks = Chunks::new(batch, results);
+    let chunks = Chunks::new(rows, results);
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let partial = chunks.partials(NAME, results, dtype, device)?;
     if results > 0 {
@@ -53,7 +56,7 @@ pub(in crate::ops::clifford) fn backward(
             .array(&partial)
             .pointer(tables.first.address())
             .pointer(tables.metric.address())
-            .size(batch)
+            .size(rows)
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, tables.grade_count);

@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 pub(super) mod cuda;
 
 use super::{
-    contract::{alike, exact, features, grades_reason, with_real},
+    contract::{Planes, alike, exact, grades_reason, with_real},
     lanewise,
     program::Programs,
 };
@@ -14,10 +14,10 @@ use gradewise_core::Algebra;
 
 const NAME: &str = "mv_normalization";
 
-fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<(usize, usize)> {
-    let (batch, n) = features(NAME, "x", algebra, x)?;
-    exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
-    Ok((batch, n))
+fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<Planes> {
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
+    exact(NAME, "a", a, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
+    Ok(planes)
 }
 
 /// σ(a) and σ(−a): the kernel never forms 1 − σ(a), which would lose digits near 1.
@@ -30,12 +30,12 @@ fn sigmoids<T: Real>(a: &[T]) -> (Vec<T>, Vec<T>) {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
-    let sizes = check(algebra, x, a)?;
+    let planes = check(algebra, x, a)?;
     let dtype = alike(NAME, &[("x", x), ("a", a)])?;
     let x = x.contiguous()?;
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, sizes, (&x, &a));
+        return cuda::forward(&device, algebra, planes, &x, &a);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
@@ -43,7 +43,7 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
         let (s, complement) = sigmoids(a.as_slice::<T>()?);
         let params = [&s[..], &complement[..]];
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            lanewise::forward::<T, cpu::MvNormalization>(&tables, sizes, x_slice, &params, out);
+            lanewise::forward::<T, cpu::MvNormalization>(&tables, planes, x_slice, &params, out);
         })
     })
 }
@@ -62,13 +62,13 @@ pub struct Gradients {
 /// # Errors
 /// As [`forward`].
 pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result<Gradients> {
-    let sizes = check(algebra, x, a)?;
+    let planes = check(algebra, x, a)?;
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("a", a), ("grad", grad)])?;
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, sizes, (&x, &a, &grad));
+        return cuda::backward(&device, algebra, planes, &x, &a, &grad);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
@@ -77,7 +77,7 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result
         let params = [&s[..], &complement[..]];
         let mut parameters = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
-            parameters = lanewise::backward::<T, cpu::MvNormalization>(&tables, sizes, x_slice, &params, grad_slice, out);
+            parameters = lanewise::backward::<T, cpu::MvNormalization>(&tables, planes, x_slice, &params, grad_slice, out);
         })?;
         let mut parameters = parameters.into_iter();
         let a = Array::from_vec(parameters.next().unwrap_or_default(), a.shape(), &a.device())?;

@@ -5,20 +5,21 @@ use crate::{
     Array, CudaDevice, Result,
     array::rows::{Chunks, sum_partials},
     cuda::{Args, Grid, Kernel},
-    ops::clifford::device::DeviceAlgebra,
+    ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
 use gradewise_core::Algebra;
 
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a, b): (&Array, &Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
+    b: &Array,
 ) -> Result<Array> {
     let tables = DeviceAlgebra::of(device, algebra)?;
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
-    let plane = batch * features;
-    if plane > 0 {
+    if planes.plane() > 0 {
         let args = Args::new()
             .array(x)
             .array(a)
@@ -26,9 +27,9 @@ pub(super) fn forward(
             .array(&out)
             .pointer(tables.first.address())
             .pointer(tables.metric.address())
-            .size(plane)
-            .size(features);
-        let grid = Grid::linear_by(plane, tables.grade_count);
+            .size(planes.plane())
+            .size(planes.features);
+        let grid = Grid::linear_by(planes.plane(), tables.grade_count);
         device.launch(NAME, Kernel::new("mv_silu_fwd", x.dtype()), grid, args)?;
     }
     Ok(out)
@@ -37,12 +38,16 @@ pub(super) fn forward(
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
-    (x, a, b, grad): (&Array, &Array, &Array, &Array),
+    planes: Planes,
+    x: &Array,
+    a: &Array,
+    b: &Array,
+    grad: &Array,
 ) -> Result<Gradients> {
     let tables = DeviceAlgebra::of(device, algebra)?;
+    let Planes { rows, features, .. } = planes;
     let (dtype, results) = (x.dtype(), features * tables.grade_count);
-    let chunks = Chunks::new(batch, results);
+    let chunks = Chunks::new(rows, results);
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let [partial_a, partial_b] = [(); 2].map(|()| chunks.partials(NAME, results, dtype, device));
     let (partial_a, partial_b) = (partial_a?, partial_b?);
@@ -57,7 +62,7 @@ pub(super) fn backward(
             .array(&partial_b)
             .pointer(tables.first.address())
             .pointer(tables.metric.address())
-            .size(batch)
+            .size(rows)
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, tables.grade_count);

@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 mod cuda;
 
 use super::{
-    contract::{alike, exact, features, grades_reason, with_real},
+    contract::{Planes, alike, exact, grades_reason, with_real},
     lanewise,
     program::Programs,
 };
@@ -14,11 +14,11 @@ use gradewise_core::Algebra;
 
 const NAME: &str = "mv_silu";
 
-fn check(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<(usize, usize)> {
-    let (batch, n) = features(NAME, "x", algebra, x)?;
-    exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
-    exact(NAME, "b", b, &[n, algebra.grade_count()], || grades_reason(algebra))?;
-    Ok((batch, n))
+fn check(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<Planes> {
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
+    exact(NAME, "a", a, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
+    exact(NAME, "b", b, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
+    Ok(planes)
 }
 
 /// The operator on `x` `[blades, batch, features]`.
@@ -26,19 +26,19 @@ fn check(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<(usize, u
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, x: &Array, a: &Array, b: &Array) -> Result<Array> {
-    let sizes = check(algebra, x, a, b)?;
+    let planes = check(algebra, x, a, b)?;
     let dtype = alike(NAME, &[("x", x), ("a", a), ("b", b)])?;
     let x = x.contiguous()?;
     let a = a.contiguous()?;
     let b = b.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, sizes, (&x, &a, &b));
+        return cuda::forward(&device, algebra, planes, &x, &a, &b);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, params) = (x.as_slice::<T>()?, [a.as_slice::<T>()?, b.as_slice::<T>()?]);
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            lanewise::forward::<T, cpu::MvSilu>(&tables, sizes, x_slice, &params, out);
+            lanewise::forward::<T, cpu::MvSilu>(&tables, planes, x_slice, &params, out);
         })
     })
 }
@@ -59,14 +59,14 @@ pub struct Gradients {
 /// # Errors
 /// As [`forward`].
 pub fn backward(algebra: &Algebra, x: &Array, a: &Array, b: &Array, grad: &Array) -> Result<Gradients> {
-    let sizes = check(algebra, x, a, b)?;
+    let planes = check(algebra, x, a, b)?;
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("a", a), ("b", b), ("grad", grad)])?;
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
     let b = b.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, sizes, (&x, &a, &b, &grad));
+        return cuda::backward(&device, algebra, planes, &x, &a, &b, &grad);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
@@ -74,7 +74,7 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, b: &Array, grad: &Array
         let params = [a.as_slice::<T>()?, b.as_slice::<T>()?];
         let mut parameters = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
-            parameters = lanewise::backward::<T, cpu::MvSilu>(&tables, sizes, x_slice, &params, grad_slice, out);
+            parameters = lanewise::backward::<T, cpu::MvSilu>(&tables, planes, x_slice, &params, grad_slice, out);
         })?;
         let mut parameters = parameters.into_iter();
         let a = Array::from_vec(parameters.next().unwrap_or_default(), a.shape(), &a.device())?;

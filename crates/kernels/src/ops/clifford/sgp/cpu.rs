@@ -4,7 +4,7 @@
 //! multiplied, and stored; the RMS norm rescales a span while it is still in cache. Backward recomputes the gated or
 //! normalised operands instead of storing them.
 
-use super::{Epilogue, Prologue};
+use super::{Epilogue, Needs, Prologue};
 use crate::{
     ops::clifford::{
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
@@ -29,14 +29,6 @@ pub(crate) struct Operands<'a, T> {
     pub left: Prologue<'a, T>,
     pub right: Prologue<'a, T>,
     pub epilogue: Epilogue<'a, T>,
-}
-
-/// Which gradients to compute.
-#[derive(Clone, Copy)]
-pub(crate) struct Needs {
-    pub x: bool,
-    pub y: bool,
-    pub weights: bool,
 }
 
 /// Gradients of the operands; `x` and `y` are written in place, the rest returned.
@@ -224,8 +216,7 @@ impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
             if normed {
                 let features = layout.features;
                 for row in start / features..(start + span_len) / features {
-                    let row = (row, rows);
-                    rms_norm::scale_row::<T, FMA>(tables, out, row, features, &mut inverse_rms);
+                    rms_norm::scale_row::<T, FMA>(tables, out, row, rows, features, &mut inverse_rms);
                 }
             }
         }
@@ -254,11 +245,11 @@ pub(crate) fn backward<T: Real>(
         .enumerate()
         .flushed_map(|(chunk, (mut grad_x, mut grad_y))| {
             let y = Lines::new(operands.y, &plan.layout, chunk);
-            backward_chunk(&plan, chunk, y, grad, needs, (&mut grad_x, &mut grad_y))
+            backward_chunk(&plan, chunk, y, grad, needs, &mut grad_x, &mut grad_y)
         })
         .unzip();
     ParameterGradients {
-        weights: if needs.weights { plan.fold(&weights, operands.tables.paths) } else { Vec::new() },
+        weights: if needs.w { plan.fold(&weights, operands.tables.paths) } else { Vec::new() },
         normalization: if plan.s.is_empty() { Vec::new() } else { plan.fold(&normalization, plan.grades) },
     }
 }
@@ -271,7 +262,8 @@ pub(crate) fn backward_chunk<'b, T: Real>(
     y: Lines<'_, T>,
     grad: &[T],
     needs: Needs,
-    (grad_x, grad_y): (&mut [&'b mut [T]], &mut [&'b mut [T]]),
+    grad_x: &mut [&'b mut [T]],
+    grad_y: &mut [&'b mut [T]],
 ) -> (Vec<Lanes<T>>, Vec<Lanes<T>>) {
     with_capacity!(plan.operands.tables.blades, CAPACITY => {
         dispatch(Backward::<T, CAPACITY> { plan, chunk, y, grad, needs, grad_x, grad_y })
@@ -301,7 +293,7 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         let grad_lines = Lines::new(grad, layout, chunk);
         let rows = layout.chunk.min(layout.batch - chunk * layout.chunk);
         let (len, span) = (rows * layout.features, layout.rows * layout.features);
-        let mut sums = Accumulator::new(if needs.weights { plan.weights.len() } else { 0 });
+        let mut sums = Accumulator::new(if needs.w { plan.weights.len() } else { 0 });
         let mut norm_sums = Accumulator::new(plan.s.len() / 2);
         // Gradient of the unnormalised product of one span, by blade.
         let normalized = match &operands.epilogue {
@@ -319,7 +311,8 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         for start in (0..len).step_by(span.max(1)) {
             let span_len = span.min(len - start);
             if let Some(normalized) = normalized {
-                let rows = (first_row + start / layout.features, span_len / layout.features);
+                let first = first_row + start / layout.features;
+                let rows = first..first + span_len / layout.features;
                 rms_norm::rows_gradient::<T, FMA>(tables, normalized, grad, rows, &mut inner, stride);
             }
             for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
@@ -349,7 +342,7 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
                 apply_prologue::<T, FMA, BLADES>(&operands.left, tables, &[], &cdf[0], &mut a);
                 apply_prologue::<T, FMA, BLADES>(&operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
                 let weights = plan.weights_of(index);
-                if needs.weights {
+                if needs.w {
                     let sums = &mut sums.inner[index * tables.paths..][..tables.paths];
                     tile::weight_gradient::<T, FMA, BLADES>(&tables.by_path, &a, &b, &g, sums);
                 }

@@ -12,7 +12,7 @@ pub(super) mod unrolled;
 
 use super::{
     contract::{
-        alike, empty_gradients, empty_product, exact, features, paths_reason, require_product, with_real,
+        Planes, alike, empty_gradients, empty_product, exact, paths_reason, require_product, with_real,
     },
     program::Programs,
     rms_norm::Normalized,
@@ -47,6 +47,33 @@ pub(crate) enum Epilogue<'a, T> {
     },
 }
 
+/// Operands of a weighted product: of [`sgp`](self), or of the fully connected one ([`fcgp`](super::fcgp)).
+#[derive(Clone, Copy, Debug)]
+pub struct Operands<'a> {
+    /// The left factor `[blades, batch, features]`.
+    pub x: &'a Array,
+    /// The right factor, of the same shape.
+    pub y: &'a Array,
+    /// The weights `[features, paths]`; `[paths, features, out]` if the product is fully connected.
+    pub w: &'a Array,
+}
+
+/// Which gradients of a product to compute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// That of the left factor.
+    pub x: bool,
+    /// That of the right factor.
+    pub y: bool,
+    /// That of the weights.
+    pub w: bool,
+}
+
+impl Needs {
+    /// All of them.
+    pub const ALL: Self = Self { x: true, y: true, w: true };
+}
+
 /// What is fused with a weighted product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProductOptions {
@@ -73,7 +100,7 @@ pub struct ProductGradients {
     /// Of the right operand.
     pub y: Option<Array>,
     /// Of the weights.
-    pub weights: Option<Array>,
+    pub w: Option<Array>,
     /// Of a bias `[features]` of the right operand's scalar part: the sum of that part of its gradient over the batch. Only with
     /// the weights', and where the kernel forms it on the way.
     pub bias: Option<Array>,
@@ -90,45 +117,43 @@ pub(super) enum RightGradient {
 
 const NAME: &str = "sgp";
 
-fn check(algebra: &Algebra, x: &Array, y: &Array, w: &Array) -> Result<(usize, usize)> {
-    let (batch, n) = features(NAME, "x", algebra, x)?;
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Planes> {
+    let Operands { x, y, w } = *operands;
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
     exact(NAME, "y", y, x.shape(), || "both operands have one shape".to_owned())?;
+    let n = planes.features;
     exact(NAME, "w", w, &[n, algebra.paths().len()], || {
         format!("{} and {n} features", paths_reason(algebra))
     })?;
-    Ok((batch, n))
+    Ok(planes)
 }
 
 fn prologue<'a, T>(options: ProductOptions) -> Prologue<'a, T> {
     if options.gate { Prologue::Gate } else { Prologue::None }
 }
 
-/// The weighted product of `x` and `y` `[blades, batch, features]` with weights `w` `[features, paths]`.
+/// The weighted product of the operands.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
-pub fn forward(
-    algebra: &Algebra,
-    x: &Array,
-    y: &Array,
-    w: &Array,
-    options: ProductOptions,
-) -> Result<Product> {
-    let (batch, n) = check(algebra, x, y, w)?;
+pub fn forward(algebra: &Algebra, operands: &Operands<'_>, options: ProductOptions) -> Result<Product> {
+    let planes = check(algebra, operands)?;
+    let Operands { x, y, w } = *operands;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w)])?;
     if x.elements() == 0 {
-        return empty_product(NAME, algebra, (x, [algebra.blade_count(), batch, n]), options);
+        return empty_product(NAME, algebra, x, planes, options);
     }
     let (x, y, w) = (x.contiguous()?, y.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, (&x, &y, &w), options);
+        return cuda::forward(&device, algebra, &Operands { x: &x, y: &y, w: &w }, options);
     }
+    let Planes { rows: batch, features, .. } = planes;
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let operands = cpu::Operands {
             tables: &tables,
             batch,
-            features: n,
+            features,
             x: x.as_slice::<T>()?,
             y: y.as_slice::<T>()?,
             weights: w.as_slice::<T>()?,
@@ -149,42 +174,53 @@ pub fn forward(
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output; `needs` says which of x, y and w to compute. `product` is what
-/// [`forward`] gave for the same operands and options.
+/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` says. `product` is what [`forward`] gave for
+/// the same operands and options.
 ///
 /// # Errors
 /// As [`forward`]; a `product` of other shapes, or of another `normalize`.
 pub fn backward(
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     options: ProductOptions,
     product: &Product,
     grad: &Array,
-    needs: [bool; 3],
+    needs: Needs,
 ) -> Result<ProductGradients> {
-    backward_with(algebra, (x, y, w), options, product, grad, (needs, RightGradient::Contiguous))
+    let wanted = Wanted { needs, right: RightGradient::Contiguous };
+    backward_with(algebra, operands, options, product, grad, wanted)
 }
 
-/// As [`backward`], with the gradient of y as `right` says.
+/// Gradients to compute, and how that of y may lie.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub needs: Needs,
+    pub right: RightGradient,
+}
+
+/// As [`backward`], with the gradient of y as `wanted` says.
 pub(super) fn backward_with(
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     options: ProductOptions,
     product: &Product,
     grad: &Array,
-    (needs, right): ([bool; 3], RightGradient),
+    wanted: Wanted,
 ) -> Result<ProductGradients> {
-    let (batch, n) = check(algebra, x, y, w)?;
+    let planes = check(algebra, operands)?;
+    let (Operands { x, y, w }, needs) = (*operands, wanted.needs);
     exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = alike(NAME, &[("x", x), ("y", y), ("w", w), ("grad", grad)])?;
-    require_product(NAME, algebra, product, (x, x.dims()), options)?;
+    require_product(NAME, algebra, x, product, planes, options)?;
     if x.elements() == 0 {
-        return empty_gradients((x, w), needs);
+        return empty_gradients(operands, needs);
     }
     let (x, y, w, grad) = (x.contiguous()?, y.contiguous()?, w.contiguous()?, grad.contiguous()?);
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, (&x, &y, &w), options, product, &grad, (needs, right));
+        let operands = Operands { x: &x, y: &y, w: &w };
+        return cuda::backward(&device, algebra, &operands, options, product, &grad, wanted);
     }
+    let Planes { rows: batch, features, .. } = planes;
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let output = product.output.contiguous()?;
@@ -194,14 +230,14 @@ pub(super) fn backward_with(
                 output: output.as_slice::<T>()?,
                 inverse_rms: inverse_rms.as_slice::<T>()?,
                 batch,
-                features: n,
+                features,
             }),
             None => None,
         };
         let operands = cpu::Operands {
             tables: &tables,
             batch,
-            features: n,
+            features,
             x: x.as_slice::<T>()?,
             y: y.as_slice::<T>()?,
             weights: w.as_slice::<T>()?,
@@ -211,8 +247,8 @@ pub(super) fn backward_with(
         };
         let (grads, parameters) = run_backward(&operands, &x, grad.as_slice::<T>()?, needs)?;
         let [x, y] = grads;
-        let weights = if needs[2] { Some(Array::from_vec(parameters.weights, w.shape(), &w.device())?) } else { None };
-        Ok(ProductGradients { x, y, weights, bias: None })
+        let w = if needs.w { Some(Array::from_vec(parameters.weights, w.shape(), &w.device())?) } else { None };
+        Ok(ProductGradients { x, y, w, bias: None })
     })
 }
 
@@ -221,12 +257,11 @@ pub(crate) fn run_backward<T: crate::simd::Real>(
     operands: &cpu::Operands<'_, T>,
     like: &Array,
     grad: &[T],
-    [need_x, need_y, need_weights]: [bool; 3],
+    needs: Needs,
 ) -> Result<([Option<Array>; 2], cpu::ParameterGradients<T>)> {
     let allocate =
         |wanted: bool| wanted.then(|| Array::build::<T>(like.shape(), &like.device(), |_| {})).transpose();
-    let (mut grad_x, mut grad_y) = (allocate(need_x)?, allocate(need_y)?);
-    let needs = cpu::Needs { x: need_x, y: need_y, weights: need_weights };
+    let (mut grad_x, mut grad_y) = (allocate(needs.x)?, allocate(needs.y)?);
     let slice_x = grad_x.as_mut().map_or(Ok(&mut [][..]), |array| array.as_mut_slice::<T>())?;
     let slice_y = grad_y.as_mut().map_or(Ok(&mut [][..]), |array| array.as_mut_slice::<T>())?;
     let parameters = cpu::backward(operands, grad, needs, slice_x, slice_y);

@@ -1,6 +1,6 @@
 //! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh).
 
-use super::{NAME, ProductGradients, RightGradient, hopper};
+use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::{accumulator, sum_partials},
@@ -8,6 +8,7 @@ use crate::{
         Args, Grid, Kernel,
         image::{Code, build_info},
     },
+    ops::clifford::contract::Planes,
 };
 use gradewise_core::Algebra;
 
@@ -194,21 +195,22 @@ pub(super) fn kernel(
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
-) -> Result<Option<(Array, Array)>> {
+    operands: &Operands<'_>,
+) -> Result<Option<Product>> {
+    let Operands { x, y, w } = *operands;
     let arrays = [x, y, w];
     let found = match hopper::launch(device, algebra, &arrays, false)? {
         None => launch(device, algebra, &arrays, Pass::Forward)?,
         found => found,
     };
     let Some(launch) = found else { return Ok(None) };
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    let Planes { rows, features, .. } = Planes::of(NAME, x)?;
     let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
     let inverse = Array::for_kernel(NAME, [algebra.grade_count(), rows], accumulator(dtype), device)?;
     let args = Args::new().array(x).array(y).array(w).array(&out).array(&inverse);
     launch.queue(device, args, rows, features)?;
-    Ok(Some((out, inverse)))
+    Ok(Some(Product { output: out, inverse_rms: Some(inverse) }))
 }
 
 /// Gradients of x, y and w as far as asked for, and with w's that of a bias; `None` as for [`forward`]. They take neither its output nor
@@ -216,13 +218,14 @@ pub(super) fn forward(
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     grad: &Array,
-    (needs, right): ([bool; 3], RightGradient),
+    wanted: Wanted,
 ) -> Result<Option<ProductGradients>> {
+    let (Operands { x, y, w }, Wanted { needs, right }) = (*operands, wanted);
     let arrays = [x, y, w, grad];
-    let wanted = right == RightGradient::Transposed && needs[1];
-    let mut found = if wanted { launch(device, algebra, &arrays, Pass::Turned)? } else { None };
+    let turned = right == RightGradient::Transposed && needs.y;
+    let mut found = if turned { launch(device, algebra, &arrays, Pass::Turned)? } else { None };
     if found.is_none() {
         found = hopper::launch(device, algebra, &arrays, true)?;
     }
@@ -231,16 +234,17 @@ pub(super) fn backward(
     }
     let Some(launch) = found else { return Ok(None) };
     let dtype = x.dtype();
-    let [blades, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    let Planes { blades, rows, features } = Planes::of(NAME, x)?;
     let shape = [blades, rows, features];
     let shape_y = if launch.turned { [blades, features, rows] } else { shape };
     let new = |shape| Array::for_kernel(NAME, shape, dtype, device);
-    let grad_x = needs[0].then(|| new(shape)).transpose()?;
-    let grad_y = needs[1].then(|| new(shape_y)).transpose()?;
+    let grad_x = needs.x.then(|| new(shape)).transpose()?;
+    let grad_y = needs.y.then(|| new(shape_y)).transpose()?;
     // The weights' and, from a multiple of 4 on, the bias's.
     let weights = w.elements();
     let count = weights.next_multiple_of(4) + features;
-    let partials = needs[2]
+    let partials = needs
+        .w
         .then(|| Array::for_kernel(NAME, [launch.blocks, count], accumulator(dtype), device))
         .transpose()?;
     let args = Args::new()
@@ -259,7 +263,7 @@ pub(super) fn backward(
     let mut gradients = ProductGradients { x: grad_x, y: grad_y, ..ProductGradients::default() };
     if let Some(partials) = partials {
         let sums = sum_partials(device, NAME, &partials, [count], dtype, 1.0)?;
-        gradients.weights = Some(sums.slice(0, 0..weights)?.reshape(w.shape())?);
+        gradients.w = Some(sums.slice(0, 0..weights)?.reshape(w.shape())?);
         gradients.bias = Some(sums.slice(0, count - features..count)?);
     }
     Ok(Some(gradients))

@@ -1,11 +1,11 @@
 //! The weighted product by kernels unrolled for one algebra (csrc/clifford/sgp.cuh).
 
-use super::NAME;
+use super::{NAME, Needs, Operands, Product, ProductGradients};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::{accumulator, sum_partials, wide_row_grid},
     cuda::{Args, Grid, Kernel},
-    ops::clifford::device::DeviceAlgebra,
+    ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
 use gradewise_core::Algebra;
 
@@ -43,14 +43,22 @@ pub(in crate::ops::clifford) struct Around<'a> {
     pub scale: f64,
 }
 
-/// The product and, if it is normalised, 1/rms; `None` if no kernel was compiled for the algebra and dtype.
+/// The output and 1/rms of a normalised product.
+#[derive(Clone, Copy)]
+pub(in crate::ops::clifford) struct Normalized<'a> {
+    pub output: &'a Array,
+    pub inverse_rms: &'a Array,
+}
+
+/// The product; `None` if no kernel was compiled for the algebra and dtype.
 pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
+    operands: &Operands<'_>,
     around: Around<'_>,
-) -> Result<Option<(Array, Option<Array>)>> {
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+) -> Result<Option<Product>> {
+    let Operands { x, y, w } = *operands;
+    let Planes { rows, features, .. } = Planes::of(NAME, x)?;
     let Some((width, kernel)) = kernel(device, algebra, &FORWARD, &[x, y, around.base.unwrap_or(x)]) else {
         return Ok(None);
     };
@@ -78,21 +86,21 @@ pub(in crate::ops::clifford) fn forward(
             .double(around.scale);
         device.launch(NAME, kernel, grid, args)?;
     }
-    Ok(Some((out, inverse)))
+    Ok(Some(Product { output: out, inverse_rms: inverse }))
 }
 
-/// Gradients of x, y and w, in that order, as far as asked for; `None` as for [`forward`]. `normalized` is the output and
-/// 1/rms of a normalised product.
+/// The gradients that are asked for; `None` as for [`forward`]. `normalized` is there if the product is, and nothing was added to it.
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (x, y, w): (&Array, &Array, &Array),
-    (gate, scale): (bool, f64),
-    normalized: Option<(&Array, &Array)>,
+    operands: &Operands<'_>,
+    around: Around<'_>,
+    normalized: Option<Normalized<'_>>,
     grad: &Array,
-    needs: [bool; 3],
-) -> Result<Option<[Option<Array>; 3]>> {
-    let [_, rows, features] = x.dims()[..] else { unreachable!("checked by the operator") };
+    needs: Needs,
+) -> Result<Option<ProductGradients>> {
+    let Operands { x, y, w } = *operands;
+    let Planes { rows, features, .. } = Planes::of(NAME, x)?;
     // Two features of eight f32 blades leave too few threads for the loads to overlap (measured on an H200, Cl(3,0,0)
     // 4096×512, forward included: 0.27 ms against 0.31 ms).
     let widest = if x.dtype() == DType::F32 && algebra.blade_count() >= 8 { 1 } else { 4 };
@@ -102,7 +110,7 @@ pub(in crate::ops::clifford) fn backward(
     };
     let dtype = x.dtype();
     let like = |needed: bool| needed.then(|| Array::for_kernel(NAME, x.shape(), dtype, device)).transpose();
-    let (grad_x, grad_y) = (like(needs[0])?, like(needs[1])?);
+    let (grad_x, grad_y) = (like(needs.x)?, like(needs.y)?);
     // Tiles of features along y; chunks of rows along x, as many as occupy a large device, whatever this one is.
     const THREADS: usize = 128;
     const BLOCKS: usize = 512;
@@ -113,14 +121,15 @@ pub(in crate::ops::clifford) fn backward(
     let chunk = rows.div_ceil(wanted).next_multiple_of(together).max(1);
     let chunks = rows.div_ceil(chunk).max(1);
     let results = features * algebra.paths().len();
-    let partials = needs[2]
+    let partials = needs
+        .w
         .then(|| Array::for_kernel(NAME, [chunks, results], accumulator(dtype), device))
         .transpose()?;
     if features > 0 {
         let along_output = match normalized {
-            Some((output, inverse)) if rows > 0 => {
+            Some(Normalized { output, inverse_rms }) if rows > 0 => {
                 let tables = DeviceAlgebra::of(device, algebra)?;
-                let share = Array::for_kernel(NAME, inverse.shape(), accumulator(dtype), device)?;
+                let share = Array::for_kernel(NAME, inverse_rms.shape(), accumulator(dtype), device)?;
                 let args = Args::new()
                     .array(output)
                     .array(grad)
@@ -140,7 +149,7 @@ pub(in crate::ops::clifford) fn backward(
             .array(y)
             .array(w)
             .array(grad)
-            .optional(normalized.map(|(_, inverse)| inverse))
+            .optional(normalized.map(|normalized| normalized.inverse_rms))
             .optional(along_output.as_ref())
             .optional(grad_x.as_ref())
             .optional(grad_y.as_ref())
@@ -148,12 +157,12 @@ pub(in crate::ops::clifford) fn backward(
             .size(rows)
             .size(features)
             .size(chunk)
-            .int(gate.into())
-            .double(scale);
+            .int(around.gate.into())
+            .double(around.scale);
         let grid = Grid::new([chunks, tiles, 1], [along as u32, together as u32, 1]);
         device.launch(NAME, kernel, grid, args)?;
     }
-    let weights =
+    let w =
         partials.map(|partials| sum_partials(device, NAME, &partials, w.shape(), dtype, 1.0)).transpose()?;
-    Ok(Some([grad_x, grad_y, weights]))
+    Ok(Some(ProductGradients { x: grad_x, y: grad_y, w, bias: None }))
 }

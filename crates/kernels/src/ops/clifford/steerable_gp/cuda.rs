@@ -1,14 +1,18 @@
 //! The steerable product on CUDA.
 
-use super::{Gradients, NAME, Operands};
+use super::{Gradients, NAME, Needs, Operands};
 use crate::{
     Array, CudaDevice, DType, Result,
     ops::{
         self,
         clifford::{
-            device::{DeviceAlgebra, DeviceProgram, is_narrow},
+            contract::Planes,
+            device::{DeviceAlgebra, DeviceProgram, Terms, is_narrow},
             mv_normalization::cuda as normalization,
-            sgp::unrolled::{self, Around},
+            sgp::{
+                self, ProductGradients,
+                unrolled::{self, Around},
+            },
         },
     },
 };
@@ -33,35 +37,37 @@ fn widened<R>(operands: &Operands<'_>, work: impl FnOnce(&Operands<'_>) -> Resul
 pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    sizes: (usize, usize),
+    planes: Planes,
     operands: &Operands<'_>,
 ) -> Result<Array> {
     if is_narrow(operands.x.dtype()) {
-        return widened(operands, |wide| forward(device, algebra, sizes, wide))?.cast(operands.x.dtype());
+        return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(operands.x.dtype());
     }
     let Operands { x, right, a, w, left } = *operands;
-    let normalized = normalization::forward(device, algebra, sizes, (right, a))?;
+    let normalized = normalization::forward(device, algebra, planes, right, a)?;
     let around = Around { gate: false, normalize: false, base: left, scale: scale(operands) };
-    if let Some((output, _)) = unrolled::forward(device, algebra, (x, &normalized, w), around)? {
-        return Ok(output);
+    let factors = sgp::Operands { x, y: &normalized, w };
+    if let Some(product) = unrolled::forward(device, algebra, &factors, around)? {
+        return Ok(product.output);
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
-    tables.forward.product(device, NAME, (x, &normalized), Some(w), (left, scale(operands)))
+    let terms = Terms { base: left, scale: scale(operands), ..Terms::weighted(x, &normalized, w) };
+    tables.forward.product(device, NAME, &terms)
 }
 
-/// As [`forward`]; `needs` says which of x, right and w to compute.
+/// As [`forward`].
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    sizes: (usize, usize),
+    planes: Planes,
     operands: &Operands<'_>,
     grad: &Array,
-    needs: [bool; 3],
+    needs: Needs,
 ) -> Result<Gradients> {
     let dtype = operands.x.dtype();
     if is_narrow(dtype) {
         let grad = grad.cast(DType::F32)?;
-        let found = widened(operands, |wide| backward(device, algebra, sizes, wide, &grad, needs))?;
+        let found = widened(operands, |wide| backward(device, algebra, planes, wide, &grad, needs))?;
         let narrow = |array: Option<Array>| array.map(|array| array.cast(dtype)).transpose();
         return Ok(Gradients {
             x: narrow(found.x)?,
@@ -73,28 +79,30 @@ pub(in crate::ops::clifford) fn backward(
     }
     let Operands { x, right, a, w, left } = *operands;
     let factor = scale(operands);
-    let normalized = normalization::forward(device, algebra, sizes, (right, a))?;
-    let [grad_x, upstream, weights] =
-        match unrolled::backward(device, algebra, (x, &normalized, w), (false, factor), None, grad, needs)? {
-            Some(found) => found,
-            None => {
-                let tables = DeviceAlgebra::of(device, algebra)?;
-                let gradient = |needed: bool, program: &DeviceProgram, other: &Array| {
-                    let product = || program.product(device, NAME, (grad, other), Some(w), (None, factor));
-                    needed.then(product).transpose()
-                };
-                [
-                    gradient(needs[0], &tables.grad_left, &normalized)?,
-                    gradient(needs[1], &tables.grad_right, x)?,
-                    needs[2]
-                        .then(|| tables.by_path.weights(device, NAME, (x, &normalized), grad, factor))
-                        .transpose()?,
-                ]
+    let normalized = normalization::forward(device, algebra, planes, right, a)?;
+    let factors = sgp::Operands { x, y: &normalized, w };
+    let around = Around { gate: false, normalize: false, base: None, scale: factor };
+    let found = unrolled::backward(device, algebra, &factors, around, None, grad, needs.of_product())?;
+    let product = match found {
+        Some(found) => found,
+        None => {
+            let tables = DeviceAlgebra::of(device, algebra)?;
+            let gradient = |needed: bool, program: &DeviceProgram, other: &Array| {
+                let terms = Terms { scale: factor, ..Terms::weighted(grad, other, w) };
+                needed.then(|| program.product(device, NAME, &terms)).transpose()
+            };
+            let weights = || tables.by_path.weights(device, NAME, x, &normalized, grad, factor);
+            ProductGradients {
+                x: gradient(needs.x, &tables.grad_left, &normalized)?,
+                y: gradient(needs.right, &tables.grad_right, x)?,
+                w: needs.w.then(weights).transpose()?,
+                bias: None,
             }
-        };
-    let mut gradients = Gradients { x: grad_x, w: weights, ..Gradients::default() };
-    if let Some(upstream) = upstream {
-        let through = normalization::backward(device, algebra, sizes, (right, a, &upstream))?;
+        }
+    };
+    let mut gradients = Gradients { x: product.x, w: product.w, ..Gradients::default() };
+    if let Some(upstream) = product.y {
+        let through = normalization::backward(device, algebra, planes, right, a, &upstream)?;
         (gradients.right, gradients.a) = (Some(through.x), Some(through.a));
     }
     if left.is_some() {

@@ -6,9 +6,10 @@
 pub(super) mod cuda;
 
 use super::{
-    contract::{alike, exact, features, grades_reason, paths_reason, with_real},
+    contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
+    operands::shared,
     program::Programs,
-    sgp::{Epilogue, Prologue, cpu, run_backward},
+    sgp::{self, Epilogue, Prologue, cpu, run_backward},
 };
 use crate::parallel::Flushed;
 use crate::{Array, Device, Element, Result};
@@ -17,19 +18,59 @@ use rayon::prelude::*;
 
 const NAME: &str = "steerable_gp";
 
-/// Operands of the steerable product.
-#[derive(Clone, Copy, Debug)]
-pub struct Operands<'a> {
-    /// Left factor.
-    pub x: &'a Array,
-    /// Right factor before its normalisation.
-    pub right: &'a Array,
-    /// Normalisation parameter.
-    pub a: &'a Array,
-    /// Product weights.
-    pub w: &'a Array,
-    /// Added to the product; without it there is no division by √2 either.
-    pub left: Option<&'a Array>,
+/// Operands of the steerable product: arrays, or tensors of the crate above.
+#[derive(Debug)]
+pub struct Operands<'a, T = Array> {
+    /// Left factor `[blades, batch, features]`.
+    pub x: &'a T,
+    /// Right factor before its normalisation, of the shape of `x`.
+    pub right: &'a T,
+    /// Normalisation parameter `[features, grades]`.
+    pub a: &'a T,
+    /// Product weights `[features, paths]`.
+    pub w: &'a T,
+    /// Added to the product before the division by √2; neither happens without it.
+    pub left: Option<&'a T>,
+}
+
+shared!(Operands);
+
+impl<'a, T> Operands<'a, T> {
+    /// The operands in the order of the fields; the last may be missing.
+    pub fn all(&self) -> Vec<&'a T> {
+        let Self { x, right, a, w, left } = *self;
+        [x, right, a, w].into_iter().chain(left).collect()
+    }
+
+    /// The operands from the order of [`all`](Self::all); `None` for another number of them.
+    pub fn from_all(operands: &'a [T]) -> Option<Self> {
+        match operands {
+            [x, right, a, w] => Some(Self { x, right, a, w, left: None }),
+            [x, right, a, w, left] => Some(Self { x, right, a, w, left: Some(left) }),
+            _ => None,
+        }
+    }
+}
+
+/// Which gradients to compute. That of `left` costs nothing of its own, and is there whenever `left` is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// That of `x`.
+    pub x: bool,
+    /// Those of `right` and `a`, which are formed together.
+    pub right: bool,
+    /// That of `w`.
+    pub w: bool,
+}
+
+impl Needs {
+    /// All of them.
+    pub const ALL: Self = Self { x: true, right: true, w: true };
+
+    /// As those of the product of x and the normalised right factor.
+    const fn of_product(self) -> sgp::Needs {
+        sgp::Needs { x: self.x, y: self.right, w: self.w }
+    }
 }
 
 /// Gradients of the operands; those not asked for are `None`.
@@ -47,16 +88,17 @@ pub struct Gradients {
     pub left: Option<Array>,
 }
 
-fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize)> {
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Planes> {
     let Operands { x, right, a, w, left } = operands;
-    let (batch, n) = features(NAME, "x", algebra, x)?;
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
+    let n = planes.features;
     exact(NAME, "right", right, x.shape(), || "both factors have one shape".to_owned())?;
     if let Some(left) = left {
         exact(NAME, "left", left, x.shape(), || "it is added to the product".to_owned())?;
     }
     exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
     exact(NAME, "w", w, &[n, algebra.paths().len()], || paths_reason(algebra))?;
-    Ok((batch, n))
+    Ok(planes)
 }
 
 /// The operands as contiguous arrays.
@@ -87,7 +129,7 @@ impl Contiguous {
     fn slices<'a, T: crate::simd::Real>(
         &'a self,
         tables: &'a Programs,
-        (batch, features): (usize, usize),
+        planes: Planes,
     ) -> Result<cpu::Operands<'a, T>> {
         let epilogue = match &self.left {
             Some(left) => Epilogue::Residual {
@@ -98,8 +140,8 @@ impl Contiguous {
         };
         Ok(cpu::Operands {
             tables,
-            batch,
-            features,
+            batch: planes.rows,
+            features: planes.features,
             x: self.x.as_slice::<T>()?,
             y: self.right.as_slice::<T>()?,
             weights: self.w.as_slice::<T>()?,
@@ -115,15 +157,15 @@ impl Contiguous {
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
-    let sizes = check(algebra, operands)?;
+    let planes = check(algebra, operands)?;
     let dtype = dtype(operands)?;
     let arrays = Contiguous::new(operands)?;
     if let Device::Cuda(device) = arrays.x.device() {
-        return cuda::forward(&device, algebra, sizes, &arrays.operands());
+        return cuda::forward(&device, algebra, planes, &arrays.operands());
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let operands = arrays.slices::<T>(&tables, sizes)?;
+        let operands = arrays.slices::<T>(&tables, planes)?;
         Array::build::<T>(arrays.x.shape(), &arrays.x.device(), |out| {
             cpu::forward(&operands, out);
         })
@@ -135,29 +177,23 @@ fn dtype(operands: &Operands<'_>) -> Result<gradewise_core::DType> {
     alike(NAME, &[("x", x), ("right", right), ("a", a), ("w", w), ("left", left.unwrap_or(x))])
 }
 
-/// Gradients for the cotangent `grad` of the output. `needs` says which of x, right and w to compute; that of `a` comes
-/// with `right`, that of `left` whenever there is one.
+/// Gradients for the cotangent `grad` of the output, those that `needs` says.
 ///
 /// # Errors
 /// As [`forward`].
-pub fn backward(
-    algebra: &Algebra,
-    operands: &Operands<'_>,
-    grad: &Array,
-    needs: [bool; 3],
-) -> Result<Gradients> {
-    let sizes = check(algebra, operands)?;
+pub fn backward(algebra: &Algebra, operands: &Operands<'_>, grad: &Array, needs: Needs) -> Result<Gradients> {
+    let planes = check(algebra, operands)?;
     exact(NAME, "grad", grad, operands.x.shape(), || "the gradient has the shape of the output".to_owned())?;
     let dtype = dtype(operands)?;
     let arrays = Contiguous::new(operands)?;
     let grad = grad.contiguous()?;
     if let Device::Cuda(device) = arrays.x.device() {
-        return cuda::backward(&device, algebra, sizes, &arrays.operands(), &grad, needs);
+        return cuda::backward(&device, algebra, planes, &arrays.operands(), &grad, needs);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let operands = arrays.slices::<T>(&tables, sizes)?;
-        let (grads, parameters) = run_backward(&operands, &arrays.x, grad.as_slice::<T>()?, needs)?;
+        let operands = arrays.slices::<T>(&tables, planes)?;
+        let (grads, parameters) = run_backward(&operands, &arrays.x, grad.as_slice::<T>()?, needs.of_product())?;
         let [x, right] = grads;
         let device = arrays.w.device();
         let left = match &arrays.left {
@@ -177,8 +213,8 @@ pub fn backward(
         Ok(Gradients {
             x,
             right,
-            a: if needs[1] { Some(Array::from_vec(parameters.normalization, arrays.a.shape(), &device)?) } else { None },
-            w: if needs[2] { Some(Array::from_vec(parameters.weights, arrays.w.shape(), &device)?) } else { None },
+            a: if needs.right { Some(Array::from_vec(parameters.normalization, arrays.a.shape(), &device)?) } else { None },
+            w: if needs.w { Some(Array::from_vec(parameters.weights, arrays.w.shape(), &device)?) } else { None },
             left,
         })
     })

@@ -1,12 +1,11 @@
 //! The steerable layer on the CPU: everything about a chunk of rows happens while the chunk is in cache.
 
-use super::Operands;
 use crate::{
     gemm::{self, Matrix},
     ops::clifford::{
         layout::{Lines, split_chunks, sum_partials},
         program::Programs,
-        sgp::{Epilogue, Prologue, cpu as product},
+        sgp::{Epilogue, Needs, Prologue, cpu as product},
     },
     parallel::Flushed,
     simd::Real,
@@ -63,7 +62,7 @@ impl<'a, T: Real> Slices<'a, T> {
         let n = self.features;
         for (blade, out) in out.chunks_exact_mut(len).enumerate() {
             let a = Matrix::rows(lines.get(blade, 0, len), n);
-            gemm::product((len / n, n, n), a, self.matrix(matrices, blade), out, false);
+            gemm::product(gemm::Sizes { m: len / n, k: n, n }, a, self.matrix(matrices, blade), out, false);
         }
     }
 }
@@ -83,7 +82,13 @@ pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, out: &mut [T]) {
         if let Some((matrices, bias)) = slices.left {
             for (blade, out) in out.iter_mut().enumerate() {
                 let a = Matrix::rows(x.get(blade, 0, len), n);
-                gemm::product((len / n, n, n), a, slices.matrix(matrices, blade), out, false);
+                gemm::product(
+                    gemm::Sizes { m: len / n, k: n, n },
+                    a,
+                    slices.matrix(matrices, blade),
+                    out,
+                    false,
+                );
             }
             for row in out[0].chunks_exact_mut(n) {
                 for (out, &bias) in row.iter_mut().zip(bias) {
@@ -95,13 +100,19 @@ pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, out: &mut [T]) {
     });
 }
 
-/// Gradients of the parameters, in the layouts of [`Operands`].
+/// Gradients of the parameters, in the layouts of [`Slices`].
 pub(super) struct Gradients<T> {
     pub right: Vec<T>,
     pub a: Vec<T>,
     pub w: Vec<T>,
     pub left: Vec<T>,
     pub bias: Vec<T>,
+}
+
+impl<T> Default for Gradients<T> {
+    fn default() -> Self {
+        Self { right: Vec::new(), a: Vec::new(), w: Vec::new(), left: Vec::new(), bias: Vec::new() }
+    }
 }
 
 /// Writes the gradient of `x` and returns those of the parameters.
@@ -120,7 +131,6 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
     // The division by √2 goes into the matrices once instead of into every row.
     let scaled_left: Option<Vec<T>> =
         slices.left.map(|(matrices, _)| matrices.iter().map(|&value| value * scale).collect());
-    let needs = product::Needs { x: true, y: true, weights: true };
     struct Partial<T> {
         product: (Vec<crate::simd::Lanes<T>>, Vec<crate::simd::Lanes<T>>),
         right: Vec<T>,
@@ -141,7 +151,7 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
             let mut lines: Vec<&mut [T]> = grad_right.chunks_exact_mut(len).collect();
             let local = Lines::local(&right, len);
             let product =
-                product::backward_chunk(&plan, chunk, local, grad, needs, (&mut grad_x, &mut lines));
+                product::backward_chunk(&plan, chunk, local, grad, Needs::ALL, &mut grad_x, &mut lines);
             let mut partial = Partial { product, right: zeros(matrices), left: Vec::new(), bias: Vec::new() };
             if slices.left.is_some() {
                 partial.left = zeros(matrices);
@@ -158,20 +168,20 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
                 let transposed = Matrix::rows(x.get(blade, 0, len), n).transposed();
                 let upstream = Matrix::rows(&*lines[blade], n);
                 let matrix = slices.matrix(slices.right, blade).transposed();
-                gemm::product((rows, n, n), upstream, matrix, grad_x, true);
+                gemm::product(gemm::Sizes { m: rows, k: n, n }, upstream, matrix, grad_x, true);
                 let target = &mut partial.right[grade * size..][..size];
-                gemm::product((n, rows, n), transposed, upstream, target, true);
+                gemm::product(gemm::Sizes { m: n, k: rows, n }, transposed, upstream, target, true);
                 if let Some(left) = &scaled_left {
                     let upstream = Matrix::rows(g.get(blade, 0, len), n);
                     gemm::product(
-                        (rows, n, n),
+                        gemm::Sizes { m: rows, k: n, n },
                         upstream,
                         slices.matrix(left, blade).transposed(),
                         grad_x,
                         true,
                     );
                     let target = &mut partial.left[grade * size..][..size];
-                    gemm::product((n, rows, n), transposed, upstream, target, true);
+                    gemm::product(gemm::Sizes { m: n, k: rows, n }, transposed, upstream, target, true);
                 }
             }
             partial
@@ -197,9 +207,4 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
         left: total(left, scale),
         bias: total(bias, scale),
     }
-}
-
-impl Operands<'_> {
-    /// The largest number of features for which a chunk, its intermediates and all matrices fit in cache together.
-    pub(super) const MAX_FEATURES: usize = 96;
 }

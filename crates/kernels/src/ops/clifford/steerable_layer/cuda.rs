@@ -4,8 +4,9 @@ use super::{Gradients, Operands};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
     ops::clifford::{
+        contract::Planes,
         device::is_narrow,
-        mv_linear::{Bias, cuda as linear},
+        mv_linear::{Bias, Needs, Sizes, cuda as linear},
         steerable_gp,
     },
 };
@@ -26,36 +27,36 @@ fn widened<R>(operands: &Operands<'_>, work: impl FnOnce(&Operands<'_>) -> Resul
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
+    planes: Planes,
     operands: &Operands<'_>,
 ) -> Result<Array> {
     let dtype = operands.x.dtype();
     if is_narrow(dtype) {
-        return widened(operands, |wide| forward(device, algebra, (batch, features), wide))?.cast(dtype);
+        return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(dtype);
     }
     let Operands { x, right, a, w, left } = *operands;
     let map = |weights: &Array, bias: Option<&Array>| {
         let bias = bias.map(|bias| (bias, Bias::Scalar));
-        linear::forward(device, algebra, &linear::square(batch, features), (x, weights), bias)
+        linear::forward(device, algebra, &Sizes::square(planes), x, weights, bias)
     };
     let right = map(right, None)?;
     let left = left.map(|(weights, bias)| map(weights, Some(bias))).transpose()?;
     let operands = steerable_gp::Operands { x, right: &right, a, w, left: left.as_ref() };
-    steerable_gp::cuda::forward(device, algebra, (batch, features), &operands)
+    steerable_gp::cuda::forward(device, algebra, planes, &operands)
 }
 
 /// As [`forward`].
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
-    (batch, features): (usize, usize),
+    planes: Planes,
     operands: &Operands<'_>,
     grad: &Array,
 ) -> Result<Gradients> {
     let dtype = operands.x.dtype();
     if is_narrow(dtype) {
         let grad = grad.cast(DType::F32)?;
-        let found = widened(operands, |wide| backward(device, algebra, (batch, features), wide, &grad))?;
+        let found = widened(operands, |wide| backward(device, algebra, planes, wide, &grad))?;
         let left =
             found.left.map(|(left, bias)| Ok::<_, crate::Error>((left.cast(dtype)?, bias.cast(dtype)?)));
         return Ok(Gradients {
@@ -67,21 +68,23 @@ pub(super) fn backward(
         });
     }
     let Operands { x, right, a, w, left } = *operands;
-    let sizes = linear::square(batch, features);
-    let mapped = linear::forward(device, algebra, &sizes, (x, right), None)?;
+    let sizes = Sizes::square(planes);
+    let mapped = linear::forward(device, algebra, &sizes, x, right, None)?;
     // The value of the left map is not needed, only that there is one.
     let inner = steerable_gp::Operands { x, right: &mapped, a, w, left: left.is_some().then_some(&mapped) };
-    let through = steerable_gp::cuda::backward(device, algebra, (batch, features), &inner, grad, [true; 3])?;
+    let through =
+        steerable_gp::cuda::backward(device, algebra, planes, &inner, grad, steerable_gp::Needs::ALL)?;
     let missing = || unreachable!("all gradients were asked for");
     let grad_x = through.x.unwrap_or_else(missing);
+    let gradients = |w: &Array, upstream: &Array, needs: Needs| {
+        let (bias, grad, add_to) = (Bias::Scalar, upstream, Some(&grad_x));
+        linear::backward(device, algebra, &sizes, linear::Backward { x, w, bias, grad, needs, add_to })
+    };
     let upstream = through.right.unwrap_or_else(missing);
-    let operands = (x, right, &upstream);
-    let (needs, direct) = ([true, true, false], Some(&grad_x));
-    let right_gradients = linear::backward(device, algebra, &sizes, operands, Bias::Scalar, needs, direct)?;
+    let right_gradients = gradients(right, &upstream, Needs { bias: false, ..Needs::ALL })?;
     let left_gradients = match (left, through.left) {
         (Some((weights, _)), Some(upstream)) => {
-            let operands = (x, weights, &upstream);
-            let found = linear::backward(device, algebra, &sizes, operands, Bias::Scalar, [true; 3], direct)?;
+            let found = gradients(weights, &upstream, Needs::ALL)?;
             Some((found.w.unwrap_or_else(missing), found.bias.unwrap_or_else(missing)))
         }
         _ => None,

@@ -10,27 +10,48 @@ mod cpu;
 mod cuda;
 
 use super::{
-    contract::{alike, exact, features, grades_reason, paths_reason, with_real},
+    contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
+    operands::shared,
     program::Programs,
 };
-use crate::{Array, Device, Result};
+use crate::{Array, Device, Error, Result};
 use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "steerable_layer";
 
-/// Operands of the layer.
-#[derive(Clone, Copy, Debug)]
-pub struct Operands<'a> {
-    /// The input.
-    pub x: &'a Array,
-    /// Matrices of the right factor.
-    pub right: &'a Array,
-    /// Normalisation parameter of the right factor.
-    pub a: &'a Array,
-    /// Product weights.
-    pub w: &'a Array,
-    /// Matrices and bias of the map added to the product.
-    pub left: Option<(&'a Array, &'a Array)>,
+/// Operands of the layer: arrays, or tensors of the crate above.
+#[derive(Debug)]
+pub struct Operands<'a, T = Array> {
+    /// The input `[blades, batch, features]`.
+    pub x: &'a T,
+    /// Matrices of the right factor `[grades, features, features]`.
+    pub right: &'a T,
+    /// Normalisation parameter of the right factor `[features, grades]`.
+    pub a: &'a T,
+    /// Product weights `[features, paths]`; `[paths, features, out]` if the product is fully connected.
+    pub w: &'a T,
+    /// Matrices `[grades, features, out]` and bias `[out]` of the map added to the product.
+    pub left: Option<(&'a T, &'a T)>,
+}
+
+shared!(Operands);
+
+impl<'a, T> Operands<'a, T> {
+    /// The operands in the order of the fields; matrices and bias of the left map may be missing.
+    pub fn all(&self) -> Vec<&'a T> {
+        let Self { x, right, a, w, left } = *self;
+        let left = left.into_iter().flat_map(|(matrices, bias)| [matrices, bias]);
+        [x, right, a, w].into_iter().chain(left).collect()
+    }
+
+    /// The operands from the order of [`all`](Self::all); `None` for another number of them.
+    pub fn from_all(operands: &'a [T]) -> Option<Self> {
+        match operands {
+            [x, right, a, w] => Some(Self { x, right, a, w, left: None }),
+            [x, right, a, w, left, bias] => Some(Self { x, right, a, w, left: Some((left, bias)) }),
+            _ => None,
+        }
+    }
 }
 
 /// Gradients of the operands, in their order; `left` and `bias` if there is a left map.
@@ -48,14 +69,18 @@ pub struct Gradients {
     pub left: Option<(Array, Array)>,
 }
 
+/// The largest number of features for which a chunk, its intermediates and all matrices fit in cache together.
+const MAX_FEATURES: usize = 96;
+
 /// Whether the fused layer is the faster choice for this many features.
 pub fn pays(features: usize) -> bool {
-    features <= Operands::MAX_FEATURES
+    features <= MAX_FEATURES
 }
 
-fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize, DType)> {
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(Planes, DType)> {
     let Operands { x, right, a, w, left } = *operands;
-    let (batch, n) = features(NAME, "x", algebra, x)?;
+    let planes = Planes::checked(NAME, "x", algebra, x)?;
+    let n = planes.features;
     let matrices = [algebra.grade_count(), n, n];
     exact(NAME, "right", right, &matrices, || grades_reason(algebra))?;
     exact(NAME, "a", a, &[n, algebra.grade_count()], || grades_reason(algebra))?;
@@ -66,7 +91,7 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize, DT
         exact(NAME, "bias", bias, &[n], || "one entry for each feature".to_owned())?;
         named.extend([("left", left), ("bias", bias)]);
     }
-    Ok((batch, n, alike(NAME, &named)?))
+    Ok((planes, alike(NAME, &named)?))
 }
 
 /// The layer's output, of the shape of `x`.
@@ -74,14 +99,14 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<(usize, usize, DT
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
-    let (batch, n, dtype) = check(algebra, operands)?;
+    let (planes, dtype) = check(algebra, operands)?;
     let arrays = contiguous(operands)?;
     if let Device::Cuda(device) = arrays[0].device() {
-        return cuda::forward(&device, algebra, (batch, n), &view(&arrays));
+        return cuda::forward(&device, algebra, planes, &view(&arrays)?);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let slices = slices::<T>(&tables, (batch, n), &arrays)?;
+        let slices = slices::<T>(&tables, planes, &arrays)?;
         Array::build::<T>(arrays[0].shape(), &arrays[0].device(), |out| cpu::forward(&slices, out))
     })
 }
@@ -91,25 +116,23 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
 /// # Errors
 /// As [`forward`].
 pub fn backward(algebra: &Algebra, operands: &Operands<'_>, grad: &Array) -> Result<Gradients> {
-    let (batch, n, dtype) = check(algebra, operands)?;
+    let (planes, dtype) = check(algebra, operands)?;
     exact(NAME, "grad", grad, operands.x.shape(), || "the gradient has the shape of the output".to_owned())?;
     alike(NAME, &[("x", operands.x), ("grad", grad)])?;
     let (arrays, grad) = (contiguous(operands)?, grad.contiguous()?);
     if let Device::Cuda(device) = arrays[0].device() {
-        return cuda::backward(&device, algebra, (batch, n), &view(&arrays), &grad);
+        return cuda::backward(&device, algebra, planes, &view(&arrays)?, &grad);
     }
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
-        let slices = slices::<T>(&tables, (batch, n), &arrays)?;
+        let slices = slices::<T>(&tables, planes, &arrays)?;
         let grad = grad.as_slice::<T>()?;
         let device = arrays[0].device();
-        let mut parameters = None;
+        let mut parameters = cpu::Gradients::default();
         let x = Array::build::<T>(arrays[0].shape(), &device, |out| {
-            parameters = Some(cpu::backward(&slices, grad, out));
+            parameters = cpu::backward(&slices, grad, out);
         })?;
-        let Some(cpu::Gradients { right, a, w, left, bias }) = parameters else {
-            unreachable!("build calls its closure once")
-        };
+        let cpu::Gradients { right, a, w, left, bias } = parameters;
         let array = |values: Vec<T>, index: usize| Array::from_vec(values, arrays[index].shape(), &device);
         Ok(Gradients {
             x,
@@ -123,41 +146,37 @@ pub fn backward(algebra: &Algebra, operands: &Operands<'_>, grad: &Array) -> Res
 
 /// The operands as contiguous arrays: x, right, a, w and, if there is a left map, its matrices and bias.
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
-    let Operands { x, right, a, w, left } = *operands;
-    [x, right, a, w]
-        .into_iter()
-        .chain(left.map(|(left, _)| left))
-        .chain(left.map(|(_, bias)| bias))
-        .map(Array::contiguous)
-        .collect()
+    operands.all().into_iter().map(Array::contiguous).collect()
 }
 
 /// The arrays of [`contiguous`] as operands.
-fn view(arrays: &[Array]) -> Operands<'_> {
-    let left = match arrays {
-        [.., left, bias] if arrays.len() == 6 => Some((left, bias)),
-        _ => None,
-    };
-    Operands { x: &arrays[0], right: &arrays[1], a: &arrays[2], w: &arrays[3], left }
+fn view(arrays: &[Array]) -> Result<Operands<'_>> {
+    Operands::from_all(arrays).ok_or_else(|| Error::Argument {
+        operation: NAME,
+        argument: "operands",
+        actual: format!("{} arrays", arrays.len()),
+        expected: "4, or 6 with a left map",
+    })
 }
 
 fn slices<'a, T: crate::simd::Real>(
     tables: &'a Programs,
-    (batch, features): (usize, usize),
+    planes: Planes,
     arrays: &'a [Array],
 ) -> Result<cpu::Slices<'a, T>> {
-    let left = match arrays {
-        [.., left, bias] if arrays.len() == 6 => Some((left.as_slice::<T>()?, bias.as_slice::<T>()?)),
-        _ => None,
+    let Operands { x, right, a, w, left } = view(arrays)?;
+    let left = match left {
+        Some((left, bias)) => Some((left.as_slice::<T>()?, bias.as_slice::<T>()?)),
+        None => None,
     };
     Ok(cpu::Slices {
         tables,
-        batch,
-        features,
-        x: arrays[0].as_slice::<T>()?,
-        right: arrays[1].as_slice::<T>()?,
-        a: arrays[2].as_slice::<T>()?,
-        w: arrays[3].as_slice::<T>()?,
+        batch: planes.rows,
+        features: planes.features,
+        x: x.as_slice::<T>()?,
+        right: right.as_slice::<T>()?,
+        a: a.as_slice::<T>()?,
+        w: w.as_slice::<T>()?,
         left,
     })
 }

@@ -1,9 +1,13 @@
 //! Products by a table on CUDA.
 
 use super::{NAME, Table};
-use crate::{Array, CudaDevice, Result, cuda::Key, ops::clifford::device::DeviceProgram};
+use crate::{
+    Array, CudaDevice, Result,
+    cuda::Key,
+    ops::clifford::device::{DeviceProgram, Terms},
+};
 
 pub(super) fn forward(device: &CudaDevice, table: &Table, a: &Array, b: &Array) -> Result<Array> {
     let program = device.constant(Key::Table(table.number()), || DeviceProgram::from_table(device, table))?;
-    program.product(device, NAME, (a, b), None, (None, 1.0))
+    program.product(device, NAME, &Terms::plain(a, b))
 }

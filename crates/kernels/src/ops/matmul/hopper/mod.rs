@@ -8,6 +8,7 @@ use super::cuda::{Operand, Product};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::{Args, Grid, Kernel, Words},
+    gemm::Sizes,
     tuning::{self, Tile},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
@@ -117,7 +118,7 @@ fn aligned(operand: &Operand<'_>, size: usize) -> bool {
 
 /// Whether this device and these operands can be served.
 pub(super) fn serves(device: &CudaDevice, product: &Product<'_>) -> bool {
-    let (m, n, k) = product.sizes;
+    let Sizes { m, n, k } = product.sizes;
     let size = product.dtype.size();
     // Smaller ones would leave most of a tile empty.
     let worth_it = m.min(n) >= 64 && k * size >= LINE;
@@ -138,7 +139,7 @@ pub(super) fn run(
     accumulate: bool,
     exact: bool,
 ) -> Result<bool> {
-    let (m, n, k) = product.sizes;
+    let Sizes { m, n, k } = product.sizes;
     let size = product.dtype.size();
     let (c_offset, c_stride) = product.window.unwrap_or((0, m * n));
     if !serves(device, product) {
@@ -324,7 +325,7 @@ fn transposed_on_the_way(
     product: &Product<'_>,
     layout: Layout,
 ) -> Result<Option<Array>> {
-    let (m, _, k) = product.sizes;
+    let Sizes { m, k, .. } = product.sizes;
     let a = &product.a;
     let wanted = a.transposed.is_some_and(|place| place.get().is_none());
     let plain = a.index.is_none() && product.starts.is_none() && a.stride != 0;
@@ -342,7 +343,7 @@ fn with_transposed(
     accumulate: bool,
     exact: bool,
 ) -> Result<bool> {
-    let (_, n, k) = product.sizes;
+    let Sizes { n, k, .. } = product.sizes;
     if !(k * DType::F32.size()).is_multiple_of(16) {
         return Ok(false);
     }
@@ -360,7 +361,7 @@ fn with_transposed(
 
 /// The matrices of B, transposed.
 fn transpose(device: &CudaDevice, product: &Product<'_>) -> Result<Array> {
-    let (_, n, k) = product.sizes;
+    let Sizes { n, k, .. } = product.sizes;
     let operand = &product.b;
     let count = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
     let transposed = Array::for_kernel(product.operation, [count, n, k], DType::F32, device)?;
