@@ -20,7 +20,7 @@ use std::{
 fn borrow(values: &Arc<Vec<f32>>, offset: usize, shape: &[usize], strides: &[usize]) -> Result<Array, Error> {
     let address = values.as_ptr().expose_provenance() as u64 + 4 * offset as u64;
     let owner = Box::new(Arc::clone(values));
-    let borrowed = Borrowed { address, dtype: DType::F32, shape, strides, owner };
+    let borrowed = Borrowed { address, dtype: DType::F32, shape, strides, owner, is_known: false };
     // SAFETY: the tests reach no further than the vector, which nobody changes.
     unsafe { Array::borrow(borrowed, &Device::Cpu) }
 }
@@ -87,8 +87,14 @@ fn the_owner_goes_with_the_last_array_and_writing_leaves_the_values_alone() {
 fn what_cannot_be_an_array_is_refused_with_the_reason() {
     let values = numbers(8);
     let of = |address: u64, shape: &[usize], strides: &[usize]| {
-        let borrowed =
-            Borrowed { address, dtype: DType::F32, shape, strides, owner: Box::new(Arc::clone(&values)) };
+        let borrowed = Borrowed {
+            address,
+            dtype: DType::F32,
+            shape,
+            strides,
+            owner: Box::new(Arc::clone(&values)),
+            is_known: false,
+        };
         // SAFETY: refused before anything is read.
         unsafe { Array::borrow(borrowed, &Device::Cpu) }
     };
@@ -190,7 +196,7 @@ fn device_memory_of_others_is_read_and_checked() {
     theirs.write(0, bytemuck_of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).unwrap();
     let borrow = |address: u64, shape: &[usize], strides: &[usize], on: &CudaDevice| {
         let owner = Box::new(Arc::clone(&theirs));
-        let borrowed = Borrowed { address, dtype: DType::F32, shape, strides, owner };
+        let borrowed = Borrowed { address, dtype: DType::F32, shape, strides, owner, is_known: false };
         // SAFETY: the block has six elements.
         unsafe { Array::borrow(borrowed, &Device::Cuda(on.clone())) }
     };

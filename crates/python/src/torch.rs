@@ -23,6 +23,8 @@ pub struct Torch {
     exchange: Option<Exchange>,
     empty: Py<PyAny>,
     uint8: Py<PyAny>,
+    /// The arguments of `empty` for the host and for each device.
+    places: [PyOnceLock<Py<PyDict>>; 65],
     /// The dtypes, in the order of [`DTYPES`].
     dtypes: Vec<Py<PyAny>>,
     /// Gives the stream that work of this thread goes to, for a device's number; none in a build of PyTorch without CUDA.
@@ -65,6 +67,7 @@ impl Torch {
             Ok(Self {
                 exchange: Exchange::of(&torch.getattr("Tensor")?),
                 empty: torch.getattr("empty")?.unbind(),
+                places: [const { PyOnceLock::new() }; 65],
                 uint8: torch.getattr("uint8")?.unbind(),
                 dtypes: dtypes.collect::<PyResult<_>>()?,
                 stream: optional("_cuda_getCurrentRawStream"),
@@ -72,6 +75,29 @@ impl Torch {
                 matmul: torch.getattr("backends")?.getattr("cuda")?.getattr("matmul")?.unbind(),
             })
         })
+    }
+
+    /// The arguments of `empty` for bytes at a place, made once for each.
+    fn bytes_at<'py>(&'py self, py: Python<'py>, place: Place) -> PyResult<&'py Bound<'py, PyDict>> {
+        let index = match place {
+            Place::Host => 0,
+            Place::Cuda(ordinal) => 1 + ordinal,
+        };
+        let make = || {
+            let options = PyDict::new(py);
+            options.set_item("dtype", self.uint8.bind(py))?;
+            let name = match place {
+                Place::Host => "cpu".to_owned(),
+                Place::Cuda(ordinal) => format!("cuda:{ordinal}"),
+            };
+            options.set_item("device", name)?;
+            Ok(options.unbind())
+        };
+        let Some(known) = self.places.get(index) else {
+            let message = format!("cuda:{} is beyond the devices that are served", index - 1);
+            return Err(Class::Device.exception(py, &message));
+        };
+        known.get_or_try_init(py, make).map(|options| options.bind(py))
     }
 
     /// What PyTorch says of a tensor.
@@ -150,7 +176,7 @@ impl Torch {
             return Err(Class::Device.exception(py, &message));
         }
         let owner = Box::new(tensor.clone().unbind());
-        let borrowed = Borrowed { address, dtype, shape: &shape, strides: &strides, owner };
+        let borrowed = Borrowed { address, dtype, shape: &shape, strides: &strides, owner, is_known: true };
         // SAFETY: PyTorch's description of its own memory, which the tensor keeps; PyTorch has queued the work that writes it in the
         // stream that operators run in. A user who writes to it on the CPU from another thread meanwhile does so at their own risk, as
         // with PyTorch's operators.
@@ -223,14 +249,7 @@ unsafe impl Allocator for Caching {
     fn allocate(&self, place: Place, bytes: usize) -> Result<Allocation, AllocationError> {
         Python::attach(|py| {
             let torch = Torch::get(py)?;
-            let options = PyDict::new(py);
-            options.set_item(intern!(py, "dtype"), torch.uint8.bind(py))?;
-            if let Place::Cuda(ordinal) = place {
-                options.set_item(intern!(py, "device"), format!("cuda:{ordinal}"))?;
-            } else {
-                options.set_item(intern!(py, "device"), intern!(py, "cpu"))?;
-            }
-            let tensor = torch.empty.bind(py).call((bytes,), Some(&options))?;
+            let tensor = torch.empty.bind(py).call((bytes,), Some(torch.bytes_at(py, place)?))?;
             let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
             Ok(Allocation { address, owner: Box::new(Memory(tensor.unbind())) })
         })

@@ -23,6 +23,8 @@ pub struct Borrowed<'a> {
     pub strides: &'a [usize],
     /// What keeps the values where they are, and unchanged.
     pub owner: Owner,
+    /// Whether the library itself says which device the memory is on. Otherwise the driver is asked, which takes it a microsecond.
+    pub is_known: bool,
 }
 
 impl Array {
@@ -39,6 +41,7 @@ impl Array {
     ///     shape: &[2, 3],
     ///     strides: &[3, 1],
     ///     owner: Box::new(Arc::clone(&theirs)),
+    ///     is_known: true,
     /// };
     /// // SAFETY: the vector has six elements, and nobody changes them while the owner, a part of it, lives.
     /// let array = unsafe { Array::borrow(borrowed, &Device::Cpu) }?;
@@ -54,9 +57,9 @@ impl Array {
     ///
     /// # Errors
     /// [`Error::Borrow`]: a null address with elements, one that is not a multiple of the element's size, one that the driver says is not
-    /// on the device; strides of another number than sizes, or that reach beyond what can be addressed.
+    /// on the device, where it is asked; strides of another number than sizes, or that reach beyond what can be addressed.
     pub unsafe fn borrow(values: Borrowed<'_>, device: &Device) -> Result<Self> {
-        let Borrowed { address, dtype, shape, strides, owner } = values;
+        let Borrowed { address, dtype, shape, strides, owner, is_known } = values;
         let place = match device {
             Device::Cpu => Place::Host,
             Device::Cuda(cuda) => Place::Cuda(cuda.ordinal()),
@@ -102,7 +105,7 @@ impl Array {
                 Storage::Cpu(Arc::new(unsafe { Block::borrow(pointer, bytes, owner) }))
             }
             Device::Cuda(cuda) => {
-                if let Some(reason) = elsewhere(cuda, address)? {
+                if !is_known && let Some(reason) = elsewhere(cuda, address)? {
                     return Err(refuse(reason));
                 }
                 // SAFETY: as the caller says.

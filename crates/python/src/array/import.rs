@@ -229,6 +229,7 @@ pub fn from_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Py<PyArray>> {
         shape: &description.shape,
         strides: &description.strides,
         owner: Box::new(Lent { place, _managed: managed }),
+        is_known: false,
     };
     // SAFETY: DLPack's description of memory that the capsule kept and `Lent` keeps; the producer has ordered the work that writes it
     // before our stream. Whoever writes to it meanwhile does so at their own risk, as with all libraries that share memory.

@@ -221,7 +221,8 @@ impl<'a> Call<'a> {
             let Target { address, dtype, shape } = described(buffer)?;
             let strides = gradewise_core::Shape::from(&shape[..]).contiguous_strides().to_vec();
             let owner = Box::new(());
-            let borrowed = Borrowed { address, dtype, shape: &shape, strides: &strides, owner };
+            let borrowed =
+                Borrowed { address, dtype, shape: &shape, strides: &strides, owner, is_known: true };
             // SAFETY: XLA's buffer, in row-major order as the call was lowered; nobody writes to it during the call, and on a device not
             // before the work that the call queues in XLA's stream.
             Ok(unsafe { Array::borrow(borrowed, device) }?)

@@ -172,6 +172,7 @@ impl Memory {
                         shape: &target.shape,
                         strides: &strides,
                         owner: Box::new(()),
+                        is_known: true,
                     };
                     // SAFETY: XLA's buffer for this result, which nobody else uses during the call.
                     unsafe { Array::borrow(borrowed, device) }?.overwrite_shared(&source)?;
