@@ -80,7 +80,7 @@ impl AnySample {
     /// Runs the re-expression.
     ///
     /// # Errors
-    /// [`Error::NotTwiceDifferentiable`] if the operation has none.
+    /// [`Error::NotTwiceDifferentiable`](crate::Error::NotTwiceDifferentiable) if the operation has none.
     pub fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
         self.body.reexpress(inputs)
     }
