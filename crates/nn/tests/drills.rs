@@ -5,7 +5,7 @@ use gradewise_autograd::{Error as Autograd, Tensor, backend::replace, detect_ano
 use gradewise_fake_driver::Fake;
 use gradewise_ffi::Driver;
 use gradewise_kernels::{
-    Array, CudaDevice, DType, Device, Error as Kernels, Fault, custom::CudaKernel, signature,
+    Array, CudaDevice, DType, Device, Error as Kernels, Fault, Options, custom::CudaKernel, signature,
 };
 use gradewise_nn::{
     Error, Placement, Result,
@@ -68,7 +68,9 @@ impl Probe {
     fn new() -> Self {
         let fake = Fake::new();
         fake.register("probe", run);
-        let device = CudaDevice::with_driver(&Driver::open(fake.path()).unwrap(), 0).unwrap();
+        // Every array asks the driver for its memory, which is to refuse it.
+        let options = Options { recycle: false, ..Options::default() };
+        let device = CudaDevice::with_options(&Driver::open(fake.path()).unwrap(), 0, options).unwrap();
         let signature = signature!(fn probe(x: &[f32; n], y: &mut [f32; n], n: usize)).unwrap();
         Self { fake, device, kernel: CudaKernel::from_image("probe.ptx", PTX, signature).unwrap() }
     }
