@@ -3,6 +3,7 @@
 import copy
 import io
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -210,6 +211,44 @@ def test_state_dicts_have_the_published_names_and_come_back():
     assert torch.equal(other(batch_of := batch(), 0)[0], model(batch_of, 0)[0])
     with pytest.raises(RuntimeError, match="layers.0.edge_model"):
         other.load_state_dict({k: v for k, v in state.items() if "layers.0.edge_model" not in k})
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_weights_of_a_run_are_weights_of_the_published_model(tmp_path, ema):
+    from gradewise._program import call
+
+    run = gradewise.train(
+        "nbody",
+        out=tmp_path / "run",
+        progress=False,
+        data={"source": "simulate", "train": 100, "valid": 50, "test": 50},
+        train={"steps": 20, "ema": ema},
+    )
+    generator = np.random.default_rng(0)
+    systems = generator.normal(size=(4, 7, 5)).astype(np.float32)
+    systems[:, 6] = np.sign(systems[:, 6])
+    np.save(tmp_path / "in.npy", systems)
+    paths = [str(tmp_path / name) for name in ("in.npy", "out.npy")]
+    call(["infer", "--checkpoint", str(run.checkpoint), "--input", paths[0], "--output", paths[1]], None)
+    expected = np.load(paths[1])
+    model = cgenn.NBodyCGGNN.from_run(run)
+    loc, vel = (torch.tensor(systems[:, i : i + 3]).transpose(1, 2) for i in (0, 3))
+    charges = torch.tensor(systems[:, 6:].transpose(0, 2, 1))
+    *_, edges = batch(4)
+    products = charges[torch.arange(4)[:, None], edges[:, 0]] * charges[torch.arange(4)[:, None], edges[:, 1]]
+    with torch.no_grad():
+        predicted = model.predict((loc, vel, products, charges, loc, edges)).view(4, 5, 3).transpose(1, 2).numpy()
+    assert np.linalg.norm(predicted - expected) <= 1e-6 * np.linalg.norm(expected)
+    other = gradewise.train(
+        "nbody",
+        out=tmp_path / "other",
+        progress=False,
+        data={"source": "simulate", "train": 100, "valid": 50, "test": 50},
+        train={"steps": 2},
+        model={"velocities": True},
+    )
+    with pytest.raises(gradewise.CheckpointError, match="velocities"):
+        cgenn.NBodyCGGNN.from_run(other.checkpoint)
 
 
 def test_parameters_lie_in_the_order_of_the_operators():

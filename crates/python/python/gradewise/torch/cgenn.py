@@ -9,6 +9,7 @@ models need no change but an import.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradewise._errors import ArgumentError, ShapeError
+from gradewise._errors import ArgumentError, CheckpointError, ShapeError
 from gradewise.torch import _functional as ops
 from gradewise.torch._layout import in_order, signature_of, to_features, to_planes
 
@@ -571,6 +572,51 @@ class NBodyCGGNN(nn.Module):
         ]
         self.layers = nn.Sequential(*layers)
 
+    @classmethod
+    def from_run(cls, checkpoint: Any) -> NBodyCGGNN:
+        """The model with the weights of a run of ``gradewise train nbody``, or with their moving average if the run keeps one, in the dtype
+        of its checkpoint.
+
+        Args:
+            checkpoint: the file of weights, or the :class:`gradewise.Run`. Needs the package safetensors.
+
+        Raises:
+            CheckpointError: a checkpoint of another model, or of one that the published network has no place for, such as with
+                ``model.velocities``.
+        """
+        from safetensors import safe_open
+
+        path = getattr(checkpoint, "checkpoint", checkpoint)
+        with safe_open(str(path), "pt") as file:
+            metadata = json.loads((file.metadata() or {}).get("gradewise", "{}"))
+            config = metadata.get("model_config", {})
+            others = sorted(key for key, value in config.items() if key not in ("hidden", "layers") and value not in (False, 0))
+            if metadata.get("model") != "nbody" or others:
+                what = f"a model with {', '.join(others)}" if others else f"the model {metadata.get('model')!r}"
+                raise CheckpointError(f"{path}: {what}, and the published network has no place for it")
+            # Weights stand alone; what else a checkpoint has, such as an optimiser's state, is named after what it is. A moving
+            # average of the weights takes their place, as in the program's `eval` and `infer`.
+            names = set(file.keys())
+            weights = {
+                name: file.get_tensor(f"ema::{name}" if f"ema::{name}" in names else name)
+                for name in names
+                if "::" not in name
+            }
+        model = cls(hidden_features=config["hidden"], n_layers=config["layers"]).to(next(iter(weights.values())).dtype)
+        parameters = dict(model.named_parameters())
+        # Matrices turn, `[grades, in, out]` to `[out, in, grades]`, that of the embedding, which all grades share, from `[in, out]`.
+        turned = {name: t.permute(2, 1, 0) if t.dim() == 3 else t for name, t in weights.items()}
+        turned["embedding.weight"] = turned["embedding.weight"].T
+        given = {_published_name(name): tensor for name, tensor in turned.items()}
+        if given.keys() != parameters.keys():
+            raise CheckpointError(
+                f"{path}: {sorted(given.keys() ^ parameters.keys())} are not in both, the checkpoint and the published network"
+            )
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                parameter.copy_(given[name].reshape(parameter.shape))
+        return model
+
     def _forward(self, h: Tensor, edges: Sequence[Tensor], edge_attr: Tensor) -> Tensor:
         h = self.embedding(h)
         for layer in self.layers:
@@ -599,6 +645,17 @@ class NBodyCGGNN(nn.Module):
         target = target.to(self.embedding.weight.dtype).reshape(-1, *target.shape[2:])
         loss = F.mse_loss(self.predict(batch), target, reduction="none").mean(dim=1)
         return loss.mean(), {"loss": loss}
+
+
+def _published_name(name: str) -> str:
+    """The name of a run's parameter in the published network: there, four modules make a block."""
+    match name.split("."):
+        case ["layers", layer, ("edge" | "node") as which, number, *rest]:
+            block, module = divmod(int(number), 4)
+            return ".".join(["layers", layer, f"{which}_model", "layers", str(block), str(module), *rest])
+        case ["projection", *rest]:
+            return ".".join(["projection", "0", *rest])
+    return name
 
 
 class ConvexHullCGMLP(nn.Module):
