@@ -94,8 +94,14 @@ def layer(options):
                     # Triton kernels that tune themselves cannot be captured for the first time.
                     graph = milliseconds(captured(call)) if name == "gradewise" else None
                     report(
-                        layer=name, rows=rows, features=features, fully_connected=full, tf32=tf32,
-                        eager_ms=eager, graph_ms=graph, difference=difference,
+                        layer=name,
+                        rows=rows,
+                        features=features,
+                        fully_connected=full,
+                        tf32=tf32,
+                        eager_ms=eager,
+                        graph_ms=graph,
+                        difference=difference,
                     )
 
 
@@ -148,8 +154,12 @@ def nbody(options):
                 fields["eager_fused_adam_ms"] = milliseconds(steps(fused=True), 7, 10)
                 fields["graph_ms"] = milliseconds(captured(steps(capturable=True)), 7, 20)
             report(
-                nbody="accelerated" if fused else "published", batch=count, loss=loss, difference=abs(loss / first - 1),
-                peak_bytes=torch.cuda.max_memory_allocated(), **fields,
+                nbody="accelerated" if fused else "published",
+                batch=count,
+                loss=loss,
+                difference=abs(loss / first - 1),
+                peak_bytes=torch.cuda.max_memory_allocated(),
+                **fields,
             )
 
 

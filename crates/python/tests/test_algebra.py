@@ -86,7 +86,11 @@ def test_laws_hold_exactly_for_whole_numbers(signature):
         assert a.dual().undual() == a == a.undual().dual()
         assert sum((a[k] for k in range(algebra.dimension + 1)), 0 * a) == a == a.even() + a.odd()
         assert (a << b) == sum(
-            ((a[i] * b[j])[j - i] for i in range(len(a.algebra.generators) + 1) for j in range(i, algebra.dimension + 1)),
+            (
+                (a[i] * b[j])[j - i]
+                for i in range(len(a.algebra.generators) + 1)
+                for j in range(i, algebra.dimension + 1)
+            ),
             0 * a,
         )
         assert ~(a << b) == ~b >> ~a

@@ -81,7 +81,9 @@ def test_golden_vectors(dtype):
 def test_gradients_to_second_order(name, signature):
     checked = 0
     for attributes, inputs in samples(name, signature):
-        check_grads(lambda *i: apply(name, attributes, i), inputs, order=2, modes=["rev"], eps=1e-6, rtol=1e-5, atol=1e-5)
+        check_grads(
+            lambda *i: apply(name, attributes, i), inputs, order=2, modes=["rev"], eps=1e-6, rtol=1e-5, atol=1e-5
+        )
         checked += 1
     assert checked
 
@@ -183,7 +185,11 @@ def test_without_x64_arrays_are_float32():
 
 def test_wrong_shapes_and_dtypes_raise_with_our_texts():
     x = jnp.zeros((8, 4, 3))
-    for call in (gj.geometric_product, jax.jit(gj.geometric_product), jax.grad(lambda x, y: gj.geometric_product(x, y).sum())):
+    for call in (
+        gj.geometric_product,
+        jax.jit(gj.geometric_product),
+        jax.grad(lambda x, y: gj.geometric_product(x, y).sum()),
+    ):
         with pytest.raises(gw.ShapeError, match=r"shape \[4, 4, 3\], expected \[8, 4, 3\]"):
             call(x, x[:4])
         with pytest.raises(gw.ShapeError, match=r"\[8, 4, 3\]"):

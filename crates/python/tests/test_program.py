@@ -170,7 +170,13 @@ def wait_for(path, process):
     raise AssertionError(f"{path} did not come")
 
 
-ENDLESS = ["train.steps=1000000000", "train.checkpoint_every=0", *assignments(SMALL), "train.batch_size=4", "train.log_every=1"]
+ENDLESS = [
+    "train.steps=1000000000",
+    "train.checkpoint_every=0",
+    *assignments(SMALL),
+    "train.batch_size=4",
+    "train.log_every=1",
+]
 
 
 def test_ctrl_c_ends_the_program_in_good_order(tmp_path):
@@ -268,7 +274,9 @@ def test_importing_costs_little_and_imports_no_library():
     environment = {**os.environ, "PYTHONPATH": str(Path(gw.__file__).parents[1])}
     times = []
     for _ in range(3):
-        out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+        out = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+        )
         seconds, imported = out.stdout.split(maxsplit=1)
         assert imported.strip() == "[]"
         times.append(float(seconds))

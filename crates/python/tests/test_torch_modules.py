@@ -96,7 +96,9 @@ def test_modules_commute_with_versors(device, metric):
 
 
 def graph(systems=3, nodes=4):
-    pairs = [(s * nodes + i, s * nodes + j) for s in range(systems) for i in range(nodes) for j in range(nodes) if i != j]
+    pairs = [
+        (s * nodes + i, s * nodes + j) for s in range(systems) for i in range(nodes) for j in range(nodes) if i != j
+    ]
     return torch.tensor(pairs).T
 
 
@@ -347,7 +349,12 @@ class CliffordAlgebra(nn.Module):
 class MVLinear(nn.Module):
     def __init__(self, algebra, in_features, out_features, subspaces=True, bias=True):
         super().__init__()
-        self.algebra, self.in_features, self.out_features, self.subspaces = algebra, in_features, out_features, subspaces
+        self.algebra, self.in_features, self.out_features, self.subspaces = (
+            algebra,
+            in_features,
+            out_features,
+            subspaces,
+        )
         self.weight = nn.Parameter(torch.randn(out_features, in_features, *[algebra.n_subspaces] * subspaces) / 2)
         self.bias = nn.Parameter(torch.randn(1, out_features, 1)) if bias else None
 
@@ -402,7 +409,10 @@ class Somebodys(nn.Module):
         self.algebra = algebra = CliffordAlgebra((1.0, 1.0, 1.0))
         self.first = MVLinear(algebra, 2, 4, subspaces=False)
         self.block = nn.Sequential(
-            MVLinear(algebra, 4, 5), MVSiLU(algebra, 5, invariant), SteerableGeometricProductLayer(algebra, 5), MVLayerNorm(algebra, 5)
+            MVLinear(algebra, 4, 5),
+            MVSiLU(algebra, 5, invariant),
+            SteerableGeometricProductLayer(algebra, 5),
+            MVLayerNorm(algebra, 5),
         )
         self.head = nn.Sequential(nn.Linear(8, 3), nn.ReLU())
 

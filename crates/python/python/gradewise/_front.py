@@ -195,8 +195,15 @@ class Operators(Generic[A]):
         kind = "null" if bias is None else f'"{bias_on}"'
         product = '{"gate":' + _flag(gate) + ',"normalize":' + _flag(normalize) + "}"
         attributes = (
-            '{"algebra":"' + written(signature) + '","bias":' + kind + ',"product":' + product
-            + ',"recompute":' + _flag(recompute) + "}"
+            '{"algebra":"'
+            + written(signature)
+            + '","bias":'
+            + kind
+            + ',"product":'
+            + product
+            + ',"recompute":'
+            + _flag(recompute)
+            + "}"
         )
         name = "fc_clifford_layer" if fully_connected else "clifford_layer"
         inputs = [x, linear, weight] if bias is None else [x, linear, weight, bias]

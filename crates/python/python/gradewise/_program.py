@@ -38,7 +38,9 @@ def _written(name: str, value: Any) -> str:
         return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(f'"{x}"' if isinstance(x, str) else _written(name, x) for x in value) + "]"
-    raise ArgumentError(f"the setting {name} is a {type(value).__name__}; settings are numbers, text, booleans and lists")
+    raise ArgumentError(
+        f"the setting {name} is a {type(value).__name__}; settings are numbers, text, booleans and lists"
+    )
 
 
 def _environment() -> dict[str, str]:

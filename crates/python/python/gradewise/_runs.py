@@ -265,12 +265,24 @@ def train(
         RunError: the program failed; the text is its own. ``status``, ``output`` and ``folder`` tell more.
         KeyboardInterrupt: after the run has written a checkpoint to go on from; a second Ctrl-C ends it at once.
     """
-    folder, is_new = (Path(resume), False) if resume is not None else (Path(out), False) if out is not None else (
-        _new_folder(task),
-        True,
+    folder, is_new = (
+        (Path(resume), False)
+        if resume is not None
+        else (Path(out), False)
+        if out is not None
+        else (
+            _new_folder(task),
+            True,
+        )
     )
     words = ["train", task, "--resume" if resume is not None else "--out", str(folder)]
-    for name, value in [("preset", preset), ("device", device), ("dtype", dtype), ("config", config), ("devices", devices)]:
+    for name, value in [
+        ("preset", preset),
+        ("device", device),
+        ("dtype", dtype),
+        ("config", config),
+        ("devices", devices),
+    ]:
         if value is not None:
             words += [f"--{name}", str(value)]
     if seeds is not None:

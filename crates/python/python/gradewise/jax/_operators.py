@@ -23,7 +23,6 @@ from gradewise import _core
 from gradewise._errors import ArgumentError, DTypeError, NotDifferentiableError
 
 
-
 def _interface() -> int:
     """The minor version of the interface of foreign functions of the installed jaxlib, as its header says."""
     header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
@@ -153,9 +152,7 @@ def _forward_pulled(kept: Any, grad: Any) -> tuple[Any, Any]:
 
 
 @jax.custom_vjp
-def _backward(
-    operation: _Operation, inputs: tuple[Array, ...], output: Array, grad: Array
-) -> tuple[Array, ...]:
+def _backward(operation: _Operation, inputs: tuple[Array, ...], output: Array, grad: Array) -> tuple[Array, ...]:
     """The gradients of the inputs that are wanted. The output is there to be read, and a function of the inputs: it has no gradient."""
     rows = operation.rows(len(inputs))
     wanted = [(x, r) for x, r, w in zip(inputs, rows, operation.wanted) if w]
@@ -178,7 +175,9 @@ def _backward_pulled(kept: Any, gradients: Any) -> tuple[Any, Any, Any, Any]:
     nothing = None, tuple(None for _ in inputs), None, None
     if not any(given) or not any(needs.wanted):
         return nothing
-    results = iter(_backward_twice(needs, _Given(given), inputs, grad, tuple(g for g, there in zip(spread, given) if there)))
+    results = iter(
+        _backward_twice(needs, _Given(given), inputs, grad, tuple(g for g, there in zip(spread, given) if there))
+    )
     *of_inputs, of_grad = (next(results) if wanted else None for wanted in needs.wanted)
     return None, tuple(of_inputs), None, of_grad
 

@@ -66,7 +66,9 @@ class Report:
 
     def __str__(self) -> str:
         counts = Counter(r.original for r in self.replaced)
-        lines = [f"replaced {len(self.replaced)} modules: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())]
+        lines = [
+            f"replaced {len(self.replaced)} modules: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
+        ]
         lines += [f"  {r.path or '(model)'}: {r.original}, with what is inside" for r in self.parts()]
         lines += [f"left {len(self.left)}"] if self.left else []
         lines += [f"  {m.path or '(model)'}: {m.original}: {m.reason}" for m in self.left]
@@ -242,7 +244,9 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
             module.__class__ = kind.replacement
             kind.prepare(module)
         module.__class__ = kind.replacement
-        report.replaced.append(Replaced(path, original.__name__, f"{kind.replacement.__module__}.{kind.replacement.__name__}"))
+        report.replaced.append(
+            Replaced(path, original.__name__, f"{kind.replacement.__module__}.{kind.replacement.__name__}")
+        )
     _embeddings(model)
     if not report.replaced:
         raise ArgumentError(
@@ -275,7 +279,9 @@ def borders(model: nn.Module, *arguments: Any) -> list[Border]:
 
     fused = (cgenn._Module, cgenn.Block, cgenn.EGCL)
     hooks = [
-        module.register_forward_pre_hook(watch(path)) for path, module in model.named_modules() if isinstance(module, fused)
+        module.register_forward_pre_hook(watch(path))
+        for path, module in model.named_modules()
+        if isinstance(module, fused)
     ]
     try:
         with torch.no_grad():

@@ -167,7 +167,10 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
     name = operator.name
     names = [word.rstrip("?") for word in operator.inputs.split()]
     arity, count = len(names), len(operator.saved)
-    inputs = ", ".join(f"Tensor? {word}" if given.endswith("?") else f"Tensor {word}" for word, given in zip(names, operator.inputs.split()))
+    inputs = ", ".join(
+        f"Tensor? {word}" if given.endswith("?") else f"Tensor {word}"
+        for word, given in zip(names, operator.inputs.split())
+    )
     saved = ", ".join(f"Tensor {s.name}" for s in operator.saved)
     arriving = ", ".join(f"Tensor? grad_{word}" for word in names)
 
@@ -204,8 +207,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         # None of an operation that ran elsewhere, such as one on 16-bit numbers on the CPU: the backward pass runs it once more.
         left = iter(saved or ())
         return output, *(
-            next(left) if saved and s.is_there(attributes, inputs) else _nothing(inputs[0])
-            for s in operator.saved
+            next(left) if saved and s.is_there(attributes, inputs) else _nothing(inputs[0]) for s in operator.saved
         )
 
     @torch.library.impl(backward_name, ("cpu", "cuda"))
@@ -351,7 +353,8 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
                 missing = (None,) * (arity - ctx.present)
                 left = iter(saved)
                 kept = [
-                    next(left) if saved and s.is_there(ctx.attributes, inputs) else _nothing(output) for s in operator.saved
+                    next(left) if saved and s.is_there(ctx.attributes, inputs) else _nothing(output)
+                    for s in operator.saved
                 ]
                 asked = [*needs, *(False for _ in missing)]
                 gradients = run_backward(grad, *inputs, *missing, output, *kept, asked, ctx.attributes)

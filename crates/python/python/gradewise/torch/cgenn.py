@@ -72,7 +72,9 @@ class CliffordAlgebra(nn.Module):
         if index != list(range(first, first + count)):
             planes = tensor.movedim(-1, 0)
             zeros = torch.zeros_like(planes[0])
-            return torch.stack([planes[index.index(b)] if b in index else zeros for b in range(self.n_blades)]).movedim(0, -1)
+            return torch.stack([planes[index.index(b)] if b in index else zeros for b in range(self.n_blades)]).movedim(
+                0, -1
+            )
         planes = tensor.movedim(-1, 0)
         pad = (0, 0) * (planes.dim() - 1) + (first, self.n_blades - first - count)
         return F.pad(planes, pad).movedim(0, -1)
@@ -282,7 +284,9 @@ class MVLayerNorm(_Module):
 class _Steerable(_Module):
     """What the two product layers share."""
 
-    def _products(self, include_first_order: bool, normalization_init: Optional[float], features: int, out: int) -> None:
+    def _products(
+        self, include_first_order: bool, normalization_init: Optional[float], features: int, out: int
+    ) -> None:
         self.include_first_order = include_first_order
         algebra = self.algebra
         self.normalization = (
@@ -401,7 +405,12 @@ class Block(nn.Sequential):
     def planes(self, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """The block of ``[blades, rows, features]``, plus a residual."""
         linear, silu, steerable, norm = self
-        if linear.subspaces and linear.bias is not None and steerable.include_first_order and steerable._is_normalized():
+        if (
+            linear.subspaces
+            and linear.bias is not None
+            and steerable.include_first_order
+            and steerable._is_normalized()
+        ):
             right, left = steerable.linear_right, steerable.linear_left
             return ops.mv_block(
                 x,
@@ -507,7 +516,11 @@ class EGCL(nn.Module):
         self.node_model = CEMLP(algebra, in_features + out_features, *sizes, normalization_init=normalization_init)
 
     def forward(
-        self, h: Tensor, edge_index: Sequence[Tensor], edge_attr: Optional[Tensor] = None, node_attr: Optional[Tensor] = None
+        self,
+        h: Tensor,
+        edge_index: Sequence[Tensor],
+        edge_attr: Optional[Tensor] = None,
+        node_attr: Optional[Tensor] = None,
     ) -> Tensor:
         """Nodes ``[nodes, features, blades]``, edges as two lists of nodes (receiver and sender), attributes ``[edges, …, blades]`` and
         ``[nodes, …, blades]``; the nodes afterwards."""
@@ -590,7 +603,9 @@ class NBodyCGGNN(nn.Module):
         with safe_open(str(path), "pt") as file:
             metadata = json.loads((file.metadata() or {}).get("gradewise", "{}"))
             config = metadata.get("model_config", {})
-            others = sorted(key for key, value in config.items() if key not in ("hidden", "layers") and value not in (False, 0))
+            others = sorted(
+                key for key, value in config.items() if key not in ("hidden", "layers") and value not in (False, 0)
+            )
             if metadata.get("model") != "nbody" or others:
                 what = f"a model with {', '.join(others)}" if others else f"the model {metadata.get('model')!r}"
                 raise CheckpointError(f"{path}: {what}, and the published network has no place for it")
@@ -628,7 +643,9 @@ class NBodyCGGNN(nn.Module):
         loc, vel, edge_attr, charges, _, edges = batch
         systems, particles, _ = loc.size()
         centred = loc - loc.mean(dim=1, keepdim=True)
-        flat = [t.to(self.embedding.weight.dtype).reshape(-1, *t.shape[2:]) for t in (centred, loc, vel, edge_attr, charges)]
+        flat = [
+            t.to(self.embedding.weight.dtype).reshape(-1, *t.shape[2:]) for t in (centred, loc, vel, edge_attr, charges)
+        ]
         centred, loc, vel, edge_attr, charges = flat
         offsets = particles * torch.arange(systems, device=loc.device)
         edges = (edges + offsets[:, None, None]).transpose(0, 1).flatten(1)
@@ -767,7 +784,9 @@ class O5CGMLP(nn.Module):
 
 def _regression(prediction: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     if prediction.shape != target.shape:
-        raise ShapeError(f"the targets have shape {list(target.shape)}, expected that of the predictions, {list(prediction.shape)}")
+        raise ShapeError(
+            f"the targets have shape {list(target.shape)}, expected that of the predictions, {list(prediction.shape)}"
+        )
     loss = F.mse_loss(prediction, target, reduction="none")
     return loss.mean(), {"loss": loss}
 
@@ -843,7 +862,9 @@ class CGLayer(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden, out_features_h),
         )
-        steering = lambda: nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out_features_x * grades))
+        steering = lambda: nn.Sequential(
+            nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out_features_x * grades)
+        )
         self.psi_x, self.chi_x = steering(), steering()
 
     def _reduce(self, x: Tensor, segments: Tensor, count: int) -> Tensor:
@@ -855,7 +876,9 @@ class CGLayer(nn.Module):
 
     def _steered(self, x: Tensor, h: Tensor, network: nn.Module) -> Tensor:
         weights = network(h).view(len(h), self.out_features_x, self.algebra.n_subspaces).sigmoid()
-        by_blade = [weights[..., g : g + 1].expand(*weights.shape[:2], size) for g, size in enumerate(self.algebra.sizes)]
+        by_blade = [
+            weights[..., g : g + 1].expand(*weights.shape[:2], size) for g, size in enumerate(self.algebra.sizes)
+        ]
         return x * torch.cat(by_blade, dim=-1)
 
     def forward(

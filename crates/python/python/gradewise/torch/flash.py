@@ -50,9 +50,7 @@ class Layer(nn.Module):
         self.n_features, self.signature = n_features, signature
         self.normalize, self.use_fc, self.bias_on = normalize, use_fc, bias_on
         dim, paths = sum(signature), path_count(signature)
-        self.gp_weight = nn.Parameter(
-            torch.empty((paths, n_features, n_features) if use_fc else (n_features, paths))
-        )
+        self.gp_weight = nn.Parameter(torch.empty((paths, n_features, n_features) if use_fc else (n_features, paths)))
         self.linear_weight = nn.Parameter(torch.empty(dim + 1, n_features, n_features))
         self.linear_bias = nn.Parameter(torch.zeros(1, 1, n_features))
         grades = [grade for grade in range(dim + 1) for _ in range(math.comb(dim, grade))]
@@ -75,6 +73,4 @@ class Layer(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.n_features}, {self.signature}, normalize={self.normalize}, use_fc={self.use_fc}, bias_on={self.bias_on!r}"
-        )
+        return f"{self.n_features}, {self.signature}, normalize={self.normalize}, use_fc={self.use_fc}, bias_on={self.bias_on!r}"
