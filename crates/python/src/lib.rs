@@ -27,7 +27,7 @@ mod _core {
     #[pymodule_export]
     use crate::program::{main, toml_to_json};
     #[pymodule_export]
-    use crate::registry::{operations, path_count, product_terms, samples, squared_norms, targets};
+    use crate::registry::{operations, samples, squared_norms, targets};
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

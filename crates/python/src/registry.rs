@@ -56,27 +56,8 @@ fn algebra(py: Python<'_>, (p, q, r): (u8, u8, u8)) -> PyResult<Algebra> {
         .map_err(|error| raised(py, gradewise_autograd::Error::from(gradewise_kernels::Error::from(error))))
 }
 
-/// The number of triples of grades (left, result, right) that occur in the geometric product.
-#[pyfunction]
-pub fn path_count(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<usize> {
-    Ok(algebra(py, signature)?.paths().len())
-}
-
 /// The square norm of each blade: the scalar part of its reverse times itself.
 #[pyfunction]
 pub fn squared_norms(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<Vec<i8>> {
     Ok(algebra(py, signature)?.squared_norms().to_vec())
-}
-
-/// The terms of the geometric product: numbers of the left blade, of the right blade and of their product, and its sign.
-#[pyfunction]
-pub fn product_terms(py: Python<'_>, signature: (u8, u8, u8)) -> PyResult<Vec<(usize, usize, usize, i8)>> {
-    let algebra = algebra(py, signature)?;
-    let blades = 0..algebra.blade_count();
-    let pairs = blades.clone().flat_map(|left| blades.clone().map(move |right| (left, right)));
-    let terms = pairs.map(|(left, right)| {
-        let (product, sign) = algebra.blade_product(left, right);
-        (left, right, product, sign)
-    });
-    Ok(terms.filter(|(.., sign)| *sign != 0).collect())
 }

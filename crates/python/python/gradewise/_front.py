@@ -26,6 +26,11 @@ def written(signature: Signature) -> str:
     return f"{p},{q},{r}"
 
 
+def _of(signature: Signature) -> str:
+    """The attributes of an operator that has no others than its algebra."""
+    return '{"algebra":"' + written(signature) + '"}'
+
+
 def _flag(value: bool) -> str:
     return "true" if value else "false"
 
@@ -92,7 +97,7 @@ class Operators(Generic[A]):
             b: ``[features, grades]``.
             signature: (p, q, r) of the algebra.
         """
-        return self._apply("mv_silu", '{"algebra":"' + written(signature) + '"}', [x, a, b])
+        return self._apply("mv_silu", _of(signature), [x, a, b])
 
     def mv_normalization(self, x: A, a: A, signature: Signature = (3, 0, 0)) -> A:
         """Grade k divided by σ(a_k)·(‖x⁽ᵏ⁾‖ − 1) + 1 (Ruhe et al. 2023, arXiv:2305.11141).
@@ -102,7 +107,7 @@ class Operators(Generic[A]):
             a: ``[features, grades]``.
             signature: (p, q, r) of the algebra.
         """
-        return self._apply("mv_normalization", '{"algebra":"' + written(signature) + '"}', [x, a])
+        return self._apply("mv_normalization", _of(signature), [x, a])
 
     def mv_layer_norm(self, x: A, gain: A, signature: Signature = (3, 0, 0)) -> A:
         """gain·x divided by the mean of ‖x‖ over the features (Ruhe et al. 2023, arXiv:2305.11141).
@@ -112,7 +117,7 @@ class Operators(Generic[A]):
             gain: ``[features]``.
             signature: (p, q, r) of the algebra.
         """
-        return self._apply("mv_layer_norm", '{"algebra":"' + written(signature) + '"}', [x, gain])
+        return self._apply("mv_layer_norm", _of(signature), [x, gain])
 
     def sgp(
         self,
@@ -223,7 +228,7 @@ class Operators(Generic[A]):
             signature: (p, q, r) of the algebra.
         """
         inputs = [x, right, a, weight] if left is None else [x, right, a, weight, left]
-        return self._apply("steerable_gp", '{"algebra":"' + written(signature) + '"}', inputs)
+        return self._apply("steerable_gp", _of(signature), inputs)
 
     def steerable_layer(
         self,
@@ -245,7 +250,7 @@ class Operators(Generic[A]):
             signature: (p, q, r) of the algebra.
         """
         inputs = [x, right, a, weight, *(left or ())]
-        return self._apply("steerable_layer", '{"algebra":"' + written(signature) + '"}', inputs)
+        return self._apply("steerable_layer", _of(signature), inputs)
 
     def fc_steerable_layer(
         self,
@@ -305,7 +310,7 @@ class Operators(Generic[A]):
         inputs = [x, *linear, *silu, right, normalization, weight, *left, gain]
         if residual is not None:
             inputs.append(residual)
-        return self._apply("mv_block", '{"algebra":"' + written(signature) + '"}', inputs)
+        return self._apply("mv_block", _of(signature), inputs)
 
     def traceless_product(self, u: A, v: A, signature: Signature = (3, 0, 0)) -> A:
         """The symmetric traceless part of the product of two vectors, ½(u⊗v + v⊗u) − (u·v)/n·g⁻¹.

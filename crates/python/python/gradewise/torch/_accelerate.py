@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -89,10 +90,8 @@ def _require(module: nn.Module, *names: str) -> None:
         raise _Stays(f"it has no {', '.join(missing)} as the published module has")
 
 
-def _algebra(module: nn.Module) -> None:
-    """Gives the published algebra of a module the faster embeddings, once."""
-    _require(module, "algebra")
-    algebra = module.algebra
+def _algebra(algebra: nn.Module) -> None:
+    """Gives the published algebra the faster embeddings, once."""
     if isinstance(algebra, cgenn.CliffordAlgebra) or hasattr(algebra, "signature"):
         return
     _require(algebra, "metric")
@@ -101,24 +100,11 @@ def _algebra(module: nn.Module) -> None:
     except ArgumentError as error:
         raise _Stays(str(error)) from None
     algebra.signature = signature
-    algebra.sizes = cgenn.CliffordAlgebra(algebra.metric.tolist()).sizes
-    # Only these: everything else of the published algebra, its tables among checkpoints' keys included, stays.
-    algebra.embed = _Embedding(algebra, grade=False)
-    algebra.embed_grade = _Embedding(algebra, grade=True)
-
-
-class _Embedding:
-    """`CliffordAlgebra.embed` of this package as a method of another algebra; without tensors of indices, so that it can be captured."""
-
-    def __init__(self, algebra: nn.Module, grade: bool) -> None:
-        self.n_blades, self.sizes, self.grade = algebra.n_blades, algebra.sizes, grade
-
-    def __call__(self, tensor, where):
-        method = cgenn.CliffordAlgebra.embed_grade if self.grade else cgenn.CliffordAlgebra.embed
-        return method(self, tensor, where)
-
-    def embed(self, tensor, where):
-        return cgenn.CliffordAlgebra.embed(self, tensor, where)
+    algebra.sizes = cgenn.grade_sizes(signature)
+    # Only these: everything else of the published algebra, its tables among checkpoints' keys included, stays. They make no tensors of
+    # indices, so that they can be captured.
+    algebra.embed = partial(cgenn.embed, blades=algebra.n_blades)
+    algebra.embed_grade = partial(cgenn.embed_grade, sizes=algebra.sizes)
 
 
 def _linear(module: nn.Module) -> None:
@@ -233,7 +219,8 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
             continue
         try:
             if kind.has_algebra:
-                _algebra(module)
+                _require(module, "algebra")
+                _algebra(module.algebra)
             kind.check(module)
         except _Stays as reason:
             # Ordinary sequences are nothing that one would look for here.
@@ -241,7 +228,6 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
                 report.left.append(Left(path, original.__name__, str(reason)))
             continue
         if kind.prepare is not None:
-            module.__class__ = kind.replacement
             kind.prepare(module)
         module.__class__ = kind.replacement
         report.replaced.append(
@@ -316,11 +302,6 @@ def _embeddings(model: nn.Module) -> None:
     for module in model.modules():
         if type(module).__name__ == "CliffordAlgebra" and not isinstance(module, cgenn.CliffordAlgebra):
             try:
-                _algebra(_Holder(module))
+                _algebra(module)
             except _Stays:
                 continue
-
-
-@dataclass
-class _Holder:
-    algebra: nn.Module

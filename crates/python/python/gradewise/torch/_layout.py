@@ -8,10 +8,12 @@ module, which permutes back, finds them in the operators' order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from gradewise._core import Algebra
 from gradewise._errors import ArgumentError, ShapeError
 
 
@@ -54,3 +56,9 @@ def signature_of(metric: Sequence[float]) -> tuple[int, int, int]:
             f"metric {squares}: generators must square to 1, then to -1, then to 0, in this order; scale or reorder them"
         )
     return p, q, r
+
+
+@lru_cache(maxsize=64)
+def n_paths(signature: tuple[int, int, int]) -> int:
+    """The number of triples of grades (left, result, right) that occur in the geometric product of an algebra."""
+    return len(Algebra(*signature).paths)

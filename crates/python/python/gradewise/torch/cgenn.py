@@ -19,9 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradewise._core import Algebra
 from gradewise._errors import ArgumentError, CheckpointError, ShapeError
 from gradewise.torch import _functional as ops
-from gradewise.torch._layout import in_order, signature_of, to_features, to_planes
+from gradewise.torch._layout import in_order, n_paths, signature_of, to_features, to_planes
 
 __all__ = [
     "CEMLP",
@@ -58,7 +59,7 @@ class CliffordAlgebra(nn.Module):
         self.dim = sum(signature)
         self.n_blades = 2**self.dim
         self.n_subspaces = self.dim + 1
-        self.sizes = tuple(math.comb(self.dim, grade) for grade in range(self.dim + 1))
+        self.sizes = grade_sizes(signature)
 
     @property
     def n_paths(self) -> int:
@@ -67,22 +68,11 @@ class CliffordAlgebra(nn.Module):
 
     def embed(self, tensor: Tensor, tensor_index: Sequence[int]) -> Tensor:
         """Components ``[..., n]`` on the ``n`` blades of these numbers, and zeros on the others: ``[..., blades]``."""
-        index = [int(blade) % self.n_blades for blade in tensor_index]
-        first, count = index[0], len(index)
-        if index != list(range(first, first + count)):
-            planes = tensor.movedim(-1, 0)
-            zeros = torch.zeros_like(planes[0])
-            return torch.stack([planes[index.index(b)] if b in index else zeros for b in range(self.n_blades)]).movedim(
-                0, -1
-            )
-        planes = tensor.movedim(-1, 0)
-        pad = (0, 0) * (planes.dim() - 1) + (first, self.n_blades - first - count)
-        return F.pad(planes, pad).movedim(0, -1)
+        return embed(tensor, tensor_index, self.n_blades)
 
     def embed_grade(self, tensor: Tensor, grade: int) -> Tensor:
         """Components ``[..., n]`` on the ``n`` blades of a grade: ``[..., blades]``."""
-        first = sum(self.sizes[:grade])
-        return self.embed(tensor, range(first, first + self.sizes[grade]))
+        return embed_grade(tensor, grade, self.sizes)
 
     def get_grade(self, mv: Tensor, grade: int) -> Tensor:
         """The components of a grade of ``[..., blades]``."""
@@ -103,17 +93,39 @@ class CliffordAlgebra(nn.Module):
             state_dict.pop(prefix + name, None)
 
 
+def grade_sizes(signature: tuple[int, int, int]) -> tuple[int, ...]:
+    """The number of blades of each grade."""
+    dim = sum(signature)
+    return tuple(math.comb(dim, grade) for grade in range(dim + 1))
+
+
+def embed(tensor: Tensor, tensor_index: Sequence[int], blades: int) -> Tensor:
+    """:meth:`CliffordAlgebra.embed` in an algebra of so many blades."""
+    index = [int(blade) % blades for blade in tensor_index]
+    first, count = index[0], len(index)
+    planes = tensor.movedim(-1, 0)
+    if index != list(range(first, first + count)):
+        zeros = torch.zeros_like(planes[0])
+        return torch.stack([planes[index.index(b)] if b in index else zeros for b in range(blades)]).movedim(0, -1)
+    pad = (0, 0) * (planes.dim() - 1) + (first, blades - first - count)
+    return F.pad(planes, pad).movedim(0, -1)
+
+
+def embed_grade(tensor: Tensor, grade: int, sizes: Sequence[int]) -> Tensor:
+    """:meth:`CliffordAlgebra.embed_grade` in an algebra of so many blades of each grade."""
+    first = sum(sizes[:grade])
+    return embed(tensor, range(first, first + sizes[grade]), sum(sizes))
+
+
 @lru_cache(maxsize=64)
 def _tables(signature: tuple[int, int, int]) -> dict[str, Tensor]:
     """The buffers of the published algebra."""
-    from gradewise._core import product_terms
-
     p, q, r = signature
     dim = p + q + r
-    sizes = [math.comb(dim, grade) for grade in range(dim + 1)]
+    sizes = grade_sizes(signature)
     grades = torch.tensor([float(grade) for grade, size in enumerate(sizes) for _ in range(size)])
     cayley = torch.zeros(2**dim, 2**dim, 2**dim)
-    for left, right, product, sign in product_terms(signature):
+    for left, right, product, sign in Algebra(*signature).terms:
         cayley[left, product, right] = sign
     return {
         "metric": torch.tensor([1.0] * p + [-1.0] * q + [0.0] * r),
@@ -123,13 +135,6 @@ def _tables(signature: tuple[int, int, int]) -> dict[str, Tensor]:
         "odd_grades": grades % 2 == 1,
         "cayley": cayley,
     }
-
-
-def n_paths(signature: tuple[int, int, int]) -> int:
-    """The number of triples of grades (left, result, right) that occur in the geometric product of an algebra."""
-    from gradewise._core import path_count
-
-    return path_count(signature)
 
 
 def _algebra(algebra: Any) -> CliffordAlgebra:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gradewise._errors import ArgumentError
 from gradewise._front import Bias
 from gradewise.torch import _functional as ops
+from gradewise.torch._layout import n_paths
 
 __all__ = ["Layer"]
 
@@ -42,14 +43,12 @@ class Layer(nn.Module):
         bias_on: Bias = "all_blades",
     ) -> None:
         super().__init__()
-        from gradewise._core import path_count
-
         signature = (dims, 0, 0) if isinstance(dims, int) else (*dims, 0, 0)[:3]
         if bias_on not in ("all_blades", "scalar"):
             raise ArgumentError(f"Layer: bias_on is {bias_on!r}, expected 'all_blades' or 'scalar'")
         self.n_features, self.signature = n_features, signature
         self.normalize, self.use_fc, self.bias_on = normalize, use_fc, bias_on
-        dim, paths = sum(signature), path_count(signature)
+        dim, paths = sum(signature), n_paths(signature)
         self.gp_weight = nn.Parameter(torch.empty((paths, n_features, n_features) if use_fc else (n_features, paths)))
         self.linear_weight = nn.Parameter(torch.empty(dim + 1, n_features, n_features))
         self.linear_bias = nn.Parameter(torch.zeros(1, 1, n_features))
