@@ -481,6 +481,17 @@ def test_accelerate_says_what_it_left_and_why(double):
     assert type(model.block) is nn.Sequential
 
 
+def test_accelerate_leaves_a_product_whose_parts_stay(double):
+    model = Somebodys()
+    product = model.block[2]
+    product.linear_left.bias = nn.Parameter(torch.randn(1, 5, 8))
+    x = torch.randn(6, 2, 3)
+    expected = model(x)
+    left = {item.path: item.reason for item in gt.accelerate(model, verbose=False).left}
+    assert list(left) == ["block.2.linear_left", "block.2"] and "parts" in left["block.2"]
+    assert torch.equal(model(x), expected) or (model(x) - expected).norm() <= 1e-12 * expected.norm()
+
+
 def test_models_compile_without_graph_breaks(device):
     model = cgenn.NBodyCGGNN().to(device)
     data = batch(device=device)

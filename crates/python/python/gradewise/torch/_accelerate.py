@@ -123,6 +123,10 @@ def _silu(module: nn.Module) -> None:
 
 def _steerable(module: nn.Module) -> None:
     _require(module, "weight", "linear_right", "normalization", "include_first_order")
+    parts = [module.linear_right, *([module.linear_left] if module.include_first_order else [])]
+    is_normalized = isinstance(module.normalization, (cgenn.NormalizationLayer, nn.Identity))
+    if not is_normalized or not all(type(part) is cgenn.MVLinear for part in parts):
+        raise _Stays("not all of its parts were replaced")
 
 
 def _sequence(module: nn.Module) -> None:
