@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from torch import Tensor
@@ -49,6 +49,42 @@ class Operator:
     packed: tuple[int, int] = (0, 0)
     """The inputs, from the first to before the second, whose gradients the backward pass returns as one tensor, one behind the other and
     each from a multiple of 4 on: those that a kernel lays out so."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How an operator sees a parameter whose module keeps it with axes in another order, or with more of them."""
+
+    of: Callable[[Tensor], Tensor]
+    """The parameter as the operator sees it, without a copy."""
+    back: Callable[[Tensor], Tensor]
+    """A gradient of what the operator sees, as one of the parameter."""
+
+    def __call__(self, parameter: Tensor) -> Viewed:
+        """The parameter, for :func:`apply`."""
+        return Viewed(parameter, self)
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """An input that an operator sees in another way. In eager code the view is no operation of its own in the graph of gradients, where
+    it would take as long as a small operator."""
+
+    tensor: Tensor
+    view: View
+
+    def shown(self) -> Tensor:
+        """What the operator sees."""
+        return self.view.of(self.tensor)
+
+
+Given = Union[Tensor, Viewed]
+Views = Optional[Sequence[Optional[View]]]
+
+
+def _shown(inputs: Sequence[Tensor], views: Views) -> Sequence[Tensor]:
+    """The inputs as the operator sees them."""
+    return inputs if views is None else [x if view is None else view.of(x) for x, view in zip(inputs, views)]
 
 
 def _like_first(inputs: Inputs) -> Shape:
@@ -163,7 +199,7 @@ def _unpacked(packed: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
+def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     name = operator.name
     names = [word.rstrip("?") for word in operator.inputs.split()]
     arity, count = len(names), len(operator.saved)
@@ -335,19 +371,20 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         through PyTorch's dispatcher."""
 
         @staticmethod
-        def forward(ctx, attributes, *inputs):
+        def forward(ctx, attributes, views, *inputs):
             operation = _operation(name, attributes)
-            output, saved = operation.forward(inputs)
-            ctx.operation, ctx.attributes, ctx.present = operation, attributes, len(inputs)
+            output, saved = operation.forward(_shown(inputs, views))
+            ctx.operation, ctx.attributes, ctx.views, ctx.present = operation, attributes, views, len(inputs)
             ctx.is_known = saved is not None
             ctx.save_for_backward(*inputs, output, *(saved or ()))
             return output
 
         @staticmethod
         def backward(ctx, grad):
-            tensors = ctx.saved_tensors
-            inputs, output, saved = tensors[: ctx.present], tensors[ctx.present], tensors[ctx.present + 1 :]
-            needs = list(ctx.needs_input_grad[1:])
+            tensors, views = ctx.saved_tensors, ctx.views
+            output, saved = tensors[ctx.present], tensors[ctx.present + 1 :]
+            inputs = _shown(tensors[: ctx.present], views)
+            needs = list(ctx.needs_input_grad[2:])
             if torch.is_grad_enabled():
                 # A gradient that is to be differentiated.
                 missing = (None,) * (arity - ctx.present)
@@ -364,16 +401,23 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
                 gradients = ctx.operation.backward(inputs, output, saved if ctx.is_known else None, grad, needs, packed)
             if end > first:
                 gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
-            return None, *(g if need else None for g, need in zip(gradients, needs))
+            wanted = [g if need else None for g, need in zip(gradients, needs)]
+            if views is not None:
+                wanted = [g if g is None or view is None else view.back(g) for g, view in zip(wanted, views)]
+            return None, None, *wanted
 
-    def call(inputs: Sequence[Tensor], attributes: str) -> Tensor:
+    def call(inputs: Sequence[Given], attributes: str) -> Tensor:
+        views = None
+        if any(type(x) is Viewed for x in inputs):
+            views = tuple(x.view if type(x) is Viewed else None for x in inputs)
+            inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
         prepared = _in_precision(inputs, operator.rule)
         if _is_plain(prepared):
             if torch.is_grad_enabled() and any(x.requires_grad for x in prepared):
-                return Eager.apply(attributes, *prepared)
-            return _operation(name, attributes).forward(prepared)[0]
+                return Eager.apply(attributes, views, *prepared)
+            return _operation(name, attributes).forward(_shown(prepared, views))[0]
         missing = (None,) * (arity - len(prepared))
-        result = run(*prepared, *missing, attributes)
+        result = run(*_shown(prepared, views), *missing, attributes)
         return result[0] if count else result
 
     return call
@@ -412,6 +456,6 @@ def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
 _CALLS = {operator.name: _define(operator) for operator in OPERATORS}
 
 
-def apply(operation: str, attributes: str, inputs: Sequence[Tensor]) -> Tensor:
+def apply(operation: str, attributes: str, inputs: Sequence[Given]) -> Tensor:
     """Runs an operation of :data:`OPERATORS` with attributes as JSON."""
     return _CALLS[operation](inputs, attributes)
