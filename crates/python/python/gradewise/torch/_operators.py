@@ -49,6 +49,9 @@ class Operator:
     packed: tuple[int, int] = (0, 0)
     """The inputs, from the first to before the second, whose gradients the backward pass returns as one tensor, one behind the other and
     each from a multiple of 4 on: those that a kernel lays out so."""
+    wide: tuple[int, int] = (0, 0)
+    """The inputs, from the first to before the second, that may be in float32 where the others have 16 bits: parameters, which autocast
+    leaves as they are."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +115,20 @@ def _is_kept(attributes: str, inputs: Inputs) -> bool:
 def _is_one_kernel(attributes: str, inputs: Inputs) -> bool:
     """Whether a block runs as one kernel, rather than by its parts, which are differentiated by running them once more."""
     x = inputs[0]
-    if x.device.type != "cuda" or x.dtype != torch.float32 or x.shape[1] == 0:
+    dtype = _SERVED.get(x.dtype)
+    if x.device.type != "cuda" or dtype is None or x.shape[1] == 0:
         return False
     shapes = tuple((int(t.shape[0]), 1, int(t.shape[2])) if t is x else tuple(map(int, t.shape)) for t in inputs[:11])
-    return _block_serves(attributes, shapes, str(x.device.index or 0))
+    return _block_serves(attributes, shapes, dtype, str(x.device.index or 0))
+
+
+_SERVED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 @lru_cache(maxsize=4096)
-def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], device: str) -> bool:
+def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], dtype: str, device: str) -> bool:
     try:
-        return _operation("mv_block", attributes).serves([list(s) for s in shapes], "f32", f"cuda:{device}")
+        return _operation("mv_block", attributes).serves([list(s) for s in shapes], dtype, f"cuda:{device}")
     except DeviceError:
         # A program that is only traced, for a device that is not there.
         return False
@@ -152,7 +159,7 @@ OPERATORS = (
     Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
     Operator("steerable_gp", "x right a weight left?", _like_first),
     Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11)),
+    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11), wide=(1, 11)),
     Operator("traceless_product", "u v", _traceless),
 )
 
@@ -304,7 +311,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         inputs, needs = arguments[:arity], arguments[-2]
         results = [x.new_empty(x.shape) if need else _nothing(grad) for x, need in zip(inputs, needs)]
         if end > first:
-            results[first:end] = [grad.new_empty(sum(_room(x) for x in inputs[first:end]))]
+            results[first:end] = [inputs[first].new_empty(sum(_room(x) for x in inputs[first:end]))]
         return tuple(results) if width > 1 else results[0]
 
     @torch.library.register_fake(twice_name)
@@ -411,7 +418,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         if any(type(x) is Viewed for x in inputs):
             views = tuple(x.view if type(x) is Viewed else None for x in inputs)
             inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
-        prepared = _in_precision(inputs, operator.rule)
+        prepared = _in_precision(inputs, operator)
         if _is_plain(prepared):
             if torch.is_grad_enabled() and any(x.requires_grad for x in prepared):
                 return Eager.apply(attributes, views, *prepared)
@@ -438,19 +445,28 @@ def _is_plain(inputs: Sequence[Tensor]) -> bool:
     )
 
 
-def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
-    """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype."""
+def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tensor]:
+    """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype. Parameters that may be wide stay so."""
     x = inputs[0]
     kind = x.device.type
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-        target = torch.get_autocast_dtype(kind) if rule == "short" else torch.float32
-        return [t if t.dtype in (target, torch.float64) else t.to(target) for t in inputs]
+        target = torch.get_autocast_dtype(kind) if operator.rule == "short" else torch.float32
+        stays = (target, torch.float64)
+        return [
+            t if t.dtype in stays or _may_be_wide(operator, index, t, target) else t.to(target)
+            for index, t in enumerate(inputs)
+        ]
     for index, t in enumerate(inputs):
-        if t.dtype != x.dtype:
+        if t.dtype != x.dtype and not _may_be_wide(operator, index, t, x.dtype):
             raise DTypeError(
                 f"input {index} has dtype {t.dtype}, and input 0 has {x.dtype}; convert one with .to(), or use torch.autocast"
             )
     return inputs
+
+
+def _may_be_wide(operator: Operator, index: int, x: Tensor, dtype: torch.dtype) -> bool:
+    first, end = operator.wide
+    return first <= index < end and x.dtype == torch.float32 and dtype.itemsize == 2
 
 
 _CALLS = {operator.name: _define(operator) for operator in OPERATORS}
