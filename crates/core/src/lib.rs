@@ -25,6 +25,7 @@
 // dtype, error, scalar, shape, signature
 // blade
 // algebra
+// metric
 // clifford + multivector
 // cl, text
 // rotor
@@ -36,6 +37,7 @@ mod cl;
 mod clifford;
 mod dtype;
 mod error;
+mod metric;
 mod multivector;
 mod per_axis;
 pub mod pga3;
@@ -50,6 +52,7 @@ pub use cl::{Cga3, Cl, Cl2, Cl3, Cl4, Cl5, Pga2, Pga3, Sta};
 pub use clifford::{CliffordAlgebra, TypeLevel};
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub use metric::OrderedMetric;
 pub use multivector::Multivector;
 pub use per_axis::PerAxis;
 pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
