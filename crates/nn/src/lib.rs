@@ -10,13 +10,14 @@ extern crate self as gradewise_nn;
 // checkpoint, loss, parameter
 // module, symmetry
 // data, init, layers, optim, quadratic
-// choice, geometric, models
+// choice, fields, geometric, models
 // train
 
 pub mod checkpoint;
 pub mod choice;
 pub mod data;
 mod error;
+pub mod fields;
 pub mod geometric;
 pub mod init;
 pub mod layers;
