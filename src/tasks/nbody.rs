@@ -9,7 +9,7 @@ use gradewise_nn::{
     },
     models::{NBody, NBodyConfig},
     symmetry::{Isometry, relative_distance},
-    train::nbody::{mean_squared_error, predict, predict_states},
+    train::nbody::{mean_squared_error, predict, predict_states, squared_errors},
 };
 use gradewise_runner::{output, plots, prelude::*, task::Rollout};
 use rand::RngExt;
@@ -178,14 +178,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
     fn check_model(config: &NBodyConfig) -> Result<(), ConfigError> {
         at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])?;
-        if config.pushes && config.substeps == 0 {
-            return Err(ConfigError::Value {
-                key: "model.pushes",
-                actual: "true".to_owned(),
-                expected: "false where model.substeps is 0: pushes are part of a substep".to_owned(),
-            });
-        }
-        Ok(())
+        check(config)
     }
 
     fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
@@ -223,7 +216,8 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     fn measure(models: &[&NBody], data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
         if !models.iter().all(|model| model.predicts_velocities()) {
             let loc = mean_prediction(models, |model| predict(model, data, EVALUATION_BATCH))?;
-            return Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?));
+            let measures = Measures::new("mse", "MSE", mean_squared_error(&loc, data)?);
+            return Ok(measures.of_samples(squared_errors(&loc, data)?));
         }
         let mut loc = mean_prediction(models, |model| {
             predict_states(model, data, EVALUATION_BATCH).map(|(loc, vel)| [loc, vel].concat())
@@ -231,11 +225,9 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         let vel = loc.split_off(loc.len() / 2);
         let truth = data.target_vel().unwrap_or_default();
         let squares: f64 = vel.iter().zip(truth).map(|(p, t)| (p - t).powi(2)).sum();
-        Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?).and(
-            "velocity_mse",
-            "MSE of velocities",
-            squares / truth.len() as f64,
-        ))
+        let measures = Measures::new("mse", "MSE", mean_squared_error(&loc, data)?)
+            .of_samples(squared_errors(&loc, data)?);
+        Ok(measures.and("velocity_mse", "MSE of velocities", squares / truth.len() as f64))
     }
 
     fn asymmetry(
@@ -291,6 +283,15 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         plots::trajectories(&folder.file(FILE), &panels, title)?;
         Ok(vec![FILE])
     }
+}
+
+/// The check of the settings of a model of particles.
+pub fn check(config: &NBodyConfig) -> Result<(), ConfigError> {
+    const KEYS: [&str; 5] =
+        ["model.pushes", "model.kicks", "model.corrections", "model.softening", "model.duration"];
+    let Some((name, actual, expected)) = config.fault() else { return Ok(()) };
+    let key = KEYS.into_iter().find(|key| key.ends_with(name)).unwrap_or("model");
+    refuse(key, actual, expected)
 }
 
 /// Samples from the first moment of the systems of a split.

@@ -137,7 +137,8 @@ impl<R: Regression> Task for Points<R> {
         let count = predictions.len() as f64;
         let errors = || predictions.iter().zip(data.target()).map(|(p, t)| (p - t).abs());
         let mse = errors().map(|error| error * error).sum::<f64>() / count;
-        Ok(Measures::new("mse", "MSE", mse).and("mae", "MAE", errors().sum::<f64>() / count))
+        let measures = Measures::new("mse", "MSE", mse).and("mae", "MAE", errors().sum::<f64>() / count);
+        Ok(measures.of_samples(errors().map(|error| error * error).collect()))
     }
 
     fn asymmetry(

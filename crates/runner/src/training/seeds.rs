@@ -57,6 +57,9 @@ pub fn parse(text: &str, first: u64) -> Result<Vec<u64>> {
     Ok(seeds)
 }
 
+/// The file with the weights of all runs.
+pub const ENSEMBLE: &str = "ensemble.safetensors";
+
 /// The folder of one of the runs.
 pub fn folder(parent: &Path, seed: u64) -> PathBuf {
     parent.join(format!("seed-{seed}"))
@@ -88,7 +91,7 @@ pub fn train<T: Task>(
     Ok(Summary::new(&runs.placement, &outcomes, together.as_ref()))
 }
 
-/// The mean of the predictions of several runs, measured on the test split.
+/// The ensemble of several runs: `ensemble.safetensors` beside their folders, and the mean of their predictions measured on the test split.
 fn together<T: Task>(
     runs: &Runs<T>,
     config: &TaskConfig<T>,
@@ -98,12 +101,17 @@ fn together<T: Task>(
     if outcomes.len() < 2 {
         return Ok(None);
     }
-    let load = |(seed, _): &(u64, Outcome)| {
+    let read = |(seed, _): &(u64, Outcome)| {
         let run = RunFolder::at(&folder(parent, *seed));
         let path = run.kept_best(&config.train).unwrap_or_else(|| run.checkpoint());
-        task::load_model::<T>(&Checkpoint::read(path)?, &runs.placement)
+        Ok((*seed, Checkpoint::read(path)?))
     };
-    let models = outcomes.iter().map(load).collect::<Result<Vec<_>>>()?;
+    let ensemble = Checkpoint::ensemble(&outcomes.iter().map(read).collect::<Result<Vec<_>>>()?)?;
+    // Weights that predict no numbers would spoil the mean of all.
+    if outcomes.iter().all(|(_, outcome)| outcome.test.are_finite()) {
+        ensemble.write(parent.join(ENSEMBLE))?;
+    }
+    let models = task::load_models::<T>(&ensemble, &runs.placement)?;
     let models: Vec<&T::Model> = models.iter().collect();
     Ok(Some(T::measure(&models, &runs.data.test, &runs.placement)?))
 }
@@ -291,12 +299,13 @@ impl Summary {
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
         write_json(&path, self)?;
-        output::print(&format!(
-            "{}\nruns    {}\nsummary {}\n",
-            self.table(),
-            parent.display(),
-            path.display()
-        ))?;
+        let mut text =
+            format!("{}\nruns     {}\nsummary  {}\n", self.table(), parent.display(), path.display());
+        if self.together.is_some_and(f64::is_finite) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "ensemble {}, for eval and infer", parent.join(ENSEMBLE).display());
+        }
+        output::print(&text)?;
         self.verdict()
     }
 }
