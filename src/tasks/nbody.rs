@@ -54,6 +54,9 @@ pub struct NBodySource {
     /// Moments of each simulated system that are fitted: from frame 30 to 40, from 40 to 50, and so on. One is the published task; a
     /// model that is to go on from its own predictions needs more. Valid and test splits have the first alone.
     pub moments: usize,
+    /// How many earlier moments of each system are fitted, too: from frame 20 to 30, from 10 to 20, from 0 to 10. They are in the published
+    /// files of the same systems; the publications fit the last one alone. Not of files.
+    pub earlier: usize,
     /// Whether each sample that is fitted is fitted backwards, too: from its end, with velocities turned round, to its start.
     pub reversal: bool,
 }
@@ -84,6 +87,10 @@ impl DataSection for NBodySource {
                 }
             }
         }
+        if self.earlier > 0 && (self.moments > 1 || self.source.path().is_some() || self.earlier > EARLIER) {
+            let expected = "at most 3; 0 for files, and where data.moments is not 1";
+            return refuse("data.earlier", self.earlier, expected);
+        }
         if self.moments > 1 && self.source.path().is_some() {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
         }
@@ -95,7 +102,7 @@ impl DataSection for NBodySource {
     }
 
     fn fitted(&self) -> usize {
-        self.splits.train * if self.reversal { 2 } else { 1 }
+        self.splits.train * (1 + self.earlier) * if self.reversal { 2 } else { 1 }
     }
 }
 
@@ -170,6 +177,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
             splits: Splits { train: 3000, valid: 2000, test: 2000 },
             particles: PARTICLES,
             moments: 1,
+            earlier: 0,
             reversal: false,
         };
         let (model, train, runtime) = (NBodyConfig::default(), Train::default(), Runtime::default());
@@ -185,7 +193,11 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         if split != Split::Train {
             return single(config, split);
         }
-        let forward = if config.moments == 1 { single(config, split)? } else { moments(config)? };
+        let forward = match (config.moments, config.earlier) {
+            (1, 0) => single(config, split)?,
+            (1, _) => earlier(config)?,
+            _ => moments(config)?,
+        };
         if !config.reversal {
             return Ok(forward);
         }
@@ -287,8 +299,14 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
 /// The check of the settings of a model of particles.
 pub fn check(config: &NBodyConfig) -> Result<(), ConfigError> {
-    const KEYS: [&str; 5] =
-        ["model.pushes", "model.kicks", "model.corrections", "model.softening", "model.duration"];
+    const KEYS: [&str; 6] = [
+        "model.pushes",
+        "model.kicks",
+        "model.corrections",
+        "model.softening",
+        "model.duration",
+        "model.robust",
+    ];
     let Some((name, actual, expected)) = config.fault() else { return Ok(()) };
     let key = KEYS.into_iter().find(|key| key.ends_with(name)).unwrap_or("model");
     refuse(key, actual, expected)
@@ -300,6 +318,21 @@ fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
         return Ok(NBodyData::published(split, config.splits.of(split))?);
     }
     Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
+}
+
+/// Moments before the one that is predicted, without overlap.
+const EARLIER: usize = INPUT_FRAME / (TARGET_FRAME - INPUT_FRAME);
+
+/// Samples from the moment of the task and from those before it, system by system, so that fewer samples are fewer systems.
+fn earlier(config: &NBodySource) -> Result<NBodyData> {
+    const APART: usize = TARGET_FRAME - INPUT_FRAME;
+    let motion = trajectories(config, Split::Train)?;
+    let (systems, moments) = (motion.systems(), 1 + config.earlier);
+    let at =
+        |back: usize| NBodyData::between(&motion, INPUT_FRAME - APART * back, TARGET_FRAME - APART * back);
+    let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
+    let order: Vec<usize> = (0..moments * systems).map(|k| k % moments * systems + k / moments).collect();
+    Ok(all.select(&order)?)
 }
 
 /// Samples from several moments of simulated systems.
@@ -484,6 +517,23 @@ mod tests {
     }
 
     #[test]
+    fn earlier_moments_of_the_same_systems_are_fitted_on_request() {
+        let source = |earlier, train| {
+            let data = NBodyTask::defaults().data;
+            NBodySource { splits: Splits { train, ..data.splits }, earlier, ..data }
+        };
+        let load = |earlier, train| NBodyTask::load(&source(earlier, train), Split::Train).unwrap();
+        let (one, all, fewer) = (load(0, 3), load(3, 3), load(3, 2));
+        assert_eq!((all.len(), source(3, 3).fitted()), (12, 12));
+        let picked = |data: &NBodyData, k: &[usize]| data.select(k).unwrap();
+        assert_eq!(picked(&all, &[0, 4, 8]), one);
+        assert_eq!(picked(&all, &(0..8).collect::<Vec<_>>()), fewer);
+        // Each ends where the one after it begins.
+        assert_eq!(picked(&all, &[1, 5, 9]).target(), one.loc());
+        assert_eq!(picked(&all, &[3, 7, 11]).target(), picked(&all, &[2, 6, 10]).loc());
+    }
+
+    #[test]
     fn senseless_values_are_named() {
         for (assignment, part) in [
             ("train.batch_size=0", "at least 1"),
@@ -492,6 +542,10 @@ mod tests {
             ("train.lr=-1", "greater than 0"),
             ("train.ema=1.0", "less than 1"),
             ("data.particles=3", "data.source=simulate"),
+            ("data.earlier=4", "at most 3"),
+            ("model.kicks=8", "where substeps"),
+            ("model.corrections=false", "true where kicks"),
+            ("model.robust=-1", "greater than 0"),
             ("data.train=10001", "data.source=simulate"),
             ("train.warmup_steps=5000", "train.steps"),
             ("train.optimizer=lion", "`lion`, expected one of adam, adamw, sgd"),

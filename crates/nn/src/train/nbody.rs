@@ -77,10 +77,23 @@ impl Samples for NBodyData {
 ///
 /// # Errors
 /// [`Error::Argument`] for a batch size of zero; from the device.
-pub fn predict(model: &NBody, data: &impl Samples<Batch = Example>, batch_size: usize) -> Result<Vec<f64>> {
+pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
+    predict_by(|batch| model.forward(batch), data, batch_size, &model.placement())
+}
+
+/// As [`predict`], by what makes positions `[3, systems × particles]` of a batch.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_by(
+    forward: impl Fn(&NBodyBatch) -> Result<Tensor>,
+    data: &impl Samples<Batch = Example>,
+    batch_size: usize,
+    placement: &Placement,
+) -> Result<Vec<f64>> {
     let mut predictions = Vec::new();
-    for_each_batch(data, batch_size, &model.placement(), |example| {
-        let rows = no_grad(|| model.forward(&example.batch))?;
+    for_each_batch(data, batch_size, placement, |example| {
+        let rows = no_grad(|| forward(&example.batch))?;
         predictions.extend(example.batch.by_system(&rows)?);
         Ok(())
     })?;
