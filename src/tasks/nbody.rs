@@ -162,6 +162,50 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
                 ],
             ],
         },
+        Preset {
+            name: "moments",
+            about: "substeps, fitted to the earlier moments of the same systems, too, in larger batches",
+            settings: &[
+                LONG_RUN,
+                &[
+                    "data.reversal=true",
+                    "data.earlier=3",
+                    "model.hidden=8",
+                    "model.layers=1",
+                    "model.substeps=8",
+                    "model.conjugation=true",
+                    "model.pushes=true",
+                    "train.batch_size=200",
+                    "train.steps=32768",
+                    "train.warmup_steps=1024",
+                    "train.ema=0.999",
+                    "train.log_every=128",
+                ],
+            ],
+        },
+        Preset {
+            name: "kicks",
+            about: "forces between pairs in 96 small steps, and a correction by messages",
+            settings: &[
+                LONG_RUN,
+                &[
+                    "data.reversal=true",
+                    "model.hidden=8",
+                    "model.layers=1",
+                    "model.substeps=1",
+                    "model.conjugation=true",
+                    "model.kicks=96",
+                    "model.adaptive=true",
+                    "train.steps=8192",
+                    "train.warmup_steps=256",
+                    "train.decay_steps=6144",
+                    "train.clip_norm=0.1",
+                    "train.ema=0.999",
+                    "train.log_every=128",
+                    "train.eval_every=512",
+                ],
+            ],
+        },
     ];
     const ROLLOUT: Option<Rollout<Self>> = Some(rollout);
     type DataConfig = NBodySource;

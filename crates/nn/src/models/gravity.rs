@@ -55,12 +55,14 @@ pub struct GravityConfig {
     pub softening: f64,
     /// Of messages: as [`NBodyConfig::corrections`].
     pub corrections: bool,
+    /// Of messages: as [`NBodyConfig::robust`].
+    pub robust: f64,
 }
 
 impl GravityConfig {
     /// The sizes of the model of messages.
     pub fn messages(&self) -> NBodyConfig {
-        let Self { hidden, layers, substeps, kicks, softening, corrections, .. } = *self;
+        let Self { hidden, layers, substeps, kicks, softening, corrections, robust, .. } = *self;
         let duration = DURATION;
         NBodyConfig {
             hidden,
@@ -69,6 +71,7 @@ impl GravityConfig {
             kicks,
             softening,
             corrections,
+            robust,
             duration,
             ..NBodyConfig::default()
         }

@@ -54,14 +54,15 @@ pub struct NBodyConfig {
     /// Welling (2021, arXiv:2102.09844), with the range of sizes that a force between particles has and normalised features have not.
     pub pushes: bool,
     /// In how many small steps, within each of the [`substeps`](Self::substeps), pairs of particles attract or repel each other by the inverse
-    /// square of their distance, with strengths that the messages make: what close passages need, which decide the error. After all
-    /// substeps one more round of messages, which sees how close pairs came, corrects what these can not follow. 0 for none.
+    /// square of their distance, with strengths that the messages make: what close passages need, which decide the error. Messages move
+    /// particles then only after all substeps, in one more round, which sees how close pairs came and corrects what the kicks could not
+    /// follow. 0 for none.
     pub kicks: usize,
     /// ε² in r² + ε² of the kicks, before training, in squared units of length.
     pub softening: f64,
     /// Whether each system has kicks of its own lengths, short where a pair of it is close.
     pub adaptive: bool,
-    /// Whether messages themselves move particles, too. Without it, kicks do alone, and the model can only learn what pairs do.
+    /// Whether there is that round after the kicks. Without it the model can only learn what pairs do to each other.
     pub corrections: bool,
     /// The time from the input to the target.
     pub duration: f64,
@@ -278,7 +279,6 @@ impl NBody {
             concat(&[&scalar, &concat(&[&motion.loc, &motion.vel], 2)?, &rest], 0).map_err(Error::from)
         };
         for substep in 0..=substeps {
-            // The last round is for what the kicks could not follow.
             if substep == substeps && !corrections {
                 break;
             }
@@ -287,12 +287,11 @@ impl NBody {
             let attributes = concat(&[&geometry, &concat(&[&encounters, &of_edges], 0)?], 2)?;
             let messages;
             (h, messages) = self.rounds(h, &attributes, &batch.edges)?;
-            if corrections {
-                let change = self.projection.forward(&h)?.slice(0, 1..4)?;
+            if substep == substeps {
+                let change = self.projection.forward(&h)?.slice(0, 1..4)?.mul(&motion.chaos(batch)?)?;
                 motion.loc = motion.loc.add(&change.slice(2, 0..1)?)?;
                 motion.vel = motion.vel.add(&change.slice(2, 1..2)?)?;
-            }
-            if let Some(messages) = messages.filter(|_| substep < substeps) {
+            } else if let Some(messages) = messages {
                 let forces = kicks.forces(&messages, &batch.attributes)?;
                 motion = kicks.drive(motion, &forces, &batch.edges, (duration, batch.particles))?;
             }
