@@ -1,7 +1,7 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
 // the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
 //
-// A block of threads has two groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most 32) features:
+// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most 32) features:
 // with g = lane/4 and t = lane%4 a lane has the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1), all blades of each, as
 // matrix instructions leave their results. What is done position by position (gates, norms, the product) therefore needs no exchange;
 // operands of linear maps go through shared memory.
@@ -132,7 +132,7 @@ struct MvTiles {
         const int lane = threadIdx.x % 32, own = column * (32 / LANES) + lane / LANES;
 #pragma unroll 1
         for (int i = lane % LANES * V; i < padded; i += LANES * V) {
-#pragma unroll 8
+#pragma unroll 16
             for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
                 const int blade = number / ROWS, row = number % ROWS;
                 const bool inside = first + row < p.rows && i < inputs;

@@ -144,7 +144,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             const int own = column * (32 / LANES) + lane / LANES;
 #pragma unroll 1
             for (int i = lane % LANES * V; i < inputs; i += LANES * V) {
-#pragma unroll 8
+#pragma unroll 16
                 for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
                     const int blade = number / ROWS, row = number % ROWS;
                     const bool inside = first + row < p.rows;

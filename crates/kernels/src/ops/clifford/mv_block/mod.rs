@@ -13,7 +13,7 @@
 //!
 //! There are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
 //! for many rows, and serves 16-bit features: linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever
-//! the compute mode. It needs the shared memory of compute capability 9.0 or 10.0.
+//! the compute mode. It is compiled for compute capability 9.0.
 
 mod cuda;
 mod tiles;

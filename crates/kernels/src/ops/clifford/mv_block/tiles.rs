@@ -10,10 +10,11 @@ use crate::{
 };
 use gradewise_core::Algebra;
 
-/// Rows that a group of four warps works on, and the groups of a block.
+/// Rows that a group of four warps works on, and the groups of a block: two backward, forward three where they fit.
 const ROWS: usize = 16;
 const GROUPS: usize = 2;
-const THREADS: u32 = 128 * GROUPS as u32;
+const MOST_GROUPS: usize = 3;
+const GROUP_THREADS: usize = 128;
 
 /// Features of a block rounded up, and the pitch of rows of features and of matrices in shared memory (`PITCH`, `ACROSS` in the
 /// kernels).
@@ -30,14 +31,16 @@ pub(super) struct Plan {
     dtype: DType,
     forward: Kernel,
     backward: Kernel,
+    /// Blocks of the backward pass, each of which has sums of its own.
     blocks: usize,
-    shared_forward: usize,
-    shared_backward: usize,
+    forward_grid: Grid,
+    backward_grid: Grid,
 }
 
-/// Whether there are so many rows that matrix instructions make up for tiles of 32 rows. Measured on an H200 (docs/kernels.md).
+/// Whether there are so many rows that matrix instructions pay for `f32`: eight tiles for each multiprocessor. On an H200 a step of the
+/// n-body model takes as long by either kernel at a quarter of that (docs/kernels.md).
 pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
-    sizes.batch >= ROWS * GROUPS * device.info().multiprocessors.max(1) as usize
+    sizes.batch >= 8 * ROWS * GROUPS * device.info().multiprocessors.max(1) as usize
 }
 
 impl Plan {
@@ -45,8 +48,8 @@ impl Plan {
     pub fn new(device: &CudaDevice, algebra: &Algebra, sizes: Sizes, dtype: DType) -> Option<Self> {
         let Sizes { batch, inputs, features } = sizes;
         let info = device.info();
-        // Elsewhere the kernels are empty, for want of shared memory.
-        if !matches!(info.compute_capability.0, 9..=11)
+        // Elsewhere the kernels are empty.
+        if info.compute_capability != (9, 0)
             || [batch, inputs, features].contains(&0)
             || features > MOST_FEATURES
             || inputs > MOST_INPUTS
@@ -58,28 +61,32 @@ impl Plan {
         let (inputs8, features8) = (inputs.next_multiple_of(8), features.next_multiple_of(8));
         let parameters = (algebra.paths().len() + 3 * grades + 3) * WIDTH;
         let group = blades * ROWS * (inputs8 + 4 + PITCH) + 4 * ROWS;
-        let forward = grades * (inputs8 + 2 * features8) * ACROSS + parameters + GROUPS * group;
+        let shared =
+            |groups: usize| 4 * (grades * (inputs8 + 2 * features8) * ACROSS + parameters + groups * group);
+        let groups = if shared(MOST_GROUPS) <= info.max_shared_memory { MOST_GROUPS } else { GROUPS };
+        let shared_forward = shared(groups);
         let tiles = inputs.div_ceil(32);
         let rows = blades * GROUPS * ROWS * (2 * PITCH + 32 * tiles + 4);
-        let backward = grades * (32 * tiles + 2 * WIDTH) * PITCH + parameters + rows + GROUPS * 8 * ROWS;
-        if 4 * forward.max(backward) > info.max_shared_memory {
+        let shared_backward =
+            4 * (grades * (32 * tiles + 2 * WIDTH) * PITCH + parameters + rows + GROUPS * 8 * ROWS);
+        if shared_forward.max(shared_backward) > info.max_shared_memory {
             return None;
         }
         let names = ["mv_tiles_fwd", if tiles == 1 { "mv_tiles_bwd1" } else { "mv_tiles_bwd2" }];
-        let [forward_kernel, backward_kernel] =
-            names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-        if !device.kernels().has(device, &forward_kernel) {
+        let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+        if !device.kernels().has(device, &forward) {
             return None;
         }
-        let blocks = batch.div_ceil(GROUPS * ROWS).min(info.multiprocessors.max(1) as usize);
+        let blocks = |rows: usize| batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize);
+        let grid = |groups: usize| Grid::blocks(blocks(groups * ROWS), (groups * GROUP_THREADS) as u32);
         Some(Self {
             sizes,
             dtype,
-            forward: forward_kernel,
-            backward: backward_kernel,
-            blocks,
-            shared_forward: 4 * forward,
-            shared_backward: 4 * backward,
+            forward,
+            backward,
+            blocks: blocks(GROUPS * ROWS),
+            forward_grid: grid(groups).shared(shared_forward),
+            backward_grid: grid(GROUPS).shared(shared_backward),
         })
     }
 
@@ -107,8 +114,7 @@ pub(super) fn forward(
         .array(&kept[0])
         .array(&kept[1])
         .array(&kept[2]);
-    let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_forward);
-    device.launch(NAME, plan.forward, grid, args)?;
+    device.launch(NAME, plan.forward, plan.forward_grid, args)?;
     Ok(Forward { output, kept })
 }
 
@@ -133,7 +139,6 @@ pub(super) fn backward(
         .array(grad)
         .optional(grad_x.as_ref())
         .array(&partials);
-    let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_backward);
-    device.launch(NAME, plan.backward, grid, args)?;
+    device.launch(NAME, plan.backward, plan.backward_grid, args)?;
     gathered(device, arrays, grad_x, &partials)
 }
