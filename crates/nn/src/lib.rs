@@ -11,7 +11,7 @@ extern crate self as gradewise_nn;
 // module, symmetry
 // data, init, layers, optim, quadratic
 // choice, geometric, models
-// train
+// published, train
 
 pub mod checkpoint;
 pub mod choice;
@@ -26,6 +26,7 @@ pub mod models;
 mod module;
 pub mod optim;
 mod parameter;
+pub mod published;
 mod quadratic;
 pub mod symmetry;
 pub mod train;
@@ -39,3 +40,8 @@ pub use parameter::{Parameter, Placement};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Those of the derive macro need its trait.
+#[cfg(doctest)]
+#[doc = include_str!("../../derive/README.md")]
+struct DeriveReadme;

@@ -3,6 +3,7 @@
 mod atomic;
 mod tensors;
 
+#[cfg(feature = "hdf5")]
 pub(crate) use atomic::require_regular;
 pub use atomic::{read_file, replace_file};
 pub use tensors::{StoredTensor, TensorFile};
