@@ -21,7 +21,7 @@ fn every_operation_agrees_in_f64_and_f32() {
         let failures: Vec<String> =
             reports.iter().filter(|report| !report.passes()).map(FileReport::to_string).collect();
         assert!(failures.is_empty(), "{dtype}:\n{}", failures.join("\n"));
-        assert_eq!((reports.len(), seen), (84, 84), "{dtype}");
+        assert_eq!((reports.len(), seen), (124, 124), "{dtype}");
         // An output alone would prove half of it: gradients of every input were compared, too.
         for report in reports.iter().filter(|report| report.path.parent().unwrap().ends_with("clifford")) {
             let names: Vec<&str> =
@@ -68,6 +68,35 @@ fn the_set_covers_the_operations() {
     ] {
         for operation in operations {
             expected.extend(signatures.iter().map(|s| ((*operation).to_owned(), (*s).to_owned())));
+        }
+    }
+    assert_eq!(covered, expected);
+}
+
+/// Of operations on fields: each of the specification, in the metrics that occur.
+#[test]
+fn the_set_covers_the_fields() {
+    let mut covered = BTreeSet::new();
+    for entry in fs::read_dir(folder().join("fields")).unwrap() {
+        let file = TensorFile::read(entry.unwrap().path()).unwrap();
+        let metric = file.metadata.get("metric").cloned().unwrap_or_default();
+        covered.insert((file.metadata["op"].clone(), metric));
+    }
+    let mut expected = BTreeSet::new();
+    for (operations, metrics) in [
+        (&["clifford_conv"][..], &["1", "-1", "1,1", "1,-1", "-1,-1", "0,1", "1,1,1", "-1,1,1"][..]),
+        (&["clifford_conv_transpose"], &["1,1", "1,1,1"]),
+        (&["clifford_spectral_conv"], &["1,1", "-1,-1", "1,1,1"]),
+        (&["clifford_linear"], &["1,-1", "1,1,1"]),
+        (&["clifford_batch_norm", "clifford_group_norm", "cs_layer_norm", "cs_mv_gelu"], &["1,1"]),
+        (&["cs_kernel"], &["1,1", "-1,1,1"]),
+        (&["cs_conv"], &["1,1", "1,-1", "1,1,1"]),
+        (&["mv_act"], &["0,1,1,1", "1,1,1"]),
+        (&["pga_conjugate_linear"], &["0,1,1,1"]),
+        (&["g3_conv", "g3_conv_transpose", "g3_group_norm", "g3_vsilu"], &[""]),
+    ] {
+        for operation in operations {
+            expected.extend(metrics.iter().map(|m| ((*operation).to_owned(), (*m).to_owned())));
         }
     }
     assert_eq!(covered, expected);

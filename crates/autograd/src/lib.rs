@@ -28,7 +28,8 @@
 // any_sample
 // entry
 // ops
-// clifford, pass
+// clifford
+// fields, pass
 // engine
 // checkpoint, gradcheck, reference
 // registry
@@ -48,6 +49,7 @@ mod deviation;
 mod engine;
 mod entry;
 mod error;
+pub mod fields;
 mod footprint;
 mod gradcheck;
 mod gradients;

@@ -6,7 +6,7 @@
 pub use crate::entry::Entry;
 
 use crate::{
-    AnySample, Attributes, Error, GradcheckOptions, Result, Sizes, Tensor, clifford, gradcheck,
+    AnySample, Attributes, Error, GradcheckOptions, Result, Sizes, Tensor, clifford, fields, gradcheck,
     gradgradcheck, operation, ops,
 };
 use gradewise_core::DType;
@@ -38,7 +38,7 @@ fn added<R>(read: impl FnOnce(&BTreeMap<&'static str, Added>) -> R) -> R {
 }
 
 fn built_in() -> impl Iterator<Item = &'static Entry> {
-    ops::OPERATIONS.iter().chain(clifford::OPERATIONS).chain(OTHERS)
+    ops::OPERATIONS.iter().chain(clifford::OPERATIONS).chain(fields::OPERATIONS).chain(OTHERS)
 }
 
 /// The operations that have samples, in the order of their names.

@@ -22,6 +22,14 @@ pub enum Error {
         /// The text as given.
         text: String,
     },
+    /// Squares of generators that are no metric.
+    #[error(
+        "`{text}` is not a metric; write the squares of 1 to {MAX_DIMENSION} generators, each 1, -1 or 0, such as -1,1,1"
+    )]
+    InvalidMetric {
+        /// The squares as given.
+        text: String,
+    },
     /// Two values of different algebras met in one operation.
     #[error("{operation}: the operands belong to different algebras, {left} and {right}")]
     AlgebraMismatch {

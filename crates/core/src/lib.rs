@@ -49,6 +49,7 @@ extern crate std;
 // signature + blade
 // dtype, error, scalar, shape, basis, tables
 // algebra
+// metric
 // clifford + multivector
 // cl, text
 // rotor
@@ -64,6 +65,7 @@ mod cl;
 mod clifford;
 mod dtype;
 mod error;
+mod metric;
 mod multivector;
 mod once;
 mod per_axis;
@@ -83,6 +85,7 @@ pub use cl::{Cga3, Cl, Cl2, Cl3, Cl4, Cl5, Pga2, Pga3, Sta};
 pub use clifford::{CliffordAlgebra, TypeLevel};
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub use metric::OrderedMetric;
 pub use multivector::Multivector;
 pub use per_axis::PerAxis;
 pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};

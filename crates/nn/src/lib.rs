@@ -8,15 +8,18 @@ extern crate self as gradewise_nn;
 //
 // error, metrics
 // checkpoint, loss, parameter
+// ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
-// choice, geometric, models
+// choice, fields, geometric, models
 // published, train
 
 pub mod checkpoint;
 pub mod choice;
 pub mod data;
+mod ensemble;
 mod error;
+pub mod fields;
 pub mod geometric;
 pub mod init;
 pub mod layers;
@@ -31,6 +34,7 @@ mod quadratic;
 pub mod symmetry;
 pub mod train;
 
+pub use ensemble::{Ensemble, Prediction};
 pub use error::{Error, Result};
 pub use gradewise_derive::Module;
 pub use module::{Module, Part, Visitor};

@@ -172,6 +172,21 @@ impl Placement {
         Ok(Parameter::new(gradewise_kernels::ops::mul_scalar(&values, deviation)?))
     }
 
+    /// A parameter of uniform samples between these bounds.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub(crate) fn uniform<R: rand::Rng + ?Sized>(
+        &self,
+        shape: impl Into<Shape>,
+        (low, high): (f64, f64),
+        rng: &mut R,
+    ) -> Result<Parameter> {
+        let values = Array::uniform(shape, self.dtype, &self.device, rng)?;
+        let scaled = gradewise_kernels::ops::mul_scalar(&values, high - low)?;
+        Ok(Parameter::new(gradewise_kernels::ops::add_scalar(&scaled, low)?))
+    }
+
     /// A parameter filled with `value`.
     pub(crate) fn filled(&self, shape: impl Into<Shape>, value: f64) -> Result<Parameter> {
         Ok(Parameter::new(Array::full(shape, value, self.dtype, &self.device)?))

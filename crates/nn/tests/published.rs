@@ -26,8 +26,14 @@ fn checkpoint(model: &impl Module, name: &str, config: serde_json::Value) -> Che
         tensors.insert(name, StoredTensor::from_f64(array.dims(), &values, DType::F32).unwrap());
     }
     let (model, training) = (name.to_owned(), serde_json::Value::Null);
-    let metadata =
-        CheckpointMetadata { format_version: FORMAT_VERSION, model, model_config: config, step: 7, training };
+    let metadata = CheckpointMetadata {
+        format_version: FORMAT_VERSION,
+        model,
+        model_config: config,
+        step: 7,
+        training,
+        members: Vec::new(),
+    };
     Checkpoint { metadata, tensors }
 }
 
@@ -140,6 +146,14 @@ fn what_the_published_model_has_no_place_for_is_refused() {
     let mut more = nbody(small());
     more.tensors.insert("pushes.weight", one_number(&[1]));
     refusal(export(&more, Library::Cgenn), &["nothing takes (1): pushes.weight"]);
+    let several = Checkpoint::ensemble(&[(0, nbody(small())), (1, nbody(small()))]).unwrap();
+    refusal(export(&several, Library::Cgenn), &["ensemble of 2 models"]);
+    // How systems are weighed in the loss is not.
+    assert!(export(&nbody(NBodyConfig { robust: 0.5, ..small() }), Library::Cgenn).is_ok());
+    refusal(
+        export(&nbody(NBodyConfig { kicks: 4, substeps: 2, ..small() }), Library::Cgenn),
+        &["kicks, substeps"],
+    );
     refusal(export(&nbody(small()), Library::FlashClifford), &["gp_weight"]);
 }
 

@@ -1,6 +1,6 @@
 //! The operators that golden files name.
 
-use super::{Golden, Options, TensorReport, general};
+use super::{Golden, Options, TensorReport, fields, general};
 use gradewise_autograd::{
     BackwardOptions, Tensor,
     clifford::{self, Bias, FullSteerableLayer, ProductOptions, SteerableLayer},
@@ -14,7 +14,11 @@ pub(super) struct Inputs(BTreeMap<String, Tensor>);
 
 impl Inputs {
     pub fn get(&self, name: &str) -> Result<&Tensor, String> {
-        self.0.get(name).ok_or_else(|| format!("the file has no tensor `in.{name}`"))
+        self.optional(name).ok_or_else(|| format!("the file has no tensor `in.{name}`"))
+    }
+
+    pub fn optional(&self, name: &str) -> Option<&Tensor> {
+        self.0.get(name)
     }
 }
 
@@ -22,11 +26,12 @@ impl Inputs {
 type Values = Vec<(String, Vec<f64>)>;
 
 pub(super) fn run(golden: &Golden<'_>) -> Result<Vec<TensorReport>, String> {
-    let expected = general::layout(golden.operation).unwrap_or("blades,batch,features");
+    let of_general = general::layout(golden.operation).unwrap_or("blades,batch,features");
+    let expected = fields::layouts(golden.operation).unwrap_or(std::slice::from_ref(&of_general));
     if let Some(layout) = golden.file.metadata.get("layout")
-        && layout != expected
+        && !expected.contains(&layout.as_str())
     {
-        return Err(format!("layout `{layout}` is not supported, only {expected}"));
+        return Err(format!("layout `{layout}` is not supported, only {}", expected.join(" and ")));
     }
     let Options { device, dtype } = golden.options;
     let actual =
@@ -57,9 +62,19 @@ fn values(golden: &Golden<'_>, read: impl Fn(&str) -> Result<Array, String>) -> 
         inputs.insert(short.to_owned(), Tensor::new(read(name)?).requires_grad());
     }
     let inputs = Inputs(inputs);
-    let output = evaluate(golden, &inputs)?;
+    let (output, more) = evaluate(golden, &inputs)?;
     let values = |tensor: &Tensor| tensor.array().to_f64_vec().map_err(|e| text(&e));
     let mut found = vec![("y".to_owned(), values(&output)?)];
+    for (name, tensor) in &more {
+        found.push((format!("out.{name}"), values(tensor)?));
+    }
+    // An output that the file holds and nothing computed must not pass.
+    let outputs = golden.file.iter().filter_map(|(name, _)| name.strip_prefix("out."));
+    for name in outputs.filter(|name| *name != "y") {
+        if !more.iter().any(|(made, _)| *made == name) {
+            return Err(format!("the file holds `out.{name}`, which `{}` does not give", golden.operation));
+        }
+    }
     // Losses are wider than what they are computed from.
     let cotangent = read("cot.y")?.cast(output.dtype()).map_err(|e| text(&e))?;
     let cotangent = Tensor::new(cotangent);
@@ -76,10 +91,17 @@ fn values(golden: &Golden<'_>, read: impl Fn(&str) -> Result<Array, String>) -> 
     Ok(found)
 }
 
-fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
-    if let Some(output) = general::evaluate(golden, inputs)? {
-        return Ok(output);
+fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<fields::Evaluated, String> {
+    if let Some(evaluated) = fields::evaluate(golden, inputs)? {
+        return Ok(evaluated);
     }
+    match general::evaluate(golden, inputs)? {
+        Some(output) => Ok((output, Vec::new())),
+        None => Ok((of_algebra(golden, inputs)?, Vec::new())),
+    }
+}
+
+fn of_algebra(golden: &Golden<'_>, inputs: &Inputs) -> Result<Tensor, String> {
     let algebra = &Algebra::new(golden.signature()?).map_err(|error| error.to_string())?;
     let x = inputs.get("x")?;
     let normalize = golden.flag("normalize", true)?;

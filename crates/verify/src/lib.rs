@@ -5,6 +5,7 @@
 
 pub mod bisect;
 mod cases;
+mod fields;
 mod general;
 mod optimizers;
 pub mod precision;
@@ -172,18 +173,19 @@ impl<'a> Golden<'a> {
 
     /// Whether the operation multiplies matrices, which TF32 affects.
     fn has_matrix_products(&self) -> bool {
-        matches!(
-            self.operation,
-            "matmul"
-                | "bmm"
-                | "attention"
-                | "fcgp"
-                | "gelu_fcgp_norm"
-                | "mv_linear"
-                | "clifford_layer"
-                | "steerable_gp"
-                | "fc_steerable_gp"
-        )
+        fields::has_matrix_products(self.operation)
+            || matches!(
+                self.operation,
+                "matmul"
+                    | "bmm"
+                    | "attention"
+                    | "fcgp"
+                    | "gelu_fcgp_norm"
+                    | "mv_linear"
+                    | "clifford_layer"
+                    | "steerable_gp"
+                    | "fc_steerable_gp"
+            )
     }
 
     /// A value of the metadata, parsed; `default` if the key is missing or empty.

@@ -14,6 +14,7 @@ mod cross_entropy;
 mod cumsum;
 mod dropout;
 mod edges;
+pub mod fields;
 mod gather;
 mod indexing;
 pub mod layer_norm;

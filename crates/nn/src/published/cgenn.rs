@@ -47,7 +47,9 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
     let config: NBodyConfig = serde_json::from_value(metadata.model_config.clone())
         .map_err(|error| format!("its model configuration is malformed: {error}"))?;
     // Whatever is not as in the publication, settings of later versions included.
-    let published = NBodyConfig { hidden: config.hidden, layers: config.layers, ..NBodyConfig::default() };
+    // How the loss weighs systems is no part of the network.
+    let NBodyConfig { hidden, layers, robust, .. } = config;
+    let published = NBodyConfig { hidden, layers, robust, ..NBodyConfig::default() };
     let settings = |config| serde_json::to_value(config).map_err(|error| error.to_string());
     let (found, expected) = (settings(config)?, settings(published)?);
     let own: Vec<&str> = found

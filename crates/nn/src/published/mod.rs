@@ -186,6 +186,7 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
         model_config: layout.config,
         step: 0,
         training: serde_json::Value::Null,
+        members: Vec::new(),
     };
     Ok((Checkpoint { metadata, tensors }, account))
 }
@@ -206,6 +207,11 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
         missing,
         unused,
     };
+    let members = checkpoint.metadata.members.len();
+    if members > 0 {
+        let reason = format!("it is an ensemble of {members} models, and a state_dict is of one");
+        return Err(refused(reason, Vec::new(), Vec::new()));
+    }
     let layout = match to {
         Library::Cgenn => cgenn::of_checkpoint(checkpoint),
         Library::FlashClifford => flash::of_checkpoint(checkpoint),

@@ -134,7 +134,7 @@ const THREADS: u32 = 128;
 struct Target(i32);
 
 /// Whether a device has the tensor-core instructions and its code was compiled for them.
-fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
+pub(crate) fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool> {
     if dtype == DType::F64 || device.info().compute_capability.0 < 8 {
         return Ok(false);
     }

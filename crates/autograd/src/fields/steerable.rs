@@ -1,0 +1,413 @@
+//! The Clifford-steerable convolution: its kernel is an equivariant network of the position of the tap.
+
+use super::{
+    convolution::{ConvolutionOptions, correlate},
+    pad::Padding,
+    prelude::*,
+};
+use crate::clifford::{self, ProductOptions};
+use gradewise_core::Algebra;
+
+/// Least quadratic form whose root is a norm: that of the reference, which has no gradient below.
+const LEAST_SQUARE: f64 = 0.01;
+/// Added to the divisor of a normalisation.
+const EPSILON: f64 = 1e-6;
+
+/// The weights of one layer of the kernel network: the fully connected product of x with a normalised linear image of itself, plus a
+/// linear map of x, divided by √2.
+#[derive(Clone, Debug)]
+pub struct SteerableLayerWeights {
+    /// Of the product, `[out, in, paths]`.
+    pub product: Tensor,
+    /// Of the linear map to the right factor, `[in, in, grades]`.
+    pub right: Tensor,
+    /// Of the right factor's normalisation, `[1, in, grades]`.
+    pub right_norm: Tensor,
+    /// Of the linear map that is added, `[out, in, grades]`.
+    pub linear: Tensor,
+    /// Its bias, `[1, out, bias blades]`; none for no blades.
+    pub bias: Option<Tensor>,
+    /// Of the normalisation after the layer, `[1, out, grades]`; the last layer has none.
+    pub norm: Option<Tensor>,
+}
+
+/// A steerable kernel: its sizes and its weights.
+#[derive(Clone, Debug)]
+pub struct SteerableKernel {
+    /// Taps along each axis: odd, for the kernel to be centred.
+    pub size: usize,
+    /// Channels in and out.
+    pub inputs: usize,
+    /// Channels out.
+    pub outputs: usize,
+    /// Blades that biases are added to; only the scalar keeps the kernel equivariant.
+    pub bias_blades: Vec<usize>,
+    /// The width of the scalar shell that enters the network, `[1, 1, 1]`.
+    pub position_width: Tensor,
+    /// The widths of the shells that mask its output, before 0.4 is added, `[out, in, grades]`.
+    pub widths: Tensor,
+    /// Of the kernel head, `[out, in, paths]`.
+    pub head: Tensor,
+    /// The layers of the network, two at least.
+    pub layers: Vec<SteerableLayerWeights>,
+}
+
+/// How a steerable convolution treats the ends of a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SteerablePadding {
+    /// Zeros, such that there are ⌈N/stride⌉ positions; the extra one of an odd number after the field.
+    #[default]
+    Same,
+    /// Nothing.
+    Valid,
+    /// ⌊taps/2⌋ positions on both sides, filled as this says.
+    Filled(Padding),
+}
+
+const NAME: &str = "cs_kernel";
+
+/// What a kernel network is computed with: the sorted algebra, and how the blades of the metric lie in it.
+struct Space<'a> {
+    metric: &'a OrderedMetric,
+    algebra: Algebra,
+    sorted: Vec<(usize, i8)>,
+}
+
+impl<'a> Space<'a> {
+    fn new(metric: &'a OrderedMetric) -> Result<Self> {
+        if !(1..=3).contains(&metric.dimension()) || metric.signature().r > 0 {
+            return refuse(
+                NAME,
+                format!("the metric {metric}: steerable kernels have 1 to 3 generators, none of them null"),
+            );
+        }
+        let algebra = Algebra::new(metric.signature()).map_err(gradewise_kernels::Error::from)?;
+        Ok(Self { metric, algebra, sorted: metric.to_sorted() })
+    }
+
+    /// The quadratic form of each position `[positions][axes]`.
+    fn squares(&self, points: &[Vec<f64>]) -> Vec<f64> {
+        let square = |point: &Vec<f64>| -> f64 {
+            point.iter().zip(self.metric.squares()).map(|(v, &g)| f64::from(g) * v * v).sum()
+        };
+        points.iter().map(square).collect()
+    }
+}
+
+/// sgn(q)·exp(−|q|/2σ²) with sgn(0) = +1: for `q` of each position, `[positions, …sizes of sigma]`.
+fn shell(squares: &[f64], sigma: &Tensor) -> Result<Tensor> {
+    let mut shape = vec![1; sigma.shape().rank() + 1];
+    shape[0] = squares.len();
+    let signs: Vec<f64> = squares.iter().map(|&q| if q >= 0.0 { 1.0 } else { -1.0 }).collect();
+    let exponents: Vec<f64> = squares.iter().map(|q| -0.5 * q.abs()).collect();
+    let exponents = constant(&exponents, &shape, sigma)?.mul(&sigma.square()?.recip()?)?;
+    exponents.exp()?.mul(&constant(&signs, &shape, sigma)?)
+}
+
+/// (max(q, 0.01)² + 1e-16)^¼.
+fn clamped_norm(q: &Tensor) -> Result<Tensor> {
+    q.clamp(LEAST_SQUARE, f64::INFINITY)?.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
+}
+
+/// Signs of the quadratic form, `[I, 1, …]`.
+fn quadratic_signs(signs: impl Iterator<Item = i8>, x: &Tensor) -> Result<Tensor> {
+    let signs: Vec<f64> = signs.map(f64::from).collect();
+    let mut shape = vec![1; x.shape().rank()];
+    shape[0] = signs.len();
+    constant(&signs, &shape, x)
+}
+
+/// x⁽ᵏ⁾/(σ(a_k)(ν_k − 1) + 1 + 1e-6) for `x` `[I, …, channels]` of the metric and `factor` `[1, channels, grades]`, where ν_k is the norm of
+/// the part of grade k, at least 0.1. Commutes with the isometries of the metric.
+///
+/// # Errors
+/// Shapes that do not fit together.
+pub fn cs_grade_norm(metric: &OrderedMetric, x: &Tensor, factor: &Tensor) -> Result<Tensor> {
+    let blades = metric.blade_count();
+    let grades: Vec<usize> = (0..blades).map(|blade| metric.grade(blade)).collect();
+    grade_norm(&grades, (0..blades).map(|blade| metric.squared_norm(blade)), x, factor)
+}
+
+fn grade_norm(
+    grades: &[usize],
+    signs: impl Iterator<Item = i8>,
+    x: &Tensor,
+    factor: &Tensor,
+) -> Result<Tensor> {
+    const NAME: &str = "cs_grade_norm";
+    let Some((&blades, channels)) = x.shape().first().zip(x.shape().last().copied()) else {
+        return refuse(NAME, "`x` has no axes, expected [blades, …, channels]");
+    };
+    let count = grades.iter().max().map_or(0, |last| last + 1);
+    if blades != grades.len() {
+        return refuse(NAME, format!("`x` has {blades} blades, the metric {}", grades.len()));
+    }
+    require_shape(NAME, "factor", factor, &[1, channels, count], "one entry for each channel and grade")?;
+    let index = positions(grades, count, x)?;
+    let q = x.square()?.mul(&quadratic_signs(signs, x)?)?.segment_sum(0, &index)?;
+    let mut shape = vec![1; x.shape().rank()];
+    (shape[0], shape[x.shape().rank() - 1]) = (count, channels);
+    let gain = factor.reshape([channels, count])?.transpose(0, 1)?.reshape(shape)?.sigmoid()?;
+    let divisor = clamped_norm(&q)?.add_scalar(-1.0)?.mul(&gain)?.add_scalar(1.0 + EPSILON)?;
+    x.div(&divisor.index_select(0, &index)?)
+}
+
+/// x·½(1 + tanh(√(2/π)(x₀ + 0.044715 x₀³))) for `x` `[I, …]`: a gate by the scalar part.
+///
+/// # Errors
+/// A tensor without blades.
+pub fn cs_mv_gelu(x: &Tensor) -> Result<Tensor> {
+    let scalar = x.slice(0, 0..1)?;
+    let cubic = scalar.square()?.mul(&scalar)?.mul_scalar(0.044715)?;
+    let argument = scalar.add(&cubic)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
+    x.mul(&argument.tanh()?.add_scalar(1.0)?.mul_scalar(0.5)?)
+}
+
+/// `x` `[I, …, channels]` over the mean of its channels' norms at each point, plus 1e-6; norms are 0.1 at least. Commutes with the
+/// isometries of the metric.
+///
+/// # Errors
+/// A field of other blades.
+pub fn cs_layer_norm(metric: &OrderedMetric, x: &Tensor) -> Result<Tensor> {
+    let (blades, rank) = (metric.blade_count(), x.shape().rank());
+    if rank < 2 || x.shape()[0] != blades {
+        return refuse(
+            "cs_layer_norm",
+            format!("`x` has shape {}, expected [{blades}, …, channels]", x.shape()),
+        );
+    }
+    let signs = quadratic_signs((0..blades).map(|blade| metric.squared_norm(blade)), x)?;
+    let norm = clamped_norm(&x.square()?.mul(&signs)?.sum(&[0], true)?)?;
+    x.div(&norm.mean(&[rank - 1], true)?.add_scalar(EPSILON)?)
+}
+
+/// The kernel `[I, out, I, *taps, in]` on the grid of taps (i − ⌊size/2⌋)/max(⌊size/2⌋, 1), for [`correlate`]. It depends on parameters
+/// alone: once for each step, once at all in inference.
+///
+/// # Errors
+/// Weights of other shapes, named; a metric with null generators, or of more than three.
+pub fn cs_kernel(metric: &OrderedMetric, kernel: &SteerableKernel) -> Result<Tensor> {
+    let (size, axes) = (kernel.size, metric.dimension());
+    if size == 0 {
+        return refuse(NAME, "a kernel has one tap at least");
+    }
+    let half = size / 2;
+    let scale = 1.0 / half.max(1) as f64;
+    let points: Vec<Vec<f64>> = (0..size.pow(axes as u32))
+        .map(|at| {
+            (0..axes).rev().map(|axis| (at / size.pow(axis as u32) % size) as f64 - half as f64).collect()
+        })
+        .collect();
+    // From whole numbers, so that taps on the light cone are on it however 1/3 is rounded.
+    let squares: Vec<f64> = Space::new(metric)?.squares(&points).iter().map(|q| q * scale * scale).collect();
+    let points: Vec<Vec<f64>> =
+        points.into_iter().map(|point| point.iter().map(|v| v * scale).collect()).collect();
+    let taps = evaluated(metric, kernel, &points, &squares)?;
+    let blades = metric.blade_count();
+    let shape = [&[blades, kernel.outputs, blades], &vec![size; axes][..], &[kernel.inputs]].concat();
+    taps.reshape(shape)
+}
+
+/// The kernel `[I, out, I, points, in]` at any positions: K(T·v) = ρ(T)·K(v)·ρ(T)⁻¹ for the isometries T of the metric.
+///
+/// # Errors
+/// As [`cs_kernel`]; positions of another dimension.
+pub fn cs_kernel_at(metric: &OrderedMetric, kernel: &SteerableKernel, points: &[Vec<f64>]) -> Result<Tensor> {
+    if points.iter().any(|point| point.len() != metric.dimension()) {
+        return refuse(NAME, format!("positions have {} coordinates", metric.dimension()));
+    }
+    let squares = Space::new(metric)?.squares(points);
+    evaluated(metric, kernel, points, &squares)
+}
+
+fn evaluated(
+    metric: &OrderedMetric,
+    kernel: &SteerableKernel,
+    points: &[Vec<f64>],
+    squares: &[f64],
+) -> Result<Tensor> {
+    let space = Space::new(metric)?;
+    let (blades, grades, count) = (metric.blade_count(), metric.dimension() + 1, points.len());
+    let (inputs, outputs) = (kernel.inputs, kernel.outputs);
+    let paths = metric.paths();
+    if kernel.layers.len() < 2 {
+        return refuse(
+            NAME,
+            format!("a kernel network has two layers at least, not {}", kernel.layers.len()),
+        );
+    }
+    require_shape(NAME, "rel_pos_sigma", &kernel.position_width, &[1, 1, 1], "one width")?;
+    require_shape(
+        NAME,
+        "kernel_width",
+        &kernel.widths,
+        &[outputs, inputs, grades],
+        "a width for each pair of channels and grade",
+    )?;
+    require_shape(
+        NAME,
+        "weight",
+        &kernel.head,
+        &[outputs, inputs, paths.len()],
+        "one weight for each grade path",
+    )?;
+    let like = &kernel.position_width;
+    // The position as a multivector of the sorted algebra, [I, points, 1], with the shell as its scalar part.
+    let place = metric.sorted_generators();
+    let mut vector = vec![0.0; (blades - 1) * count];
+    for (at, point) in points.iter().enumerate() {
+        point.iter().zip(&place).for_each(|(&v, &generator)| vector[generator * count + at] = v);
+    }
+    let scalar = shell(squares, &like.reshape([1])?)?.reshape([1, count, 1])?;
+    let mut x = crate::concat(&[&scalar, &constant(&vector, &[blades - 1, count, 1], like)?], 0)?;
+    for (at, layer) in kernel.layers.iter().enumerate() {
+        x = space.layer(&x, layer, &kernel.bias_blades)?;
+        match &layer.norm {
+            Some(norm) => x = cs_mv_gelu(&space.grade_norm(&x, norm)?)?,
+            None if at + 1 == kernel.layers.len() => {}
+            None => return refuse(NAME, format!("layer {at} has no normalisation, and is not the last")),
+        }
+    }
+    require_shape(
+        NAME,
+        "the network's output",
+        &x,
+        &[blades, count, outputs * inputs],
+        "one multivector for each pair of channels",
+    )?;
+    space.head(&x, kernel, squares)
+}
+
+impl Space<'_> {
+    fn grade_norm(&self, x: &Tensor, factor: &Tensor) -> Result<Tensor> {
+        let grades: Vec<usize> = self.algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
+        grade_norm(&grades, self.algebra.squared_norms().iter().copied(), x, factor)
+    }
+
+    /// A layer of the network, on `[I, points, in]` of the sorted algebra.
+    fn layer(&self, x: &Tensor, layer: &SteerableLayerWeights, bias_blades: &[usize]) -> Result<Tensor> {
+        let by_grade = |weight: &Tensor| weight.permute(&[2, 1, 0]);
+        if [&layer.product, &layer.right, &layer.linear].iter().any(|weight| weight.shape().rank() != 3) {
+            return refuse(
+                NAME,
+                "weights of a layer have the shapes [out, in, paths], [in, in, grades] and [out, in, grades]",
+            );
+        }
+        let right = clifford::mv_linear(&self.algebra, x, &by_grade(&layer.right)?, None)?;
+        let right = self.grade_norm(&right, &layer.right_norm)?;
+        let product =
+            clifford::fcgp(&self.algebra, x, &right, &by_grade(&layer.product)?, ProductOptions::default())?;
+        let linear = clifford::mv_linear(&self.algebra, x, &by_grade(&layer.linear)?, None)?;
+        let mut sum = product.add(&linear)?;
+        if let Some(bias) = &layer.bias {
+            let out = layer.linear.shape()[0];
+            require_shape(
+                NAME,
+                "bias",
+                bias,
+                &[1, out, bias_blades.len()],
+                "one entry for each channel and blade",
+            )?;
+            sum =
+                sum.add(&self.spread(&bias.reshape([out, bias_blades.len()])?, bias_blades)?.unsqueeze(1)?)?;
+        }
+        sum.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)
+    }
+
+    /// Columns of `[channels, chosen blades]` as rows of `[I, channels]` of the sorted algebra.
+    fn spread(&self, columns: &Tensor, chosen: &[usize]) -> Result<Tensor> {
+        let blades = self.sorted.len();
+        if chosen.iter().any(|&blade| blade >= blades) {
+            return refuse(NAME, format!("bias blades {chosen:?}: there are {blades}, counted from 0"));
+        }
+        let (places, signs): (Vec<usize>, Vec<f64>) =
+            chosen.iter().map(|&blade| (self.sorted[blade].0, f64::from(self.sorted[blade].1))).unzip();
+        let rows = columns.transpose(0, 1)?.mul(&constant(&signs, &[signs.len(), 1], columns)?)?;
+        rows.segment_sum(0, &positions(&places, blades, columns)?)
+    }
+
+    /// Masks the multivectors `x` `[I, points, out·in]` by shells and turns them into maps between blades: `[J, out, I, points, in]`.
+    fn head(&self, x: &Tensor, kernel: &SteerableKernel, squares: &[f64]) -> Result<Tensor> {
+        let (metric, blades) = (self.metric, self.sorted.len());
+        let (inputs, outputs, count) = (kernel.inputs, kernel.outputs, squares.len());
+        let size = kernel.size as f64;
+        // The constant of the reference implementation.
+        let scale = 20.0 / size.powi(metric.dimension() as i32 - 1);
+        // [points, out, in, grades] → [grades, points, out·in].
+        let shells = shell(squares, &kernel.widths.add_scalar(0.4)?)?.mul_scalar(scale)?;
+        let grades = metric.dimension() + 1;
+        let shells = shells.permute(&[3, 0, 1, 2])?.reshape([grades, count, outputs * inputs])?;
+        let paths = metric.paths();
+        // K[j, i] = ±k_l with e_l·e_i = ±e_j, weighted by the path of their grades: the kernel is the left factor.
+        let pairs = (0..blades).flat_map(|j| (0..blades).map(move |i| (j, i)));
+        let (mut left, mut grade, mut path, mut signs) = (vec![], vec![], vec![], vec![]);
+        for (j, i) in pairs {
+            let l = metric.factor(i, j);
+            let (place, sign) = self.sorted[l];
+            let triple = [l, j, i].map(|blade| metric.grade(blade) as u8);
+            let Ok(at) = paths.binary_search_by_key(&triple, |path| [path.left, path.out, path.right]) else {
+                return refuse(NAME, format!("the metric {metric} has no product of grades {triple:?}"));
+            };
+            left.push(place);
+            grade.push(metric.grade(l));
+            path.push(at);
+            signs.push(f64::from(sign * metric.product(l, i).1));
+        }
+        let select = |tensor: &Tensor, entries: &[usize]| -> Result<Tensor> {
+            tensor.index_select(0, &positions(entries, tensor.shape()[0], x)?)
+        };
+        let weights = kernel.head.permute(&[2, 0, 1])?.reshape([paths.len(), 1, outputs * inputs])?;
+        let weights = select(&weights, &path)?.mul(&constant(&signs, &[signs.len(), 1, 1], x)?)?;
+        let maps = select(x, &left)?.mul(&select(&shells, &grade)?)?.mul(&weights)?;
+        maps.reshape([blades, blades, count, outputs, inputs])?.permute(&[0, 3, 1, 2, 4])
+    }
+}
+
+/// The steerable convolution of a field `x` `[I, batch, *space, in]`: cross-correlation with the kernel of [`cs_kernel`], and a bias
+/// `[out, bias blades]` on the kernel's bias blades. Commutes with the signed permutations of axes that keep the metric, about the centre
+/// of a cubic grid, if taps are odd in number and the bias is on the scalar alone.
+///
+/// # Errors
+/// As [`cs_kernel`]; shapes that do not fit together.
+pub fn cs_conv(
+    metric: &OrderedMetric,
+    x: &Tensor,
+    kernel: &SteerableKernel,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: SteerablePadding,
+) -> Result<Tensor> {
+    const NAME: &str = "cs_conv";
+    let axes = metric.dimension();
+    let extents = space(NAME, x, metric.blade_count(), Some(axes))?;
+    let size = kernel.size;
+    let mut options = ConvolutionOptions::new(axes);
+    options.stride = vec![stride; axes];
+    match padding {
+        SteerablePadding::Valid => {}
+        SteerablePadding::Filled(mode) => {
+            options.mode = mode;
+            options.padding = vec![[size.saturating_sub(1) / 2; 2]; axes];
+        }
+        SteerablePadding::Same => {
+            let pads = extents.iter().map(|&extent| {
+                let covered = (extent.div_ceil(stride.max(1)).saturating_sub(1)) * stride + size;
+                let total = covered.saturating_sub(extent);
+                [total / 2, total - total / 2]
+            });
+            options.padding = pads.collect();
+        }
+    }
+    let y = correlate(x, &cs_kernel(metric, kernel)?, &options)?;
+    let Some(bias) = bias else { return Ok(y) };
+    let blades = &kernel.bias_blades;
+    require_shape(
+        NAME,
+        "bias",
+        bias,
+        &[kernel.outputs, blades.len()],
+        "one entry for each channel and bias blade",
+    )?;
+    let rows = bias.transpose(0, 1)?.segment_sum(0, &positions(blades, metric.blade_count(), x)?)?;
+    add_bias(NAME, &y, Some(&rows))
+}

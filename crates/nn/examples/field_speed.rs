@@ -1,0 +1,89 @@
+//! How fast the operators on fields are: `cargo run --release -p gradewise-nn --example field_speed -- cpu` (with `--features cuda`, and
+//! `cuda` for a GPU; `small` for grids of a quarter of the extent). One JSON object per line; benches/compare_fields.py measures the
+//! published PyTorch modules and a plain convolution of as many multiply-adds on the same shapes.
+
+use gradewise_autograd::{BackwardOptions, Tensor};
+use gradewise_core::{DType, OrderedMetric};
+use gradewise_kernels::Device;
+use gradewise_nn::{
+    Module, Placement, Result,
+    fields::{CliffordConv, CliffordSpectralConv, SpectralOptions, SteerableConv},
+    layers::Layer,
+};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::{env, time::Instant};
+
+/// Waits for the device.
+fn finish(device: &Device) -> Result<()> {
+    if let Device::Cuda(device) = device {
+        device.synchronize()?;
+    }
+    Ok(())
+}
+
+/// Seconds per call, the best of some rounds.
+fn seconds(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut round = |calls: usize| -> Result<f64> {
+        finish(device)?;
+        let start = Instant::now();
+        (0..calls).try_for_each(|_| call())?;
+        finish(device)?;
+        Ok(start.elapsed().as_secs_f64() / calls as f64)
+    };
+    round(1)?;
+    let calls = (0.05 / round(1)?).clamp(1.0, 100.0) as usize;
+    (0..4).try_fold(f64::INFINITY, |best, _| Ok(f64::min(best, round(calls)?)))
+}
+
+/// Times a layer on a field of this shape, forward, and forward with all gradients.
+fn time(
+    name: &str,
+    layer: &(impl Layer + Module),
+    shape: &[usize],
+    dtype: DType,
+    device: &Device,
+) -> Result<()> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let x = Tensor::randn(shape, dtype, device, &mut rng)?;
+    let forward = seconds(device, || gradewise_autograd::no_grad(|| layer.forward(&x)).map(|_| ()))?;
+    let x = x.requires_grad();
+    let seed = Tensor::randn(layer.forward(&x)?.shape(), dtype, device, &mut rng)?;
+    let both = seconds(device, || {
+        layer.forward(&x)?.backward_with(&BackwardOptions::seed(seed.clone()))?;
+        Ok(())
+    })?;
+    println!(
+        "{}",
+        serde_json::json!({"case": name, "dtype": dtype.to_string(), "shape": shape, "forward_ms": forward * 1e3, "training_ms": both * 1e3})
+    );
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let device: Device = arguments.first().map_or("cpu", String::as_str).parse()?;
+    let shrink = if arguments.iter().any(|argument| argument == "small") { 4 } else { 1 };
+    let dtypes = match device {
+        Device::Cpu => vec![DType::F32],
+        Device::Cuda(_) => vec![DType::F32, DType::BF16],
+    };
+    let (plane, space): (OrderedMetric, OrderedMetric) =
+        (OrderedMetric::new(&[1, 1])?, OrderedMetric::new(&[1, 1, 1])?);
+    let (n, m) = (128 / shrink, 32 / shrink);
+    for dtype in dtypes {
+        let (place, mut rng) = (Placement::new(&device, dtype), ChaCha8Rng::seed_from_u64(1));
+        let conv = CliffordConv::new(&plane, 64, 64, &[3, 3]).init(&place, &mut rng)?;
+        time("clifford_conv2d", &conv, &[4, 8, n, n, 64], dtype, &device)?;
+        let conv = CliffordConv::new(&space, 32, 32, &[3, 3, 3]).init(&place, &mut rng)?;
+        time("clifford_conv3d", &conv, &[8, 2, m, m, m, 32], dtype, &device)?;
+        let layer = CliffordSpectralConv::new(&plane, 64, 64, &[16 / shrink; 2])
+            .options(SpectralOptions::reference(&[16 / shrink; 2]));
+        time("clifford_spectral2d", &layer.init(&place, &mut rng)?, &[4, 8, n, n, 64], dtype, &device)?;
+        let layer = CliffordSpectralConv::new(&space, 32, 32, &[8 / shrink; 3])
+            .options(SpectralOptions::reference(&[8 / shrink; 3]));
+        time("clifford_spectral3d", &layer.init(&place, &mut rng)?, &[8, 2, m, m, m, 32], dtype, &device)?;
+        let conv = SteerableConv::new(&plane, 48, 48, 7).init(&place, &mut rng)?;
+        time("steerable_conv2d", &conv, &[4, 8, n / 2, n / 2, 48], dtype, &device)?;
+    }
+    Ok(())
+}

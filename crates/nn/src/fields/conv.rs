@@ -1,0 +1,297 @@
+//! The Clifford convolution, forward, transposed and rotational.
+
+use super::{refuse, stacked};
+use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use gradewise_autograd::{
+    Tensor,
+    fields::{self, ConvolutionOptions, Padding},
+};
+use gradewise_core::OrderedMetric;
+use gradewise_kernels::{Array, Index};
+
+/// Which blades a bias is added to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FieldBias {
+    /// None.
+    None,
+    /// The scalar, which keeps the symmetries.
+    Scalar,
+    /// All, as published.
+    #[default]
+    All,
+}
+
+/// How the kernel is formed.
+#[derive(Clone, Debug)]
+enum Form {
+    /// By the geometric product.
+    Product,
+    /// The same, scattered: these are the options' output paddings.
+    Transposed(Vec<usize>),
+    /// By rotations, of the metric (−1,−1).
+    Rotation,
+}
+
+/// A Clifford convolution ([`fields::clifford_conv`]), its transpose, or the rotational form; on fields that have all blades or some.
+///
+/// Parameters: `weight.0` … one kernel `[out, in/groups, *taps]` for each blade (`[in, out/groups, *taps]` if transposed), `bias`
+/// `[blades, out]` (`[1, out]` on the scalar alone), and `scale_param`, like a kernel, in the rotational form; all uniform in ±1/√fan with
+/// fan = blades·in/groups·taps.
+#[derive(Debug)]
+pub struct CliffordConv {
+    metric: OrderedMetric,
+    weight: Vec<Parameter>,
+    scale: Option<Parameter>,
+    bias: Option<Parameter>,
+    bias_on: FieldBias,
+    form: Form,
+    options: ConvolutionOptions,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+/// Settings of a [`CliffordConv`].
+#[derive(Clone, Debug)]
+pub struct CliffordConvBuilder {
+    metric: OrderedMetric,
+    channels: [usize; 2],
+    taps: Vec<usize>,
+    options: ConvolutionOptions,
+    bias: FieldBias,
+    form: Form,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+impl CliffordConv {
+    /// From `inputs` to `outputs` channels with so many taps along each axis of space, which keeps the extents of the grid.
+    ///
+    /// ```
+    /// use gradewise_autograd::Tensor;
+    /// use gradewise_core::DType;
+    /// use gradewise_kernels::Device;
+    /// use gradewise_nn::{fields::CliffordConv, layers::Layer};
+    /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+    ///
+    /// let mut rng = ChaCha8Rng::seed_from_u64(1);
+    /// let layer = CliffordConv::new(&"1,1".parse()?, 3, 8, &[3, 3]).init(&Device::Cpu, &mut rng)?;
+    /// let x = Tensor::randn([4, 2, 16, 16, 3], DType::F32, &Device::Cpu, &mut rng)?;
+    /// assert_eq!(layer.forward(&x)?.shape().dims(), [4, 2, 16, 16, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(metric: &OrderedMetric, inputs: usize, outputs: usize, taps: &[usize]) -> CliffordConvBuilder {
+        let blades: Vec<usize> = (0..metric.blade_count()).collect();
+        CliffordConvBuilder {
+            metric: metric.clone(),
+            channels: [inputs, outputs],
+            taps: taps.to_vec(),
+            options: ConvolutionOptions::new(taps.len()).same(taps),
+            bias: FieldBias::All,
+            form: Form::Product,
+            inputs: blades.clone(),
+            outputs: blades,
+        }
+    }
+
+    /// The kernels, one for each blade.
+    pub fn weight(&self) -> &[Parameter] {
+        &self.weight
+    }
+
+    /// The convolution, without the bias.
+    fn convolve(&self, x: &Tensor) -> Result<Tensor> {
+        let weights = stacked(&self.weight)?;
+        let (metric, options, blades) = (&self.metric, &self.options, self.metric.blade_count());
+        let whole = self.inputs.len() == blades && self.outputs.len() == blades;
+        Ok(match (&self.form, &self.scale) {
+            (Form::Transposed(padding), _) => {
+                fields::clifford_conv_transpose(metric, x, &weights, None, options, padding)?
+            }
+            (Form::Rotation, Some(scale)) => {
+                let kernel = fields::rotation_kernel(&weights, &scale.tensor())?;
+                let kernel = chosen(&chosen(&kernel, 0, &self.outputs, blades)?, 2, &self.inputs, blades)?;
+                fields::correlate(x, &kernel, options)?
+            }
+            _ if whole => fields::clifford_conv(metric, x, &weights, None, options)?,
+            _ => {
+                let kernel = fields::clifford_kernel_between(metric, &weights, &self.inputs, &self.outputs)?;
+                fields::correlate(x, &kernel, options)?
+            }
+        })
+    }
+}
+
+/// Some entries of an axis of blades.
+fn chosen(kernel: &Tensor, axis: usize, blades: &[usize], count: usize) -> Result<Tensor> {
+    if blades.len() == count {
+        return Ok(kernel.clone());
+    }
+    Ok(kernel.index_select(axis, &Index::constant(blades, count, &kernel.device())?)?)
+}
+
+impl Module for CliffordConv {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (blade, weight) in self.weight.iter().enumerate() {
+            visitor.parameter(&format!("weight.{blade}"), weight);
+        }
+        if let Some(bias) = &self.bias {
+            visitor.parameter("bias", bias);
+        }
+        if let Some(scale) = &self.scale {
+            visitor.parameter("scale_param", scale);
+        }
+    }
+}
+
+impl Layer for CliffordConv {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = self.convolve(x)?;
+        let Some(bias) = &self.bias else { return Ok(y) };
+        let bias = bias.tensor();
+        let bias = match self.bias_on {
+            FieldBias::Scalar => {
+                let mask: Vec<f64> =
+                    self.outputs.iter().map(|&blade| if blade == 0 { 1.0 } else { 0.0 }).collect();
+                let mask = Array::constant(&mask, [mask.len(), 1], x.dtype(), &x.device())?;
+                bias.mul(&Tensor::new(mask))?
+            }
+            _ => bias,
+        };
+        let mut shape = vec![1; y.shape().rank()];
+        let last = shape.len() - 1;
+        (shape[0], shape[last]) = (self.outputs.len(), y.shape()[last]);
+        Ok(y.add(&bias.reshape(shape)?)?)
+    }
+}
+
+impl CliffordConvBuilder {
+    /// Positions of the input from one output to the next, along each axis.
+    #[must_use]
+    pub fn stride(mut self, stride: &[usize]) -> Self {
+        self.options.stride = stride.to_vec();
+        self
+    }
+
+    /// Positions added on both sides of each axis.
+    #[must_use]
+    pub fn padding(mut self, padding: &[usize]) -> Self {
+        self.options.padding = padding.iter().map(|&padding| [padding, padding]).collect();
+        self
+    }
+
+    /// What the positions that are added hold.
+    #[must_use]
+    pub fn padding_mode(mut self, mode: Padding) -> Self {
+        self.options.mode = mode;
+        self
+    }
+
+    /// Positions of the input from one tap to the next, along each axis; the padding becomes that which keeps the extents.
+    #[must_use]
+    pub fn dilation(mut self, dilation: &[usize]) -> Self {
+        self.options.dilation = dilation.to_vec();
+        self.options = self.options.same(&self.taps);
+        self
+    }
+
+    /// Groups of adjacent channels, each convolved for itself.
+    #[must_use]
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.options.groups = groups;
+        self
+    }
+
+    /// Which blades the bias is added to; all by default, as published.
+    #[must_use]
+    pub fn bias(mut self, bias: FieldBias) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// The transposed convolution, with positions added at the end of its output along each axis.
+    #[must_use]
+    pub fn transposed(mut self, output_padding: &[usize]) -> Self {
+        self.form = Form::Transposed(output_padding.to_vec());
+        self
+    }
+
+    /// The rotational form, of metric (−1,−1).
+    #[must_use]
+    pub fn rotation(mut self, rotation: bool) -> Self {
+        if rotation {
+            self.form = Form::Rotation;
+        }
+        self
+    }
+
+    /// The blades that the input has; all by default.
+    #[must_use]
+    pub fn input_blades(mut self, blades: &[usize]) -> Self {
+        self.inputs = blades.to_vec();
+        self
+    }
+
+    /// The blades that are computed; all by default.
+    #[must_use]
+    pub fn output_blades(mut self, blades: &[usize]) -> Self {
+        self.outputs = blades.to_vec();
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// A rotation in another metric, groups that do not divide the channels, blades that there are not, a dtype the device does not serve,
+    /// or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<CliffordConv> {
+        const NAME: &str = "CliffordConv";
+        let placement = placement.into();
+        let Self { metric, channels: [inputs, outputs], taps, options, bias: bias_on, form, .. } = self;
+        let (blades, groups) = (metric.blade_count(), options.groups);
+        if groups == 0 || inputs % groups != 0 || outputs % groups != 0 {
+            return refuse(NAME, "groups", groups, format!("a divisor of {inputs} and {outputs} channels"));
+        }
+        if self.inputs.iter().chain(&self.outputs).any(|&blade| blade >= blades) {
+            let given = (&self.inputs, &self.outputs);
+            return refuse(NAME, "blades", given, format!("blades of the metric {metric}: below {blades}"));
+        }
+        let whole = self.inputs.len() == blades && self.outputs.len() == blades;
+        match form {
+            Form::Rotation if metric.squares() != [-1, -1] => {
+                return refuse(NAME, "rotation", &metric, "the metric -1,-1");
+            }
+            Form::Transposed(_) if !whole => {
+                return refuse(
+                    NAME,
+                    "blades",
+                    (&self.inputs, &self.outputs),
+                    "all blades of a transposed convolution",
+                );
+            }
+            _ => {}
+        }
+        let volume: usize = taps.iter().product();
+        let bound = |fan: usize| 1.0 / (fan.max(1) as f64).sqrt();
+        let scale_bound = bound(inputs / groups * volume);
+        let bound = bound(blades * inputs / groups * volume);
+        let shape = match form {
+            Form::Transposed(_) => [&[inputs, outputs / groups], &taps[..]].concat(),
+            _ => [&[outputs, inputs / groups], &taps[..]].concat(),
+        };
+        let mut draw = |shape: &[usize], bound: f64| placement.uniform(shape, (-bound, bound), rng);
+        let weight = (0..blades).map(|_| draw(&shape, bound)).collect::<Result<_>>()?;
+        let scale = matches!(form, Form::Rotation).then(|| draw(&shape, scale_bound)).transpose()?;
+        let bias = match bias_on {
+            FieldBias::None => None,
+            FieldBias::Scalar => Some(draw(&[1, outputs], bound)?),
+            FieldBias::All => Some(draw(&[self.outputs.len(), outputs], bound)?),
+        };
+        let (inputs, outputs) = (self.inputs, self.outputs);
+        Ok(CliffordConv { metric, weight, scale, bias, bias_on, form, options, inputs, outputs })
+    }
+}

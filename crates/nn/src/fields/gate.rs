@@ -1,0 +1,110 @@
+//! Gates of multivectors.
+
+use super::refuse;
+use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use gradewise_autograd::{
+    Tensor,
+    fields::{self, Aggregation},
+};
+
+/// What the argument of a gate is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GateArgument {
+    /// A learned linear map, for each channel.
+    #[default]
+    Linear,
+    /// The sum of the blades.
+    Sum,
+    /// Their mean.
+    Mean,
+}
+
+/// x·σ(t), where t is made of some blades of x ([`fields::mv_act`]). It commutes with isometries only if these are the scalar alone.
+///
+/// Parameters of the linear argument: `conv.weight` `[channels, 1, blades]` and `conv.bias` `[channels]`, uniform in ±1/√blades.
+#[derive(Debug, Module)]
+pub struct MvAct {
+    conv: Option<Conv>,
+    #[module(skip)]
+    argument: GateArgument,
+    #[module(skip)]
+    input_blades: Vec<usize>,
+    #[module(skip)]
+    kernel_blades: Vec<usize>,
+}
+
+#[derive(Debug, Module)]
+struct Conv {
+    weight: Parameter,
+    bias: Parameter,
+}
+
+/// Settings of an [`MvAct`].
+#[derive(Clone, Debug)]
+pub struct MvActBuilder {
+    channels: usize,
+    input_blades: Vec<usize>,
+    kernel_blades: Vec<usize>,
+    argument: GateArgument,
+}
+
+impl MvAct {
+    /// For fields of so many channels on the blades `input_blades`, gated by themselves.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(channels: usize, input_blades: &[usize]) -> MvActBuilder {
+        let (input_blades, argument) = (input_blades.to_vec(), GateArgument::default());
+        MvActBuilder { channels, kernel_blades: input_blades.clone(), input_blades, argument }
+    }
+}
+
+impl MvActBuilder {
+    /// The blades that the gate is made of.
+    #[must_use]
+    pub fn kernel_blades(mut self, blades: &[usize]) -> Self {
+        self.kernel_blades = blades.to_vec();
+        self
+    }
+
+    /// How it is made of them; by a linear map unless told otherwise.
+    #[must_use]
+    pub fn argument(mut self, argument: GateArgument) -> Self {
+        self.argument = argument;
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// No blades, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(self, placement: impl Into<Placement>, rng: &mut R) -> Result<MvAct> {
+        let (placement, Self { channels, input_blades, kernel_blades, argument }) = (placement.into(), self);
+        let count = kernel_blades.len();
+        if count == 0 {
+            return refuse("MvAct", "kernel_blades", kernel_blades, "one blade at least");
+        }
+        let bound = 1.0 / (count as f64).sqrt();
+        let mut draw = |shape: &[usize]| placement.uniform(shape, (-bound, bound), rng);
+        let conv = match argument {
+            GateArgument::Linear => {
+                Some(Conv { weight: draw(&[channels, 1, count])?, bias: draw(&[channels])? })
+            }
+            _ => None,
+        };
+        Ok(MvAct { conv, argument, input_blades, kernel_blades })
+    }
+}
+
+impl Layer for MvAct {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let parameters = match &self.conv {
+            Some(conv) => Some((conv.weight.tensor().squeeze(1)?, conv.bias.tensor())),
+            None => None,
+        };
+        let argument = match (&parameters, self.argument) {
+            (Some((weight, bias)), _) => Aggregation::Linear { weight, bias },
+            (None, GateArgument::Mean) => Aggregation::Mean,
+            (None, _) => Aggregation::Sum,
+        };
+        Ok(fields::mv_act(x, &self.input_blades, &self.kernel_blades, argument)?)
+    }
+}

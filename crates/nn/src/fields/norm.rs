@@ -1,0 +1,139 @@
+//! Normalisations of fields.
+
+use super::refuse;
+use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use gradewise_autograd::{
+    Tensor,
+    fields::{self, BatchNorm, NormOptions, Whitening},
+};
+use gradewise_kernels::Array;
+
+/// How a stored bias `[blades, groups]` is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BiasOrder {
+    /// As it is.
+    #[default]
+    BladeChannel,
+    /// Its elements, in the order they are stored, as `[groups, blades]`: the published implementation reshapes where it means to
+    /// transpose, and trained weights expect it.
+    ChannelBlade,
+}
+
+/// Whitens the blades of each group of adjacent channels, sample by sample ([`fields::clifford_group_norm`]).
+///
+/// Parameters: `weight` `[blades, blades, groups]`, the identity, and `bias` `[blades, groups]`, zero.
+#[derive(Debug, Module)]
+pub struct CliffordGroupNorm {
+    weight: Parameter,
+    bias: Parameter,
+    #[module(skip)]
+    channels_per_group: usize,
+    #[module(skip)]
+    options: NormOptions,
+    #[module(skip)]
+    order: BiasOrder,
+}
+
+/// Settings of a [`CliffordGroupNorm`].
+#[derive(Clone, Copy, Debug)]
+pub struct CliffordGroupNormBuilder {
+    blades: usize,
+    channels: usize,
+    channels_per_group: usize,
+    options: NormOptions,
+    order: BiasOrder,
+}
+
+impl CliffordGroupNorm {
+    /// For fields of so many blades and channels, in groups of `channels_per_group`: 1 normalises each channel alone, all of them the whole
+    /// sample. (The published implementation calls this number `num_groups`.)
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(blades: usize, channels: usize, channels_per_group: usize) -> CliffordGroupNormBuilder {
+        let (options, order) = (NormOptions::default(), BiasOrder::default());
+        CliffordGroupNormBuilder { blades, channels, channels_per_group, options, order }
+    }
+}
+
+impl CliffordGroupNormBuilder {
+    /// As published: its whitening and the order of its bias.
+    #[must_use]
+    pub fn reference(mut self) -> Self {
+        self.options.whitening = Whitening::Reference;
+        self.order = BiasOrder::ChannelBlade;
+        self
+    }
+
+    /// Makes the parameters.
+    ///
+    /// # Errors
+    /// Channels that do not form such groups, a dtype the device does not serve, or no memory.
+    pub fn init(self, placement: impl Into<Placement>) -> Result<CliffordGroupNorm> {
+        let Self { blades, channels, channels_per_group, options, order } = self;
+        if channels_per_group == 0 || channels % channels_per_group != 0 {
+            let expected = format!("a divisor of {channels} channels");
+            return refuse("CliffordGroupNorm", "channels_per_group", channels_per_group, expected);
+        }
+        let (placement, groups) = (placement.into(), channels / channels_per_group);
+        let identity: Vec<f64> = (0..blades * blades * groups)
+            .map(|at| if at / groups % (blades + 1) == 0 { 1.0 } else { 0.0 })
+            .collect();
+        let weight =
+            Array::from_f64(&identity, [blades, blades, groups], placement.dtype, &placement.device)?;
+        let bias = placement.filled([blades, groups], 0.0)?;
+        Ok(CliffordGroupNorm { weight: Parameter::new(weight), bias, channels_per_group, options, order })
+    }
+}
+
+impl Layer for CliffordGroupNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (weight, mut bias) = (self.weight.tensor(), self.bias.tensor());
+        if self.order == BiasOrder::ChannelBlade {
+            let (blades, groups) = (bias.shape()[0], bias.shape()[1]);
+            bias = bias.reshape([groups, blades])?.transpose(0, 1)?;
+        }
+        let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
+        Ok(fields::clifford_group_norm(x, parameters, self.channels_per_group, self.options)?)
+    }
+}
+
+/// Subtracts the mean of each component over space and groups of channels ([`fields::g3_group_norm`]), and divides by the mean length if
+/// that is asked for.
+///
+/// Parameters: `weight` `[channels]`, one, and `bias` `[channels, blades]`, zero.
+#[derive(Debug, Module)]
+pub struct G3GroupNorm {
+    weight: Parameter,
+    bias: Parameter,
+    #[module(skip)]
+    groups: usize,
+    #[module(skip)]
+    scale: Option<f64>,
+}
+
+impl G3GroupNorm {
+    /// For fields of so many blades and channels, in so many groups; with `scale`, lengths are divided by their mean plus that number.
+    ///
+    /// # Errors
+    /// Channels that do not form the groups, a dtype the device does not serve, or no memory.
+    pub fn init(
+        blades: usize,
+        channels: usize,
+        groups: usize,
+        scale: Option<f64>,
+        placement: impl Into<Placement>,
+    ) -> Result<Self> {
+        if groups == 0 || channels % groups != 0 {
+            return refuse("G3GroupNorm", "groups", groups, format!("a divisor of {channels} channels"));
+        }
+        let placement = placement.into();
+        let (weight, bias) = (placement.filled([channels], 1.0)?, placement.filled([channels, blades], 0.0)?);
+        Ok(Self { weight, bias, groups, scale })
+    }
+}
+
+impl Layer for G3GroupNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (weight, bias) = (self.weight.tensor(), self.bias.tensor());
+        Ok(fields::g3_group_norm(x, &weight, &bias, self.groups, self.scale)?)
+    }
+}

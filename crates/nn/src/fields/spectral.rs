@@ -1,0 +1,77 @@
+//! The Clifford Fourier layer.
+
+use crate::{Module, Parameter, Placement, Result, layers::Layer};
+use gradewise_autograd::{
+    Tensor,
+    fields::{self, SpectralOptions},
+};
+use gradewise_core::OrderedMetric;
+
+/// Products at the low frequencies of a field ([`fields::clifford_spectral_conv`]), in 2 or 3 dimensions.
+///
+/// Parameter: `weights` `[blades, out, in, *2·modes]`, uniform in [0, 1/(in·out)) as published.
+#[derive(Debug, Module)]
+pub struct CliffordSpectralConv {
+    #[module(skip)]
+    metric: OrderedMetric,
+    weights: Parameter,
+    #[module(skip)]
+    options: SpectralOptions,
+}
+
+/// Settings of a [`CliffordSpectralConv`].
+#[derive(Clone, Debug)]
+pub struct CliffordSpectralConvBuilder {
+    metric: OrderedMetric,
+    channels: [usize; 2],
+    options: SpectralOptions,
+}
+
+impl CliffordSpectralConv {
+    /// From `inputs` to `outputs` channels, at `modes` positive and as many negative frequencies along each axis; the pairing and the side
+    /// are those that commute with shifts where there are such ([`SpectralOptions::new`]).
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(
+        metric: &OrderedMetric,
+        inputs: usize,
+        outputs: usize,
+        modes: &[usize],
+    ) -> CliffordSpectralConvBuilder {
+        let options = SpectralOptions::new(modes);
+        CliffordSpectralConvBuilder { metric: metric.clone(), channels: [inputs, outputs], options }
+    }
+}
+
+impl CliffordSpectralConvBuilder {
+    /// Which blades are paired, the side of the weights, and the released octant: [`SpectralOptions::reference`] to load trained weights.
+    #[must_use]
+    pub fn options(mut self, options: SpectralOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Draws the parameter.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<CliffordSpectralConv> {
+        let Self { metric, channels: [inputs, outputs], options } = self;
+        let shape: Vec<usize> = [metric.blade_count(), outputs, inputs]
+            .into_iter()
+            .chain(options.modes.iter().map(|m| 2 * m))
+            .collect();
+        let bound = 1.0 / (inputs * outputs).max(1) as f64;
+        let weights = placement.into().uniform(shape, (0.0, bound), rng)?;
+        Ok(CliffordSpectralConv { metric, weights, options })
+    }
+}
+
+impl Layer for CliffordSpectralConv {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(fields::clifford_spectral_conv(&self.metric, x, Some(&self.weights.tensor()), &self.options)?)
+    }
+}

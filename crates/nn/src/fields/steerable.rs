@@ -1,0 +1,231 @@
+//! The Clifford-steerable convolution.
+
+use super::refuse;
+use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
+use gradewise_autograd::{
+    Tensor,
+    fields::{self, SteerableKernel, SteerableLayerWeights, SteerablePadding},
+};
+use gradewise_core::OrderedMetric;
+
+/// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]): it commutes with the isometries
+/// of the metric, as far as the grid has them, and with shifts.
+///
+/// Parameters have the names of the published implementation: `CliffordSteerableKernel_0.…` and `bias`.
+#[derive(Debug)]
+pub struct SteerableConv {
+    metric: OrderedMetric,
+    size: usize,
+    channels: [usize; 2],
+    bias_blades: Vec<usize>,
+    stride: usize,
+    padding: SteerablePadding,
+    position_width: Parameter,
+    widths: Parameter,
+    head: Parameter,
+    layers: Vec<KernelLayer>,
+    bias: Option<Parameter>,
+}
+
+/// One layer of the kernel network.
+#[derive(Debug)]
+struct KernelLayer {
+    product: Parameter,
+    right: Parameter,
+    right_norm: Parameter,
+    linear: Parameter,
+    bias: Parameter,
+    norm: Option<Parameter>,
+}
+
+/// Settings of a [`SteerableConv`].
+#[derive(Clone, Debug)]
+pub struct SteerableConvBuilder {
+    metric: OrderedMetric,
+    channels: [usize; 2],
+    size: usize,
+    layers: usize,
+    hidden: usize,
+    bias: bool,
+    bias_blades: Vec<usize>,
+    stride: usize,
+    padding: SteerablePadding,
+}
+
+impl SteerableConv {
+    /// From `inputs` to `outputs` channels with `size` taps along each axis, an odd number. The kernel network has 4 layers of 12 channels.
+    #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
+    pub fn new(metric: &OrderedMetric, inputs: usize, outputs: usize, size: usize) -> SteerableConvBuilder {
+        SteerableConvBuilder {
+            metric: metric.clone(),
+            channels: [inputs, outputs],
+            size,
+            layers: 4,
+            hidden: 12,
+            bias: true,
+            bias_blades: vec![0],
+            stride: 1,
+            padding: SteerablePadding::Same,
+        }
+    }
+
+    /// The kernel's weights as they are now.
+    pub fn kernel(&self) -> SteerableKernel {
+        let layer = |layer: &KernelLayer| SteerableLayerWeights {
+            product: layer.product.tensor(),
+            right: layer.right.tensor(),
+            right_norm: layer.right_norm.tensor(),
+            linear: layer.linear.tensor(),
+            bias: Some(layer.bias.tensor()),
+            norm: layer.norm.as_ref().map(Parameter::tensor),
+        };
+        SteerableKernel {
+            size: self.size,
+            inputs: self.channels[0],
+            outputs: self.channels[1],
+            bias_blades: self.bias_blades.clone(),
+            position_width: self.position_width.tensor(),
+            widths: self.widths.tensor(),
+            head: self.head.tensor(),
+            layers: self.layers.iter().map(layer).collect(),
+        }
+    }
+}
+
+impl Module for SteerableConv {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        const KERNEL: &str = "CliffordSteerableKernel_0";
+        let mut report =
+            |name: String, parameter: &Parameter| visitor.parameter(&format!("{KERNEL}.{name}"), parameter);
+        report("rel_pos_sigma".to_owned(), &self.position_width);
+        report("ScalarShell_0.kernel_width".to_owned(), &self.widths);
+        report("WeightedCayley_0.weight".to_owned(), &self.head);
+        for (at, layer) in self.layers.iter().enumerate() {
+            let of = |name: &str| {
+                format!("KernelNetwork_0.FullyConnectedSteerableGeometricProductLayer_{at}.{name}")
+            };
+            report(of("WeightedCayley_0.weight"), &layer.product);
+            report(of("MVLinear_0.weight"), &layer.right);
+            report(of("GradeNorm_0.factor"), &layer.right_norm);
+            report(of("MVLinear_1.weight"), &layer.linear);
+            report(of("MVLinear_1.bias"), &layer.bias);
+            if let Some(norm) = &layer.norm {
+                report(format!("KernelNetwork_0.GradeNorm_{at}.factor"), norm);
+            }
+        }
+        if let Some(bias) = &self.bias {
+            visitor.parameter("bias", bias);
+        }
+    }
+}
+
+impl Layer for SteerableConv {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let bias = match &self.bias {
+            Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
+            None => None,
+        };
+        Ok(fields::cs_conv(&self.metric, x, &self.kernel(), bias.as_ref(), self.stride, self.padding)?)
+    }
+}
+
+impl SteerableConvBuilder {
+    /// Layers of the kernel network, two at least, and their channels.
+    #[must_use]
+    pub fn network(mut self, layers: usize, hidden: usize) -> Self {
+        (self.layers, self.hidden) = (layers.max(2), hidden);
+        self
+    }
+
+    /// Whether there is a bias; yes by default.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// The blades that biases are added to, those of the kernel network included; others than the scalar break the symmetry.
+    #[must_use]
+    pub fn bias_blades(mut self, blades: &[usize]) -> Self {
+        self.bias_blades = blades.to_vec();
+        self
+    }
+
+    /// Positions of the input from one output to the next.
+    #[must_use]
+    pub fn stride(mut self, stride: usize) -> Self {
+        self.stride = stride;
+        self
+    }
+
+    /// How the ends of the field are treated.
+    #[must_use]
+    pub fn padding(mut self, padding: SteerablePadding) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// A metric with null generators, blades that there are not, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        self,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<SteerableConv> {
+        const NAME: &str = "SteerableConv";
+        let placement = placement.into();
+        let Self { metric, channels, size, layers, hidden, bias, bias_blades, stride, padding } = self;
+        let [inputs, outputs] = channels;
+        if metric.signature().r > 0 {
+            return refuse(NAME, "metric", &metric, "generators that square to 1 or -1");
+        }
+        if bias_blades.iter().any(|&blade| blade >= metric.blade_count()) {
+            return refuse(
+                NAME,
+                "bias_blades",
+                &bias_blades,
+                format!("blades below {}", metric.blade_count()),
+            );
+        }
+        let (grades, paths) = (metric.dimension() + 1, metric.paths().len());
+        let mut normal = |shape: &[usize], variance: f64| placement.normal(shape, variance.sqrt(), rng);
+        let of_product = |inputs: usize| 1.0 / (inputs.max(1) * grades) as f64;
+        let zeros = |shape: &[usize]| placement.filled(shape, 0.0);
+        let mut network = Vec::with_capacity(layers);
+        for at in 0..layers {
+            let (from, to) =
+                (if at == 0 { 1 } else { hidden }, if at + 1 == layers { inputs * outputs } else { hidden });
+            let variance = 1.0 / from.max(1) as f64;
+            network.push(KernelLayer {
+                product: normal(&[to, from, paths], of_product(from))?,
+                right: normal(&[from, from, grades], variance)?,
+                right_norm: zeros(&[1, from, grades])?,
+                linear: normal(&[to, from, grades], variance)?,
+                bias: normal(&[1, to, bias_blades.len()], 0.01 * variance)?,
+                norm: (at + 1 < layers).then(|| zeros(&[1, to, grades])).transpose()?,
+            });
+        }
+        let head = normal(&[outputs, inputs, paths], of_product(inputs))?;
+        let mut bias_shape = vec![1; metric.dimension() + 3];
+        let last = bias_shape.len() - 1;
+        (bias_shape[1], bias_shape[last]) = (outputs, bias_blades.len());
+        let bias = bias.then(|| zeros(&bias_shape)).transpose()?;
+        let position_width = placement.filled([1, 1, 1], 1.0)?;
+        let widths = placement.uniform([outputs, inputs, grades], (0.0, 0.2), rng)?;
+        Ok(SteerableConv {
+            metric,
+            size,
+            channels,
+            bias_blades,
+            stride,
+            padding,
+            position_width,
+            widths,
+            head,
+            layers: network,
+            bias,
+        })
+    }
+}

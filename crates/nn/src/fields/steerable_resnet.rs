@@ -1,0 +1,124 @@
+//! The Clifford-steerable ResNet.
+
+use super::{SteerableConv, SteerablePadding};
+use crate::{Module, Placement, Result, Visitor, layers::Layer};
+use gradewise_autograd::{Tensor, fields};
+use gradewise_core::OrderedMetric;
+use serde::{Deserialize, Serialize};
+
+/// Sizes of a [`SteerableResNet`]; the defaults are the published ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SteerableResNetConfig {
+    /// Squares of the generators, one for each axis of space.
+    pub metric: Vec<i8>,
+    /// Fields in: those of so many past times.
+    pub inputs: usize,
+    /// Fields out.
+    pub outputs: usize,
+    /// Channels between.
+    pub hidden: usize,
+    /// Taps along each axis, an odd number.
+    pub taps: usize,
+    /// Layers of each kernel network.
+    pub kernel_layers: usize,
+    /// Channels of each kernel network.
+    pub kernel_hidden: usize,
+    /// Residual blocks in each stage.
+    pub blocks: Vec<usize>,
+    /// Whether blocks normalise.
+    pub norm: bool,
+}
+
+impl Default for SteerableResNetConfig {
+    fn default() -> Self {
+        Self {
+            metric: vec![1, 1],
+            inputs: 4,
+            outputs: 1,
+            hidden: 48,
+            taps: 7,
+            kernel_layers: 4,
+            kernel_hidden: 12,
+            blocks: vec![2; 4],
+            norm: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Block([SteerableConv; 2]);
+
+impl Module for Block {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (index, conv) in self.0.iter().enumerate() {
+            visitor.module(format_args!("CliffordSteerableConv_{index}"), conv);
+        }
+    }
+}
+
+/// Steerable convolutions in residual blocks between pairs of 1×1 convolutions (Zhdanov et al. 2024, arXiv:2402.14730):
+/// `[blades, batch, *space, inputs]` to `[…, outputs]`. It commutes with the isometries of the metric that the grid has.
+#[derive(Debug)]
+pub struct SteerableResNet {
+    metric: OrderedMetric,
+    /// Two in front of the blocks and two behind them.
+    ends: [SteerableConv; 4],
+    blocks: Vec<Block>,
+    norm: bool,
+}
+
+impl SteerableResNet {
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// Squares that are no metric or hold a 0, a dtype the device does not serve, or no memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &SteerableResNetConfig,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
+        let hidden = config.hidden;
+        let mut conv = |inputs: usize, outputs: usize, taps: usize| {
+            let conv = SteerableConv::new(&metric, inputs, outputs, taps).padding(SteerablePadding::Same);
+            conv.network(config.kernel_layers, config.kernel_hidden).init(&placement, rng)
+        };
+        let front = (conv(config.inputs, hidden, 1)?, conv(hidden, hidden, 1)?);
+        let mut blocks = Vec::new();
+        for _ in 0..config.blocks.iter().sum() {
+            blocks.push(Block([conv(hidden, hidden, config.taps)?, conv(hidden, hidden, config.taps)?]));
+        }
+        let back = (conv(hidden, hidden, 1)?, conv(hidden, config.outputs, 1)?);
+        Ok(Self { metric, ends: [front.0, front.1, back.0, back.1], blocks, norm: config.norm })
+    }
+
+    fn normalized(&self, x: &Tensor) -> Result<Tensor> {
+        if self.norm { Ok(fields::cs_layer_norm(&self.metric, x)?) } else { Ok(x.clone()) }
+    }
+}
+
+impl Module for SteerableResNet {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (index, conv) in self.ends.iter().enumerate() {
+            visitor.module(format_args!("CliffordSteerableConv_{index}"), conv);
+        }
+        for (index, block) in self.blocks.iter().enumerate() {
+            visitor.module(format_args!("CSBasicBlock_{index}"), block);
+        }
+    }
+}
+
+impl Layer for SteerableResNet {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let [first, second, third, fourth] = &self.ends;
+        let x = fields::cs_mv_gelu(&first.forward(x)?)?;
+        let mut x = fields::cs_mv_gelu(&second.forward(&x)?)?;
+        for Block([first, second]) in &self.blocks {
+            let y = fields::cs_mv_gelu(&self.normalized(&first.forward(&x)?)?)?;
+            let y = self.normalized(&second.forward(&y)?)?;
+            x = fields::cs_mv_gelu(&y.add(&x)?)?;
+        }
+        fourth.forward(&fields::cs_mv_gelu(&third.forward(&x)?)?)
+    }
+}

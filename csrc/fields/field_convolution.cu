@@ -1,0 +1,37 @@
+// The convolution of fields and its adjoint, see fields/problem.cuh.
+//
+// gw_field_gather_simt_<dtype> serves any sizes; gw_field_gather_warp_<dtype> channels in whole packs of 16 bytes by matrix instructions,
+// in f32 by TF32; gw_field_gather_exact_f32 the same in three parts, with the accuracy of f32.
+#include "fields/gather.cuh"
+
+#define GW_GATHER_SIMT(T, NAME)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 8 ? 2 : 3) gw_field_gather_simt_##NAME(const FieldProblem problem) { \
+        begin_kernel();                                                                                                              \
+        gather_simt<T>(problem);                                                                                                     \
+    }
+GW_FOR_DTYPES(GW_GATHER_SIMT)
+
+// Compiled to a trap on targets without the instructions; the launcher checks the architecture of the kernel.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define GW_RUN(ENGINE) ENGINE::run(problem)
+#else
+#define GW_RUN(ENGINE) __trap()
+#endif
+
+#define GW_GATHER_WARP(T, NAME)                                                                                     \
+    using Gather_##NAME = GatherWarp<T, 128, 64, false>;                                                            \
+    static_assert(Gather_##NAME::SHARED_BYTES == 61440, "as the launcher has it");                                  \
+    extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_warp_##NAME(const FieldProblem problem) {  \
+        begin_kernel();                                                                                             \
+        GW_RUN(Gather_##NAME);                                                                                      \
+    }
+GW_GATHER_WARP(float, f32)
+GW_GATHER_WARP(bf16, bf16)
+GW_GATHER_WARP(f16, f16)
+
+using GatherExact = GatherWarp<float, 64, 64, true>;
+static_assert(GatherExact::SHARED_BYTES == 40960, "as the launcher has it");
+extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_exact_f32(const FieldProblem problem) {
+    begin_kernel();
+    GW_RUN(GatherExact);
+}
