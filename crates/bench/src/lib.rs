@@ -35,3 +35,8 @@ pub use error::{Error, Result};
 pub use program::run;
 pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA};
 pub use work::{NBODY_HIDDEN, Work};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -17,6 +17,22 @@
 //! assert_eq!(spacetime.terms().len(), 256);
 //! # Ok::<(), gradewise_core::Error>(())
 //! ```
+#![cfg_attr(
+    feature = "serde",
+    doc = r##"
+With the feature `serde`, values are text and numbers:
+
+```
+use gradewise_core::{Cl2, Multivector};
+
+let x: Multivector<Cl2, f64> = "1 + 2e12".parse()?;
+let json = serde_json::to_string(&x)?;
+assert_eq!(json, r#"{"signature":"Cl(2,0,0)","coefficients":[1.0,0.0,0.0,2.0]}"#);
+assert_eq!(serde_json::from_str::<Multivector<Cl2, f64>>(&json)?, x);
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"##
+)]
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -82,3 +98,8 @@ pub use tables::{Path, Term};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So are those of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rotor.md")]
+struct Tutorial;

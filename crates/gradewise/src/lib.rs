@@ -30,7 +30,8 @@ pub use gradewise_verify as verify;
 pub mod prelude {
     pub use crate::autograd::{BackwardOptions, Gradients, Tensor, clifford, grad, no_grad};
     pub use crate::core::{
-        Algebra, Cl2, Cl3, DType, Motor3, Multivector, Pga3, Rotor2, Rotor3, Shape, Signature, Sta,
+        Algebra, Blade, Cga3, Cl2, Cl3, DType, Motor3, Multivector, Pga3, Rotor2, Rotor3, Shape, Signature,
+        Sta,
     };
     pub use crate::kernels::{Array, Device};
     pub use crate::nn::{
@@ -45,5 +46,6 @@ pub mod prelude {
 
 /// The examples of the README are tests.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -39,12 +39,27 @@ pub enum Error {
     /// Weights of the Python reference, whose axes are in another order.
     #[error(
         "load: the source is of the Python reference of Clifford group equivariant networks (it holds `{table}`), whose weights are \
-         [out, in, grades] and [out, in, paths] where this library's are [grades, in, out] and [paths, in, out]; bring each to this \
-         order first (permute [2, 1, 0]), and leave the tables of the algebra out"
+         [out, in, grades] and [out, in, paths] where this library's are [grades, in, out] and [paths, in, out]; `gradewise import` (or \
+         nn::published::import) makes a checkpoint of the published n-body network; for others bring each to this order first \
+         (permute [2, 1, 0]), and leave the tables of the algebra out"
     )]
     ReferenceLayout {
         /// The tensor that tells.
         table: String,
+    },
+    /// Weights of another library that do not all have a place here, or that do not fill every place.
+    #[error("{operation}: {}: {reason}{}", path.display(), listed(missing, unused))]
+    Published {
+        /// `import` or `export`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+        /// Tensors that the model has and the file lacks.
+        missing: Vec<String>,
+        /// Tensors of the file that the model has no place for.
+        unused: Vec<String>,
     },
     /// A parameter of another shape than the model's.
     #[error("load: parameter `{name}` has shape {actual}, the model's has {expected}")]
@@ -169,6 +184,19 @@ fn room(source: &io::Error) -> &'static str {
     }
 }
 
+/// Tensors without a counterpart, as many as a line takes.
+fn listed(missing: &[String], unused: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let list = |what: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => {
+            let more = if names.len() > SHOWN { ", …" } else { "" };
+            format!("; {what} ({}): {}{more}", names.len(), names[..names.len().min(SHOWN)].join(", "))
+        }
+    };
+    list("the file lacks", missing) + &list("nothing takes", unused)
+}
+
 impl Error {
     /// Wraps an error of the operating system with what was being done to which file.
     pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
@@ -194,6 +222,7 @@ impl Error {
             | Self::MissingParameters { .. }
             | Self::ParameterShape { .. }
             | Self::ReferenceLayout { .. }
+            | Self::Published { .. }
             | Self::DataSet { .. }
             | Self::NotFinite { .. }
             | Self::Argument { .. } => true,

@@ -12,7 +12,7 @@ extern crate self as gradewise_nn;
 // module, symmetry
 // data, init, layers, optim, quadratic
 // choice, fields, geometric, models
-// train
+// published, train
 
 pub mod checkpoint;
 pub mod choice;
@@ -29,6 +29,7 @@ pub mod models;
 mod module;
 pub mod optim;
 mod parameter;
+pub mod published;
 mod quadratic;
 pub mod symmetry;
 pub mod train;
@@ -43,3 +44,8 @@ pub use parameter::{Parameter, Placement};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Those of the derive macro need its trait.
+#[cfg(doctest)]
+#[doc = include_str!("../../derive/README.md")]
+struct DeriveReadme;

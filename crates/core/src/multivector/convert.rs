@@ -45,7 +45,20 @@ impl<A: TypeLevel, T: Scalar> From<T> for Multivector<A, T> {
     }
 }
 
-/// Zero.
+/// Zero, as in generic code over numbers.
+///
+/// ```
+/// use gradewise_core::{Cl3, Multivector};
+/// use num_traits::{One, Zero};
+///
+/// assert_eq!(Multivector::<Cl3, f64>::default(), Multivector::zero());
+/// fn power<N: One + Clone>(base: &N, exponent: usize) -> N {
+///     num_traits::pow(base.clone(), exponent)
+/// }
+/// let [e1, e2, _] = Multivector::<Cl3, f64>::generators();
+/// assert_eq!(power(&(e1 * e2), 4), One::one());
+/// assert!(Zero::is_zero(&(e1 ^ e1)));
+/// ```
 impl<A: TypeLevel, T: Scalar> Default for Multivector<A, T> {
     #[inline]
     fn default() -> Self {

@@ -21,6 +21,12 @@ use num_traits::One;
 /// let quarter = Rotor3::from_vectors(&e1, &e2)?;
 /// assert!((quarter.apply(&e1) - e2).norm() < 1e-15);
 /// assert!((quarter.apply(&e3) - e3).norm() < 1e-15);
+///
+/// // Rotors compose, by reference or by value; the right one acts first.
+/// let r = quarter;
+/// let half = &r * &r;
+/// assert!((half.apply(&e1) + e1).norm() < 1e-15);
+/// assert_eq!(Rotor3::<f64>::default().apply(&e1), e1);
 /// # Ok::<(), gradewise_core::Error>(())
 /// ```
 pub struct Rotor<A: CliffordAlgebra, T: Scalar>(Multivector<A, T>);

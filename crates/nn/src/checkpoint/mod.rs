@@ -4,6 +4,7 @@ mod atomic;
 mod ensemble;
 mod tensors;
 
+#[cfg(feature = "hdf5")]
 pub(crate) use atomic::require_regular;
 pub use atomic::{read_file, replace_file};
 pub use ensemble::Member;

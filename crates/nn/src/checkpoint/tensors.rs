@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
@@ -58,6 +58,58 @@ impl StoredTensor {
             DType::F16 => (Dtype::F16, values.flat_map(|&v| f16::from_f64(v).to_le_bytes()).collect()),
         };
         Ok(Self { dtype, shape: shape.to_vec(), bytes })
+    }
+
+    /// Stores integers in 64 bits.
+    pub(crate) fn from_integers(shape: &[usize], values: &[i64]) -> Self {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Self { dtype: Dtype::I64, shape: shape.to_vec(), bytes }
+    }
+
+    /// Stores truth values.
+    pub(crate) fn from_booleans(shape: &[usize], values: &[bool]) -> Self {
+        let bytes = values.iter().map(|&v| u8::from(v)).collect();
+        Self { dtype: Dtype::BOOL, shape: shape.to_vec(), bytes }
+    }
+
+    /// The same elements in another shape; `None` if it has another number of elements.
+    pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
+        let elements = |shape: &[usize]| gradewise_core::Shape::from(shape).elements();
+        (elements(shape) == elements(&self.shape)).then(|| Self { shape: shape.to_vec(), ..self.clone() })
+    }
+
+    /// The tensor with axis `axes[k]` in place k, bit for bit; `None` unless `axes` are all axes in some order, and for elements
+    /// of less than a byte.
+    pub(crate) fn permuted(&self, axes: &[usize]) -> Option<Self> {
+        let mut sorted = axes.to_vec();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.shape.len()) {
+            return None;
+        }
+        let shape: Vec<usize> = axes.iter().map(|&axis| self.shape[axis]).collect();
+        let elements = gradewise_core::Shape::from(&shape[..]).elements();
+        if elements == 0 {
+            return Some(Self { shape, ..self.clone() });
+        }
+        let size = self.bytes.len() / elements;
+        if size * elements != self.bytes.len() {
+            return None;
+        }
+        let strides = gradewise_core::Shape::from(&self.shape[..]).contiguous_strides();
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        let mut index = vec![0; shape.len()];
+        for _ in 0..elements {
+            let source: usize = index.iter().zip(axes).map(|(&i, &axis)| i * strides[axis]).sum();
+            bytes.extend_from_slice(&self.bytes[source * size..(source + 1) * size]);
+            for (position, &extent) in index.iter_mut().zip(&shape).rev() {
+                *position += 1;
+                if *position < extent {
+                    break;
+                }
+                *position = 0;
+            }
+        }
+        Some(Self { dtype: self.dtype, shape, bytes })
     }
 
     /// Sizes along the axes.
@@ -194,8 +246,8 @@ impl TensorFile {
                 Ok((name, TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map_err(refused)?))
             })
             .collect::<Result<Vec<_>>>()?;
-        let metadata: HashMap<String, String> = self.metadata.clone().into_iter().collect();
-        safetensors::serialize(views, (!metadata.is_empty()).then_some(metadata)).map_err(refused)
+        let metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone().into_iter().collect());
+        safetensors::serialize(views, metadata).map_err(refused)
     }
 
     /// The file this was read from; empty if it was not.

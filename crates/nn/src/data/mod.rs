@@ -5,6 +5,7 @@ pub mod cache;
 mod edges;
 mod element;
 pub mod gravity;
+#[cfg(feature = "hdf5")]
 mod hdf5;
 pub mod jets;
 pub mod loader;

@@ -11,6 +11,7 @@ mod eval;
 mod export;
 mod gradcheck;
 mod hardware;
+mod import;
 mod inspect;
 mod kernels;
 mod memory;
@@ -61,6 +62,7 @@ commands! {
     task eval::Eval;
     plain inspect::Inspect;
     plain export::Export;
+    plain import::Import;
     plain compare::Compare;
     task symmetry::Symmetry;
     task stability::Stability;

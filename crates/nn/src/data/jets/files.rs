@@ -3,19 +3,10 @@
 use super::{FourMomentum, JetSets, sets::OPERATION};
 use crate::{
     Error, Result,
-    data::{
-        Split,
-        hdf5::{Column, Source, Table},
-        npy::NpyArray,
-    },
+    data::{Split, npy::NpyArray},
 };
 use std::path::{Path, PathBuf};
 
-/// Where pandas puts the table of the published files.
-const TABLE: &str = "table/table";
-/// Four-momenta and classes in files prepared for LorentzNet and the Lorentz Group Network.
-const MOMENTA: &str = "Pmu";
-const CLASSES: [&str; 2] = ["is_signal", "label"];
 /// As many jets of one class do not come in a row by chance.
 const ONE_CLASS: usize = 64;
 
@@ -25,7 +16,8 @@ impl JetSets {
     ///
     /// - `train.h5`, `val.h5` or `valid.h5`, `test.h5`: the top-tagging reference data as published (Zenodo 2603256), a table that
     ///   pandas wrote, with the columns `E_0`, `PX_0`, `PY_0`, `PZ_0`, `E_1`, … and `is_signal_new`; or datasets `Pmu` `[jets, any, 4]`
-    ///   and `is_signal` `[jets]`;
+    ///   and `is_signal` `[jets]`
+    ///   (with the feature `hdf5`, which is on by default);
     /// - `jets_{split}_momenta.npy` `[jets, any, 4]` with `jets_{split}_labels.npy` `[jets]`.
     ///
     /// Rows are E, px, py, pz in GeV; those without transverse momentum stand for no particle. Jets without a mass are left out, with
@@ -40,12 +32,7 @@ impl JetSets {
         if path.extension().is_some_and(|extension| extension == "npy") {
             read_npy(&path, &folder.join(format!("jets_{split}_labels.npy")), &mut kept)?;
         } else {
-            let source = Source::open(&path)?;
-            if let Some(rows) = source.rows(TABLE)? {
-                read_table(&Table::new(rows)?, &mut kept)?;
-            } else {
-                read_arrays(&source, &mut kept)?;
-            }
+            read_hdf5(&path, &mut kept)?;
         }
         kept.finish(split)
     }
@@ -69,6 +56,19 @@ fn find(folder: &Path, split: Split) -> Result<PathBuf> {
     }
 }
 
+#[cfg(feature = "hdf5")]
+fn read_hdf5(path: &Path, kept: &mut Kept) -> Result<()> {
+    super::tables::read(path, kept)
+}
+
+#[cfg(not(feature = "hdf5"))]
+fn read_hdf5(path: &Path, _: &mut Kept) -> Result<()> {
+    let reason =
+        "reading HDF5 takes the feature `hdf5` of gradewise-nn; build with it, or convert the file to .npy"
+            .to_owned();
+    Err(Error::DataSet { path: path.to_owned(), reason })
+}
+
 fn read_npy(path: &Path, labels_path: &Path, kept: &mut Kept) -> Result<()> {
     let momenta = NpyArray::read(path)?;
     momenta.expect_shape(path, &[None, None, Some(4)], "jets, particles, E px py pz")?;
@@ -77,69 +77,13 @@ fn read_npy(path: &Path, labels_path: &Path, kept: &mut Kept) -> Result<()> {
     kept.extend(momenta.shape[1], &momenta.values, &labels.values)
 }
 
-fn read_table(table: &Table, kept: &mut Kept) -> Result<()> {
-    let column = |name: &str| {
-        let missing = || table.unusable(format!("it has no column `{name}` of numbers; {EXPECTED}"));
-        table.column(name).ok_or_else(missing)
-    };
-    let mut slots: Vec<[Column; 4]> = Vec::new();
-    while let Some(energy) = table.column(&format!("E_{}", slots.len())) {
-        let momentum = |axis: &str| column(&format!("P{axis}_{}", slots.len()));
-        slots.push([energy, momentum("X")?, momentum("Y")?, momentum("Z")?]);
-    }
-    if slots.is_empty() {
-        column("E_0")?;
-    }
-    let class = column("is_signal_new")?;
-    for range in table.blocks(kept.limit)? {
-        for record in table.records(range)? {
-            kept.jet.clear();
-            kept.jet.extend(slots.iter().map(|slot| FourMomentum(slot.map(|column| column.of(&record)))));
-            kept.push(class.of(&record))?;
-        }
-    }
-    Ok(())
-}
-
-const EXPECTED: &str = "expected are E_0, PX_0, PY_0, PZ_0, E_1, … and is_signal_new";
-
-fn read_arrays(source: &Source, kept: &mut Kept) -> Result<()> {
-    let Some(momenta) = source.rows(MOMENTA)? else {
-        let (names, inside) = (source.names("/")?, source.names("/table")?);
-        return Err(source.unusable(if inside.iter().any(|name| name == "axis0") {
-            "pandas wrote its table in the fixed format; write it with to_hdf(..., key=\"table\", format=\"table\")".to_owned()
-        } else {
-            format!("it holds neither the table `{TABLE}` nor the dataset `{MOMENTA}`, but {names:?}")
-        }));
-    };
-    let &[jets, stored, 4] = momenta.shape() else {
-        let shape = momenta.shape();
-        return Err(momenta.unusable(format!("its shape is {shape:?}, expected [jets, particles, 4]")));
-    };
-    let mut classes = None;
-    for name in CLASSES {
-        // A `label` of two axes tells beams from particles.
-        classes = classes.or(source.rows(name)?.filter(|rows| rows.shape() == [jets]));
-    }
-    let Some(classes) = classes else {
-        return Err(
-            source.unusable(format!("it holds no dataset {} of shape [{jets}]", CLASSES.join(" or ")))
-        );
-    };
-    let stored = usize::try_from(stored).map_err(|_| momenta.unusable("it is too large".to_owned()))?;
-    for range in momenta.blocks(kept.limit)? {
-        kept.extend(stored, &momenta.numbers(range.clone())?, &classes.numbers(range)?)?;
-    }
-    Ok(())
-}
-
 /// What is kept of the jets of a file.
-struct Kept {
+pub(super) struct Kept {
     path: PathBuf,
     particles: usize,
-    limit: usize,
+    pub(super) limit: usize,
     /// The particles of the jet at hand.
-    jet: Vec<FourMomentum>,
+    pub(super) jet: Vec<FourMomentum>,
     /// Jets seen, and those of them without a mass.
     seen: usize,
     massless: usize,
@@ -154,7 +98,7 @@ impl Kept {
     }
 
     /// Adds jets of `momenta` `[jets, stored, 4]`, up to the limit.
-    fn extend(&mut self, stored: usize, momenta: &[f64], labels: &[f64]) -> Result<()> {
+    pub(super) fn extend(&mut self, stored: usize, momenta: &[f64], labels: &[f64]) -> Result<()> {
         let room = self.limit - self.seen;
         for (position, &label) in labels.iter().enumerate().take(room) {
             let numbers = momenta.iter().skip(position * stored * 4).take(stored * 4).copied();
@@ -168,7 +112,7 @@ impl Kept {
     }
 
     /// Adds the jet at hand.
-    fn push(&mut self, label: f64) -> Result<()> {
+    pub(super) fn push(&mut self, label: f64) -> Result<()> {
         let number = self.seen;
         self.seen += 1;
         for (particle, momentum) in self.jet.iter().enumerate() {
@@ -230,5 +174,5 @@ impl Kept {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "hdf5"))]
 mod tests;

@@ -9,6 +9,8 @@
 mod files;
 mod sets;
 mod shower;
+#[cfg(feature = "hdf5")]
+mod tables;
 
 pub(crate) use sets::CHANNELS;
 pub use sets::{JetBatch, JetSets};

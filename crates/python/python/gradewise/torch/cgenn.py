@@ -617,9 +617,9 @@ class NBodyCGGNN(nn.Module):
         with safe_open(str(path), "pt") as file:
             metadata = json.loads((file.metadata() or {}).get("gradewise", "{}"))
             config = metadata.get("model_config", {})
-            others = sorted(
-                key for key, value in config.items() if key not in ("hidden", "layers") and value not in (False, 0)
-            )
+            # What of the settings changes the network; the others say how these work, or how it is trained.
+            extensions = ("velocities", "conjugation", "geometry", "substeps", "pushes", "kicks")
+            others = sorted(key for key in extensions if config.get(key))
             if metadata.get("model") != "nbody" or others:
                 what = f"a model with {', '.join(others)}" if others else f"the model {metadata.get('model')!r}"
                 raise CheckpointError(f"{path}: {what}, and the published network has no place for it")

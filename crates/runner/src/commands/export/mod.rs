@@ -3,14 +3,21 @@
 mod page;
 mod tensorboard;
 
+use super::import::said;
 use crate::{
     Command, Program,
     error::{Error, Result},
+    options::one_of,
     output,
     run::RunFolder,
 };
 use clap::Args;
-use gradewise_nn::{checkpoint::replace_file, train::MetricsLog};
+use gradewise_nn::{
+    checkpoint::{Checkpoint, replace_file},
+    choice::Choice,
+    published::{self, Library},
+    train::MetricsLog,
+};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -46,7 +53,7 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
     (since(changed) - last).max(0.0)
 }
 
-/// Write the record of a run for TensorBoard, and as one page with its figures.
+/// Write the record of a run for TensorBoard and as one page with its figures, or its weights for another library.
 ///
 /// Into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which needs nothing beside
 /// itself; both unless one is asked for. A second export replaces the first. A run that goes on can be exported at any time.
@@ -54,9 +61,10 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
 #[command(after_help = "\
 Examples:
   gradewise export runs/nbody-1
-  gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs")]
+  gradewise export runs/nbody-1 --tensorboard && tensorboard --logdir runs
+  gradewise export runs/nbody-1 --to cgenn --out state_dict.safetensors")]
 pub struct Export {
-    /// The folder of the run.
+    /// The folder of the run; with --to, a checkpoint may be named instead.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Write events for TensorBoard.
@@ -65,14 +73,32 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
+    /// Write the weights as the published model of this library keeps them, for its load_state_dict. `import` is the way back.
+    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
+        conflicts_with_all = ["tensorboard", "html"])]
+    pub to: Option<Library>,
+    /// The file of those weights.
+    #[arg(long, value_name = "FILE", requires = "to")]
+    pub out: Option<PathBuf>,
 }
 
 impl Command for Export {
     const NAME: &'static str = "export";
 
     fn run(&self, _: &Program) -> Result<()> {
-        run(self)
+        match (self.to, &self.out) {
+            (Some(library), Some(out)) => weights(&self.run, library, out),
+            _ => run(self),
+        }
     }
+}
+
+/// The weights of a checkpoint, or of a run's, for another library.
+fn weights(run: &Path, library: Library, out: &Path) -> Result<()> {
+    let path = if run.is_dir() { RunFolder::at(run).checkpoint() } else { run.to_owned() };
+    let (file, account) = published::export(&Checkpoint::read(path)?, library)?;
+    file.write(out)?;
+    output::print(&format!("{}: for {}; {}\n", out.display(), library.name(), said(&account)))
 }
 
 fn run(arguments: &Export) -> Result<()> {

@@ -1,0 +1,268 @@
+//! Weights of published models, across the border: the file of a `state_dict` becomes a checkpoint, and a checkpoint the file of a
+//! `state_dict`.
+//!
+//! Names are mapped and axes are turned; no number is computed, so that a round trip gives the same bits. Every tensor is accounted
+//! for ([`Account`]): the model's weights are all there and each has the shape that it should have, what follows from the algebra is
+//! what it should be, and a file with anything else is refused.
+//!
+//! ```no_run
+//! use gradewise_nn::{checkpoint::TensorFile, published::{self, Library, PublishedModel}};
+//!
+//! let file = TensorFile::read("state_dict.safetensors")?;
+//! let (checkpoint, account) = published::import(&file, Library::Cgenn, PublishedModel::NBody)?;
+//! println!("{} tensors were used", account.used.len());
+//! checkpoint.write("checkpoint.safetensors")?;
+//! # Ok::<(), gradewise_nn::Error>(())
+//! ```
+
+mod cgenn;
+mod flash;
+
+use crate::{
+    Error, Result,
+    checkpoint::{Checkpoint, CheckpointMetadata, FORMAT_VERSION, StoredTensor, TensorFile},
+};
+use std::collections::BTreeSet;
+
+crate::choices! {
+    /// A library whose weights are known.
+    pub enum Library {
+        /// Clifford group equivariant networks in PyTorch (Ruhe et al. 2023)
+        Cgenn = "cgenn",
+        /// Flash Clifford, the fused layer for PyTorch and Triton
+        FlashClifford = "flash-clifford",
+    }
+}
+
+crate::choices! {
+    /// A published model.
+    pub enum PublishedModel {
+        /// NBodyCGGNN of cgenn: the task `nbody`
+        NBody = "nbody",
+        /// One or several layers of flash-clifford, under any names: nn::layers::CliffordLayer
+        Layer = "layer",
+    }
+}
+
+/// A tensor under both of its names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapped {
+    /// The name in the published model.
+    pub published: String,
+    /// The name in the checkpoint.
+    pub checkpoint: String,
+    /// The shape in the published model.
+    pub published_shape: Vec<usize>,
+    /// The shape in the checkpoint.
+    pub checkpoint_shape: Vec<usize>,
+}
+
+/// What became of every tensor. A file that leaves any without a counterpart is refused, so there are no others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Account {
+    /// Weights, in the order of their names in the checkpoint.
+    pub used: Vec<Mapped>,
+    /// Tensors of the published file that follow from the algebra and hold no weights. They were compared with what they should be
+    /// (import), or written (export).
+    pub derived: Vec<String>,
+    /// Sections of the checkpoint that are no weights and that a published file has no place for, such as an optimiser's (export).
+    pub left_out: Vec<String>,
+}
+
+/// How one weight is kept in either library.
+struct Weight {
+    mapped: Mapped,
+    /// Axis `axes[k]` of the published tensor is the k-th one here.
+    axes: Vec<usize>,
+}
+
+impl Weight {
+    fn new(published: String, checkpoint: String, shape: &[usize], axes: &[usize], here: &[usize]) -> Self {
+        let mapped = Mapped {
+            published,
+            checkpoint,
+            published_shape: shape.to_vec(),
+            checkpoint_shape: here.to_vec(),
+        };
+        Self { mapped, axes: axes.to_vec() }
+    }
+
+    fn imported(&self, tensor: &StoredTensor) -> Option<StoredTensor> {
+        tensor.permuted(&self.axes)?.reshaped(&self.mapped.checkpoint_shape)
+    }
+
+    fn exported(&self, tensor: &StoredTensor) -> Option<StoredTensor> {
+        let turned: Vec<usize> = self.axes.iter().map(|&axis| self.mapped.published_shape[axis]).collect();
+        let back: Vec<usize> =
+            (0..self.axes.len()).filter_map(|k| self.axes.iter().position(|&axis| axis == k)).collect();
+        tensor.reshaped(&turned)?.permuted(&back)
+    }
+}
+
+/// All tensors of a model.
+struct Layout {
+    /// [`CheckpointMetadata::model`]
+    model: &'static str,
+    config: serde_json::Value,
+    weights: Vec<Weight>,
+    /// Published tensors that follow from the algebra, with the value that each should have.
+    derived: Vec<(String, StoredTensor)>,
+}
+
+/// The weights of a published model as a checkpoint.
+///
+/// # Errors
+/// [`Error::Published`] for a model that the library does not have, and for a file that lacks a weight, has tensors that the model has no
+/// place for, or tables of another algebra; [`Error::Tensor`] for a weight of another shape.
+pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
+    const OPERATION: &str = "import";
+    let refused = |reason: String, missing: Vec<String>, unused: Vec<String>| Error::Published {
+        operation: OPERATION,
+        path: file.path().to_owned(),
+        reason,
+        missing,
+        unused,
+    };
+    let layout = match (from, model) {
+        (Library::Cgenn, PublishedModel::NBody) => cgenn::published(file),
+        (Library::FlashClifford, PublishedModel::Layer) => flash::published(file),
+        _ => {
+            let reason = format!("{} has no model `{}`", name(from), name(model));
+            return Err(refused(reason, Vec::new(), Vec::new()));
+        }
+    };
+    let layout = layout.map_err(|reason| refused(reason, Vec::new(), Vec::new()))?;
+    let known: BTreeSet<&str> = layout
+        .weights
+        .iter()
+        .map(|weight| weight.mapped.published.as_str())
+        .chain(layout.derived.iter().map(|(name, _)| name.as_str()))
+        .collect();
+    let missing: Vec<String> = layout
+        .weights
+        .iter()
+        .map(|weight| &weight.mapped.published)
+        .filter(|name| file.get(name).is_none())
+        .cloned()
+        .collect();
+    let unused: Vec<String> =
+        file.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(name.as_str())).collect();
+    if !missing.is_empty() || !unused.is_empty() {
+        let reason = format!("it does not hold `{}` of {}", name(model), name(from));
+        return Err(refused(reason, missing, unused));
+    }
+    let mut account = Account::default();
+    for (name, expected) in &layout.derived {
+        let Some(found) = file.get(name) else { continue };
+        if found.shape() != expected.shape() || found.to_f64_vec() != expected.to_f64_vec() {
+            let reason = "it is a table of the algebra, and not that of the model's algebra".to_owned();
+            return Err(Error::Tensor { path: file.path().to_owned(), name: name.clone(), reason });
+        }
+        account.derived.push(name.clone());
+    }
+    let mut tensors = TensorFile::new();
+    for weight in layout.weights {
+        let mapped = &weight.mapped;
+        let Some(tensor) = file.get(&mapped.published) else { continue };
+        let wrong = |expected: &[usize]| Error::Tensor {
+            path: file.path().to_owned(),
+            name: mapped.published.clone(),
+            reason: format!(
+                "it has dtype {} and shape {:?}, expected real numbers of shape {expected:?}",
+                tensor.dtype_name(),
+                tensor.shape()
+            ),
+        };
+        if tensor.shape() != mapped.published_shape || tensor.dtype().is_none() {
+            return Err(wrong(&mapped.published_shape));
+        }
+        let turned = weight.imported(tensor).ok_or_else(|| wrong(&mapped.published_shape))?;
+        tensors.insert(mapped.checkpoint.clone(), turned);
+        account.used.push(weight.mapped);
+    }
+    let metadata = CheckpointMetadata {
+        format_version: FORMAT_VERSION,
+        model: layout.model.to_owned(),
+        model_config: layout.config,
+        step: 0,
+        training: serde_json::Value::Null,
+        members: Vec::new(),
+    };
+    Ok((Checkpoint { metadata, tensors }, account))
+}
+
+/// The weights of a checkpoint as the published model keeps them, with the tables of the algebra that its `load_state_dict` asks for. If
+/// the checkpoint has a moving average of the weights, that is what is written, as in `eval` and `infer`.
+///
+/// # Errors
+/// [`Error::Published`] for a model that the library does not have or that has settings which the published one has no place for, and for
+/// a checkpoint that lacks a weight or has others; [`Error::Tensor`] for a weight of another shape.
+pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Account)> {
+    const OPERATION: &str = "export";
+    let path = checkpoint.tensors.path();
+    let refused = |reason: String, missing: Vec<String>, unused: Vec<String>| Error::Published {
+        operation: OPERATION,
+        path: path.to_owned(),
+        reason,
+        missing,
+        unused,
+    };
+    let members = checkpoint.metadata.members.len();
+    if members > 0 {
+        let reason = format!("it is an ensemble of {members} models, and a state_dict is of one");
+        return Err(refused(reason, Vec::new(), Vec::new()));
+    }
+    let layout = match to {
+        Library::Cgenn => cgenn::of_checkpoint(checkpoint),
+        Library::FlashClifford => flash::of_checkpoint(checkpoint),
+    };
+    let layout = layout.map_err(|reason| refused(reason, Vec::new(), Vec::new()))?;
+    let averaged = checkpoint.tensors.section("ema").next().is_some();
+    let source = |name: &str| if averaged { format!("ema::{name}") } else { name.to_owned() };
+    let known: BTreeSet<&str> =
+        layout.weights.iter().map(|weight| weight.mapped.checkpoint.as_str()).collect();
+    let (mut missing, mut sections) = (Vec::new(), BTreeSet::new());
+    for weight in &layout.weights {
+        let name = source(&weight.mapped.checkpoint);
+        if checkpoint.tensors.get(&name).is_none() {
+            missing.push(name);
+        }
+    }
+    let mut unused = Vec::new();
+    for (name, _) in checkpoint.tensors.iter() {
+        match name.split_once("::") {
+            Some((section, _)) if averaged && section == "ema" => {}
+            Some((section, _)) => _ = sections.insert(section.to_owned()),
+            None if !known.contains(name) => unused.push(name.to_owned()),
+            None => {}
+        }
+    }
+    if !missing.is_empty() || !unused.is_empty() {
+        let reason = format!("its weights are not those of `{}` in {}", layout.model, name(to));
+        return Err(refused(reason, missing, unused));
+    }
+    let mut account = Account { left_out: sections.into_iter().collect(), ..Account::default() };
+    let mut file = TensorFile::new();
+    for weight in layout.weights {
+        let mapped = &weight.mapped;
+        let name = source(&mapped.checkpoint);
+        let Some(tensor) = checkpoint.tensors.get(&name) else { continue };
+        let turned = weight.exported(tensor).filter(|_| tensor.shape() == mapped.checkpoint_shape);
+        let turned = turned.ok_or_else(|| Error::Tensor {
+            path: path.to_owned(),
+            name: name.clone(),
+            reason: format!("its shape is {:?}, expected {:?}", tensor.shape(), mapped.checkpoint_shape),
+        })?;
+        file.insert(mapped.published.clone(), turned);
+        account.used.push(weight.mapped);
+    }
+    for (name, table) in layout.derived {
+        file.insert(name.clone(), table);
+        account.derived.push(name);
+    }
+    Ok((file, account))
+}
+
+fn name(choice: impl crate::choice::Choice) -> &'static str {
+    choice.name()
+}

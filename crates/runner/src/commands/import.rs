@@ -1,0 +1,59 @@
+//! `import`: weights of a published model as a checkpoint.
+
+use crate::{Command, Program, error::Result, options::one_of, output};
+use clap::Args;
+use gradewise_nn::{
+    checkpoint::TensorFile,
+    choice::Choice,
+    published::{self, Account, Library, PublishedModel},
+};
+use std::path::PathBuf;
+
+/// Make a checkpoint of the weights of a published model.
+///
+/// The file is the `state_dict` of the PyTorch model, written by `safetensors.torch.save_file` or `save_model`. Names are mapped and axes
+/// are turned, and no number changes. Every tensor is accounted for: a file that lacks a weight, or has one that the model has no place
+/// for, is refused. `export --to` is the way back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise import state_dict.safetensors --from cgenn --out checkpoint.safetensors
+  gradewise eval --checkpoint checkpoint.safetensors
+  gradewise import layers.safetensors --from flash-clifford --model layer --out layers-here.safetensors")]
+pub struct Import {
+    /// The published weights.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The library that they are of.
+    #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>())]
+    pub from: Library,
+    /// The model that they are of.
+    #[arg(long, default_value = "nbody", value_parser = one_of::<PublishedModel>())]
+    pub model: PublishedModel,
+    /// The checkpoint to write.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+impl Command for Import {
+    const NAME: &'static str = "import";
+
+    fn run(&self, _: &Program) -> Result<()> {
+        let (checkpoint, account) = published::import(&TensorFile::read(&self.file)?, self.from, self.model)?;
+        checkpoint.write(&self.out)?;
+        let of = format!("`{}` of {}", self.model.name(), self.from.name());
+        output::print(&format!("{}: {of}; {}\n", self.out.display(), said(&account)))
+    }
+}
+
+/// What became of the tensors, in words.
+pub(super) fn said(account: &Account) -> String {
+    let mut text = format!("{} tensors of weights", account.used.len());
+    if !account.derived.is_empty() {
+        text += &format!(", {} tables of the algebra", account.derived.len());
+    }
+    if !account.left_out.is_empty() {
+        text += &format!(", without {}", account.left_out.join(", "));
+    }
+    text + "; none unused, none missing"
+}

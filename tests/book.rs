@@ -1,0 +1,152 @@
+//! The book and the READMEs: every link leads somewhere, and the table of contents has every page.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Where links into the sources lead that are not of a page: what follows is a path of the repository.
+const SOURCES: [&str; 2] = [
+    "https://github.com/gradewise/gradewise/blob/main/",
+    "https://github.com/gradewise/gradewise/tree/main/",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The text without what is code: blocks between fences, and words between backticks.
+fn prose(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut fence = None;
+    for line in markdown.lines() {
+        let start = line.trim_start();
+        let mark = start.chars().take_while(|&c| c == '`').count();
+        match fence {
+            Some(open) if mark >= open && start.trim_end().len() == mark => fence = None,
+            Some(_) => {}
+            None if mark >= 3 => fence = Some(mark),
+            None => {
+                for (position, part) in line.split('`').enumerate() {
+                    if position % 2 == 0 {
+                        text.push_str(part);
+                    }
+                }
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// What the links and images of a page lead to.
+fn links(markdown: &str) -> Vec<String> {
+    let text = prose(markdown);
+    let targets = text.match_indices("](").filter_map(|(at, _)| text[at + 2..].split_once(')'));
+    targets.map(|(target, _)| target.split_whitespace().next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The names under which the headings of a page can be linked to.
+fn anchors(markdown: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut fenced = false;
+    for line in markdown.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !fenced) else { continue };
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        found.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+    }
+    found
+}
+
+/// What is wrong with a link of a page, if anything is.
+fn fault(page: &Path, target: &str) -> Option<String> {
+    for sources in SOURCES {
+        if let Some(path) = target.strip_prefix(sources) {
+            return (!root().join(path).exists()).then(|| "no such file in the repository".to_owned());
+        }
+    }
+    if target.starts_with("https://") || target.starts_with("http://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let file = if path.is_empty() { page.to_owned() } else { page.parent()?.join(path) };
+    if !file.exists() {
+        return Some("no such file".to_owned());
+    }
+    let anchor = anchor?;
+    let text = fs::read_to_string(&file).ok()?;
+    (!anchors(&text).contains(anchor)).then(|| format!("{} has no heading #{anchor}", file.display()))
+}
+
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut checked = pages(&root().join("docs"));
+    checked.extend(pages(root()));
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        checked.extend(pages(&entry.unwrap().path()));
+    }
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in &checked {
+        for target in links(&fs::read_to_string(page).unwrap()) {
+            count += 1;
+            if let Some(why) = fault(page, &target) {
+                wrong.push(format!("{}: {target}: {why}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 100, "only {count} links were found: the pages are not read as they should be");
+}
+
+/// In the book a link out of the folder of its sources leads nowhere.
+#[test]
+fn pages_of_the_book_stay_in_the_book() {
+    for page in pages(&root().join("docs")) {
+        let out: Vec<String> = links(&fs::read_to_string(&page).unwrap())
+            .into_iter()
+            .filter(|target| target.starts_with("../") || target.starts_with('/'))
+            .collect();
+        assert!(out.is_empty(), "{}: {out:?}; link to the repository by its address", page.display());
+    }
+}
+
+#[test]
+fn the_table_of_contents_has_every_page_once() {
+    let docs = root().join("docs");
+    let listed = links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap());
+    let names: BTreeSet<String> = listed.iter().cloned().collect();
+    assert_eq!(names.len(), listed.len(), "a page is listed twice");
+    let there: BTreeSet<String> = pages(&docs)
+        .iter()
+        .filter_map(|page| page.file_name()?.to_str().map(str::to_owned))
+        .filter(|name| name != "SUMMARY.md")
+        .collect();
+    assert_eq!(names, there);
+}
+
+#[test]
+fn dead_links_are_noticed() {
+    let page = root().join("docs/index.md");
+    for (target, dead) in [
+        ("rotor.md", false),
+        ("rotor.md#motions", false),
+        ("#gradewise", false),
+        ("https://example.org", false),
+        ("https://github.com/gradewise/gradewise/tree/main/crates/core", false),
+        ("https://github.com/gradewise/gradewise/tree/main/crates/nowhere", true),
+        ("rotors.md", true),
+        ("rotor.md#emotions", true),
+    ] {
+        assert_eq!(fault(&page, target).is_some(), dead, "{target}");
+    }
+    let text = "[a](b.md) `[c](d.md)`\n```sh\n[e](f.md)\n```\n![g](h.svg \"title\")";
+    assert_eq!(links(text), ["b.md", "h.svg"]);
+}
