@@ -19,7 +19,7 @@ pub enum Whitening {
 }
 
 /// How a normalisation whitens.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NormOptions {
     /// Added to the diagonal of the covariance, in units of its largest entry.
     pub epsilon: f64,
