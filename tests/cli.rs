@@ -253,6 +253,14 @@ fn several_checkpoints_predict_together() {
         text.contains(&format!("test MSE {:.5} of the mean of their predictions", error(&together))),
         "{text}"
     );
+    // All of that in one file, beside the settings of its runs.
+    let e = "--checkpoint runs/ensemble.safetensors";
+    assert!(text.contains("ensemble runs/ensemble.safetensors"), "{text}");
+    assert_eq!(eval(e), together);
+    let ends: Vec<f64> =
+        together["mse_interval"].as_array().unwrap().iter().map(|end| end.as_f64().unwrap()).collect();
+    assert!(ends[0] < error(&together) && error(&together) < ends[1], "{together}");
+    assert!(succeed(here, &format!("eval {e}")).contains("of 2 models\ntest MSE of other such samples: "));
     let (first, second) = (eval(a), eval(b));
     // The squared error is convex, strictly where predictions differ.
     assert!(error(&together) < (error(&first) + error(&second)) / 2.0, "{together} {first} {second}");
@@ -279,6 +287,20 @@ fn several_checkpoints_predict_together() {
         );
         assert!(apart > 0.0);
     }
+    assert_eq!(infer(e), [Some(mean.clone()), Some(deviation.clone())]);
+    succeed(here, &format!("infer {e} --dtype f64 --input in.npy --output out.npy"));
+    let read = |name: &str| npy::NpyArray::read(here.join(name)).unwrap();
+    assert_eq!((read("out.npy").values, read("out.deviation.npy").values), (mean, deviation));
+    assert_eq!(read("out.deviation.npy").shape, [1, 3, 3]);
+    for (command, part) in [
+        ("eval --rollout motion", "--rollout follows one model"),
+        ("eval --dump layers.0", "--dump shows one model"),
+        ("infer --dump layers.0 --input in.npy --output out.npy", "--dump shows one model"),
+        ("symmetry", "an ensemble of 2 models"),
+    ] {
+        refuse(here, &format!("{command} {e}"), 2, &[part]);
+    }
+    assert!(succeed(here, "inspect runs/ensemble.safetensors").contains("member.1::embedding.weight"));
     refuse(here, &format!("eval {a} {b} --rollout motion"), 2, &["--rollout follows one model"]);
     succeed(
         here,

@@ -79,6 +79,69 @@ fn nbody_in_substeps() {
     );
 }
 
+/// Forces between pairs in many small steps, by a preset of its own.
+#[test]
+fn nbody_with_kicks() {
+    check(
+        "nbody",
+        "--preset kicks data.train=64 data.valid=8 data.test=16 data.earlier=1 model.kicks=6 train.batch_size=16 train.steps=100 \
+         train.warmup_steps=5 train.lr=0.01 train.ema=0",
+        0.7,
+    );
+}
+
+/// The moments before the one that is predicted.
+#[test]
+fn nbody_at_more_moments() {
+    check(
+        "nbody",
+        "--preset moments data.train=32 data.valid=8 data.test=16 model.hidden=6 model.substeps=2 train.batch_size=16 \
+         train.steps=100 train.warmup_steps=5 train.ema=0",
+        0.7,
+    );
+}
+
+#[test]
+fn gravity() {
+    check(
+        "gravity",
+        "--preset full data.train=64 data.valid=8 data.test=16 train.batch_size=16 train.steps=120 train.warmup_steps=5 \
+         train.decay_steps=60 train.lr=1e-2",
+        0.3,
+    );
+}
+
+#[test]
+fn gravity_by_a_transformer() {
+    check(
+        "gravity",
+        "--preset transformer data.train=64 data.valid=8 data.test=16 model.hidden=4 model.scalars=8 model.layers=2 model.heads=2 \
+         train.batch_size=16 train.steps=120 train.warmup_steps=5 train.decay_steps=60 train.lr=3e-3",
+        0.5,
+    );
+}
+
+#[test]
+fn signed_volumes_with_a_falling_rate() {
+    let settings = "--preset falling data.train=512 data.valid=16 data.test=256 model.hidden=12 train.batch_size=32 train.steps=300 \
+                    train.warmup_steps=10 train.decay_steps=200 train.lr=5e-3 train.ema=0.9";
+    check("volumes", settings, 0.3);
+}
+
+#[test]
+fn hull_volumes_in_many_orders() {
+    let settings = "--preset falling data.train=128 data.valid=8 data.test=32 model.hidden=8 model.layers=2 train.batch_size=16 \
+                    train.steps=120 train.warmup_steps=10 train.decay_steps=60 train.lr=5e-3 train.ema=0.9";
+    check("hulls", settings, 0.5);
+}
+
+#[test]
+fn o5_regression_with_a_falling_rate() {
+    let settings = "--preset falling data.train=512 data.valid=16 data.test=64 model.hidden=32 train.batch_size=32 train.steps=300 \
+                    train.warmup_steps=10 train.decay_steps=200 train.lr=3e-3 train.ema=0.9";
+    check("o5", settings, 0.3);
+}
+
 #[test]
 fn signed_volumes() {
     let settings = "data.train=512 data.valid=16 data.test=256 model.hidden=12 train.batch_size=32 train.steps=300 \

@@ -3,6 +3,7 @@
 use crate::tasks::NBodyTask;
 use clap::Args;
 use gradewise_nn::{
+    Ensemble, Prediction,
     checkpoint::{Checkpoint, StoredTensor, TensorFile},
     data::{
         nbody::NBodyData,
@@ -15,7 +16,7 @@ use gradewise_runner::{
     error::{Error, Result},
     options::Settings,
     output, run,
-    task::{self, EVALUATION_BATCH, Statistic},
+    task::{self, EVALUATION_BATCH},
 };
 use std::path::{Path, PathBuf};
 
@@ -25,15 +26,16 @@ const CHANNELS: usize = 7;
 ///
 /// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy
 /// file [systems, 7, particles] with the rows x y z vx vy vz charge. Output: predicted positions
-/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending. Of several checkpoints: their mean and, as tensor
-/// `deviation`, the standard deviation among them, which tells where they know little.
+/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending. Of an ensemble, or of several checkpoints: their mean and,
+/// as tensor `deviation` or as NAME.deviation.npy, the standard deviation among them, which tells where they know little.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy")]
+  gradewise infer --checkpoint runs/nbody-1/checkpoint.safetensors --input systems.npy --output predicted.npy
+  gradewise infer --checkpoint runs/nbody-3/ensemble.safetensors --input systems.npy --output predicted.safetensors")]
 #[command(display_order = 1)] // In help, beside `eval`.
 pub struct Infer {
-    /// The checkpoint; several times for an ensemble.
+    /// The checkpoint, or the ensemble that train --seeds wrote; several times for the mean of all.
     #[arg(long, value_name = "FILE", required = true)]
     pub checkpoint: Vec<PathBuf>,
     /// The systems.
@@ -69,26 +71,35 @@ fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
-    if arguments.dump.is_some() && arguments.checkpoint.len() > 1 {
-        return Err(Error::Usage("--dump shows one model; leave out all but one --checkpoint".to_owned()));
-    }
-    let (data, each, dtype) = run::once(&config.runtime, |placement| {
+    let (data, prediction, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
-        let predicted = |path: &PathBuf| -> Result<Vec<f64>> {
-            let model = task::load_model::<NBodyTask>(&Checkpoint::read(path)?, placement)?;
-            let work = || predict(&model, &data, EVALUATION_BATCH);
-            run::dumped(arguments.dump.as_deref(), Path::new(""), &model, work)
+        let mut models = Vec::new();
+        for path in &arguments.checkpoint {
+            models.extend(task::load_models::<NBodyTask>(&Checkpoint::read(path)?, placement)?);
+        }
+        if arguments.dump.is_some() && models.len() > 1 {
+            return Err(Error::Usage(
+                "--dump shows one model; leave out all but one --checkpoint, and take that of a single model"
+                    .to_owned(),
+            ));
+        }
+        let predicted = |model: &_| {
+            let work = || predict(model, &data, EVALUATION_BATCH);
+            run::dumped(arguments.dump.as_deref(), Path::new(""), model, work)
         };
-        let each = arguments.checkpoint.iter().map(predicted).collect::<Result<Vec<_>>>()?;
-        Ok((data, each, placement.dtype))
+        let prediction = Ensemble::new(models)?.predict(predicted)?;
+        Ok((data, prediction, placement.dtype))
     })?;
-    let (predictions, deviations) = mean_and_deviation(&each, data.loc().len());
+    let Prediction { mean: predictions, deviation: deviations } = prediction;
     if let Some(bad) = predictions.iter().position(|value| !value.is_finite()) {
         return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
     }
     let shape = [data.len(), 3, data.particles()];
     if as_npy {
         npy::write(&arguments.output, &shape, &predictions)?;
+        if let Some(deviations) = &deviations {
+            npy::write(arguments.output.with_extension("deviation.npy"), &shape, deviations)?;
+        }
     } else {
         let mut file = TensorFile::new();
         file.insert("prediction", StoredTensor::from_f64(&shape, &predictions, dtype)?);
@@ -98,15 +109,6 @@ fn run(arguments: &Infer) -> Result<()> {
         file.write(&arguments.output)?;
     }
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
-}
-
-/// Of each of `numbers` numbers, the mean over several predictions and, if there are at least two, their sample standard deviation.
-fn mean_and_deviation(each: &[Vec<f64>], numbers: usize) -> (Vec<f64>, Option<Vec<f64>>) {
-    let of = |k: usize| Statistic::of(&each.iter().map(|predictions| predictions[k]).collect::<Vec<_>>());
-    let statistics: Vec<Statistic> = (0..numbers).map(of).collect();
-    let mean = statistics.iter().map(|statistic| statistic.mean).collect();
-    let deviations = statistics.iter().map(|statistic| statistic.standard_deviation).collect::<Option<_>>();
-    (mean, deviations.filter(|_| each.len() > 1))
 }
 
 fn extension(path: &Path) -> Option<String> {

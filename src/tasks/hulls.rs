@@ -1,6 +1,6 @@
 //! The volume of a convex hull in five dimensions.
 
-use super::points::{PAPER, Regression, adam, check_perceptron, paper};
+use super::points::{FALLING, PAPER, Regression, adam, check_perceptron, falling, paper};
 use gradewise_nn::{
     data::points::{HULL_DIMENSION, HULL_POINTS, PointSets},
     models::{HullVolume, PerceptronConfig},
@@ -18,11 +18,13 @@ impl Regression for Hulls {
     const EXAMPLES: &'static str = "\
 gradewise train hulls
 gradewise train hulls --preset paper --device cuda
+gradewise train hulls --preset falling --device cuda
 gradewise train hulls --curve 256,1024,4096,16384
 gradewise train hulls data.source=path/to/npy          hulls_train_input.npy and so on";
     const TITLE: &'static str = "volumes of convex hulls of 16 points in 5 dimensions";
     const GROUP: &'static str = "rotations and reflections";
-    const PRESETS: &'static [Preset] = &[Preset::QUICK, paper(&[PAPER])];
+    const PRESETS: &'static [Preset] =
+        &[Preset::QUICK, paper(&[PAPER]), falling(&[PAPER, FALLING, &["data.orders=1000"]])];
     const FILES: (&'static str, (usize, usize)) = ("hulls", (HULL_POINTS, HULL_DIMENSION));
     type ModelConfig = PerceptronConfig;
     type Model = HullVolume;

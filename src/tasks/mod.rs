@@ -4,6 +4,7 @@
 
 mod forces;
 mod gpt;
+mod gravity;
 mod hulls;
 mod lorentz;
 mod nbody;
@@ -39,6 +40,7 @@ macro_rules! tasks {
 
 tasks! {
     NBodyTask;
+    gravity::Gravity;
     Points<volumes::Volumes>;
     Points<hulls::Hulls>;
     Points<o5::O5>;

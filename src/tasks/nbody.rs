@@ -9,7 +9,7 @@ use gradewise_nn::{
     },
     models::{NBody, NBodyConfig},
     symmetry::{Isometry, relative_distance},
-    train::nbody::{mean_squared_error, predict, predict_states},
+    train::nbody::{mean_squared_error, predict, predict_states, squared_errors},
 };
 use gradewise_runner::{output, plots, prelude::*, task::Rollout};
 use rand::RngExt;
@@ -54,6 +54,9 @@ pub struct NBodySource {
     /// Moments of each simulated system that are fitted: from frame 30 to 40, from 40 to 50, and so on. One is the published task; a
     /// model that is to go on from its own predictions needs more. Valid and test splits have the first alone.
     pub moments: usize,
+    /// How many earlier moments of each system are fitted, too: from frame 20 to 30, from 10 to 20, from 0 to 10. They are in the published
+    /// files of the same systems; the publications fit the last one alone. Not of files.
+    pub earlier: usize,
     /// Whether each sample that is fitted is fitted backwards, too: from its end, with velocities turned round, to its start.
     pub reversal: bool,
 }
@@ -84,6 +87,10 @@ impl DataSection for NBodySource {
                 }
             }
         }
+        if self.earlier > 0 && (self.moments > 1 || self.source.path().is_some() || self.earlier > EARLIER) {
+            let expected = "at most 3; 0 for files, and where data.moments is not 1";
+            return refuse("data.earlier", self.earlier, expected);
+        }
         if self.moments > 1 && self.source.path().is_some() {
             return refuse("data.moments", self.moments, "1 for files, which hold no later frames");
         }
@@ -95,7 +102,7 @@ impl DataSection for NBodySource {
     }
 
     fn fitted(&self) -> usize {
-        self.splits.train * if self.reversal { 2 } else { 1 }
+        self.splits.train * (1 + self.earlier) * if self.reversal { 2 } else { 1 }
     }
 }
 
@@ -155,6 +162,50 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
                 ],
             ],
         },
+        Preset {
+            name: "moments",
+            about: "substeps, fitted to the earlier moments of the same systems, too, in larger batches",
+            settings: &[
+                LONG_RUN,
+                &[
+                    "data.reversal=true",
+                    "data.earlier=3",
+                    "model.hidden=8",
+                    "model.layers=1",
+                    "model.substeps=8",
+                    "model.conjugation=true",
+                    "model.pushes=true",
+                    "train.batch_size=200",
+                    "train.steps=32768",
+                    "train.warmup_steps=1024",
+                    "train.ema=0.999",
+                    "train.log_every=128",
+                ],
+            ],
+        },
+        Preset {
+            name: "kicks",
+            about: "forces between pairs in 96 small steps, and a correction by messages",
+            settings: &[
+                LONG_RUN,
+                &[
+                    "data.reversal=true",
+                    "model.hidden=8",
+                    "model.layers=1",
+                    "model.substeps=1",
+                    "model.conjugation=true",
+                    "model.kicks=96",
+                    "model.adaptive=true",
+                    "train.steps=8192",
+                    "train.warmup_steps=256",
+                    "train.decay_steps=6144",
+                    "train.clip_norm=0.1",
+                    "train.ema=0.999",
+                    "train.log_every=128",
+                    "train.eval_every=512",
+                ],
+            ],
+        },
     ];
     const ROLLOUT: Option<Rollout<Self>> = Some(rollout);
     type DataConfig = NBodySource;
@@ -170,6 +221,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
             splits: Splits { train: 3000, valid: 2000, test: 2000 },
             particles: PARTICLES,
             moments: 1,
+            earlier: 0,
             reversal: false,
         };
         let (model, train, runtime) = (NBodyConfig::default(), Train::default(), Runtime::default());
@@ -178,21 +230,18 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
 
     fn check_model(config: &NBodyConfig) -> Result<(), ConfigError> {
         at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])?;
-        if config.pushes && config.substeps == 0 {
-            return Err(ConfigError::Value {
-                key: "model.pushes",
-                actual: "true".to_owned(),
-                expected: "false where model.substeps is 0: pushes are part of a substep".to_owned(),
-            });
-        }
-        Ok(())
+        check(config)
     }
 
     fn load(config: &NBodySource, split: Split) -> Result<NBodyData> {
         if split != Split::Train {
             return single(config, split);
         }
-        let forward = if config.moments == 1 { single(config, split)? } else { moments(config)? };
+        let forward = match (config.moments, config.earlier) {
+            (1, 0) => single(config, split)?,
+            (1, _) => earlier(config)?,
+            _ => moments(config)?,
+        };
         if !config.reversal {
             return Ok(forward);
         }
@@ -223,7 +272,8 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     fn measure(models: &[&NBody], data: &NBodyData, _: &Placement) -> gradewise_nn::Result<Measures> {
         if !models.iter().all(|model| model.predicts_velocities()) {
             let loc = mean_prediction(models, |model| predict(model, data, EVALUATION_BATCH))?;
-            return Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?));
+            let measures = Measures::new("mse", "MSE", mean_squared_error(&loc, data)?);
+            return Ok(measures.of_samples(squared_errors(&loc, data)?));
         }
         let mut loc = mean_prediction(models, |model| {
             predict_states(model, data, EVALUATION_BATCH).map(|(loc, vel)| [loc, vel].concat())
@@ -231,11 +281,9 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         let vel = loc.split_off(loc.len() / 2);
         let truth = data.target_vel().unwrap_or_default();
         let squares: f64 = vel.iter().zip(truth).map(|(p, t)| (p - t).powi(2)).sum();
-        Ok(Measures::new("mse", "MSE", mean_squared_error(&loc, data)?).and(
-            "velocity_mse",
-            "MSE of velocities",
-            squares / truth.len() as f64,
-        ))
+        let measures = Measures::new("mse", "MSE", mean_squared_error(&loc, data)?)
+            .of_samples(squared_errors(&loc, data)?);
+        Ok(measures.and("velocity_mse", "MSE of velocities", squares / truth.len() as f64))
     }
 
     fn asymmetry(
@@ -293,12 +341,42 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     }
 }
 
+/// The check of the settings of a model of particles.
+pub fn check(config: &NBodyConfig) -> Result<(), ConfigError> {
+    const KEYS: [&str; 6] = [
+        "model.pushes",
+        "model.kicks",
+        "model.corrections",
+        "model.softening",
+        "model.duration",
+        "model.robust",
+    ];
+    let Some((name, actual, expected)) = config.fault() else { return Ok(()) };
+    let key = KEYS.into_iter().find(|key| key.ends_with(name)).unwrap_or("model");
+    refuse(key, actual, expected)
+}
+
 /// Samples from the first moment of the systems of a split.
 fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
     if config.source == PUBLISHED_SET {
         return Ok(NBodyData::published(split, config.splits.of(split))?);
     }
     Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
+}
+
+/// Moments before the one that is predicted, without overlap.
+const EARLIER: usize = INPUT_FRAME / (TARGET_FRAME - INPUT_FRAME);
+
+/// Samples from the moment of the task and from those before it, system by system, so that fewer samples are fewer systems.
+fn earlier(config: &NBodySource) -> Result<NBodyData> {
+    const APART: usize = TARGET_FRAME - INPUT_FRAME;
+    let motion = trajectories(config, Split::Train)?;
+    let (systems, moments) = (motion.systems(), 1 + config.earlier);
+    let at =
+        |back: usize| NBodyData::between(&motion, INPUT_FRAME - APART * back, TARGET_FRAME - APART * back);
+    let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
+    let order: Vec<usize> = (0..moments * systems).map(|k| k % moments * systems + k / moments).collect();
+    Ok(all.select(&order)?)
 }
 
 /// Samples from several moments of simulated systems.
@@ -483,6 +561,23 @@ mod tests {
     }
 
     #[test]
+    fn earlier_moments_of_the_same_systems_are_fitted_on_request() {
+        let source = |earlier, train| {
+            let data = NBodyTask::defaults().data;
+            NBodySource { splits: Splits { train, ..data.splits }, earlier, ..data }
+        };
+        let load = |earlier, train| NBodyTask::load(&source(earlier, train), Split::Train).unwrap();
+        let (one, all, fewer) = (load(0, 3), load(3, 3), load(3, 2));
+        assert_eq!((all.len(), source(3, 3).fitted()), (12, 12));
+        let picked = |data: &NBodyData, k: &[usize]| data.select(k).unwrap();
+        assert_eq!(picked(&all, &[0, 4, 8]), one);
+        assert_eq!(picked(&all, &(0..8).collect::<Vec<_>>()), fewer);
+        // Each ends where the one after it begins.
+        assert_eq!(picked(&all, &[1, 5, 9]).target(), one.loc());
+        assert_eq!(picked(&all, &[3, 7, 11]).target(), picked(&all, &[2, 6, 10]).loc());
+    }
+
+    #[test]
     fn senseless_values_are_named() {
         for (assignment, part) in [
             ("train.batch_size=0", "at least 1"),
@@ -491,6 +586,10 @@ mod tests {
             ("train.lr=-1", "greater than 0"),
             ("train.ema=1.0", "less than 1"),
             ("data.particles=3", "data.source=simulate"),
+            ("data.earlier=4", "at most 3"),
+            ("model.kicks=8", "where substeps"),
+            ("model.corrections=false", "true where kicks"),
+            ("model.robust=-1", "greater than 0"),
             ("data.train=10001", "data.source=simulate"),
             ("train.warmup_steps=5000", "train.steps"),
             ("train.optimizer=lion", "`lion`, expected one of adam, adamw, sgd"),

@@ -1,6 +1,6 @@
 //! An O(5)-invariant function of two vectors.
 
-use super::points::{PAPER, Regression, adam, paper};
+use super::points::{FALLING, PAPER, Regression, adam, falling, paper};
 use gradewise_nn::{
     data::points::{O5_MEAN, O5_STANDARD_DEVIATION, PointSets},
     models::{O5Config, O5Regression},
@@ -23,7 +23,9 @@ gradewise train o5 --curve 100,1000,10000,50000 --seeds 3";
     const PRESETS: &'static [Preset] = &[
         Preset { name: "quick", about: "a minute on two cores", ..Preset::QUICK },
         paper(&[PAPER, &["data.train=50000"]]),
+        falling(&[PAPER, FALLING, &["data.train=50000"]]),
     ];
+    const UNORDERED: bool = false;
     const FILES: (&'static str, (usize, usize)) = ("o5", (2, 5));
     type ModelConfig = O5Config;
     type Model = O5Regression;

@@ -27,6 +27,9 @@ pub struct PointData {
     pub source: Source<Sampler>,
     /// Seed of the samples.
     pub seed: u64,
+    /// In how many random orders of its points each sample is fitted: 1 for the one it has. Networks that take the points in a fixed
+    /// order can so learn that it does not matter.
+    pub orders: usize,
     /// Samples of each split.
     #[serde(flatten)]
     pub splits: Splits,
@@ -35,11 +38,16 @@ pub struct PointData {
 impl DataSection for PointData {
     fn validate(&self) -> Result<(), ConfigError> {
         self.splits.validate()?;
+        at_least_one(&[("data.orders", self.orders)])?;
         self.source.validate("data.source")
     }
 
     fn train(&self) -> usize {
         self.splits.train
+    }
+
+    fn fitted(&self) -> usize {
+        self.splits.train * self.orders
     }
 }
 
@@ -59,7 +67,9 @@ pub trait Regression: 'static {
     const PRESETS: &'static [Preset];
     /// Names of the published files, points of a sample, and dimensions.
     const FILES: (&'static str, (usize, usize));
-    /// Whether reflections change the sign of the target.
+    /// Whether the order of the points says nothing, but for the sign of a pseudoscalar.
+    const UNORDERED: bool = true;
+    /// Whether reflections, and odd permutations of the points, change the sign of the target.
     const PSEUDOSCALAR: bool = false;
     type ModelConfig: Section;
     type Model: Layer;
@@ -95,7 +105,7 @@ impl<R: Regression> Task for Points<R> {
 
     fn defaults() -> TaskConfig<Self> {
         let splits = Splits { train: 16384, valid: 2048, test: 16384 };
-        let data = PointData { source: Source::Named(Sampler::Sample), seed: 0, splits };
+        let data = PointData { source: Source::Named(Sampler::Sample), seed: 0, orders: 1, splits };
         Config { data, model: R::model(), train: R::train(), runtime: Runtime::default() }
     }
 
@@ -106,10 +116,22 @@ impl<R: Regression> Task for Points<R> {
     fn load(config: &PointData, split: Split) -> Result<PointSets> {
         let samples = config.splits.of(split);
         let (name, shape) = R::FILES;
-        match &config.source {
-            Source::Named(Sampler::Sample) => Ok(R::sample(samples, config.seed, split)?),
-            Source::Path(folder) => Ok(PointSets::load(folder, name, split, shape)?.take(samples)),
+        let sets = match &config.source {
+            Source::Named(Sampler::Sample) => R::sample(samples, config.seed, split)?,
+            Source::Path(folder) => PointSets::load(folder, name, split, shape)?.take(samples),
+        };
+        if split != Split::Train || config.orders == 1 {
+            return Ok(sets);
         }
+        if !R::UNORDERED {
+            return Err(ConfigError::Value {
+                key: "data.orders",
+                actual: config.orders.to_string(),
+                expected: format!("1: the points of `{}` play different parts", R::NAME),
+            }
+            .into());
+        }
+        Ok(sets.in_orders(config.orders, config.seed, R::PSEUDOSCALAR))
     }
 
     fn init(
@@ -137,7 +159,8 @@ impl<R: Regression> Task for Points<R> {
         let count = predictions.len() as f64;
         let errors = || predictions.iter().zip(data.target()).map(|(p, t)| (p - t).abs());
         let mse = errors().map(|error| error * error).sum::<f64>() / count;
-        Ok(Measures::new("mse", "MSE", mse).and("mae", "MAE", errors().sum::<f64>() / count))
+        let measures = Measures::new("mse", "MSE", mse).and("mae", "MAE", errors().sum::<f64>() / count);
+        Ok(measures.of_samples(errors().map(|error| error * error).collect()))
     }
 
     fn asymmetry(
@@ -195,6 +218,24 @@ pub const PAPER: &[&str] = &[
     "train.eval_every=1024",
     "train.checkpoint_every=16384",
 ];
+
+/// [`PAPER`] with a rate that falls along half a cosine, and an average of the weights: both end the noise of the last steps.
+pub const FALLING: &[&str] = &[
+    "train.schedule=cosine",
+    "train.warmup_steps=1024",
+    "train.decay_steps=130048",
+    "train.final_lr=1e-8",
+    "train.ema=0.999",
+];
+
+/// [`PAPER`] and [`FALLING`], changed by these settings.
+pub const fn falling(settings: &'static [&'static [&'static str]]) -> Preset {
+    Preset {
+        name: "falling",
+        about: "the paper's samples, model and steps, with a falling rate, averaged weights and more orders of the points",
+        settings,
+    }
+}
 
 /// [`PAPER`], changed by these settings.
 pub const fn paper(settings: &'static [&'static [&'static str]]) -> Preset {

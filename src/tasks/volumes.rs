@@ -1,6 +1,6 @@
 //! The signed volume of three vectors in space.
 
-use super::points::{PAPER, Regression, adam, check_perceptron, paper};
+use super::points::{FALLING, PAPER, Regression, adam, check_perceptron, falling, paper};
 use gradewise_nn::{
     data::points::PointSets,
     models::{PerceptronConfig, SignedVolume},
@@ -25,6 +25,7 @@ gradewise train volumes data.source=path/to/npy        o3_train_input.npy and so
     const PRESETS: &'static [Preset] = &[
         Preset { name: "quick", about: "a minute on two cores", ..Preset::QUICK },
         paper(&[PAPER, &["data.train=65536"]]),
+        falling(&[PAPER, FALLING, &["data.train=65536", "data.orders=6"]]),
     ];
     const FILES: (&'static str, (usize, usize)) = ("o3", (3, 3));
     const PSEUDOSCALAR: bool = true;

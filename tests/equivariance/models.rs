@@ -123,15 +123,15 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
         velocities: false,
         conjugation: true,
         geometry: true,
-        substeps: 0,
-        pushes: false,
+        ..NBodyConfig::default()
     };
     let steps = NBodyConfig { layers: 1, substeps: 3, ..beyond };
     let pushes = NBodyConfig { pushes: true, ..steps };
-    for (dtype, config) in DTYPES
-        .into_iter()
-        .flat_map(|dtype| [NBodyConfig::default(), beyond, steps, pushes].map(|config| (dtype, config)))
-    {
+    let kicks = NBodyConfig { substeps: 2, kicks: 3, ..steps };
+    let adaptive = NBodyConfig { adaptive: true, ..kicks };
+    let alone = NBodyConfig { corrections: false, ..adaptive };
+    let all = [NBodyConfig::default(), beyond, steps, pushes, kicks, adaptive, alone];
+    for (dtype, config) in DTYPES.into_iter().flat_map(|dtype| all.map(|config| (dtype, config))) {
         let mut rng = rng(70);
         let model = model(&config, dtype, &mut rng);
         let scene = Scene::random(&mut rng);

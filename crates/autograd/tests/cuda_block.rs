@@ -2,7 +2,7 @@
 //! what it does with a residual.
 
 use gradewise_autograd::{
-    BackwardOptions, Tensor,
+    BackwardOptions, Tensor, autocast,
     clifford::{self, MvBlock},
     grad,
 };
@@ -64,11 +64,14 @@ fn run(algebra: &Algebra, all: &[Tensor], seed: &Tensor) -> Vec<Array> {
 
 fn one_operator_computes_what_its_parts_compute(device: &Device) {
     // One row; odd widths; several rows per warp; more rows than are worked on at a time; inputs that take two rounds.
-    let sizes =
-        [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (4501, 4, 31)];
+    let few =
+        [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (2501, 4, 31)];
+    // Rows enough for the kernel of many rows on every device that has it, with tiles that they do not fill.
+    let many = [(9001, 29, 28), (5007, 56, 28), (4993, 1, 1), (4480, 33, 32), (6001, 64, 7)];
+    let sizes = few.into_iter().chain(many);
     for signature in [Signature::new(2, 0, 0), Signature::CL3] {
         let algebra = Algebra::new(signature).unwrap();
-        for (size, residual) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
+        for (size, residual) in sizes.clone().flat_map(|size| [(size, false), (size, true)]) {
             let (mut all, seed) = operands(&algebra, size);
             if residual {
                 // As large as the rest of the sum.
@@ -101,6 +104,81 @@ fn one_operator_computes_what_its_parts_compute(device: &Device) {
             }
         }
     }
+}
+
+/// Features in 16 bits, with parameters of their dtype and, in mixed precision, in `f32`.
+fn sixteen_bits_and_mixed_precision(device: &Device) {
+    let sizes = [(17, 29, 28), (33, 56, 28), (2000, 28, 32), (500, 4, 31)];
+    for (dtype, bound) in [(DType::BF16, 3e-2), (DType::F16, 4e-3)] {
+        // Matrices that keep the size of features, as trained ones do: gates whose arguments are in the hundreds are steps, whose gradient
+        // 16 bits cannot give.
+        let scale = |operand: Tensor, index: usize, (_, inputs, n): (usize, usize, usize)| match index {
+            1 => operand.mul_scalar(1.0 / (inputs as f64).sqrt()).unwrap(),
+            5 | 8 => operand.mul_scalar(1.0 / (n as f64).sqrt()).unwrap(),
+            _ => operand,
+        };
+        for (signature, mixed) in
+            [Signature::new(2, 0, 0), Signature::CL3].into_iter().flat_map(|s| [(s, false), (s, true)])
+        {
+            let algebra = Algebra::new(signature).unwrap();
+            for size in sizes {
+                let (all, seed) = operands(&algebra, size);
+                let mut all: Vec<Tensor> =
+                    all.into_iter().enumerate().map(|(index, operand)| scale(operand, index, size)).collect();
+                all.push(random_like(&seed));
+                let of = |index: usize| if mixed && (1..=10).contains(&index) { DType::F32 } else { dtype };
+                let tested: Vec<Tensor> =
+                    all.iter().enumerate().map(|(index, operand)| to(operand, of(index), device)).collect();
+                let arrays: Vec<Array> = tested.iter().map(|tensor| tensor.array().clone()).collect();
+                let is_served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
+                let Device::Cuda(gpu) = device else { panic!("{device} is no GPU") };
+                let expected = matches!(gpu.info().compute_capability.0, 9 | 10);
+                assert_eq!(is_served, expected, "{signature} {size:?} {dtype}");
+                let reference: Vec<Tensor> = tested
+                    .iter()
+                    .map(|operand| {
+                        Tensor::new(
+                            operand.array().to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap(),
+                        )
+                        .requires_grad()
+                    })
+                    .collect();
+                let seed = to(&seed, dtype, device);
+                let found = run(&algebra, &tested, &seed);
+                let seed = seed.array().to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap();
+                let exact = run(&algebra, &reference, &Tensor::new(seed));
+                for (position, (found, exact)) in found.iter().zip(&exact).enumerate() {
+                    if position > 0 {
+                        assert_eq!(
+                            found.dtype(),
+                            of(position - 1),
+                            "the gradient of an operand has its dtype"
+                        );
+                    }
+                    let found = found.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+                    let error = found.relative_error(exact).unwrap();
+                    assert!(
+                        error <= bound,
+                        "{signature} {size:?} {dtype}, mixed: {mixed}, result {position}: {error:e} > {bound:e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// In mixed precision, a block whose features are in f32 gives what its parts give, in 16 bits.
+fn autocast_takes_the_kernel(device: &Device) {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    let (all, _) = operands(&algebra, (100, 29, 28));
+    let all: Vec<Tensor> = all.iter().map(|operand| to(operand, DType::F32, device)).collect();
+    let operands = MvBlock::from_all(&all).unwrap();
+    let exact = clifford::mv_block(&algebra, &operands).unwrap();
+    let short = autocast(DType::BF16, || clifford::mv_block(&algebra, &operands)).unwrap();
+    assert_eq!(short.dtype(), DType::BF16);
+    let short = short.array().cast(DType::F32).unwrap();
+    let error = short.relative_error(exact.array()).unwrap();
+    assert!(error <= 1e-2, "{error:e}");
 }
 
 fn what_the_kernel_does_not_serve_goes_by_its_parts() {
@@ -180,6 +258,8 @@ fn gradients_of_gradients_go_by_the_parts(device: &Device) {
 
 gradewise_testing::main!(
     one_operator_computes_what_its_parts_compute,
+    sixteen_bits_and_mixed_precision,
+    autocast_takes_the_kernel,
     what_the_kernel_does_not_serve_goes_by_its_parts,
     a_residual_has_the_shape_of_the_output,
     gradients_of_gradients_go_by_the_parts,

@@ -1,42 +1,19 @@
 //! The tables of a Clifford algebra, derived from its signature.
 
 use crate::{
-    Error, MAX_DIMENSION, Result, Signature,
-    blade::{generators, order_blades, product_sign, reverse_sign, squares},
+    Error, MAX_DIMENSION, Path, Result, Signature, Term,
+    blade::{generators, product_sign},
+    tables::Tables,
 };
-use std::{
-    collections::HashMap,
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+};
+use core::{
     fmt,
+    hash::{Hash, Hasher},
     ops::Range,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
-
-/// One non-zero entry of the Cayley table: blade `left` times blade `right` is `sign` times blade `out`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Term {
-    /// Index of the left blade.
-    pub left: u16,
-    /// Index of the right blade.
-    pub right: u16,
-    /// Index of the resulting blade.
-    pub out: u16,
-    /// Index into [`Algebra::paths`] of the grades involved.
-    pub path: u16,
-    /// +1 or −1.
-    pub sign: i8,
-}
-
-/// A grade path: grades (left, out, right) for which the product has a non-zero term. Weighted products have one
-/// weight per path; paths are ordered lexicographically by this triple.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Path {
-    /// Grade of the left factor.
-    pub left: u8,
-    /// Grade of the result.
-    pub out: u8,
-    /// Grade of the right factor.
-    pub right: u8,
-}
 
 /// The tables of the algebra of one signature.
 ///
@@ -56,25 +33,12 @@ pub struct Path {
 /// ```
 #[derive(Clone)]
 pub struct Algebra {
-    tables: Arc<Tables>,
-}
-
-struct Tables {
-    signature: Signature,
-    /// Blade index → bit set of generators (bit g for e_{g+1}).
-    masks: Vec<u16>,
-    /// Bit set of generators → blade index.
-    index_of_mask: Vec<u16>,
-    grades: Vec<u8>,
-    terms: Vec<Term>,
-    paths: Vec<Path>,
-    reverse_signs: Vec<i8>,
-    /// Scalar part of reverse(blade)·blade: the blade's weight in the quadratic form.
-    squared_norms: Vec<i8>,
+    pub(crate) tables: &'static Tables,
 }
 
 impl Algebra {
-    /// The algebra of `signature`. The tables are computed once per process and shared.
+    /// The algebra of `signature`. Its tables are computed when they are first used, once per process,
+    /// and shared.
     ///
     /// # Errors
     /// [`Error::TooManyGenerators`] if p + q + r exceeds [`MAX_DIMENSION`].
@@ -82,12 +46,7 @@ impl Algebra {
         if signature.dimension() > MAX_DIMENSION {
             return Err(Error::TooManyGenerators { signature });
         }
-        static CACHE: OnceLock<Mutex<HashMap<Signature, Arc<Tables>>>> = OnceLock::new();
-        let cache = CACHE.get_or_init(Mutex::default);
-        // A panic while the lock is held leaves the map as it was: entries are inserted complete.
-        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let tables = cache.entry(signature).or_insert_with(|| Arc::new(Tables::new(signature)));
-        Ok(Self { tables: Arc::clone(tables) })
+        Ok(Self { tables: Tables::of(signature) })
     }
 
     /// The signature the tables were derived from.
@@ -124,12 +83,12 @@ impl Algebra {
 
     /// The non-zero entries of the Cayley table, ordered by left, then right blade.
     pub fn terms(&self) -> &[Term] {
-        &self.tables.terms
+        &self.tables.cayley().terms
     }
 
     /// The grade paths of the geometric product, in lexicographic order of (left, out, right).
     pub fn paths(&self) -> &[Path] {
-        &self.tables.paths
+        &self.tables.cayley().paths
     }
 
     /// Blade index → bit set of generators.
@@ -200,47 +159,14 @@ impl PartialEq for Algebra {
 
 impl Eq for Algebra {}
 
-impl fmt::Debug for Algebra {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Algebra({})", self.signature())
+impl Hash for Algebra {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.signature().hash(state);
     }
 }
 
-impl Tables {
-    fn new(signature: Signature) -> Self {
-        let blades = signature.blade_count();
-        let (mut masks, mut index_of_mask) = (vec![0; blades], vec![0; blades]);
-        order_blades(&mut masks, &mut index_of_mask);
-        let grades: Vec<u8> = masks.iter().map(|mask| mask.count_ones() as u8).collect();
-
-        let mut products = Vec::with_capacity(blades * blades);
-        for left in 0..blades {
-            for right in 0..blades {
-                let sign = product_sign(signature, masks[left], masks[right]);
-                if sign != 0 {
-                    let out = usize::from(index_of_mask[usize::from(masks[left] ^ masks[right])]);
-                    let path = Path { left: grades[left], out: grades[out], right: grades[right] };
-                    products.push((left, right, out, sign, path));
-                }
-            }
-        }
-        let mut paths: Vec<Path> = products.iter().map(|&(.., path)| path).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        let path_index: HashMap<Path, u16> = paths.iter().copied().zip(0u16..).collect();
-        let terms = products
-            .into_iter()
-            .map(|(left, right, out, sign, path)| Term {
-                left: left as u16,
-                right: right as u16,
-                out: out as u16,
-                path: path_index[&path],
-                sign,
-            })
-            .collect();
-
-        let reverse_signs: Vec<i8> = grades.iter().map(|&k| reverse_sign(k.into())).collect();
-        let squared_norms = masks.iter().map(|&mask| squares(signature, mask)).collect();
-        Self { signature, masks, index_of_mask, grades, terms, paths, reverse_signs, squared_norms }
+impl fmt::Debug for Algebra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Algebra({})", self.signature())
     }
 }

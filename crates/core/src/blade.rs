@@ -29,6 +29,25 @@ pub(crate) const fn order_blades(masks: &mut [u16], positions: &mut [u16]) {
     }
 }
 
+/// The bit set with e1 as the most significant of `dimension` bits.
+const fn read_backwards(mask: u16, dimension: usize) -> u32 {
+    ((mask as u32).reverse_bits() as u64 >> (32 - dimension)) as u32
+}
+
+/// The place of one bit set in that order, of `dimension` generators.
+pub(crate) const fn position(mask: u16, dimension: usize) -> usize {
+    let (grade, place) = (mask.count_ones(), read_backwards(mask, dimension));
+    let (mut before, mut other) = (0, 0u32);
+    while other < 1 << dimension {
+        let larger = read_backwards(other as u16, dimension) > place;
+        if other.count_ones() < grade || other.count_ones() == grade && larger {
+            before += 1;
+        }
+        other += 1;
+    }
+    before
+}
+
 /// Whether sorting the generators of `a` followed by those of `b` takes an odd number of swaps.
 const fn odd_swaps(a: u16, b: u16) -> bool {
     // Bit g of `above` is the parity of the generators of `a` beyond g, which e_{g+1} of `b` has to pass.
@@ -56,6 +75,44 @@ pub(crate) const fn squares(signature: Signature, blade: u16) -> i8 {
         -1
     } else {
         1
+    }
+}
+
+/// Which terms of the geometric product a product keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Product {
+    /// All of them.
+    Geometric,
+    /// Those of blades without a common generator.
+    Outer,
+    /// Those whose left blade is contained in the right one.
+    LeftContraction,
+    /// Those whose right blade is contained in the left one.
+    RightContraction,
+    /// Those of either contraction.
+    Inner,
+    /// Those of a blade with itself.
+    Scalar,
+    /// Those of blades that anticommute.
+    Commutator,
+}
+
+impl Product {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 7;
+
+    /// Whether the term of blades `a` and `b`, as bit sets, is kept.
+    pub(crate) const fn keeps(self, a: u16, b: u16) -> bool {
+        match self {
+            Self::Geometric => true,
+            Self::Outer => a & b == 0,
+            Self::LeftContraction => a & !b == 0,
+            Self::RightContraction => b & !a == 0,
+            Self::Inner => a & !b == 0 || b & !a == 0,
+            Self::Scalar => a == b,
+            // Each of the |a||b| pairs of generators anticommutes unless it is one generator twice.
+            Self::Commutator => (a.count_ones() * b.count_ones() - (a & b).count_ones()) % 2 == 1,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     clifford::{CliffordAlgebra, TypeLevel, sealed::Sealed},
     multivector::product::Rule,
 };
-use std::{array, marker::PhantomData};
+use core::{array, marker::PhantomData};
 
 /// The Clifford algebra with `P` generators squaring to +1, `Q` to −1 and `R` to 0, as a type without a value to carry.
 ///
@@ -174,6 +174,7 @@ macro_rules! implement {
 
         impl TypeLevel for Cl<$p, $q, $r> {
             const SIGNATURE: Signature = Signature::new($p, $q, $r);
+            const ALGEBRA: Self = Self;
 
             #[inline]
             fn unwrap<X>(checked: X) -> X {

@@ -1,7 +1,8 @@
 //! What a run-time algebra and a type-level algebra have in common.
 
 use crate::{Algebra, Error, Result, Scalar, Signature, multivector::product::Rule};
-use std::fmt;
+use alloc::{vec, vec::Vec};
+use core::fmt;
 
 /// A Clifford algebra that a [`Multivector`](crate::Multivector) can belong to.
 ///
@@ -67,6 +68,10 @@ pub trait TypeLevel: CliffordAlgebra + Copy + Default {
     /// The signature (p, q, r).
     const SIGNATURE: Signature;
 
+    /// The algebra's only value.
+    #[doc(hidden)]
+    const ALGEBRA: Self;
+
     /// The product of one multivector with another, without a wrapper to take off.
     #[doc(hidden)]
     fn unwrap<X>(checked: Self::Checked<X>) -> X;
@@ -105,17 +110,14 @@ impl CliffordAlgebra for Algebra {
     }
 
     fn product<R: Rule, T: Scalar>(&self, left: &Vec<T>, right: &Vec<T>) -> Vec<T> {
-        let masks = Algebra::masks(self);
         let mut out = vec![T::zero(); self.blade_count()];
-        for term in self.terms() {
-            let (i, k, j) = (usize::from(term.left), usize::from(term.right), usize::from(term.out));
-            if R::PRODUCT.keeps(masks[i], masks[k]) {
-                let value = left[i].clone() * right[k].clone();
-                if term.sign > 0 {
-                    out[j] += value;
-                } else {
-                    out[j] -= value;
-                }
+        for term in self.tables.product(R::PRODUCT) {
+            let value = left[usize::from(term.left)].clone() * right[usize::from(term.right)].clone();
+            let sum = &mut out[usize::from(term.out)];
+            if term.negative {
+                *sum -= value;
+            } else {
+                *sum += value;
             }
         }
         out

@@ -1,7 +1,8 @@
 //! Element types of arrays.
 
 use crate::{Error, Result};
-use std::{fmt, str::FromStr};
+use alloc::borrow::ToOwned;
+use core::{fmt, str::FromStr};
 
 /// The storage type of an array's elements.
 ///

@@ -1,9 +1,10 @@
 //! Errors of the algebra and of shapes.
 
-use crate::{DType, MAX_DIMENSION, Shape, Signature};
+use crate::{Blade, DType, MAX_DIMENSION, Shape, Signature};
+use alloc::string::String;
 
 /// The result of a fallible operation of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// What can go wrong below any device: signatures, multivectors, shapes and dtypes.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -58,6 +59,24 @@ pub enum Error {
         operation: &'static str,
         /// What the operand lacks, and what to do instead.
         reason: &'static str,
+    },
+    /// Text that is not a blade.
+    #[error(
+        "`{text}` is not a blade; write `1` or `e` and generators from 1 to 8 in ascending order, such as e13"
+    )]
+    InvalidBlade {
+        /// The text as given.
+        text: String,
+    },
+    /// A blade with generators that the algebra does not have.
+    #[error("{operation}: {signature} has no blade {blade}; it has {} generators", signature.dimension())]
+    NoSuchBlade {
+        /// The operation that refused.
+        operation: &'static str,
+        /// The blade asked for.
+        blade: Blade,
+        /// The algebra without it.
+        signature: Signature,
     },
     /// Text that is not a multivector.
     #[error(

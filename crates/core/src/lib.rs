@@ -18,36 +18,53 @@
 //! # Ok::<(), gradewise_core::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![no_std]
+
+#[cfg(not(any(feature = "std", feature = "libm")))]
+compile_error!("gradewise-core needs the feature `std` (the default) or, without a standard library, `libm`");
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 // The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
 //
-// per_axis
-// dtype, error, scalar, shape, signature
-// blade
+// per_axis, once
+// signature + blade
+// dtype, error, scalar, shape, basis, tables
 // algebra
 // metric
 // clifford + multivector
 // cl, text
 // rotor
 // pga3
+// cga3
+// serialized
 
 mod algebra;
+mod basis;
 mod blade;
+pub mod cga3;
 mod cl;
 mod clifford;
 mod dtype;
 mod error;
 mod metric;
 mod multivector;
+mod once;
 mod per_axis;
 pub mod pga3;
 mod rotor;
 mod scalar;
+#[cfg(feature = "serde")]
+mod serialized;
 mod shape;
 mod signature;
+mod tables;
 mod text;
 
-pub use algebra::{Algebra, Path, Term};
+pub use algebra::Algebra;
+pub use basis::Blade;
 pub use cl::{Cga3, Cl, Cl2, Cl3, Cl4, Cl5, Pga2, Pga3, Sta};
 pub use clifford::{CliffordAlgebra, TypeLevel};
 pub use dtype::DType;
@@ -59,6 +76,7 @@ pub use rotor::{Motor3, Rotor, Rotor2, Rotor3};
 pub use scalar::{Real, Scalar};
 pub use shape::Shape;
 pub use signature::{MAX_DIMENSION, Signature};
+pub use tables::{Path, Term};
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

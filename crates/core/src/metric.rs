@@ -4,7 +4,14 @@ use crate::{
     Error, MAX_DIMENSION, Path, Result, Signature,
     blade::{generators, order_blades, outer_sign, reverse_sign},
 };
-use std::{fmt, str::FromStr, sync::Arc};
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+    sync::Arc,
+    vec,
+    vec::Vec,
+};
+use core::{fmt, str::FromStr};
 
 /// The squares of the generators e1…en of a Clifford algebra, each +1, −1 or 0, in any order.
 ///

@@ -1,6 +1,7 @@
 //! One number for each axis of an array.
 
-use std::{
+use alloc::{vec, vec::Vec};
+use core::{
     fmt,
     hash::{Hash, Hasher},
     ops::{Deref, DerefMut},
@@ -152,7 +153,7 @@ impl From<Vec<usize>> for PerAxis {
 
 impl<'a> IntoIterator for &'a PerAxis {
     type Item = &'a usize;
-    type IntoIter = std::slice::Iter<'a, usize>;
+    type IntoIter = core::slice::Iter<'a, usize>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()

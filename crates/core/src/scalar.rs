@@ -1,9 +1,13 @@
 //! The numbers a multivector may have as coefficients.
 
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+use core::{fmt, ops::Neg, str::FromStr};
 use num_integer::Integer;
 use num_rational::Ratio;
 use num_traits::{Float, Num, NumAssign, Signed};
-use std::{fmt, ops::Neg, str::FromStr};
 
 /// A coefficient of a [`Multivector`](crate::Multivector): `f32`, `f64`, a signed integer, or a
 /// [`Ratio`] of signed integers.
@@ -11,6 +15,9 @@ use std::{fmt, ops::Neg, str::FromStr};
 /// Integers and ratios make the algebra exact, which is how its laws are tested. Overflow is the number's own affair:
 /// integers behave as in any Rust arithmetic.
 pub trait Scalar: Num + NumAssign + Neg<Output = Self> + Clone + PartialOrd + fmt::Debug {
+    /// Whether sums, differences and products of such numbers are exact: those of integers and ratios, not of floats.
+    const EXACT: bool;
+
     /// `self / divisor` where that is a number of this type: `None` for a zero divisor, and for integers that leave
     /// a remainder.
     fn quotient(&self, divisor: &Self) -> Option<Self>;
@@ -37,6 +44,8 @@ pub trait Real: Scalar + Float {
 macro_rules! integers {
     ($($integer:ty)*) => {$(
         impl Scalar for $integer {
+            const EXACT: bool = true;
+
             fn quotient(&self, divisor: &Self) -> Option<Self> {
                 match self.checked_rem(*divisor) {
                     Some(0) => self.checked_div(*divisor),
@@ -64,6 +73,8 @@ integers!(i8 i16 i32 i64 i128 isize);
 macro_rules! floats {
     ($($float:ty)*) => {$(
         impl Scalar for $float {
+            const EXACT: bool = false;
+
             fn quotient(&self, divisor: &Self) -> Option<Self> {
                 (*divisor != 0.0).then(|| self / divisor)
             }
@@ -100,6 +111,8 @@ impl<I> Scalar for Ratio<I>
 where
     I: Integer + Signed + NumAssign + Clone + fmt::Debug + fmt::Display + FromStr,
 {
+    const EXACT: bool = true;
+
     fn quotient(&self, divisor: &Self) -> Option<Self> {
         (!num_traits::Zero::is_zero(divisor)).then(|| self.clone() / divisor.clone())
     }

@@ -1,7 +1,8 @@
 //! Shapes of arrays: sizes, contiguous strides, broadcasting.
 
 use crate::{Error, PerAxis, Result};
-use std::{fmt, ops::Deref};
+use alloc::vec::Vec;
+use core::{fmt, ops::Deref};
 
 /// The sizes of an array along its axes, outermost first (row-major). Rank 0 is a scalar with one element.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]

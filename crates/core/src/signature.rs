@@ -1,7 +1,8 @@
 //! The metric signature of a Clifford algebra.
 
 use crate::{Error, Result};
-use std::{fmt, str::FromStr};
+use alloc::{borrow::ToOwned, vec::Vec};
+use core::{fmt, str::FromStr};
 
 /// The largest supported number of generators, p + q + r (256 blades).
 pub const MAX_DIMENSION: usize = 8;

@@ -20,6 +20,33 @@ fn versor_and_operands() -> impl Strategy<Value = (Vec<Rational>, Rational, Rati
     })
 }
 
+/// Whether some y ≠ 0 has x y = 0: elimination on the matrix of y ↦ x y.
+fn is_singular(x: &Rational) -> bool {
+    let algebra = x.algebra();
+    let n = algebra.blade_count();
+    let mut rows: Vec<Vec<Ratio<i128>>> = (0..n)
+        .map(|blade| {
+            let y = Multivector::blade_in(algebra, blade, Ratio::from_integer(1)).expect("a blade");
+            x.geometric_product(&y).expect("one algebra").into_coefficients()
+        })
+        .collect();
+    for column in 0..n {
+        let Some(pivot) = (column..n).find(|&row| rows[row][column] != Ratio::from_integer(0)) else {
+            return true;
+        };
+        rows.swap(column, pivot);
+        let (above, below) = rows.split_at_mut(column + 1);
+        let pivot = &above[column];
+        for row in below {
+            let factor = row[column] / pivot[column];
+            for (entry, &above) in row.iter_mut().zip(pivot).skip(column) {
+                *entry -= factor * above;
+            }
+        }
+    }
+    false
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -29,6 +56,37 @@ proptest! {
         let one = algebra.scalar(Ratio::from_integer(1));
         prop_assert_eq!(&v.geometric_product(&v.inverse()?)?, &one);
         prop_assert_eq!(&v.inverse()?.geometric_product(&v)?, &one);
+    }
+
+    /// Whatever has an inverse has the one that the definition asks for, exactly.
+    #[test]
+    fn inverse_of_anything_is_two_sided((algebra, [a]) in exact(4)) {
+        let x = rational(&a);
+        let one = algebra.scalar(Ratio::from_integer(1));
+        match x.inverse() {
+            Ok(inverse) => {
+                prop_assert_eq!(&x.geometric_product(&inverse)?, &one);
+                prop_assert_eq!(&inverse.geometric_product(&x)?, &one);
+                prop_assert_eq!(inverse.inverse()?, x);
+            }
+            // The determinant is zero, so that multiplication by x loses something: its matrix is singular.
+            Err(error) => {
+                let undefined = matches!(error, Error::Undefined { operation: "inverse", .. });
+                prop_assert!(undefined);
+                prop_assert!(is_singular(&x), "{x} has no inverse but a regular matrix");
+            }
+        }
+    }
+
+    #[test]
+    fn inverse_in_floats_is_as_good_as_the_element_allows((algebra, [a]) in exact::<1>(5)) {
+        let c: Vec<f64> = a.coefficients().iter().map(|&c| c as f64).collect();
+        let x = algebra.multivector(&c)?;
+        if let Ok(inverse) = x.inverse() {
+            let norm = |x: &Multivector<_, f64>| x.coefficients().iter().map(|c| c * c).sum::<f64>().sqrt();
+            let rest = x.geometric_product(&inverse)?.minus(&algebra.scalar(1.0))?;
+            prop_assert!(norm(&rest) <= 1e-14 * norm(&x) * norm(&inverse), "{rest}");
+        }
     }
 
     /// q(u v) = q(u) q(v) for versors.
@@ -100,8 +158,14 @@ fn null_and_mixed_elements_are_refused() -> Result<()> {
     assert_undefined(spacetime.parse::<f64>("0.1e1 + 0.1e2")?.inverse(), "null");
     assert_undefined(spacetime.zero::<f64>().inverse(), "null");
     assert_undefined(algebra(0, 0, 1).parse::<f64>("e1")?.inverse(), "null");
-    assert_undefined(algebra(3, 0, 0).parse::<i64>("1 + e1")?.inverse(), "not a scalar");
-    assert_undefined(algebra(3, 0, 0).parse::<f64>("(NaN)e1 + e2")?.inverse(), "not a scalar");
+    assert_undefined(algebra(3, 0, 0).parse::<i64>("1 + e1")?.inverse(), "divides zero");
+    assert_undefined(algebra(3, 0, 0).parse::<f64>("0.1 + 0.1e1")?.inverse(), "divides zero");
+    assert_undefined(algebra(3, 0, 0).parse::<f64>("(NaN)e1 + e2")?.inverse(), "not finite");
+    assert_undefined(algebra(2, 0, 0).parse::<i64>("1 + 2e1")?.inverse(), "fractions");
+    // 1 + 2e1234 is even and has an inverse, but mixes grades.
+    let even = algebra(5, 0, 0).parse::<f64>("1 + 2e1234")?;
+    assert!(even.inverse().is_ok());
+    assert_undefined(even.sandwich(&even), "not a versor");
     let space = algebra(3, 0, 0);
     assert_undefined(space.parse::<i64>("e12")?.reflected(&space.parse("e1 + e12")?), "normal");
     // 1 + e123 has the inverse (1 − e123) / 2, but is neither even nor odd.

@@ -3,7 +3,7 @@
 //! Parallelism is the caller's: operators split their rows into fixed chunks, so that the order of every sum, and so
 //! every bit of the result, is independent of the number of threads.
 
-use crate::simd::Real;
+use crate::simd::{Kernel, Real, dispatch};
 
 /// A matrix inside a slice: element (r, c) is `data[r·row_stride + c·column_stride]`.
 #[derive(Clone, Copy)]
@@ -89,19 +89,115 @@ pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>,
     }
 }
 
-/// The product by its definition, summed in double precision.
+/// The product by its definition, summed in double precision, in the order of the inner index: every sum has the same bits whatever the
+/// instruction set. A product of two `f32` is exact in `f64`, and one of two `f64` is rounded before it is added.
 fn small<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut [T], add: bool) {
-    let Sizes { m, k, n } = sizes;
-    for row in 0..m {
-        for column in 0..n {
-            let sum: f64 = (0..k)
-                .map(|inner| {
-                    let a = a.data[row * a.row_stride + inner * a.column_stride];
-                    a.widen() * b.data[inner * b.row_stride + column * b.column_stride].widen()
-                })
-                .sum();
-            let target = &mut out[row * n + column];
-            *target = if add { *target + T::narrow(sum) } else { T::narrow(sum) };
+    if b.column_stride == 1 {
+        dispatch(Small { sizes, a, b: b.data, pitch: b.row_stride, out, add });
+        return;
+    }
+    // Elements of a row are adjacent in the copy, so that they fill vectors.
+    let copy: Vec<T> = (0..sizes.k)
+        .flat_map(|row| (0..sizes.n).map(move |column| row * b.row_stride + column * b.column_stride))
+        .map(|at| b.data[at])
+        .collect();
+    dispatch(Small { sizes, a, b: &copy, pitch: sizes.n, out, add });
+}
+
+/// [`small`] with `b` `[k, pitch]`, of whose rows the first `n` elements count.
+struct Small<'a, T> {
+    sizes: Sizes,
+    a: Matrix<'a, T>,
+    b: &'a [T],
+    pitch: usize,
+    out: &'a mut [T],
+    add: bool,
+}
+
+impl<T: Real> Kernel for Small<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(mut self) {
+        // Columns that are summed at a time: enough additions in flight to hide what each waits for.
+        const WIDE: usize = 32;
+        const NARROW: usize = 4;
+        let mut column = 0;
+        while column + WIDE <= self.sizes.n {
+            self.columns::<WIDE>(column);
+            column += WIDE;
+        }
+        while column + NARROW <= self.sizes.n {
+            self.columns::<NARROW>(column);
+            column += NARROW;
+        }
+        while column < self.sizes.n {
+            self.columns::<1>(column);
+            column += 1;
+        }
+    }
+}
+
+impl<T: Real> Small<'_, T> {
+    /// All rows of `N` columns from `first` on.
+    #[inline(always)]
+    fn columns<const N: usize>(&mut self, first: usize) {
+        let Sizes { m, k, n } = self.sizes;
+        for row in 0..m {
+            let mut sums = [0.0f64; N];
+            for inner in 0..k {
+                let a = self.a.data[row * self.a.row_stride + inner * self.a.column_stride].widen();
+                let b = &self.b[inner * self.pitch + first..][..N];
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum += a * b.widen();
+                }
+            }
+            let target = &mut self.out[row * n + first..][..N];
+            for (target, sum) in target.iter_mut().zip(sums) {
+                *target = if self.add { *target + T::narrow(sum) } else { T::narrow(sum) };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+
+    /// Small products have the bits of a plain loop, for every layout and number of columns.
+    #[test]
+    fn small_products_are_sums_in_order() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+        for (m, k, n) in [(1, 1, 1), (3, 5, 2), (20, 28, 29), (28, 20, 28), (1, 64, 70), (5, 33, 37)] {
+            let mut draw =
+                |count: usize| -> Vec<f32> { (0..count).map(|_| rng.random_range(-1.0..1.0)).collect() };
+            let (a, b, start) = (draw(m * k), draw(k * n), draw(m * n));
+            for (turned_a, turned_b, add) in
+                [(false, false, false), (true, false, true), (false, true, true), (true, true, false)]
+            {
+                let left = if turned_a { Matrix::rows(&a, m).transposed() } else { Matrix::rows(&a, k) };
+                let right = if turned_b { Matrix::rows(&b, k).transposed() } else { Matrix::rows(&b, n) };
+                let mut out = start.clone();
+                product(Sizes { m, k, n }, left, right, &mut out, add);
+                for row in 0..m {
+                    for column in 0..n {
+                        let mut sum = 0.0f64;
+                        for inner in 0..k {
+                            let a = left.data[row * left.row_stride + inner * left.column_stride];
+                            let b = right.data[inner * right.row_stride + column * right.column_stride];
+                            sum += f64::from(a) * f64::from(b);
+                        }
+                        let before = if add { start[row * n + column] } else { 0.0 };
+                        let expected = before + sum as f32;
+                        assert_eq!(
+                            out[row * n + column].to_bits(),
+                            expected.to_bits(),
+                            "{m} {k} {n} {row} {column}"
+                        );
+                    }
+                }
+            }
         }
     }
 }

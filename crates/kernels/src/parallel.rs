@@ -1,29 +1,107 @@
 //! Arithmetic on the threads of rayon's pool.
 
 use crate::simd::FlushSubnormals;
-use rayon::iter::{Map, ParallelIterator};
+use rayon::iter::{
+    IndexedParallelIterator, ParallelIterator,
+    plumbing::{Producer, ProducerCallback},
+};
+
+/// Multiply-adds from which handing work to other threads pays: some tens of microseconds on one.
+pub(crate) const WORTH: usize = 1 << 20;
 
 /// Parallel work that counts subnormal numbers as zero on whatever thread runs it, as its caller does (see [`FlushSubnormals`]).
 /// Operators use these instead of rayon's own `for_each` and `map`.
-pub(crate) trait Flushed: ParallelIterator {
+///
+/// A single item is worked on by the calling thread: handing it to a thread of the pool and waiting takes longer than the step of a
+/// small operator, and small batches run hundreds of those. What is computed does not depend on it.
+pub(crate) trait Flushed: IndexedParallelIterator {
     /// [`ParallelIterator::for_each`].
     fn flushed_for_each(self, work: impl Fn(Self::Item) + Sync + Send) {
+        self.flushed_for_each_if(true, work);
+    }
+
+    /// The same on the calling thread alone, unless so much is to be done that it `pays` to share it.
+    fn flushed_for_each_if(self, pays: bool, work: impl Fn(Self::Item) + Sync + Send) {
+        if !pays || self.len() <= 1 {
+            self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| items.for_each(&work)));
+            return;
+        }
         self.for_each(|item| {
             let _flush = FlushSubnormals::enter();
             work(item);
         });
     }
 
-    /// [`ParallelIterator::map`].
-    fn flushed_map<R: Send, F: Fn(Self::Item) -> R + Sync + Send>(
-        self,
-        work: F,
-    ) -> Map<Self, impl Fn(Self::Item) -> R + Sync + Send> {
-        self.map(move |item| {
+    /// The results for all items, in order.
+    fn flushed_map<R: Send>(self, work: impl Fn(Self::Item) -> R + Sync + Send) -> Vec<R> {
+        self.flushed_map_if(true, work)
+    }
+
+    /// The same on the calling thread alone, unless so much is to be done that it `pays` to share it.
+    fn flushed_map_if<R: Send>(self, pays: bool, work: impl Fn(Self::Item) -> R + Sync + Send) -> Vec<R> {
+        if !pays || self.len() <= 1 {
+            return self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| {
+                items.map(&work).collect()
+            }));
+        }
+        self.map(|item| {
             let _flush = FlushSubnormals::enter();
             work(item)
         })
+        .collect()
     }
 }
 
-impl<I: ParallelIterator> Flushed for I {}
+impl<I: IndexedParallelIterator> Flushed for I {}
+
+/// Hands all items to a function on the calling thread.
+struct Here<F>(F);
+
+impl<T, R, F: FnOnce(&mut dyn Iterator<Item = T>) -> R> ProducerCallback<T> for Here<F> {
+    type Output = R;
+
+    fn callback<P: Producer<Item = T>>(self, producer: P) -> R {
+        let _flush = FlushSubnormals::enter();
+        (self.0)(&mut producer.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rayon::prelude::*;
+    use std::thread::{self, ThreadId};
+
+    fn threads(count: usize, pays: bool) -> Vec<ThreadId> {
+        (0..count).into_par_iter().flushed_map_if(pays, |_| thread::current().id())
+    }
+
+    #[test]
+    fn little_work_stays_on_the_calling_thread() {
+        let own = thread::current().id();
+        assert_eq!(threads(1, true), [own]);
+        assert_eq!(threads(3, false), [own; 3]);
+        assert!(threads(64, true).iter().all(|&thread| thread != own), "the pool has threads of its own");
+        assert!(threads(0, true).is_empty());
+    }
+
+    #[test]
+    fn results_are_in_order_wherever_they_are_computed() {
+        for (count, pays) in [(0, true), (1, true), (1000, true), (1000, false)] {
+            let squares = (0..count).into_par_iter().flushed_map_if(pays, |n| n * n);
+            assert_eq!(squares, (0..count).map(|n| n * n).collect::<Vec<_>>());
+            let mut out = vec![0; count];
+            out.par_iter_mut().enumerate().flushed_for_each_if(pays, |(n, out)| *out = n * n);
+            assert_eq!(out, squares);
+        }
+    }
+
+    #[test]
+    fn subnormals_are_zero_on_every_thread() {
+        let smallest = std::hint::black_box(f32::MIN_POSITIVE);
+        for count in [1, 64] {
+            let halves = (0..count).into_par_iter().flushed_map(|_| std::hint::black_box(smallest) * 0.5);
+            assert!(halves.iter().all(|&half| half == 0.0), "{count}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ extern crate self as gradewise_nn;
 //
 // error, metrics
 // checkpoint, loss, parameter
+// ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
 // choice, fields, geometric, models
@@ -16,6 +17,7 @@ extern crate self as gradewise_nn;
 pub mod checkpoint;
 pub mod choice;
 pub mod data;
+mod ensemble;
 mod error;
 pub mod fields;
 pub mod geometric;
@@ -31,6 +33,7 @@ mod quadratic;
 pub mod symmetry;
 pub mod train;
 
+pub use ensemble::{Ensemble, Prediction};
 pub use error::{Error, Result};
 pub use gradewise_derive::Module;
 pub use module::{Module, Part, Visitor};

@@ -1,5 +1,6 @@
 """What only a GPU has: captured graphs, streams, precision of products, gradients among several processes."""
 
+import copy
 import gc
 
 import pytest
@@ -180,3 +181,35 @@ def test_gradients_are_averaged_among_devices(tmp_path):
     results = mp.get_context("spawn").Manager().dict()
     mp.spawn(distributed, (world, str(tmp_path), results), nprocs=world)
     assert len(results) == world and max(results.values()) < 1e-4, dict(results)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [3, 500])
+def test_blocks_in_16_bits(dtype, rows):
+    """Features in 16 bits, with parameters as they are under autocast, and converted with the module."""
+    torch.manual_seed(3)
+    model = cgenn.CEMLP((1.0, 1.0, 1.0), 29, 28, 28).cuda()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    x = torch.randn(rows, 29, 8, device="cuda").to(dtype).float()
+    grad = torch.randn(rows, 28, 8, device="cuda").to(dtype).float()
+    bound = 3e-2 if dtype == torch.bfloat16 else 4e-3
+
+    def run(module, features, seed):
+        features = features.detach().requires_grad_()
+        output = module(features)
+        return [output, *torch.autograd.grad(output, [features, *module.parameters()], seed)]
+
+    def check(found, kind):
+        for a, b in zip(found, expected):
+            assert a.dtype == kind(b), (a.dtype, b.dtype)
+            assert (a.float() - b).norm() <= bound * b.norm()
+
+    expected = run(model, x, grad)
+    with torch.autocast("cuda", dtype=dtype):
+        found = run(model, x, grad.to(dtype))
+    check(found[:1], lambda _: dtype)
+    check(found, lambda like: dtype if like is expected[0] else torch.float32)
+    short = copy.deepcopy(model).to(dtype)
+    check(run(short, x.to(dtype), grad.to(dtype)), lambda _: dtype)

@@ -255,9 +255,9 @@ def test_weights_of_a_run_are_weights_of_the_published_model(tmp_path, ema):
 
 def test_parameters_lie_in_the_order_of_the_operators():
     layer = cgenn.MVLinear((1.0, 1.0, 1.0), 3, 5)
-    assert layer.matrices().is_contiguous() and not layer.weight.is_contiguous()
+    assert layer.matrices().shown().is_contiguous() and not layer.weight.is_contiguous()
     moved = copy.deepcopy(layer).double().half().float()
-    assert moved.matrices().is_contiguous()
+    assert moved.matrices().shown().is_contiguous()
     layer(torch.randn(2, 3, 8)).sum().backward()
     assert layer.weight.grad.stride() == layer.weight.stride()
     optimizer = torch.optim.Adam(layer.parameters())

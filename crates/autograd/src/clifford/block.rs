@@ -10,7 +10,7 @@ use super::{
     steerable_layer::{SteerableLayer, steerable_layer},
     steerable_layer_pays,
 };
-use crate::current_policy;
+use crate::{current_policy, without_autocast};
 use gradewise_kernels::ops::clifford::mv_block as kernel;
 use smallvec::SmallVec;
 
@@ -23,9 +23,21 @@ pub type MvBlock<'a> = kernel::Operands<'a, Tensor>;
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named.
 pub fn mv_block(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
-    // In mixed precision the block is its parts, each by its own rule, unless it is to stay in f32: the one kernel knows nothing else.
-    if current_policy().is_some_and(|policy| policy.rule("mv_block") != Rule::Full) {
-        return separately(algebra, operands);
+    if let Some(policy) = current_policy() {
+        match policy.rule(Block::NAME) {
+            // The one kernel takes features in 16 bits and parameters as they are, so that those need no conversion.
+            Rule::Short
+                if kernel::serves_features_in(policy.dtype(), algebra, &operands.map(Tensor::array)) =>
+            {
+                let x = operands.x.cast(policy.dtype())?;
+                let residual = operands.residual.map(|residual| residual.cast(policy.dtype())).transpose()?;
+                let operands = MvBlock { x: &x, residual: residual.as_ref(), ..*operands };
+                return without_autocast(|| mv_block(algebra, &operands));
+            }
+            Rule::Full => {}
+            // Its parts, each by its own rule.
+            _ => return separately(algebra, operands),
+        }
     }
     if kernel::serves(algebra, &operands.map(Tensor::array)) {
         let inputs: SmallVec<[&Tensor; 12]> = operands.all().into_iter().chain(operands.residual).collect();
@@ -48,6 +60,14 @@ fn add_residual(operands: &MvBlock<'_>, output: Tensor) -> Result<Tensor> {
 
 /// The block by its operators.
 fn separately(algebra: &Algebra, operands: &MvBlock<'_>) -> Result<Tensor> {
+    let dtype = operands.x.dtype();
+    if current_policy().is_none() && operands.gain.dtype() != dtype {
+        // What the one kernel takes in mixed precision: its parts want operands of one dtype.
+        let cast: Vec<Tensor> =
+            operands.all().into_iter().map(|operand| operand.cast(dtype)).collect::<Result<_>>()?;
+        let all = operands_of::<Tensor>(&cast)?;
+        return separately(algebra, &MvBlock { residual: operands.residual, ..all });
+    }
     let MvBlock { x, linear, silu, right, normalization, product, left, gain, .. } = *operands;
     let y = mv_linear(algebra, x, linear.0, Some((linear.1, Bias::Scalar)))?;
     let h = mv_silu(algebra, &y, silu.0, silu.1)?;
@@ -72,7 +92,7 @@ pub(crate) struct Block {
 
 impl Operation for Block {
     const NAME: &'static str = "mv_block";
-    // As its parts, each by its own rule: the one kernel computes in f32 alone.
+    // Features in 16 bits; `mv_block` leaves parameters as they are where there is a kernel.
     const RULE: Rule = Rule::Short;
     const DERIVATIVE: Derivative = Derivative::Reexpressed;
     const ARITY: (usize, usize) = (11, 12);
@@ -97,19 +117,19 @@ impl Operation for Block {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands(inputs)?)?;
+        let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands_of(inputs)?)?;
         Ok(Forward { output, saved: kept.into() })
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let (operands, kept) = (operands(context.arrays())?, context.saved::<3>(Self::NAME)?);
+        let (operands, kept) = (operands_of(context.arrays())?, context.saved::<3>(Self::NAME)?);
         let mut gradients = kernel::backward(&self.algebra, &operands, kept, grad.array(), context.needs(0))?;
         gradients.extend(operands.residual.map(|_| Some(grad.array().clone())));
         Ok(constants(gradients))
     }
 
     fn reexpress(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        separately(&self.algebra, &operands(inputs)?)
+        separately(&self.algebra, &operands_of(inputs)?)
     }
 
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
@@ -124,6 +144,6 @@ impl Operation for Block {
     }
 }
 
-fn operands<T>(inputs: &[T]) -> Result<kernel::Operands<'_, T>> {
+fn operands_of<T>(inputs: &[T]) -> Result<kernel::Operands<'_, T>> {
     kernel::Operands::from_all(inputs).ok_or_else(|| miscounted::<Block>(inputs.len()))
 }

@@ -1,7 +1,8 @@
 //! Making multivectors: from an algebra at hand, or from a type-level algebra alone.
 
 use super::Multivector;
-use crate::{Algebra, CliffordAlgebra, Error, Result, Scalar, Shape, TypeLevel};
+use crate::{Algebra, Blade, CliffordAlgebra, Error, Result, Scalar, Shape, TypeLevel};
+use alloc::{borrow::ToOwned, string::ToString};
 
 impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// Zero, in `algebra`.
@@ -97,8 +98,8 @@ fn expect_length<T>(
 
 impl<A: TypeLevel, T: Scalar> Multivector<A, T> {
     /// The multivector with the given coefficients, one per blade.
-    pub fn new(coefficients: A::Coefficients<T>) -> Self {
-        Self { algebra: A::default(), coefficients }
+    pub const fn new(coefficients: A::Coefficients<T>) -> Self {
+        Self { algebra: A::ALGEBRA, coefficients }
     }
 
     /// Zero.
@@ -124,7 +125,7 @@ impl<A: TypeLevel, T: Scalar> Multivector<A, T> {
     /// The generators e1..en, to be taken apart: `let [e1, e2, e3] = …`. Another number does not compile.
     pub fn generators<const N: usize>() -> [Self; N] {
         const { assert!(N == A::SIGNATURE.dimension(), "one name per generator") };
-        std::array::from_fn(|index| {
+        core::array::from_fn(|index| {
             let mut result = Self::zero();
             result.coefficients_mut()[index + 1] = T::one();
             result
@@ -183,6 +184,23 @@ impl Algebra {
     /// [`Error::Shape`] unless there are 2ⁿ coefficients.
     pub fn multivector<T: Scalar>(&self, coefficients: &[T]) -> Result<Multivector<Self, T>> {
         Multivector::from_coefficients_in(self, coefficients)
+    }
+
+    /// The basis blade `blade`.
+    ///
+    /// ```
+    /// use gradewise_core::{Algebra, Blade, Signature};
+    ///
+    /// let spacetime = Algebra::new(Signature::STA)?;
+    /// let plane = spacetime.basis::<i64>(Blade::E12)?;
+    /// assert_eq!(plane.geometric_product(&plane)?[Blade::SCALAR], 1);
+    /// # Ok::<(), gradewise_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBlade`] if a generator of it is beyond this algebra.
+    pub fn basis<T: Scalar>(&self, blade: Blade) -> Result<Multivector<Self, T>> {
+        Multivector::basis_in(self, blade, T::one())
     }
 
     /// The pseudoscalar e12…n.

@@ -2,6 +2,7 @@
 
 use super::Multivector;
 use crate::{CliffordAlgebra, Scalar};
+use alloc::vec::Vec;
 
 impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// The part of grade `grade`, ⟨x⟩ₖ; zero beyond n.

@@ -1,21 +1,30 @@
 //! Multivectors: elements of a Clifford algebra. One file per family of operations.
 
+mod access;
 mod construct;
+mod convert;
+mod decomposition;
 mod duality;
 mod exponential;
+mod functions;
 mod grade;
+mod inverse;
 mod involution;
 mod linear;
+mod logarithm;
 mod norm;
+mod operators;
 pub(crate) mod product;
 mod versor;
 
 use crate::{CliffordAlgebra, Scalar};
-use std::fmt;
+use core::fmt;
 
 /// An element of the algebra `A` with coefficients `T`, one per blade in the order of [`Algebra`](crate::Algebra).
 ///
-/// With a type-level algebra such as [`Cl3`](crate::Cl3) it is an array, `Copy` if `T` is, and has operators:
+/// With a type-level algebra such as [`Cl3`](crate::Cl3) it is an array, `Copy` if `T` is, and has operators: `*`
+/// the geometric product, `^` the outer one ([`wedge`](Self::wedge)), `|` the inner one, `&` the regressive one
+/// ([`vee`](Self::vee)), `!` the [dual](Self::dual). They bind as on integers, `*` before `+` before `&`, `^` and `|`:
 ///
 /// ```
 /// use gradewise_core::{Cl3, Multivector};
@@ -24,6 +33,10 @@ use std::fmt;
 /// let plane = e1 * e2;
 /// assert_eq!(plane * plane, Multivector::scalar(-1.0));
 /// assert_eq!((e1 + 2.0 * e3).to_string(), "e1 + 2e3");
+/// assert_eq!(1.0 + (e1 ^ e2) - (e1 | e1) / 2.0, plane + 0.5);
+/// assert_eq!((e1 ^ e3) & (e2 ^ e3), e3);
+/// assert_eq!(!e3, e1 ^ e2);
+/// assert_eq!(e1.wedge(&e2), plane);
 /// ```
 ///
 /// With a run-time [`Algebra`](crate::Algebra) the same methods return a [`Result`](crate::Result), because two

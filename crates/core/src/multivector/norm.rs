@@ -1,4 +1,4 @@
-//! Norms and inverses.
+//! Norms.
 
 use super::Multivector;
 use crate::{CliffordAlgebra, Error, Real, Result, Scalar, blade::squares};
@@ -15,30 +15,6 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
                 _ => sum,
             }
         })
-    }
-
-    /// The inverse of a versor: reverse(x) / q(x). A versor is a product of vectors whose square is not zero; every
-    /// other x for which reverse(x) x is a scalar other than zero has this inverse as well.
-    ///
-    /// # Errors
-    /// [`Error::Undefined`] if reverse(x) x is zero or not a scalar (beyond rounding, for floats), or if the
-    /// coefficients are integers and the inverse has fractions.
-    pub fn inverse(&self) -> Result<Self> {
-        let undefined = |reason| Error::Undefined { operation: "inverse", reason };
-        let reverse = self.reverse();
-        let norm = self
-            .scalar_norm()
-            .ok_or_else(|| undefined("reverse(x) x is not a scalar, so x is not a versor"))?;
-        if norm.is_zero() || norm.is_negligible(&self.scale()) {
-            return Err(undefined("reverse(x) x is zero: x is a null versor"));
-        }
-        let mut inverse = reverse;
-        for coefficient in inverse.coefficients_mut() {
-            *coefficient = coefficient.quotient(&norm).ok_or_else(|| {
-                undefined("the inverse has fractions; use rational or floating-point coefficients")
-            })?;
-        }
-        Ok(inverse)
     }
 
     /// reverse(x) x, if it is a scalar up to rounding.

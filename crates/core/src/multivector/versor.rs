@@ -12,11 +12,11 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// A [`Rotor`](crate::Rotor) does the same without the checks and the inverse.
     ///
     /// # Errors
-    /// [`Error::Undefined`] if v has no [`inverse`](Self::inverse), or is neither even nor odd;
+    /// [`Error::Undefined`] if reverse(v) v is no scalar other than zero, or if v is neither even nor odd;
     /// [`Error::AlgebraMismatch`] (run-time algebras only).
     pub fn sandwich(&self, x: &Self) -> Result<Self> {
         A::into_result(self.algebra.checked(&x.algebra, "sandwich", || ()))?;
-        let inverse = self.inverse()?;
+        let inverse = self.versor_inverse()?;
         let scale = self.scale();
         let vanishes = |part: Self| part.scale().is_negligible(&scale);
         if vanishes(self.odd_part()) {

@@ -1,7 +1,7 @@
 //! Writing multivectors.
 
 use crate::{CliffordAlgebra, Multivector, Scalar, blade::generators};
-use std::fmt;
+use core::fmt;
 
 /// A sum over the blades with a coefficient other than zero, such as `1 + 2e1 − e12`; `0` if there are none.
 ///

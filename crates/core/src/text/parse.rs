@@ -1,9 +1,10 @@
 //! Reading multivectors.
 
 use crate::{Algebra, CliffordAlgebra, Error, Multivector, Result, Scalar, TypeLevel, blade::outer_sign};
-use std::str::FromStr;
+use alloc::{borrow::ToOwned, format, string::String, vec, vec::Vec};
+use core::str::FromStr;
 
-/// Reads what [`Display`](std::fmt::Display) writes. `-` serves as minus too, spaces are optional, blades come in any
+/// Reads what [`Display`](core::fmt::Display) writes. `-` serves as minus too, spaces are optional, blades come in any
 /// order, each once, and may name their generators in any order (`e21` is −e12).
 ///
 /// # Errors

@@ -6,7 +6,8 @@ use super::{
     constants::{Asked, Key},
     image,
     kernels::Kernels,
-    memory::{Accounts, Recycled},
+    memory::Accounts,
+    recycled::Recycled,
     streams::Streams,
 };
 use crate::{Error, Fault, Options, Result, debug, external, growing::Growing};
@@ -17,10 +18,7 @@ use std::{
     ffi::c_void,
     fmt,
     hash::{Hash, Hasher},
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// A CUDA device: its context, its stream, its memory and its kernels. Cheap to clone.
@@ -41,8 +39,6 @@ struct Inner {
     gate: Gate,
     /// Streams of other libraries that operators ran in.
     streams: Streams,
-    /// Whether something that is kept may be on its way to the device in its own stream still.
-    unordered: AtomicBool,
     /// Things derived once and kept on the device, by their type and key.
     constants: Growing<(TypeId, Key), Arc<dyn Any + Send + Sync>>,
 }
@@ -105,7 +101,6 @@ impl CudaDevice {
             recycled: Recycled::default(),
             gate: Gate::default(),
             streams: Streams::default(),
-            unordered: AtomicBool::new(false),
             constants: Growing::default(),
         })))
     }
@@ -127,7 +122,6 @@ impl CudaDevice {
             recycled: Recycled::default(),
             gate: Gate::default(),
             streams: Streams::default(),
-            unordered: AtomicBool::new(false),
             constants: Growing::default(),
         })))
     }
@@ -178,10 +172,6 @@ impl CudaDevice {
             // SAFETY: as the caller says.
             unsafe { Stream::borrow(self.context(), stream) }
         });
-        if self.0.unordered.load(Ordering::Acquire) {
-            self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;
-            self.0.unordered.store(false, Ordering::Release);
-        }
         Ok(self.0.streams.scoped(stream, work))
     }
 
@@ -258,17 +248,22 @@ impl CudaDevice {
         value.downcast::<T>().map_err(|_| unreachable!("the key has the type"))
     }
 
-    /// Makes something that is kept as long as the device: in memory of its own and in its own stream, to be used in any stream.
+    /// Makes something that is kept as long as the device: in memory of its own and in the device's own stream, and waits until it is on
+    /// the device, because any stream may use it from then on.
     fn lasting<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         const NAME: &str = "make a constant";
-        if !self.0.streams.is_elsewhere() {
-            self.0.unordered.store(true, Ordering::Release);
+        // A capture of the own stream holds no copies from the host, so that what is made in one (kernels, numbers) needs no waiting.
+        if self.gate().is_mine() {
             return external::without_allocator(make);
         }
-        if self.stream().is_capturing().map_err(|source| self.error(NAME, source))? {
+        if self.0.streams.is_elsewhere()
+            && self.stream().is_capturing().map_err(|source| self.error(NAME, source))?
+        {
             return Err(Error::FirstInCapture);
         }
         let made = self.0.streams.at_home(|| external::without_allocator(make))?;
+        // Waiting for a stream that another thread captures would end the capture.
+        let _gate = self.gate().enter();
         self.own_stream().synchronize().map_err(|source| self.error(NAME, source))?;
         Ok(made)
     }

@@ -10,6 +10,7 @@ pub(crate) mod image;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 mod memory;
+mod recycled;
 pub(crate) mod rtc;
 mod streams;
 mod words;

@@ -1,18 +1,23 @@
 //! Files of named tensors: any safetensors file, and checkpoints of training runs.
 
 mod atomic;
+mod ensemble;
 mod tensors;
 
 pub(crate) use atomic::require_regular;
 pub use atomic::{read_file, replace_file};
+pub use ensemble::Member;
 pub use tensors::{StoredTensor, TensorFile};
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Version of the layout written by this crate. Readers refuse newer ones.
+/// Version of the layout of a single model.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Version of the layout of several models, [`Checkpoint::ensemble`]. Readers refuse newer ones.
+pub const ENSEMBLE_VERSION: u32 = 2;
 
 /// Key of the safetensors metadata under which [`CheckpointMetadata`] is stored as JSON. One key, because the
 /// safetensors header has no defined order and equal checkpoints should be equal bytes.
@@ -24,7 +29,7 @@ const DIGEST_KEY: &str = "sha256";
 /// What a checkpoint says about itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointMetadata {
-    /// Layout of the file, [`FORMAT_VERSION`] when written.
+    /// Layout of the file: [`FORMAT_VERSION`], or [`ENSEMBLE_VERSION`] where there are [`members`](Self::members).
     pub format_version: u32,
     /// Name of the model family, such as `nbody`.
     pub model: String,
@@ -34,12 +39,16 @@ pub struct CheckpointMetadata {
     pub step: u64,
     /// Scalars of the optimiser, the schedule and the trainer; null for weights alone.
     pub training: serde_json::Value,
+    /// The models of an ensemble, in the order of their tensors; none where there is a single model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
 }
 
 /// The weights of a model, with the state of its training if that is to go on.
 ///
 /// On disk it is a safetensors file: the model's tensors under their own names, other sections as
-/// `section::name`, and [`CheckpointMetadata`] as JSON in the metadata.
+/// `section::name`, and [`CheckpointMetadata`] as JSON in the metadata. Several models, an [ensemble](Self::ensemble), lie in sections
+/// `member.0`, `member.1` and so on.
 ///
 /// ```
 /// use gradewise_core::{DType, Signature};
@@ -103,9 +112,9 @@ impl Checkpoint {
             .ok()
             .and_then(|value| value.get("format_version")?.as_u64())
             .ok_or_else(|| refused(&tensors, "its metadata has no format version".to_owned()))?;
-        if version > u64::from(FORMAT_VERSION) {
+        if version > u64::from(ENSEMBLE_VERSION) {
             let reason = format!(
-                "it has format version {version}, this program reads up to {FORMAT_VERSION}; use a newer gradewise"
+                "it has format version {version}, this program reads up to {ENSEMBLE_VERSION}; use a newer gradewise"
             );
             return Err(refused(&tensors, reason));
         }
@@ -172,6 +181,7 @@ mod tests {
                 model_config: serde_json::json!({"hidden": 28}),
                 step,
                 training: serde_json::Value::Null,
+                members: Vec::new(),
             },
             tensors,
         }
@@ -226,7 +236,7 @@ mod tests {
         let plain = TensorFile::new().to_bytes(Path::new("x")).unwrap();
         assert!(parse(&plain).unwrap_err().to_string().contains("without checkpoint metadata"));
         let mut newer = checkpoint(0);
-        newer.metadata.format_version = FORMAT_VERSION + 1;
+        newer.metadata.format_version = ENSEMBLE_VERSION + 1;
         let error = parse(&newer.to_bytes(Path::new("x")).unwrap()).unwrap_err().to_string();
         assert!(error.contains("newer gradewise"), "{error}");
         assert!(matches!(Checkpoint::read("/nonexistent/c.safetensors"), Err(Error::Io { .. })));

@@ -140,6 +140,11 @@ impl TensorFile {
         Self::default()
     }
 
+    /// No tensors yet, of what was read from `path`.
+    pub(super) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), ..Self::default() }
+    }
+
     /// Reads a safetensors file.
     ///
     /// # Errors
@@ -226,6 +231,15 @@ impl TensorFile {
     pub fn section(&self, section: &str) -> impl Iterator<Item = (&str, &StoredTensor)> {
         self.iter()
             .filter_map(move |(name, tensor)| Some((name.strip_prefix(section)?.strip_prefix("::")?, tensor)))
+    }
+
+    /// The weights of a model by their own names: their moving average, in the section `ema`, if one was kept.
+    pub(super) fn weights(&self) -> impl Iterator<Item = (&str, &StoredTensor)> {
+        let averaged = self.section("ema").next().is_some();
+        self.iter().filter_map(move |(name, tensor)| match name.strip_prefix("ema::") {
+            Some(own) => averaged.then_some((own, tensor)),
+            None => (!averaged && !name.contains("::")).then_some((name, tensor)),
+        })
     }
 
     /// Number of tensors.

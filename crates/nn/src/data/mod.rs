@@ -4,6 +4,7 @@ mod batch;
 pub mod cache;
 mod edges;
 mod element;
+pub mod gravity;
 mod hdf5;
 pub mod jets;
 pub mod loader;

@@ -82,6 +82,62 @@ impl RandomState {
         let sample = self.uniform();
         cumulative.iter().filter(|&&bound| bound / total <= sample).count()
     }
+
+    /// A whole number from 0 to `largest`, as `randint(0, largest + 1)`: words, cut to as many bits as it takes, until one is not too
+    /// large. Nothing is drawn for a range of one number.
+    pub fn below_or_at(&mut self, largest: u32) -> u32 {
+        if largest == 0 {
+            return 0;
+        }
+        let mask = u32::MAX >> largest.leading_zeros();
+        loop {
+            let drawn = self.word() & mask;
+            if drawn <= largest {
+                return drawn;
+            }
+        }
+    }
+
+    /// `permutation(len)`, of at most 2³² things: each place from the last on is exchanged with one up to it.
+    pub fn permutation(&mut self, len: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..len).collect();
+        for last in (1..len).rev() {
+            let other = self.below_or_at(u32::try_from(last).unwrap_or(u32::MAX)) as usize;
+            order.swap(last, other);
+        }
+        order
+    }
+
+    /// `scipy.stats.special_ortho_group(3).rvs(count)`, where SciPy composes two Householder reflections of normal vectors (Stewart 1980;
+    /// later releases take a QR decomposition, and draw other numbers): uniform rotations, by rows.
+    pub fn rotations(&mut self, count: usize) -> Vec<[[f64; 3]; 3]> {
+        let identity = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        let mut rotations = vec![identity; count];
+        let mut signs = vec![[0.0; 2]; count];
+        for first in 0..2 {
+            for (rotation, signs) in rotations.iter_mut().zip(&mut signs) {
+                let mut x = [0.0; 3];
+                x[first..].iter_mut().for_each(|x| *x = self.normal());
+                let square: f64 = x.iter().map(|x| x * x).sum();
+                let head = x[first];
+                signs[first] = if head == 0.0 { 1.0 } else { head.signum() };
+                x[first] += signs[first] * square.sqrt();
+                let scale = ((square - head * head + x[first] * x[first]) / 2.0).sqrt();
+                x.iter_mut().for_each(|x| *x /= scale);
+                for row in rotation {
+                    let along: f64 = row.iter().zip(x).map(|(r, x)| r * x).sum();
+                    row.iter_mut().zip(x).for_each(|(r, x)| *r -= along * x);
+                }
+            }
+        }
+        for (rotation, [a, b]) in rotations.iter_mut().zip(signs) {
+            // The last sign makes a rotation of it.
+            for (row, sign) in rotation.iter_mut().zip([a, b, a * b]) {
+                row.iter_mut().for_each(|r| *r *= sign);
+            }
+        }
+        rotations
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +175,47 @@ mod tests {
         let mut state = RandomState::new(43);
         let choices: Vec<i32> = (0..10).map(|_| [-1, 0, 1][state.choice(&[0.5, 0.0, 0.5])]).collect();
         assert_eq!(choices, [-1, 1, -1, -1, -1, 1, 1, 1, -1, 1]);
+    }
+
+    #[test]
+    fn whole_numbers_are_numpys() {
+        let mut state = RandomState::new(43);
+        let drawn: [u32; 3] = std::array::from_fn(|_| state.below_or_at((1 << 31) - 2));
+        assert_eq!(drawn, [494_155_588, 2_134_003_008, 468_437_247]);
+        let mut state = RandomState::new(43);
+        let drawn: [u32; 8] = std::array::from_fn(|_| 2 + state.below_or_at(3));
+        assert_eq!(drawn, [2, 2, 5, 3, 3, 4, 2, 5]);
+        let mut untouched = state.clone();
+        assert_eq!((state.below_or_at(0), state.word()), (0, untouched.word()));
+    }
+
+    #[test]
+    fn permutations_and_rotations_are_uniform() {
+        let mut state = RandomState::new(1);
+        let mut counts = [[0; 4]; 4];
+        for _ in 0..4000 {
+            let order = state.permutation(4);
+            order.iter().enumerate().for_each(|(place, &thing)| counts[place][thing] += 1);
+        }
+        assert!(counts.as_flattened().iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        let rotations = state.rotations(4000);
+        let (mut mean, mut squares) = ([[0.0; 3]; 3], [[0.0; 3]; 3]);
+        for r in &rotations {
+            let dot = |i: usize, j: usize| (0..3).map(|k| r[i][k] * r[j][k]).sum::<f64>();
+            for i in 0..3 {
+                for j in 0..3 {
+                    assert!((dot(i, j) - f64::from(u8::from(i == j))).abs() < 1e-12);
+                    mean[i][j] += r[i][j] / 4000.0;
+                    squares[i][j] += r[i][j] * r[i][j] / 4000.0;
+                }
+            }
+            let minor = |a: usize, b: usize| r[1][a] * r[2][b] - r[1][b] * r[2][a];
+            let determinant = r[0][0] * minor(1, 2) - r[0][1] * minor(0, 2) + r[0][2] * minor(0, 1);
+            assert!((determinant - 1.0).abs() < 1e-12);
+        }
+        // Each entry has mean 0 and mean square 1/3.
+        assert!(mean.as_flattened().iter().all(|mean| mean.abs() < 0.05), "{mean:?}");
+        assert!(squares.as_flattened().iter().all(|square| (square - 1.0 / 3.0).abs() < 0.03), "{squares:?}");
     }
 
     #[test]

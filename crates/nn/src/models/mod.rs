@@ -2,6 +2,7 @@
 
 mod force_field;
 mod gpt;
+mod gravity;
 mod jets;
 mod message_passing;
 mod nbody;
@@ -10,6 +11,7 @@ mod points;
 pub use crate::data::{Edges, nbody::NBodyBatch};
 pub use force_field::{ForceField, ForceFieldConfig};
 pub use gpt::{Gpt, GptConfig, Sampling};
+pub use gravity::{GravityConfig, GravityKind, GravityModel, GravityTransformer};
 pub use jets::{JetTagger, JetTaggerConfig};
 pub use message_passing::{MessagePassing, MvMlp};
 pub use nbody::{NBody, NBodyConfig};

@@ -3,6 +3,7 @@
 mod config;
 mod device;
 mod exchange;
+mod gravity;
 mod metrics;
 pub mod nbody;
 mod trainer;

@@ -24,6 +24,14 @@ impl Example {
     pub fn new(data: &NBodyData, placement: impl Into<Placement>) -> Result<Self> {
         let placement = &placement.into();
         let batch = NBodyBatch::new((data.loc(), data.vel(), data.charges()), data.particles(), placement)?;
+        Self::of(batch, data)
+    }
+
+    /// A batch of samples with their targets.
+    ///
+    /// # Errors
+    /// Targets of another number of systems or particles; from the device.
+    pub fn of(batch: NBodyBatch, data: &NBodyData) -> Result<Self> {
         let mut targets = batch.targets(data.target())?;
         if let Some(vel) = data.target_vel() {
             targets = concat(&[&targets, &batch.targets(vel)?], 0)?;
@@ -70,9 +78,22 @@ impl Samples for NBodyData {
 /// # Errors
 /// [`Error::Argument`] for a batch size of zero; from the device.
 pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec<f64>> {
-    let mut predictions = Vec::with_capacity(data.target().len());
-    for_each_batch(data, batch_size, &model.placement(), |example| {
-        let rows = no_grad(|| model.forward(&example.batch))?;
+    predict_by(|batch| model.forward(batch), data, batch_size, &model.placement())
+}
+
+/// As [`predict`], by what makes positions `[3, systems × particles]` of a batch.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_by(
+    forward: impl Fn(&NBodyBatch) -> Result<Tensor>,
+    data: &impl Samples<Batch = Example>,
+    batch_size: usize,
+    placement: &Placement,
+) -> Result<Vec<f64>> {
+    let mut predictions = Vec::new();
+    for_each_batch(data, batch_size, placement, |example| {
+        let rows = no_grad(|| forward(&example.batch))?;
         predictions.extend(example.batch.by_system(&rows)?);
         Ok(())
     })?;
@@ -94,6 +115,20 @@ pub fn predict_states(model: &NBody, data: &NBodyData, batch_size: usize) -> Res
         Ok(())
     })?;
     Ok((loc, vel))
+}
+
+/// The squared error of the predictions for each sample, the mean over its coordinates and particles.
+///
+/// # Errors
+/// As [`mean_squared_error`].
+pub fn squared_errors(predictions: &[f64], data: &NBodyData) -> Result<Vec<f64>> {
+    mean_squared_error(predictions, data)?;
+    let width = 3 * data.particles();
+    let samples = predictions.chunks_exact(width).zip(data.target().chunks_exact(width));
+    let error = |(predicted, truth): (&[f64], &[f64])| {
+        predicted.iter().zip(truth).map(|(p, t)| (p - t).powi(2)).sum::<f64>() / width as f64
+    };
+    Ok(samples.map(error).collect())
 }
 
 /// The mean over coordinates, particles and samples of the squared error of predictions.

@@ -540,6 +540,7 @@ impl<M: Module> Trainer<M> {
             model_config,
             step: self.step,
             training,
+            members: Vec::new(),
         };
         Ok(Checkpoint { metadata, tensors })
     }

@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     options::{Settings, one_of},
     output, run,
-    task::{self, Task, number},
+    task::{self, Interval, Task, number},
 };
 use clap::Args;
 use gradewise_nn::{checkpoint::Checkpoint, data::Split, train::Samples};
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Measure the error of a checkpoint.
 ///
-/// Of several: the error of the mean of what they predict. The data are those of the config.toml beside the (first) checkpoint, if there
+/// Of several, or of an ensemble (what `train --seeds` writes): the error of the mean of what they predict. With it comes the interval in
+/// which the mean error over other samples of the same kind is to be expected: what so few samples leave open. The data are those of the config.toml beside the (first) checkpoint, if there
 /// is one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -24,6 +25,7 @@ Examples:
   gradewise eval --checkpoint c.safetensors --split valid data.source=path/to/npy
   gradewise eval --checkpoint c.safetensors --dump layers.1.edge.0    what that layer computes, as dump/layers.1.edge.0.npy
   gradewise eval --checkpoint runs/nbody-2/checkpoint.safetensors --rollout motion --rollout-steps 30
+  gradewise eval --checkpoint runs/nbody-3/ensemble.safetensors       what train --seeds 4 wrote
   gradewise eval --checkpoint seed-0/best.safetensors --checkpoint seed-1/best.safetensors")]
 pub struct Eval {
     /// The checkpoint; several times for an ensemble.
@@ -60,12 +62,13 @@ impl TaskCommand for Eval {
         let Some(first) = checkpoints.first() else {
             return Err(Error::Usage("--checkpoint FILE is missing".to_owned()));
         };
-        if self.dump.is_some() && checkpoints.len() > 1 {
+        let several = checkpoints.len() > 1 || first.metadata.members.len() > 1;
+        if self.dump.is_some() && several {
             return Err(Error::Usage(
                 "--dump shows one model; leave out all but one --checkpoint".to_owned(),
             ));
         }
-        if self.rollout.is_some() && checkpoints.len() > 1 {
+        if self.rollout.is_some() && several {
             return Err(Error::Usage(
                 "--rollout follows one model; leave out all but one --checkpoint".to_owned(),
             ));
@@ -100,11 +103,12 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
 fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
     let split = arguments.split;
+    let models =
+        checkpoints.iter().map(Checkpoint::models).collect::<gradewise_nn::Result<Vec<_>>>()?.concat();
+    let steps: Vec<u64> = models.iter().map(|model| model.metadata.step).collect();
     let (samples, measures, asymmetry) = run::once(&config.runtime, |placement| {
-        let models = checkpoints
-            .iter()
-            .map(|checkpoint| task::load_model::<T>(checkpoint, placement))
-            .collect::<Result<Vec<_>>>()?;
+        let models =
+            models.iter().map(|model| task::load_model::<T>(model, placement)).collect::<Result<Vec<_>>>()?;
         let models: Vec<&T::Model> = models.iter().collect();
         let data = T::load(&config.data, split)?;
         let measure = || T::measure(&models, &data, placement);
@@ -119,11 +123,10 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
         let asymmetry = asymmetries.into_iter().collect::<Option<Vec<f64>>>();
         Ok((data.len(), measures, asymmetry.map(|changes| worst(changes.into_iter()))))
     })?;
-    let first = measures.first();
-    let steps: Vec<u64> = checkpoints.iter().map(|checkpoint| checkpoint.metadata.step).collect();
+    let (first, interval) = (measures.first(), measures.interval());
     let (step, of) = match steps[..] {
         [step] => (json!(step), format!("weights of step {step}")),
-        _ => (json!(steps), format!("the mean of the predictions of {} checkpoints", steps.len())),
+        _ => (json!(steps), format!("the mean of the predictions of {} models", steps.len())),
     };
     if arguments.json {
         let mut record = measures.json("");
@@ -135,10 +138,21 @@ fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()>
         ] {
             record.insert(key.to_owned(), value);
         }
+        if let Some(interval) = interval {
+            record.insert(format!("{}_interval", first.key), json!([interval.low, interval.high]));
+        }
         output::print(&format!("{}\n", serde_json::Value::Object(record)))?;
     } else {
         let mut text =
             format!("{split} {} {} on {samples} samples, {of}\n", first.label, number(first.value));
+        if let Some(Interval { low, high }) = interval {
+            text += &format!(
+                "{split} {} of other such samples: {} to {} (95%, bootstrap)\n",
+                first.label,
+                number(low),
+                number(high)
+            );
+        }
         for other in measures.others() {
             text += &format!("{split} {} {}\n", other.label, number(other.value));
         }

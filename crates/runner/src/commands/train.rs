@@ -114,7 +114,8 @@ pub struct TrainRun {
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub preset: Option<String>,
     /// Several runs, one after another or some --at-once, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
-    /// from train.seed on. summary.json has each test error, mean and standard deviation, and the error of the mean of all predictions.
+    /// from train.seed on. summary.json has each test error, mean and standard deviation, and the error of the mean of all predictions;
+    /// ensemble.safetensors is all models in one checkpoint, for eval and infer.
     #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
     pub seeds: Option<String>,
     /// As many of the runs of --seeds as this at the same time, on a GPU each in a stream of its own: what keeps a GPU from being busy

@@ -1,5 +1,6 @@
 //! What is measured of a model.
 
+use super::bootstrap::{Interval, interval};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,34 +18,51 @@ pub struct Measure {
 
 /// The measures of a model on a split; the first decides, and smaller is better.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Measures(Vec<Measure>);
+pub struct Measures {
+    all: Vec<Measure>,
+    /// What the first is the mean of, if that is known.
+    each: Vec<f64>,
+}
 
 impl Measures {
     /// With the measure that decides.
     pub fn new(key: &'static str, label: &'static str, value: f64) -> Self {
-        Self(vec![Measure { key, label, value }])
+        Self { all: vec![Measure { key, label, value }], each: Vec::new() }
     }
 
     /// With one more.
     #[must_use]
     pub fn and(mut self, key: &'static str, label: &'static str, value: f64) -> Self {
-        self.0.push(Measure { key, label, value });
+        self.all.push(Measure { key, label, value });
         self
+    }
+
+    /// With the errors of the single samples, whose mean the first measure is: from them comes its [`interval`](Self::interval).
+    #[must_use]
+    pub fn of_samples(mut self, errors: Vec<f64>) -> Self {
+        self.each = errors;
+        self
+    }
+
+    /// What the choice of samples leaves open of the measure that decides, as a [bootstrap interval](super::bootstrap::interval); `None`
+    /// where the errors of single samples are not known.
+    pub fn interval(&self) -> Option<Interval> {
+        interval(&self.each)
     }
 
     /// The one that decides.
     pub fn first(&self) -> Measure {
-        self.0[0]
+        self.all[0]
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Measure> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// Those after the first.
     pub fn others(&self) -> &[Measure] {
-        &self.0[1..]
+        &self.all[1..]
     }
 
     /// Whether the weights they are of still predict numbers: the measure that decides is finite. Others may be infinite by right, such
@@ -71,8 +89,11 @@ impl Measures {
     /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if they have diverged: JSON has no NaN, and null alone does
     /// not tell why.
     pub fn json(&self, prefix: &str) -> Map<String, Value> {
-        let mut record: Map<String, Value> =
-            self.0.iter().map(|measure| (format!("{prefix}{}", measure.key), measure.value.into())).collect();
+        let mut record: Map<String, Value> = self
+            .all
+            .iter()
+            .map(|measure| (format!("{prefix}{}", measure.key), measure.value.into()))
+            .collect();
         if !self.are_finite() {
             record.insert(format!("{prefix}verdict"), "diverged".into());
         }
@@ -121,6 +142,14 @@ mod tests {
             r#"{"test_mae":0.25,"test_mse":0.5}"#
         );
         assert_eq!((measures.first().value, measures.others().len()), (0.5, 1));
+    }
+
+    #[test]
+    fn an_interval_is_known_where_the_errors_of_samples_are() {
+        let measures = Measures::new("mse", "MSE", 2.0);
+        assert_eq!(measures.interval(), None);
+        let Interval { low, high } = measures.of_samples(vec![1.0, 2.0, 3.0]).interval().unwrap();
+        assert!(1.0 <= low && low < 2.0 && 2.0 < high && high <= 3.0, "{low} {high}");
     }
 
     #[test]

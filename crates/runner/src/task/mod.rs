@@ -1,9 +1,11 @@
 //! What a task brings, so that one runner serves all.
 
+mod bootstrap;
 mod measures;
 mod source;
 mod splits;
 
+pub use bootstrap::{Interval, median, trimmed_mean};
 pub use measures::{Measure, Measures, Statistic, number};
 pub use source::Source;
 pub use splits::Splits;
@@ -24,7 +26,7 @@ use gradewise_nn::{
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Samples evaluated at once.
 pub const EVALUATION_BATCH: usize = 500;
@@ -233,17 +235,27 @@ pub fn configure<T: Task>(preset: Option<&str>, given: &Settings) -> Result<Task
     Ok(resolve::<T>(given.apply(&mut resolver::<T>(preset)?)?)?)
 }
 
-/// The settings of the run that the checkpoint came from, if they are beside it, with those of the command line.
+/// The settings of the run that the checkpoint came from, if they are beside it (of an ensemble: of the run of its first seed), with those of
+/// the command line.
 ///
 /// # Errors
 /// As [`configure`].
 pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConfig<T>> {
     let mut resolver = resolver::<T>(None)?;
-    let beside = checkpoint.with_file_name("config.toml");
-    if beside.is_file() {
+    if let Some(beside) = beside(checkpoint) {
         resolver.file(&beside)?;
     }
     Ok(resolve::<T>(given.apply(&mut resolver)?)?)
+}
+
+/// The settings beside a checkpoint, or beside those that an ensemble was made of.
+fn beside(checkpoint: &Path) -> Option<PathBuf> {
+    let beside = checkpoint.with_file_name("config.toml");
+    if beside.is_file() {
+        return Some(beside);
+    }
+    let seed = Checkpoint::read(checkpoint).ok()?.metadata.members.first()?.seed;
+    Some(checkpoint.with_file_name(format!("seed-{seed}")).join("config.toml")).filter(|path| path.is_file())
 }
 
 /// The weights of checkpoints, for readers of a verdict.
@@ -289,6 +301,13 @@ pub fn load_model<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> Re
     let config: T::ModelConfig = serde_json::from_value(metadata.model_config.clone())
         .map_err(|error| Error::Usage(format!("{path}: the model configuration is malformed: {error}")))?;
     T::check_model(&config)?;
+    if !metadata.members.is_empty() {
+        let models = metadata.members.len();
+        return Err(Error::Usage(format!(
+            "{path} is an ensemble of {models} models, for `eval` and `infer`; expected a single one, such as \
+             those in the folders of its runs"
+        )));
+    }
     if !T::fits(&config, &checkpoint.tensors) {
         return Err(Error::Usage(format!(
             "{path}: the model configuration {config:?} does not fit the weights in the file"
@@ -297,6 +316,14 @@ pub fn load_model<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> Re
     let model = new_model::<T>(&config, placement, 0)?;
     load_weights(&model, &checkpoint.tensors, placement)?;
     Ok(model)
+}
+
+/// All models of a checkpoint: one, or those of an ensemble.
+///
+/// # Errors
+/// As [`load_model`].
+pub fn load_models<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> Result<Vec<T::Model>> {
+    checkpoint.models()?.iter().map(|model| load_model::<T>(model, placement)).collect()
 }
 
 /// Puts the weights of a file, or their moving average if it holds one, into a model.

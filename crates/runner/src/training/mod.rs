@@ -185,6 +185,8 @@ enum Place {
 #[derive(Clone, Debug)]
 struct Outcome {
     test: Measures,
+    /// What decides, on the valid split, of the weights that were best there; none where the last ones are kept.
+    valid: Option<f64>,
     asymmetry: Option<f64>,
     steps: u64,
     /// Of the steps, those left out because their loss or gradients were not finite.

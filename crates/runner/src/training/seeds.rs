@@ -57,6 +57,9 @@ pub fn parse(text: &str, first: u64) -> Result<Vec<u64>> {
     Ok(seeds)
 }
 
+/// The file with the weights of all runs.
+pub const ENSEMBLE: &str = "ensemble.safetensors";
+
 /// The folder of one of the runs.
 pub fn folder(parent: &Path, seed: u64) -> PathBuf {
     parent.join(format!("seed-{seed}"))
@@ -88,7 +91,7 @@ pub fn train<T: Task>(
     Ok(Summary::new(&runs.placement, &outcomes, together.as_ref()))
 }
 
-/// The mean of the predictions of several runs, measured on the test split.
+/// The ensemble of several runs: `ensemble.safetensors` beside their folders, and the mean of their predictions measured on the test split.
 fn together<T: Task>(
     runs: &Runs<T>,
     config: &TaskConfig<T>,
@@ -98,12 +101,17 @@ fn together<T: Task>(
     if outcomes.len() < 2 {
         return Ok(None);
     }
-    let load = |(seed, _): &(u64, Outcome)| {
+    let read = |(seed, _): &(u64, Outcome)| {
         let run = RunFolder::at(&folder(parent, *seed));
         let path = run.kept_best(&config.train).unwrap_or_else(|| run.checkpoint());
-        task::load_model::<T>(&Checkpoint::read(path)?, &runs.placement)
+        Ok((*seed, Checkpoint::read(path)?))
     };
-    let models = outcomes.iter().map(load).collect::<Result<Vec<_>>>()?;
+    let ensemble = Checkpoint::ensemble(&outcomes.iter().map(read).collect::<Result<Vec<_>>>()?)?;
+    // Weights that predict no numbers would spoil the mean of all.
+    if outcomes.iter().all(|(_, outcome)| outcome.test.are_finite()) {
+        ensemble.write(parent.join(ENSEMBLE))?;
+    }
+    let models = task::load_models::<T>(&ensemble, &runs.placement)?;
     let models: Vec<&T::Model> = models.iter().collect();
     Ok(Some(T::measure(&models, &runs.data.test, &runs.placement)?))
 }
@@ -189,6 +197,8 @@ pub struct Summary {
     /// Of the measure that decides.
     #[serde(flatten)]
     pub statistic: Statistic,
+    /// Of the same measure on the valid split, of weights that were kept because they were best there.
+    pub valid: Option<Statistic>,
     /// Of every measure.
     pub measures: BTreeMap<String, Statistic>,
     /// Of the mean of the predictions of all runs, if there are several: `test_mse` and its like.
@@ -206,6 +216,8 @@ pub struct Seed {
     /// `test_mse` and its like.
     #[serde(flatten)]
     pub measures: Map<String, Value>,
+    /// On the valid split, where the best weights were kept.
+    pub valid: Option<f64>,
     pub asymmetry: Option<f64>,
     pub steps: u64,
     pub seconds: f64,
@@ -220,6 +232,7 @@ impl Summary {
             seed: *seed,
             folder: format!("seed-{seed}"),
             measures: outcome.test.json("test_"),
+            valid: outcome.valid,
             asymmetry: outcome.asymmetry,
             steps: outcome.steps,
             seconds: outcome.seconds,
@@ -231,11 +244,13 @@ impl Summary {
             values.entry(format!("test_{}", measure.key)).or_default().push(measure.value);
         }
         let errors: Vec<f64> = outcomes.iter().map(|(_, outcome)| outcome.test.first().value).collect();
+        let valid: Vec<f64> = outcomes.iter().filter_map(|(_, outcome)| outcome.valid).collect();
         Self {
             device: placement.device.to_string(),
             dtype: placement.dtype.to_string(),
             seeds: outcomes.iter().map(seed).collect(),
             statistic: Statistic::of(&errors),
+            valid: (!valid.is_empty()).then(|| Statistic::of(&valid)),
             measures: values.into_iter().map(|(key, values)| (key, Statistic::of(&values))).collect(),
             mean_prediction: together.map(|measures| measures.json("test_")),
             together: together.map(|measures| measures.first().value),
@@ -278,6 +293,11 @@ impl Summary {
             }
             None => writeln!(text, "\ntest {label} {mean}, one seed"),
         };
+        if let Some(Statistic { mean, standard_deviation }) = self.valid {
+            let spread = standard_deviation.map_or_else(String::new, |s| format!(" ± {}", precise(s)));
+            let mean = precise(mean);
+            let _ = writeln!(text, "valid {label} {mean}{spread} of the same weights, the best there");
+        }
         if let Some(together) = self.together {
             let _ = writeln!(text, "test {label} {} of the mean of their predictions", precise(together));
         }
@@ -291,12 +311,13 @@ impl Summary {
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
         write_json(&path, self)?;
-        output::print(&format!(
-            "{}\nruns    {}\nsummary {}\n",
-            self.table(),
-            parent.display(),
-            path.display()
-        ))?;
+        let mut text =
+            format!("{}\nruns     {}\nsummary  {}\n", self.table(), parent.display(), path.display());
+        if self.together.is_some_and(f64::is_finite) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "ensemble {}, for eval and infer", parent.join(ENSEMBLE).display());
+        }
+        output::print(&text)?;
         self.verdict()
     }
 }
@@ -337,6 +358,7 @@ mod tests {
     fn mean_and_deviation_are_those_of_the_sample() {
         let outcome = |error| Outcome {
             test: Measures::new("mse", "MSE", error).and("mae", "MAE", 2.0 * error),
+            valid: Some(error / 2.0),
             asymmetry: Some(1e-7),
             steps: 10,
             skipped: 0,
@@ -349,6 +371,12 @@ mod tests {
         let summary = Summary::new(&placement, &several, Some(&together));
         assert!((summary.statistic.mean - 7.0 / 3.0).abs() < 1e-15);
         assert!((summary.statistic.standard_deviation.unwrap() - (7f64 / 3.0).sqrt()).abs() < 1e-15);
+        assert!((summary.valid.unwrap().mean - 3.5 / 3.0).abs() < 1e-15);
+        assert!(
+            summary.table().contains("valid MSE 1.16667 ± 0.76376 of the same weights"),
+            "{}",
+            summary.table()
+        );
         assert!((summary.measures["test_mae"].mean - 14.0 / 3.0).abs() < 1e-15);
         assert!(summary.table().contains("test MSE 2.33333 ± 1.52753 over 3 seeds"), "{}", summary.table());
         let json = serde_json::to_value(&summary).unwrap();

@@ -1,7 +1,7 @@
 //! The commutator product.
 
-use super::{Product, Rule};
-use crate::{CliffordAlgebra, Multivector, Scalar};
+use super::Rule;
+use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
 
 struct Commutator;
 

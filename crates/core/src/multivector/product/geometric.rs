@@ -1,7 +1,7 @@
 //! The geometric product.
 
-use super::{Product, Rule};
-use crate::{CliffordAlgebra, Multivector, Scalar};
+use super::Rule;
+use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
 
 /// The geometric product.
 pub struct Geometric;

@@ -1,7 +1,7 @@
 //! The contractions, the inner product and the scalar product.
 
-use super::{Product, Rule};
-use crate::{CliffordAlgebra, Multivector, Scalar};
+use super::Rule;
+use crate::{CliffordAlgebra, Multivector, Scalar, blade::Product};
 
 struct LeftContraction;
 
@@ -17,7 +17,8 @@ impl Rule for RightContraction {
     const NAME: &'static str = "right contraction";
 }
 
-struct Inner;
+/// The inner product.
+pub struct Inner;
 
 impl Rule for Inner {
     const PRODUCT: Product = Product::Inner;
@@ -52,7 +53,8 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     }
 
     /// The inner product a • b = Σ ⟨⟨a⟩ⱼ⟨b⟩ₖ⟩_|j−k|. This is Dorst's "fat dot", for which scalars act as factors;
-    /// Hestenes' inner product differs only in dropping the terms with a scalar.
+    /// Hestenes' inner product differs only in dropping the terms with a scalar. `|` for type-level
+    /// algebras.
     ///
     /// # Errors
     /// [`Error::AlgebraMismatch`](crate::Error::AlgebraMismatch) (run-time algebras only).

@@ -181,10 +181,8 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
     }
 
     let plan = Plan::new(tables, planes, params);
-    let partials: Vec<Vec<T>> = split_chunks(grad_x, &plan.layout)
-        .into_par_iter()
-        .enumerate()
-        .flushed_map(|(chunk, mut grad_x)| {
+    let partials: Vec<Vec<T>> =
+        split_chunks(grad_x, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
             let (x, grad) = (Lines::new(x, &plan.layout, chunk), Lines::new(grad, &plan.layout, chunk));
             let sums = with_capacity!(tables.blades, CAPACITY => {
                 dispatch(Backward::<T, O, CAPACITY> {
@@ -192,8 +190,7 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
                 })
             });
             plan.layout.gather(&sums, plan.count)
-        })
-        .collect();
+        });
     let sums = sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features * plan.count]);
     let grades = tables.blades_of_grade.len();
     (0..params.len())

@@ -143,7 +143,7 @@ fn along_rows<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &mu
                     reducer: PhantomData::<R>,
                 })
             };
-            let partial: Vec<f64> = (0..parts).into_par_iter().flushed_map(piece).collect();
+            let partial: Vec<f64> = (0..parts).into_par_iter().flushed_map(piece);
             *out = T::narrow(partial.into_iter().fold(R::START, R::combine) * task.scale);
         }
         return;
@@ -274,7 +274,7 @@ fn side_by_side<T: Element, R: Reducer>(task: &Task<'_, T>, count: usize, out: &
             }
         };
         if parallel {
-            let partials: Vec<[f64; BLOCK]> = (0..parts).into_par_iter().flushed_map(partial).collect();
+            let partials: Vec<[f64; BLOCK]> = (0..parts).into_par_iter().flushed_map(partial);
             partials.into_iter().for_each(&mut add);
         } else {
             (0..parts).map(partial).for_each(&mut add);

@@ -13,7 +13,7 @@ pub struct NBodyBatch {
     /// `[8, systems × particles, 3]`: the charge as a scalar, the position relative to the system's mean and the velocity
     /// as vectors.
     pub features: Tensor,
-    /// `[8, edges, 1]`: the product of the charges, as a scalar.
+    /// `[8, edges, 1]`: the product of the charges, or the mass of the sender, as a scalar.
     pub attributes: Tensor,
     /// `[3, systems × particles]`: positions, one row per coordinate.
     pub positions: Tensor,
@@ -38,11 +38,32 @@ impl NBodyBatch {
     /// # Errors
     /// Slices whose lengths do not agree; a dtype the device does not serve.
     pub fn new(
-        (positions, velocities, charges): (&[f64], &[f64], &[f64]),
+        state: (&[f64], &[f64], &[f64]),
         particles: usize,
         placement: impl Into<Placement>,
     ) -> Result<Self> {
-        let placement = &placement.into();
+        Self::of(state, particles, &placement.into(), |receiver, sender| receiver * sender)
+    }
+
+    /// As [`new`](Self::new), with masses in the place of charges and the sender's mass as the attribute of an edge: what a body does to
+    /// the velocity of another does not depend on the other's mass.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn gravity(
+        state: (&[f64], &[f64], &[f64]),
+        particles: usize,
+        placement: impl Into<Placement>,
+    ) -> Result<Self> {
+        Self::of(state, particles, &placement.into(), |_, sender| sender)
+    }
+
+    fn of(
+        (positions, velocities, charges): (&[f64], &[f64], &[f64]),
+        particles: usize,
+        placement: &Placement,
+        of_pair: impl Fn(f64, f64) -> f64,
+    ) -> Result<Self> {
         let systems = charges.len().checked_div(particles).unwrap_or(0);
         let nodes = systems * particles;
         for (argument, actual, expected) in [
@@ -83,7 +104,7 @@ impl NBodyBatch {
         let (receivers, senders) = (edges.receivers.to_vec(), edges.senders.to_vec());
         let mut attributes = vec![0.0; 8 * receivers.len()];
         for (attribute, (&i, &j)) in attributes.iter_mut().zip(receivers.iter().zip(&senders)) {
-            *attribute = charges[i] * charges[j];
+            *attribute = of_pair(charges[i], charges[j]);
         }
         let tensor = |values: &[f64], shape: &[usize]| -> Result<Tensor> {
             Ok(Tensor::new(Array::from_f64(values, shape, *dtype, device)?))

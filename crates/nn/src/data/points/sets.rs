@@ -26,6 +26,16 @@ pub struct PointSets {
     dimension: usize,
     loc: Vec<f64>,
     target: Vec<f64>,
+    orders: Option<Orders>,
+}
+
+/// Copies of the samples with their points in other orders.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Orders {
+    copies: usize,
+    seed: u64,
+    /// Whether an odd permutation turns the sign of the target.
+    signed: bool,
 }
 
 impl PointSets {
@@ -49,7 +59,7 @@ impl PointSets {
         }
         check_finite(OPERATION, "loc", &[target.len(), points, dimension], &loc)?;
         check_finite(OPERATION, "target", &[target.len()], &target)?;
-        Ok(Self { points, dimension, loc, target })
+        Ok(Self { points, dimension, loc, target, orders: None })
     }
 
     /// Standard normal points with the value that `target` gives them. Sample `i` depends only on `(seed, split, i)`.
@@ -132,6 +142,35 @@ impl PointSets {
         self
     }
 
+    /// So many copies of the samples one after the other, of which all but the first have the points of each sample in a random order: as
+    /// many permutations as copies, without the memory for them. `signed` for a target that odd permutations turn over, such as a signed
+    /// volume.
+    #[must_use]
+    pub fn in_orders(mut self, copies: usize, seed: u64, signed: bool) -> Self {
+        self.orders = (copies > 1).then_some(Orders { copies, seed, signed });
+        self
+    }
+
+    /// The sample of an index among all copies, the order of its points there, and the sign of its target.
+    fn ordered(&self, index: usize) -> (usize, Vec<usize>, f64) {
+        let samples = self.target.len();
+        let mut order: Vec<usize> = (0..self.points).collect();
+        let Some(Orders { seed, signed, .. }) = self.orders.filter(|_| index >= samples) else {
+            return (index, order, 1.0);
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(index as u64);
+        let mut sign = 1.0;
+        for last in (1..self.points).rev() {
+            let other = rng.random_range(0..=last);
+            if other != last {
+                order.swap(last, other);
+                sign = -sign;
+            }
+        }
+        (index % samples, order, if signed { sign } else { 1.0 })
+    }
+
     /// Points of each sample.
     pub fn points(&self) -> usize {
         self.points
@@ -175,21 +214,23 @@ impl Samples for PointSets {
     type Batch = PointBatch;
 
     fn len(&self) -> usize {
-        self.target.len()
+        self.target.len() * self.orders.map_or(1, |orders| orders.copies)
     }
 
     fn batch(&self, indices: &[usize], placement: &Placement) -> Result<PointBatch> {
         let (n, points, batch) = (self.dimension, self.points, indices.len());
         let mut values = vec![0.0; (batch * points) << n];
+        let mut target = Vec::with_capacity(batch);
         for (row, &index) in indices.iter().enumerate() {
+            let (index, order, sign) = self.ordered(index);
             let sample = &self.loc[index * points * n..][..points * n];
-            for (point, vector) in sample.chunks_exact(n).enumerate() {
-                for (axis, &x) in vector.iter().enumerate() {
+            for (point, &from) in order.iter().enumerate() {
+                for (axis, &x) in sample[from * n..][..n].iter().enumerate() {
                     values[((1 + axis) * batch + row) * points + point] = x;
                 }
             }
+            target.push(sign * self.target[index]);
         }
-        let target: Vec<f64> = indices.iter().map(|&index| self.target[index]).collect();
         let Placement { device, dtype } = placement;
         Ok(PointBatch {
             points: Tensor::new(Array::from_f64(&values, [1 << n, batch, points], *dtype, device)?),
@@ -245,6 +286,32 @@ mod tests {
         assert_ne!(PointSets::hull_volumes(3, 5, Split::Valid).unwrap(), few);
         assert_ne!(PointSets::hull_volumes(3, 6, Split::Test).unwrap(), few);
         assert!(few.target().iter().all(|&volume| volume > 0.0));
+    }
+
+    #[test]
+    fn copies_have_other_orders_and_the_targets_of_these() {
+        let plain = PointSets::signed_volumes(40, 3, Split::Train).unwrap();
+        let copies = plain.clone().in_orders(5, 9, true);
+        assert_eq!((Samples::len(&plain), Samples::len(&copies), copies.target().len()), (40, 200, 40));
+        let placement = Placement::new(&Device::Cpu, DType::F64);
+        let all: Vec<usize> = (0..200).collect();
+        let batch = copies.batch(&all, &placement).unwrap();
+        let (points, targets) =
+            (batch.points.to_vec::<f64>().unwrap(), batch.target.to_vec::<f64>().unwrap());
+        let mut orders = std::collections::BTreeSet::new();
+        for (row, target) in targets.iter().enumerate() {
+            let at = |axis: usize, point: usize| points[((1 + axis) * 200 + row) * 3 + point];
+            let matrix: Vec<f64> = (0..9).map(|k| at(k % 3, k / 3)).collect();
+            assert!((determinant(matrix, 3) / 10.0 - target).abs() < 1e-14, "the sign follows the order");
+            let first =
+                |point: usize| (0..3).find(|&from| plain.loc()[row % 40 * 9 + 3 * from] == at(0, point));
+            orders.insert([first(0).unwrap(), first(1).unwrap(), first(2).unwrap()]);
+            assert!(row >= 40 || first(0) == Some(0), "the first copy is as it was");
+        }
+        assert_eq!(orders.len(), 6, "all orders of three");
+        let unsigned = plain.clone().in_orders(5, 9, false).batch(&all, &placement).unwrap();
+        assert_eq!(unsigned.target.to_vec::<f64>().unwrap(), plain.target().repeat(5));
+        assert_eq!(plain.clone().in_orders(1, 9, true), plain);
     }
 
     #[test]

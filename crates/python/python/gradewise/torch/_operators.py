@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from torch import Tensor
@@ -49,6 +49,45 @@ class Operator:
     packed: tuple[int, int] = (0, 0)
     """The inputs, from the first to before the second, whose gradients the backward pass returns as one tensor, one behind the other and
     each from a multiple of 4 on: those that a kernel lays out so."""
+    wide: tuple[int, int] = (0, 0)
+    """The inputs, from the first to before the second, that may be in float32 where the others have 16 bits: parameters, which autocast
+    leaves as they are."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How an operator sees a parameter whose module keeps it with axes in another order, or with more of them."""
+
+    of: Callable[[Tensor], Tensor]
+    """The parameter as the operator sees it, without a copy."""
+    back: Callable[[Tensor], Tensor]
+    """A gradient of what the operator sees, as one of the parameter."""
+
+    def __call__(self, parameter: Tensor) -> Viewed:
+        """The parameter, for :func:`apply`."""
+        return Viewed(parameter, self)
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """An input that an operator sees in another way. In eager code the view is no operation of its own in the graph of gradients, where
+    it would take as long as a small operator."""
+
+    tensor: Tensor
+    view: View
+
+    def shown(self) -> Tensor:
+        """What the operator sees."""
+        return self.view.of(self.tensor)
+
+
+Given = Union[Tensor, Viewed]
+Views = Optional[Sequence[Optional[View]]]
+
+
+def _shown(inputs: Sequence[Tensor], views: Views) -> Sequence[Tensor]:
+    """The inputs as the operator sees them."""
+    return inputs if views is None else [x if view is None else view.of(x) for x, view in zip(inputs, views)]
 
 
 def _like_first(inputs: Inputs) -> Shape:
@@ -76,16 +115,20 @@ def _is_kept(attributes: str, inputs: Inputs) -> bool:
 def _is_one_kernel(attributes: str, inputs: Inputs) -> bool:
     """Whether a block runs as one kernel, rather than by its parts, which are differentiated by running them once more."""
     x = inputs[0]
-    if x.device.type != "cuda" or x.dtype != torch.float32 or x.shape[1] == 0:
+    dtype = _SERVED.get(x.dtype)
+    if x.device.type != "cuda" or dtype is None or x.shape[1] == 0:
         return False
     shapes = tuple((int(t.shape[0]), 1, int(t.shape[2])) if t is x else tuple(map(int, t.shape)) for t in inputs[:11])
-    return _block_serves(attributes, shapes, str(x.device.index or 0))
+    return _block_serves(attributes, shapes, dtype, str(x.device.index or 0))
+
+
+_SERVED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 @lru_cache(maxsize=4096)
-def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], device: str) -> bool:
+def _block_serves(attributes: str, shapes: tuple[tuple[int, ...], ...], dtype: str, device: str) -> bool:
     try:
-        return _operation("mv_block", attributes).serves([list(s) for s in shapes], "f32", f"cuda:{device}")
+        return _operation("mv_block", attributes).serves([list(s) for s in shapes], dtype, f"cuda:{device}")
     except DeviceError:
         # A program that is only traced, for a device that is not there.
         return False
@@ -116,7 +159,7 @@ OPERATORS = (
     Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
     Operator("steerable_gp", "x right a weight left?", _like_first),
     Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11)),
+    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11), wide=(1, 11)),
     Operator("traceless_product", "u v", _traceless),
 )
 
@@ -163,7 +206,7 @@ def _unpacked(packed: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
+def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     name = operator.name
     names = [word.rstrip("?") for word in operator.inputs.split()]
     arity, count = len(names), len(operator.saved)
@@ -268,7 +311,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         inputs, needs = arguments[:arity], arguments[-2]
         results = [x.new_empty(x.shape) if need else _nothing(grad) for x, need in zip(inputs, needs)]
         if end > first:
-            results[first:end] = [grad.new_empty(sum(_room(x) for x in inputs[first:end]))]
+            results[first:end] = [inputs[first].new_empty(sum(_room(x) for x in inputs[first:end]))]
         return tuple(results) if width > 1 else results[0]
 
     @torch.library.register_fake(twice_name)
@@ -335,19 +378,20 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
         through PyTorch's dispatcher."""
 
         @staticmethod
-        def forward(ctx, attributes, *inputs):
+        def forward(ctx, attributes, views, *inputs):
             operation = _operation(name, attributes)
-            output, saved = operation.forward(inputs)
-            ctx.operation, ctx.attributes, ctx.present = operation, attributes, len(inputs)
+            output, saved = operation.forward(_shown(inputs, views))
+            ctx.operation, ctx.attributes, ctx.views, ctx.present = operation, attributes, views, len(inputs)
             ctx.is_known = saved is not None
             ctx.save_for_backward(*inputs, output, *(saved or ()))
             return output
 
         @staticmethod
         def backward(ctx, grad):
-            tensors = ctx.saved_tensors
-            inputs, output, saved = tensors[: ctx.present], tensors[ctx.present], tensors[ctx.present + 1 :]
-            needs = list(ctx.needs_input_grad[1:])
+            tensors, views = ctx.saved_tensors, ctx.views
+            output, saved = tensors[ctx.present], tensors[ctx.present + 1 :]
+            inputs = _shown(tensors[: ctx.present], views)
+            needs = list(ctx.needs_input_grad[2:])
             if torch.is_grad_enabled():
                 # A gradient that is to be differentiated.
                 missing = (None,) * (arity - ctx.present)
@@ -364,16 +408,23 @@ def _define(operator: Operator) -> Callable[[Sequence[Tensor], str], Tensor]:
                 gradients = ctx.operation.backward(inputs, output, saved if ctx.is_known else None, grad, needs, packed)
             if end > first:
                 gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
-            return None, *(g if need else None for g, need in zip(gradients, needs))
+            wanted = [g if need else None for g, need in zip(gradients, needs)]
+            if views is not None:
+                wanted = [g if g is None or view is None else view.back(g) for g, view in zip(wanted, views)]
+            return None, None, *wanted
 
-    def call(inputs: Sequence[Tensor], attributes: str) -> Tensor:
-        prepared = _in_precision(inputs, operator.rule)
+    def call(inputs: Sequence[Given], attributes: str) -> Tensor:
+        views = None
+        if any(type(x) is Viewed for x in inputs):
+            views = tuple(x.view if type(x) is Viewed else None for x in inputs)
+            inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
+        prepared = _in_precision(inputs, operator)
         if _is_plain(prepared):
             if torch.is_grad_enabled() and any(x.requires_grad for x in prepared):
-                return Eager.apply(attributes, *prepared)
-            return _operation(name, attributes).forward(prepared)[0]
+                return Eager.apply(attributes, views, *prepared)
+            return _operation(name, attributes).forward(_shown(prepared, views))[0]
         missing = (None,) * (arity - len(prepared))
-        result = run(*prepared, *missing, attributes)
+        result = run(*_shown(prepared, views), *missing, attributes)
         return result[0] if count else result
 
     return call
@@ -394,24 +445,33 @@ def _is_plain(inputs: Sequence[Tensor]) -> bool:
     )
 
 
-def _in_precision(inputs: Sequence[Tensor], rule: str) -> Sequence[Tensor]:
-    """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype."""
+def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tensor]:
+    """The inputs in the dtype that autocast says; outside of it as they are, all of one dtype. Parameters that may be wide stay so."""
     x = inputs[0]
     kind = x.device.type
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-        target = torch.get_autocast_dtype(kind) if rule == "short" else torch.float32
-        return [t if t.dtype in (target, torch.float64) else t.to(target) for t in inputs]
+        target = torch.get_autocast_dtype(kind) if operator.rule == "short" else torch.float32
+        stays = (target, torch.float64)
+        return [
+            t if t.dtype in stays or _may_be_wide(operator, index, t, target) else t.to(target)
+            for index, t in enumerate(inputs)
+        ]
     for index, t in enumerate(inputs):
-        if t.dtype != x.dtype:
+        if t.dtype != x.dtype and not _may_be_wide(operator, index, t, x.dtype):
             raise DTypeError(
                 f"input {index} has dtype {t.dtype}, and input 0 has {x.dtype}; convert one with .to(), or use torch.autocast"
             )
     return inputs
 
 
+def _may_be_wide(operator: Operator, index: int, x: Tensor, dtype: torch.dtype) -> bool:
+    first, end = operator.wide
+    return first <= index < end and x.dtype == torch.float32 and dtype.itemsize == 2
+
+
 _CALLS = {operator.name: _define(operator) for operator in OPERATORS}
 
 
-def apply(operation: str, attributes: str, inputs: Sequence[Tensor]) -> Tensor:
+def apply(operation: str, attributes: str, inputs: Sequence[Given]) -> Tensor:
     """Runs an operation of :data:`OPERATORS` with attributes as JSON."""
     return _CALLS[operation](inputs, attributes)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from gradewise._core import Algebra
 from gradewise._errors import ArgumentError, CheckpointError, ShapeError
 from gradewise.torch import _functional as ops
+from gradewise.torch._operators import View, Viewed
 from gradewise.torch._layout import in_order, n_paths, signature_of, to_features, to_planes
 
 __all__ = [
@@ -41,6 +42,14 @@ __all__ = [
     "O5CGMLP",
     "SteerableGeometricProductLayer",
 ]
+
+
+# How operators see parameters: [out, in, grades] or [out, in] with the axes in the opposite order, [1, features, …] without the first axis,
+# and [1, features, 1] as a list.
+_TURNED = View(lambda weight: weight.permute(2, 1, 0), lambda gradient: gradient.permute(2, 1, 0))
+_TRANSPOSED = View(lambda weight: weight.T, lambda gradient: gradient.T)
+_ROWS = View(lambda rows: rows.squeeze(0), lambda gradient: gradient.unsqueeze(0))
+_LISTED = View(lambda bias: bias.view(-1), lambda gradient: gradient.view(1, -1, 1))
 
 
 class CliffordAlgebra(nn.Module):
@@ -196,13 +205,13 @@ class MVLinear(_Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def matrices(self) -> Tensor:
+    def matrices(self) -> Viewed:
         """The weights as operators take them: ``[grades, in, out]`` or ``[in, out]``."""
-        return self.weight.permute(2, 1, 0) if self.subspaces else self.weight.T
+        return _TURNED(self.weight) if self.subspaces else _TRANSPOSED(self.weight)
 
-    def offset(self) -> Optional[Tensor]:
+    def offset(self) -> Optional[Viewed]:
         """The bias ``[out]``."""
-        return None if self.bias is None else self.bias.view(-1)
+        return None if self.bias is None else _LISTED(self.bias)
 
     def planes(self, x: Tensor) -> Tensor:
         return ops.mv_linear(x, self.matrices(), self.offset(), self.signature)
@@ -233,7 +242,7 @@ class MVSiLU(_Module):
         self.b = nn.Parameter(torch.zeros(1, channels, self.algebra.dim + 1))
 
     def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_silu(x, self.a[0], self.b[0], self.signature)
+        return ops.mv_silu(x, _ROWS(self.a), _ROWS(self.b), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
@@ -280,7 +289,7 @@ class MVLayerNorm(_Module):
         self.a = nn.Parameter(torch.ones(1, channels))
 
     def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_layer_norm(x, self.a[0], self.signature)
+        return ops.mv_layer_norm(x, _ROWS(self.a), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
@@ -398,7 +407,7 @@ class FullyConnectedSteerableGeometricProductLayer(_Steerable):
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.in_features * (self.algebra.dim + 1)))
 
     def _product(self, x: Tensor, right: Tensor) -> Tensor:
-        return ops.fcgp(x, right, self.weight.permute(2, 1, 0), self.signature)
+        return ops.fcgp(x, right, _TURNED(self.weight), self.signature)
 
     def planes(self, x: Tensor) -> Tensor:
         return self._by_parts(x)
@@ -420,12 +429,12 @@ class Block(nn.Sequential):
             return ops.mv_block(
                 x,
                 (linear.matrices(), linear.offset()),
-                (silu.a[0], silu.b[0]),
+                (_ROWS(silu.a), _ROWS(silu.b)),
                 right.matrices(),
                 steerable.normalization.a,
                 steerable.weight,
                 (left.matrices(), left.offset()),
-                norm.a[0],
+                _ROWS(norm.a),
                 residual,
                 linear.signature,
             )

@@ -50,10 +50,12 @@ impl<T: Task> Session<'_, T> {
         let (measures, asymmetry, figures) =
             if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
         let figures = figures?;
+        let valid = Some(self.best).filter(|best| kept && best.is_finite());
         let mut record = measures.json("test_");
         for (key, value) in [
             ("step", json!(steps)),
             ("asymmetry", json!(asymmetry)),
+            ("kept_valid", json!(valid)),
             ("seconds", json!(seconds)),
             ("joules", json!(joules)),
             ("utilization", json!(utilization)),
@@ -73,6 +75,9 @@ impl<T: Task> Session<'_, T> {
         );
         for other in measures.others() {
             text += &format!("test {} {}\n", other.label, number(other.value));
+        }
+        if let Some(valid) = valid {
+            text += &format!("valid {} {} of the same weights, the best there\n", first.label, number(valid));
         }
         text += "\n";
         let comparison = T::comparison(&measures, config);
@@ -122,7 +127,7 @@ impl<T: Task> Session<'_, T> {
         }
         output::print(&text)?;
         let skipped = self.trainer.skipped_steps();
-        Ok(Outcome { test: measures, asymmetry, steps, skipped, seconds, joules })
+        Ok(Outcome { test: measures, valid, asymmetry, steps, skipped, seconds, joules })
     }
 }
 

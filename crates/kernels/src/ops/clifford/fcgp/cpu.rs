@@ -104,10 +104,8 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, normalize: bool, out:
     let rows = rows_per_chunk(operands);
     let layout = chunked(tables.blades, operands.batch, m, rows);
     let grades = tables.blades_of_grade.len();
-    let parts: Vec<Vec<T>> = split_chunks(out, &layout)
-        .into_par_iter()
-        .enumerate()
-        .flushed_map(|(chunk, mut out)| {
+    let parts: Vec<Vec<T>> =
+        split_chunks(out, &layout).into_par_iter().enumerate().flushed_map(|(chunk, mut out)| {
             let start = chunk * rows;
             let rows = rows.min(operands.batch - start);
             let widest = tables.blades_of_grade.iter().map(|blades| blades.len()).max().unwrap_or(0);
@@ -138,8 +136,7 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, normalize: bool, out:
                 });
             }
             inverse_rms
-        })
-        .collect();
+        });
     rms_norm::join_rows(&parts, grades, operands.batch)
 }
 

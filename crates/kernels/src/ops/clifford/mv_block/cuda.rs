@@ -1,4 +1,4 @@
-//! The block on CUDA (csrc/clifford/mv_block.cuh).
+//! The block on CUDA for few rows (csrc/clifford/mv_block.cuh).
 
 use super::{Forward, MOST_FEATURES, NAME, Sizes};
 use crate::{
@@ -67,23 +67,49 @@ impl Plan {
     }
 }
 
-/// `MvBlockWeights` of the kernels.
+/// `MvBlockWeights` and `MvTilesWeights` of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Weights {
+pub(super) struct Weights {
     parameters: [u64; 10],
     sizes: [u64; 4],
 }
 
 impl Weights {
-    fn new(plan: &Plan, arrays: &[Array]) -> Self {
-        let Sizes { batch, inputs, features } = plan.sizes;
+    /// `last` is the number behind the sizes.
+    pub fn new(sizes: Sizes, arrays: &[Array], last: usize) -> Self {
+        let Sizes { batch, inputs, features } = sizes;
         let mut parameters = [0; 10];
         for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
             *address = array.cuda_address();
         }
-        Self { parameters, sizes: [batch, inputs, features, plan.warps].map(|size| size as u64) }
+        Self { parameters, sizes: [batch, inputs, features, last].map(|size| size as u64) }
     }
+}
+
+/// The parameters' gradients lie one after the other, each from a multiple of 4 on (Places in the kernels): the number of their elements.
+pub(super) fn gradient_elements(arrays: &[Array]) -> usize {
+    arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum()
+}
+
+/// All gradients but the residual's, from that of `x` and the blocks' sums `[blocks, gradient_elements]`.
+pub(super) fn gathered(
+    device: &CudaDevice,
+    arrays: &[Array],
+    grad_x: Option<Array>,
+    partials: &Array,
+) -> Result<Vec<Option<Array>>> {
+    let count = gradient_elements(arrays);
+    let sums = sum_partials(device, NAME, partials, [count], arrays[1].dtype(), 1.0)?;
+    // With room for the gradient of the residual, which is the cotangent.
+    let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
+    gradients.push(grad_x);
+    for array in &arrays[1..] {
+        let elements = array.elements();
+        gradients.push(Some(sums.slice(0, place..place + elements)?.reshape(array.shape())?));
+        place += elements.next_multiple_of(4);
+    }
+    Ok(gradients)
 }
 
 /// `arrays` are the operands without the residual, contiguous, as it is.
@@ -98,7 +124,7 @@ pub(super) fn forward(
     let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], DType::F32, device);
     let (output, kept) = (like()?, [like()?, like()?, like()?]);
     let args = Args::new()
-        .value(&Weights::new(plan, arrays))
+        .value(&Weights::new(plan.sizes, arrays, plan.warps))
         .array(&arrays[0])
         .optional(residual)
         .array(&output)
@@ -121,11 +147,9 @@ pub(super) fn backward(
 ) -> Result<Vec<Option<Array>>> {
     let grad_x =
         need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), DType::F32, device)).transpose()?;
-    // The parameters' gradients one after the other, each from a multiple of 4 on (Places in the kernels).
-    let count = arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum::<usize>();
-    let partials = Array::for_kernel(NAME, [plan.blocks, count], DType::F32, device)?;
+    let partials = Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays)], DType::F32, device)?;
     let args = Args::new()
-        .value(&Weights::new(plan, arrays))
+        .value(&Weights::new(plan.sizes, arrays, plan.warps))
         .array(&arrays[0])
         .array(&kept[0])
         .array(&kept[1])
@@ -135,14 +159,5 @@ pub(super) fn backward(
         .array(&partials);
     let grid = Grid::blocks(plan.blocks, THREADS).shared(plan.shared_backward);
     device.launch(NAME, plan.backward, grid, args)?;
-    let sums = sum_partials(device, NAME, &partials, [count], DType::F32, 1.0)?;
-    // With room for the gradient of the residual, which is the cotangent.
-    let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
-    gradients.push(grad_x);
-    for array in &arrays[1..] {
-        let elements = array.elements();
-        gradients.push(Some(sums.slice(0, place..place + elements)?.reshape(array.shape())?));
-        place += elements.next_multiple_of(4);
-    }
-    Ok(gradients)
+    gathered(device, arrays, grad_x, &partials)
 }

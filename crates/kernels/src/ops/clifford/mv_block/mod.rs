@@ -7,18 +7,22 @@
 //!
 //! and residual + out where a residual is given.
 //!
-//! One launch forward and two backward, where the separate operators take about thirty: narrow networks on small batches
-//! spend their time on launches. It [`serves`] CUDA devices, `f32`, the algebras it was compiled for, at most
-//! [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory; elsewhere the separate operators say
-//! the same. Products are exact `f32`, whatever the compute mode.
+//! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it
+//! was compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory; elsewhere the
+//! separate operators say the same.
+//!
+//! There are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
+//! for many rows, and serves 16-bit features: linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever
+//! the compute mode. It needs the shared memory of compute capability 9.0 or 10.0.
 
 mod cuda;
+mod tiles;
 
 use super::{
     contract::{Planes, alike, exact, grades_reason, paths_reason},
     operands::shared,
 };
-use crate::{Array, Device, Error, Result};
+use crate::{Array, CudaDevice, Device, Error, Result};
 use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "mv_block";
@@ -29,7 +33,8 @@ pub const MOST_FEATURES: usize = 32;
 /// Number of operands without the residual.
 pub const OPERANDS: usize = 11;
 
-/// Operands of the block: arrays, or tensors of the crate above.
+/// Operands of the block: arrays, or tensors of the crate above. All have one dtype, or the parameters `f32` and the features, `x` and
+/// the residual, 16 bits.
 #[derive(Debug)]
 pub struct Operands<'a, T = Array> {
     /// The input `[blades, batch, inputs]`.
@@ -126,9 +131,11 @@ fn like_the_output() -> String {
     "it has the shape of the output".to_owned()
 }
 
-fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
-    const NAMES: [&str; OPERANDS] =
-        ["x", "linear", "bias", "a", "b", "right", "normalization", "product", "left", "left bias", "gain"];
+const NAMES: [&str; OPERANDS] =
+    ["x", "linear", "bias", "a", "b", "right", "normalization", "product", "left", "left bias", "gain"];
+
+/// The sizes, if the shapes fit together.
+fn sizes(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
     let all = operands.all();
     let Planes { rows: batch, features: inputs, .. } = Planes::checked(NAME, "x", algebra, operands.x)?;
     let (n, grades, paths) = (operands.gain.elements(), algebra.grade_count(), algebra.paths().len());
@@ -150,19 +157,69 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
             if name == "product" { paths_reason(algebra) } else { grades_reason(algebra) }
         })?;
     }
-    alike(NAME, &std::array::from_fn::<_, OPERANDS, _>(|index| (NAMES[index], all[index])))?;
     if let Some(residual) = operands.residual {
         exact(NAME, "residual", residual, &[algebra.blade_count(), batch, n], like_the_output)?;
-        alike(NAME, &[("x", operands.x), ("residual", residual)])?;
     }
     Ok(Sizes { batch, inputs, features: n })
+}
+
+/// The sizes, if shapes, dtypes and devices fit together.
+fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
+    let sizes = sizes(algebra, operands)?;
+    let all = operands.all();
+    let parameters: [_; OPERANDS - 1] = std::array::from_fn(|index| (NAMES[index + 1], all[index + 1]));
+    let dtype = alike(NAME, &parameters)?;
+    // Mixed precision: features in 16 bits, parameters in f32.
+    if dtype == DType::F32 && operands.x.dtype().size() == 2 {
+        operands.x.require_beside(&operands.gain.device(), NAME, "linear")?;
+    } else {
+        alike(NAME, &[("x", operands.x), ("linear", operands.linear.0)])?;
+    }
+    if let Some(residual) = operands.residual {
+        alike(NAME, &[("x", operands.x), ("residual", residual)])?;
+    }
+    Ok(sizes)
 }
 
 /// Whether there is a kernel for these operands; [`forward`] refuses others.
 pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
     let Device::Cuda(device) = operands.x.device() else { return false };
-    operands.x.dtype() == DType::F32
-        && check(algebra, operands).is_ok_and(|sizes| cuda::Plan::new(&device, algebra, sizes).is_some())
+    check(algebra, operands)
+        .is_ok_and(|sizes| Plan::new(&device, algebra, sizes, operands.x.dtype()).is_some())
+}
+
+/// Whether there is a kernel for these operands with the features in `dtype`, once they are converted to it.
+pub fn serves_features_in(dtype: DType, algebra: &Algebra, operands: &Operands<'_>) -> bool {
+    let Device::Cuda(device) = operands.x.device() else { return false };
+    let parameters = operands.gain.dtype();
+    (parameters == dtype || (parameters == DType::F32 && dtype.size() == 2))
+        && (operands.x.dtype() == dtype || operands.x.dtype() == DType::F32)
+        && sizes(algebra, operands).is_ok_and(|sizes| Plan::new(&device, algebra, sizes, dtype).is_some())
+}
+
+/// How the block runs on a device.
+enum Plan {
+    Rows(cuda::Plan),
+    Tiles(tiles::Plan),
+}
+
+impl Plan {
+    /// `None` if no kernel serves these sizes in this dtype.
+    fn new(device: &CudaDevice, algebra: &Algebra, sizes: Sizes, dtype: DType) -> Option<Self> {
+        let by_tiles = || tiles::Plan::new(device, algebra, sizes, dtype).map(Self::Tiles);
+        let by_rows = || cuda::Plan::new(device, algebra, sizes).map(Self::Rows);
+        match dtype {
+            DType::F32 if tiles::pay(device, sizes) => by_tiles().or_else(by_rows),
+            DType::F32 => by_rows(),
+            _ => by_tiles(),
+        }
+    }
+
+    fn of(algebra: &Algebra, arrays: &[Array], sizes: Sizes) -> Result<(CudaDevice, Self)> {
+        let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
+        let plan = Self::new(&device, algebra, sizes, arrays[0].dtype()).ok_or_else(unserved)?;
+        Ok((device, plan))
+    }
 }
 
 fn unserved() -> Error {
@@ -176,10 +233,12 @@ fn unserved() -> Error {
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     let sizes = check(algebra, operands)?;
     let arrays = contiguous(operands)?;
-    let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
-    let plan = cuda::Plan::new(&device, algebra, sizes).filter(|_| arrays[0].dtype() == DType::F32);
+    let (device, plan) = Plan::of(algebra, &arrays, sizes)?;
     let residual = operands.residual.map(Array::contiguous).transpose()?;
-    cuda::forward(&device, algebra, &plan.ok_or_else(unserved)?, &arrays, residual.as_ref())
+    match plan {
+        Plan::Rows(plan) => cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
+        Plan::Tiles(plan) => tiles::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
+    }
 }
 
 /// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` if it is
@@ -202,9 +261,11 @@ pub fn backward(
     }
     let arrays = contiguous(operands)?;
     let grad = grad.contiguous()?;
-    let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
-    let plan = cuda::Plan::new(&device, algebra, sizes).filter(|_| arrays[0].dtype() == DType::F32);
-    cuda::backward(&device, &plan.ok_or_else(unserved)?, &arrays, kept, &grad, need_x)
+    let (device, plan) = Plan::of(algebra, &arrays, sizes)?;
+    match plan {
+        Plan::Rows(plan) => cuda::backward(&device, &plan, &arrays, kept, &grad, need_x),
+        Plan::Tiles(plan) => tiles::backward(&device, &plan, &arrays, kept, &grad, need_x),
+    }
 }
 
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {

@@ -108,15 +108,12 @@ pub(crate) fn backward<T: Real>(
 ) -> Vec<T> {
     let layout = Layout::new(tables.blades, planes.rows, planes.features);
     let gains = layout.spread(a, 1);
-    let partials: Vec<Vec<T>> = split_chunks(grad_x, &layout)
-        .into_par_iter()
-        .enumerate()
-        .flushed_map(|(chunk, mut grad_x)| {
+    let partials: Vec<Vec<T>> =
+        split_chunks(grad_x, &layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
             let (x, grad) = (Lines::new(x, &layout, chunk), Lines::new(grad, &layout, chunk));
             let kernel = Backward { tables, layout: &layout, gains: &gains, x, grad, grad_x: &mut grad_x };
             layout.gather(&dispatch(kernel), 1)
-        })
-        .collect();
+        });
     sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features])
 }
 

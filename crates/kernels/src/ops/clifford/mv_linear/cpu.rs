@@ -5,7 +5,7 @@
 use crate::{
     gemm::{self, Matrix},
     ops::clifford::{layout::sum_partials, program::Programs},
-    parallel::Flushed,
+    parallel::{self, Flushed},
     simd::Real,
 };
 use rayon::prelude::*;
@@ -47,6 +47,11 @@ impl Linear<'_> {
         self.inputs * self.outputs
     }
 
+    /// Whether there is enough work for several threads.
+    fn pays(&self) -> bool {
+        self.tables.blades * self.batch * self.matrix_len() >= parallel::WORTH
+    }
+
     /// Rows per task: enough work to pay for scheduling and for packing the weights, small enough to share.
     fn rows_per_task(&self) -> usize {
         const FLOPS: usize = 1 << 21;
@@ -66,21 +71,24 @@ impl Linear<'_> {
             return;
         }
         let tasks = self.tasks(self.rows_per_task());
-        split_rows(out, &tasks, n).into_par_iter().zip(&tasks).flushed_for_each(|(out, task)| {
-            let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs);
-            let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], n);
-            gemm::product(gemm::Sizes { m: task.rows.len(), k: self.inputs, n }, a, b, out, false);
-            if let Some((bias, blades)) = &bias {
-                let biased = blades.start * self.batch..blades.end * self.batch;
-                for (row, out) in task.rows.clone().zip(out.chunks_exact_mut(n)) {
-                    if biased.contains(&row) {
-                        for (out, &bias) in out.iter_mut().zip(*bias) {
-                            *out += bias;
+        split_rows(out, &tasks, n).into_par_iter().zip(&tasks).flushed_for_each_if(
+            self.pays(),
+            |(out, task)| {
+                let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs);
+                let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], n);
+                gemm::product(gemm::Sizes { m: task.rows.len(), k: self.inputs, n }, a, b, out, false);
+                if let Some((bias, blades)) = &bias {
+                    let biased = blades.start * self.batch..blades.end * self.batch;
+                    for (row, out) in task.rows.clone().zip(out.chunks_exact_mut(n)) {
+                        if biased.contains(&row) {
+                            for (out, &bias) in out.iter_mut().zip(*bias) {
+                                *out += bias;
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// `grad_x[b] = grad[b]·weight[grade(b)]ᵀ`.
@@ -89,7 +97,8 @@ impl Linear<'_> {
             return;
         }
         let tasks = self.tasks(self.rows_per_task());
-        split_rows(grad_x, &tasks, self.inputs).into_par_iter().zip(&tasks).flushed_for_each(
+        split_rows(grad_x, &tasks, self.inputs).into_par_iter().zip(&tasks).flushed_for_each_if(
+            self.pays(),
             |(out, task)| {
                 let a = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
                 let b = Matrix::rows(&weights[task.matrix * self.matrix_len()..], self.outputs).transposed();
@@ -113,22 +122,19 @@ impl Linear<'_> {
         let rows = self.tables.blades * self.batch;
         let pieces = (PARTIAL_ELEMENTS / self.matrix_len().max(1)).clamp(4, 64);
         let tasks = self.tasks(rows.div_ceil(pieces).max(256));
-        let partials: Vec<Vec<T>> = tasks
-            .par_iter()
-            .flushed_map(|task| {
-                let mut out = vec![T::zero(); self.matrix_len()];
-                let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs).transposed();
-                let b = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
-                gemm::product(
-                    gemm::Sizes { m: self.inputs, k: task.rows.len(), n: self.outputs },
-                    a,
-                    b,
-                    &mut out,
-                    false,
-                );
-                out
-            })
-            .collect();
+        let partials: Vec<Vec<T>> = tasks.par_iter().flushed_map_if(self.pays(), |task| {
+            let mut out = vec![T::zero(); self.matrix_len()];
+            let a = Matrix::rows(&x[task.rows.start * self.inputs..], self.inputs).transposed();
+            let b = Matrix::rows(&grad[task.rows.start * self.outputs..], self.outputs);
+            gemm::product(
+                gemm::Sizes { m: self.inputs, k: task.rows.len(), n: self.outputs },
+                a,
+                b,
+                &mut out,
+                false,
+            );
+            out
+        });
         let mut by_matrix: Vec<Vec<Vec<T>>> = (0..matrices).map(|_| Vec::new()).collect();
         for (task, partial) in tasks.iter().zip(partials) {
             by_matrix[task.matrix].push(partial);
@@ -146,7 +152,7 @@ impl Linear<'_> {
         const ROWS: usize = 64;
         let partials: Vec<Vec<T>> = grad[biased.start * self.batch * n..biased.end * self.batch * n]
             .par_chunks(ROWS * n)
-            .flushed_map(|rows| {
+            .flushed_map_if(self.pays(), |rows| {
                 let mut sum = vec![T::zero(); n];
                 for row in rows.chunks_exact(n) {
                     for (sum, &value) in sum.iter_mut().zip(row) {
@@ -154,8 +160,7 @@ impl Linear<'_> {
                     }
                 }
                 sum
-            })
-            .collect();
+            });
         sum_partials(partials).unwrap_or_else(|| vec![T::zero(); n])
     }
 }

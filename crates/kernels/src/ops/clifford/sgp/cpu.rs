@@ -123,13 +123,10 @@ fn apply_prologue<T: Real, const FMA: bool, const BLADES: usize>(
 /// Returns 1/rms `[grades, batch]` if the epilogue normalises, else nothing.
 pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, out: &mut [T]) -> Vec<T> {
     let plan = Plan::new(operands);
-    let parts: Vec<Vec<T>> = split_chunks(out, &plan.layout)
-        .into_par_iter()
-        .enumerate()
-        .flushed_map(|(chunk, mut out)| {
+    let parts: Vec<Vec<T>> =
+        split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut out)| {
             forward_chunk(&plan, chunk, Lines::new(operands.y, &plan.layout, chunk), &mut out)
-        })
-        .collect();
+        });
     rms_norm::join_rows(&parts, plan.grades, operands.batch)
 }
 
@@ -247,6 +244,7 @@ pub(crate) fn backward<T: Real>(
             let y = Lines::new(operands.y, &plan.layout, chunk);
             backward_chunk(&plan, chunk, y, grad, needs, &mut grad_x, &mut grad_y)
         })
+        .into_iter()
         .unzip();
     ParameterGradients {
         weights: if needs.w { plan.fold(&weights, operands.tables.paths) } else { Vec::new() },

@@ -137,10 +137,8 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
         left: Vec<T>,
         bias: Vec<T>,
     }
-    let partials: Vec<Partial<T>> = split_chunks(grad_x, &plan.layout)
-        .into_par_iter()
-        .enumerate()
-        .flushed_map(|(chunk, mut grad_x)| {
+    let partials: Vec<Partial<T>> =
+        split_chunks(grad_x, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
             let len = grad_x[0].len();
             let rows = len / n;
             let x = Lines::new(slices.x, &plan.layout, chunk);
@@ -185,8 +183,7 @@ pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut
                 }
             }
             partial
-        })
-        .collect();
+        });
 
     let (mut weights, mut normalization) = (Vec::new(), Vec::new());
     let (mut right, mut left, mut bias) = (Vec::new(), Vec::new(), Vec::new());

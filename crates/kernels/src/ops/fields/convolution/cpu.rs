@@ -161,17 +161,14 @@ pub(super) fn kernel<T: Real>(gather: &Gather, x: &[T], y: &[T], out: &mut [T]) 
         (0..i).flat_map(|blade| (0..chunks).map(move |chunk| (blade, chunk))).collect();
     let depthwise = gather.is_depthwise();
     // The sums over the rows of each chunk, `[J, O, taps · C/g]`.
-    let sums: Vec<Vec<T>> = tasks
-        .into_par_iter()
-        .flushed_map(|(blade, index)| {
-            let range = index * chunk..((index + 1) * chunk).min(rows);
-            if depthwise {
-                simd::dispatch(DepthwiseKernel { gather, x, y, blade, range })
-            } else {
-                kernel_of(gather, x, y, blade, range)
-            }
-        })
-        .collect();
+    let sums: Vec<Vec<T>> = tasks.into_par_iter().flushed_map(|(blade, index)| {
+        let range = index * chunk..((index + 1) * chunk).min(rows);
+        if depthwise {
+            simd::dispatch(DepthwiseKernel { gather, x, y, blade, range })
+        } else {
+            kernel_of(gather, x, y, blade, range)
+        }
+    });
     let depth = taps * c;
     out.par_chunks_mut(i * depth).enumerate().flushed_for_each(|(at, out)| {
         for (blade, out) in out.chunks_mut(depth).enumerate() {

@@ -1,7 +1,16 @@
 //! Rotors: rotations, boosts and motions, kept normalized by construction.
 
+mod between;
+mod plane;
+mod space;
+
 use crate::{Cl2, Cl3, CliffordAlgebra, Error, Multivector, Pga3, Real, Result, Scalar, TypeLevel};
-use std::{fmt, ops::Mul};
+use core::{
+    fmt,
+    iter::Product,
+    ops::{Mul, MulAssign},
+};
+use num_traits::One;
 
 /// A rotor: an even multivector R with reverse(R) R = 1, acting by R x reverse(R).
 ///
@@ -65,43 +74,6 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         Self::exp(&plane.normalized()?.scaled(&(angle * T::from_f64(-0.5))))
     }
 
-    /// The rotor that takes the direction of `a` to the direction of `b`, in the plane of both. Vectors of opposite
-    /// directions leave the plane open, and one is chosen.
-    ///
-    /// # Errors
-    /// [`Error::Undefined`] if an operand is not a vector, if one is null, if their squares differ in sign, or if no
-    /// rotor connects them (a line's two directions; future and past; spacelike vectors whose plane is such that
-    /// only a reflection does). [`Error::AlgebraMismatch`] (run-time algebras only).
-    pub fn from_vectors(a: &Multivector<A, T>, b: &Multivector<A, T>) -> Result<Self> {
-        let undefined = |reason| Error::Undefined { operation: "rotor from vectors", reason };
-        A::into_result(a.algebra().checked(b.algebra(), "rotor from vectors", || ()))?;
-        if a.grades() != [1] || b.grades() != [1] {
-            return Err(undefined("both operands must be vectors other than zero"));
-        }
-        let (a, b) = (a.normalized()?, b.normalized()?);
-        let sign = a.squared_norm();
-        if sign * b.squared_norm() < T::zero() {
-            return Err(undefined("one vector has a positive square and the other a negative one"));
-        }
-        // Towards the opposite half first turn a to −a, so that what is left is well conditioned.
-        if dot(&a, &b) * sign < T::zero() {
-            let across = perpendicular(&a, &b).ok_or_else(|| {
-                undefined("no rotation connects the vectors; reflections or their product do")
-            })?;
-            let half_turn = Self(across.times(&a));
-            let rest = Self::between_near(&-a, &b, sign)
-                .ok_or_else(|| undefined("no rotation connects the vectors"))?;
-            return Ok(Self(rest.0.times(&half_turn.0)));
-        }
-        Self::between_near(&a, &b, sign).ok_or_else(|| undefined("no rotation connects the vectors"))
-    }
-
-    /// The rotor between unit vectors with a² = b² = `sign` and a·b/`sign` ≥ 0: (1 + b a⁻¹) / ‖1 + b a⁻¹‖.
-    fn between_near(a: &Multivector<A, T>, b: &Multivector<A, T>, sign: T) -> Option<Self> {
-        let rotor = b.times(a).scaled(&sign).plus_scalar(T::one());
-        (rotor.squared_norm() > T::zero()).then(|| rotor.normalized().ok().map(Self)).flatten()
-    }
-
     /// The action on x, R x reverse(R): an automorphism that preserves grades and norms. Noise in grades that x does
     /// not have is removed.
     ///
@@ -142,6 +114,30 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         Self::exp(&self.log()?.scaled(&t))
     }
 
+    /// The motion from `self` at t = 0 to `other` at t = 1 at constant speed, the shorter way round (spherical linear
+    /// interpolation): exp(t log(other self⁻¹)) self. `other` and −`other` move everything alike and are taken as one.
+    ///
+    /// ```
+    /// use gradewise_core::Rotor3;
+    /// use core::f64::consts::FRAC_PI_2;
+    ///
+    /// let quarter = Rotor3::from_axis_angle([0.0, 0.0, 1.0], FRAC_PI_2)?;
+    /// let middle = Rotor3::identity().slerp(&quarter, 0.5)?;
+    /// let ([_, _, z], angle) = middle.to_axis_angle();
+    /// assert!((z - 1.0).abs() < 1e-15 && (angle - FRAC_PI_2 / 2.0).abs() < 1e-15);
+    /// # Ok::<(), gradewise_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Multivector::log`], and [`Error::AlgebraMismatch`] (run-time algebras only).
+    pub fn slerp(&self, other: &Self, t: T) -> Result<Self> {
+        let mut step = A::into_result(other.after(&self.inverse()))?;
+        if step.0.scalar_part() < T::zero() {
+            step = Self(-step.0);
+        }
+        A::into_result(step.powf(t)?.after(self))
+    }
+
     /// This rotor with the rounding errors of many products taken out of its norm.
     ///
     /// # Errors
@@ -166,35 +162,6 @@ impl<A: TypeLevel, T: Real> Rotor<A, T> {
     pub fn identity() -> Self {
         Self::identity_in(&A::default())
     }
-}
-
-/// The scalar product of vectors known to share an algebra.
-fn dot<A: CliffordAlgebra, T: Real>(a: &Multivector<A, T>, b: &Multivector<A, T>) -> T {
-    a.times(b).scalar_part()
-}
-
-/// A unit vector perpendicular to the unit vector `a`, with a square of the same sign: the one in the plane of `a` and
-/// `b` if they span one clearly, otherwise near a generator.
-fn perpendicular<A: CliffordAlgebra, T: Real>(
-    a: &Multivector<A, T>,
-    b: &Multivector<A, T>,
-) -> Option<Multivector<A, T>> {
-    let sign = a.squared_norm();
-    let reject = |v: &Multivector<A, T>| v.difference(&a.scaled(&(dot(v, a) * sign)));
-    // Rejecting twice restores the orthogonality that cancellation costs the first time.
-    let unit = |v: &Multivector<A, T>| {
-        let once = reject(v);
-        let clear = once.scale() > T::epsilon().sqrt() * v.scale();
-        let unit = once.normalized().ok().filter(|_| clear)?;
-        reject(&unit).normalized().ok().filter(|unit| unit.squared_norm() * sign > T::zero())
-    };
-    let n = a.algebra().signature().dimension();
-    let mut generators: Vec<usize> = (1..=n).collect();
-    let component = |blade: usize| a.coefficients().get(blade).map_or(T::zero(), |c| c.abs());
-    generators.sort_by(|&i, &j| component(i).partial_cmp(&component(j)).unwrap_or(std::cmp::Ordering::Equal));
-    let candidates =
-        generators.into_iter().filter_map(|g| Multivector::blade_in(a.algebra(), g, T::one()).ok());
-    std::iter::once(b.clone()).chain(candidates).find_map(|v| unit(&v))
 }
 
 impl<A: CliffordAlgebra, T: Scalar> Clone for Rotor<A, T> {
@@ -223,11 +190,56 @@ impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Rotor<A, T> {
     }
 }
 
-impl<A: TypeLevel, T: Real> Mul for Rotor<A, T> {
-    type Output = Self;
+/// `second * first`: the rotor that acts as the right operand and then as the left one.
+macro_rules! composition {
+    ($($left:ty, $right:ty;)*) => {$(
+        impl<A: TypeLevel, T: Real> Mul<$right> for $left {
+            type Output = Rotor<A, T>;
 
-    /// The rotor that acts as the right operand and then as the left one.
-    fn mul(self, first: Self) -> Self {
-        Self(self.0.times(&first.0))
+            #[inline]
+            fn mul(self, first: $right) -> Rotor<A, T> {
+                Rotor(self.0.times(&first.0))
+            }
+        }
+    )*};
+}
+
+composition! {
+    Rotor<A, T>, Rotor<A, T>;
+    Rotor<A, T>, &Rotor<A, T>;
+    &Rotor<A, T>, Rotor<A, T>;
+    &Rotor<A, T>, &Rotor<A, T>;
+}
+
+impl<A: TypeLevel, T: Real> MulAssign for Rotor<A, T> {
+    #[inline]
+    fn mul_assign(&mut self, first: Self) {
+        *self = &*self * first;
+    }
+}
+
+/// The rotor that does nothing.
+impl<A: TypeLevel, T: Real> Default for Rotor<A, T> {
+    fn default() -> Self {
+        Self::identity()
+    }
+}
+
+impl<A: TypeLevel, T: Real> One for Rotor<A, T> {
+    fn one() -> Self {
+        Self::identity()
+    }
+}
+
+/// Composes all rotors; the last one acts first.
+impl<A: TypeLevel, T: Real> Product for Rotor<A, T> {
+    fn product<I: Iterator<Item = Self>>(rotors: I) -> Self {
+        rotors.fold(Self::identity(), Mul::mul)
+    }
+}
+
+impl<A: CliffordAlgebra, T: Scalar> From<Rotor<A, T>> for Multivector<A, T> {
+    fn from(rotor: Rotor<A, T>) -> Self {
+        rotor.0
     }
 }

@@ -1,0 +1,116 @@
+//! Inverses: of versors by their reverse, of anything else by the characteristic polynomial.
+
+use super::Multivector;
+use crate::{CliffordAlgebra, Error, Result, Scalar};
+
+fn undefined(reason: &'static str) -> Error {
+    Error::Undefined { operation: "inverse", reason }
+}
+
+const FRACTIONS: &str = "the inverse has fractions; use rational or floating-point coefficients";
+
+impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
+    /// The inverse x⁻¹, with x x⁻¹ = x⁻¹ x = 1.
+    ///
+    /// Of a versor (a product of vectors whose square is not zero), and of every other x for which reverse(x) x is a
+    /// scalar other than zero, it is reverse(x) / q(x). Of any other element it comes from the characteristic polynomial of
+    /// x, exactly for exact coefficients (Shirokov, "On computing the determinant, other characteristic polynomial
+    /// coefficients, and inverse in Clifford algebras of arbitrary dimension", 2021).
+    ///
+    /// ```
+    /// use gradewise_core::{Cl3, Multivector};
+    ///
+    /// let x: Multivector<Cl3, f64> = "3 + e1 - 2e23 + e123".parse()?;
+    /// assert!((x * x.inverse()? - 1.0).norm() < 1e-15);
+    /// // Elements may divide zero: (1 + e1)(1 − e1) = 0.
+    /// assert!("1 + e1".parse::<Multivector<Cl3, f64>>()?.inverse().is_err());
+    /// # Ok::<(), gradewise_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Undefined`] if there is none: x is zero, null or divides zero (for floats, up to rounding); or if the
+    /// coefficients are integers and the inverse has fractions.
+    pub fn inverse(&self) -> Result<Self> {
+        if self.scalar_norm().is_some() { self.versor_inverse() } else { self.general_inverse() }
+    }
+
+    /// The inverse of a versor, reverse(x) / q(x), or why x is none.
+    pub(crate) fn versor_inverse(&self) -> Result<Self> {
+        let mut inverse = self.reverse();
+        let norm = self
+            .scalar_norm()
+            .ok_or_else(|| undefined("reverse(x) x is not a scalar, so x is not a versor"))?;
+        if norm.is_zero() || norm.is_negligible(&self.scale()) {
+            return Err(undefined("reverse(x) x is zero: x is a null versor"));
+        }
+        for coefficient in inverse.coefficients_mut() {
+            *coefficient = coefficient.quotient(&norm).ok_or_else(|| undefined(FRACTIONS))?;
+        }
+        Ok(inverse)
+    }
+
+    /// By Faddeev and LeVerrier: x satisfies a polynomial of degree N = 2^⌈n/2⌉, whose coefficients are
+    /// cₖ = (N / k) ⟨xₖ⟩₀ with x₁ = x and xₖ₊₁ = x (xₖ − cₖ). Then x (x_{N−1} − c_{N−1}) = c_N.
+    fn general_inverse(&self) -> Result<Self> {
+        // Floats between −1 and 1, so that no power overflows.
+        let size = self.coefficients().iter().fold(T::zero(), |size, c| {
+            let magnitude = if *c < T::zero() { -c.clone() } else { c.clone() };
+            if magnitude > size { magnitude } else { size }
+        });
+        let unit = if T::EXACT { T::one() } else { size };
+        let x = self.map(|_, c| c.clone() / unit.clone());
+        let degree = 1u32 << self.algebra.signature().dimension().div_ceil(2);
+        let number = |count: u32| (0..count).fold(T::zero(), |sum, _| sum + T::one());
+        let mut power = x.clone();
+        let mut previous = Self::scalar_in(&self.algebra, T::one());
+        for k in 1..=degree {
+            let multiple = power.scalar_part() * number(degree);
+            let coefficient = multiple.quotient(&number(k)).ok_or_else(|| undefined(FRACTIONS))?;
+            if k == degree {
+                return self.divided_adjugate(&x, previous, &coefficient, &unit);
+            }
+            previous = power;
+            if let Some(scalar) = previous.coefficients_mut().first_mut() {
+                *scalar -= coefficient;
+            }
+            power = x.times(&previous);
+        }
+        Err(undefined("an algebra has a degree of at least one"))
+    }
+
+    /// adjugate / determinant / unit, for floats with the digits that the powers lost.
+    fn divided_adjugate(&self, x: &Self, adjugate: Self, determinant: &T, unit: &T) -> Result<Self> {
+        let refused = "the determinant is zero or not finite: x divides zero, or a coefficient is not finite";
+        let mut inverse = adjugate;
+        if determinant.is_zero() {
+            return Err(undefined(refused));
+        }
+        for coefficient in inverse.coefficients_mut() {
+            *coefficient = coefficient.quotient(determinant).ok_or_else(|| undefined(FRACTIONS))?;
+        }
+        if T::EXACT {
+            return Ok(inverse);
+        }
+        // y ← y + y (1 − x y) doubles the digits, if there are some to begin with.
+        let error = |inverse: &Self| {
+            let product = x.times(inverse);
+            Self::scalar_in(&self.algebra, T::one()).difference(&product)
+        };
+        let mut last = error(&inverse);
+        for _ in 0..4 {
+            let better = inverse.sum(&inverse.times(&last));
+            let rest = error(&better);
+            // Not a number compares as no improvement.
+            if rest.scale() < last.scale() {
+                (inverse, last) = (better, rest);
+            } else {
+                break;
+            }
+        }
+        // Of what is singular up to rounding, x y stays far from 1.
+        if !last.scale().is_negligible(&T::one()) {
+            return Err(undefined(refused));
+        }
+        Ok(inverse.map(|_, c| c.clone() / unit.clone()))
+    }
+}

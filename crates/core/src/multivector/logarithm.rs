@@ -1,0 +1,205 @@
+//! The logarithm of rotors.
+//!
+//! A rotor R = exp B is w + V with the even-graded w = ⟨R⟩₀ + ⟨R⟩₄ = C(B²) and the bivector V = ⟨R⟩₂ = S(B²) B. Where
+//! P = ⟨R⟩₄ has a number π as its square, all of this happens in two commuting copies of the numbers (π > 0), in the
+//! complex numbers (π < 0) or in the dual numbers (π = 0), and B = h V with h = √z / sinh √z where cosh √z = w.
+
+use super::{Multivector, functions::sinhc_root_derivative};
+use crate::{CliffordAlgebra, Error, Real, Result};
+use num_traits::Float;
+
+fn undefined(reason: &'static str) -> Error {
+    Error::Undefined { operation: "log", reason }
+}
+
+const MINUS_A_BOOST: &str = "R is minus a boost or minus a translation; take the logarithm of −R";
+const SEVERAL_PLANES: &str =
+    "the rotor turns in more than two planes at once (⟨R⟩₄² is no number); factor it first";
+
+impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
+    /// The logarithm of a rotor R (even, reverse(R) R = 1): the bivector B with exp(B) = R whose rotation angle,
+    /// 2√−B² for a rotation, is at most 2π. For R = −1 the plane is not determined and the first one that rotates is
+    /// taken. For rotors in two planes it is the B for which the angles of B, θ₁ and θ₂ = √−Bᵢ², satisfy θ₁ + θ₂ ≤ π.
+    ///
+    /// ```
+    /// use gradewise_core::{Multivector, Sta};
+    ///
+    /// // A boost along z with a rotation about z: one bivector of space-time.
+    /// let [t, x, y, z] = Multivector::<Sta, f64>::generators();
+    /// let motion = (z ^ t) * 0.5 + (x ^ y) * 1.25;
+    /// assert!((motion.exp()?.log()? - motion).norm() < 1e-15);
+    /// # Ok::<(), gradewise_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Undefined`] if R is not a rotor; if ⟨R⟩₄² is not a number, which takes six dimensions; and if R is minus
+    /// a boost or minus a translation, or is so in one of two planes, which are not exponentials of one bivector: take
+    /// −R, which moves everything as R does.
+    pub fn log(&self) -> Result<Self> {
+        if !self.is_rotor() {
+            return Err(undefined("only rotors (even, reverse(R) R = 1) have a logarithm; normalize first"));
+        }
+        let (pitch, rest) = (self.grade(4), self.select(|grade| grade > 4));
+        if !rest.scale().is_negligible(&self.scale()) {
+            return Err(undefined(SEVERAL_PLANES));
+        }
+        let square = pitch.square_if_scalar(self.scale()).ok_or_else(|| undefined(SEVERAL_PLANES))?;
+        if square == T::zero() {
+            return self.log_of_one_plane(&pitch);
+        }
+        // Noise in the pitch of a simple rotor, or a pitch that is nearly null.
+        let first = if square.is_negligible(&(self.scale() * self.scale())) {
+            self.log_of_one_plane(&pitch)?
+        } else if square > T::zero() {
+            self.log_of_two_planes(&pitch, square)?
+        } else {
+            self.log_of_boost_and_rotation(&pitch, square)
+        };
+        first.polished_log(self)
+    }
+
+    /// The logarithm where ⟨R⟩₄² = 0: a simple rotor, or a screw motion.
+    fn log_of_one_plane(&self, pitch: &Self) -> Result<Self> {
+        let (cosine, bivector) = (self.scalar_part(), self.grade(2));
+        let square = bivector.times(&bivector).scalar_part();
+        let length = square.abs().sqrt();
+        if cosine < T::zero() && square >= T::zero() {
+            return match (bivector.is_zero() && pitch.is_zero()).then(|| self.half_turn()).flatten() {
+                Some(plane) => Ok(plane.scaled(&T::from_f64(core::f64::consts::PI))),
+                None => Err(undefined(MINUS_A_BOOST)),
+            };
+        }
+        // B = x · bivector for the angle (or rapidity) x·length; its square is s.
+        let angle = if square < T::zero() { length.atan2(cosine) } else { length.asinh() };
+        let sine = if angle == T::zero() { T::one() } else { length / angle };
+        let s = if square < T::zero() { -(angle * angle) } else { angle * angle };
+        // bivector = (S + S′ Q) B and ⟨R⟩₄ = C′ Q = ½ S Q, to be solved for B with Q² = 0.
+        let q = pitch.scaled(&(T::from_f64(2.0) / sine));
+        let factor = q.scaled(&(-sinhc_root_derivative(s) / (sine * sine))).plus_scalar(sine.recip());
+        Ok(factor.times(&bivector).grade(2))
+    }
+
+    /// The logarithm where ⟨R⟩₄² > 0. The unit J = ⟨R⟩₄ / √π has the square 1, and ½ (1 ± J) split R into two rotors, each
+    /// a number and a bivector.
+    fn log_of_two_planes(&self, pitch: &Self, square: T) -> Result<Self> {
+        let half = T::from_f64(0.5);
+        let root = square.sqrt();
+        let (unit, bivector) = (pitch.scaled(&root.recip()), self.grade(2));
+        let mut log = Self::zero_in(self.algebra());
+        for sign in [T::one(), -T::one()] {
+            // x ↦ ½ (1 ± J) x, of elements that commute with J.
+            let split = |x: &Self| x.sum(&unit.times(x).scaled(&sign)).scaled(&half).grade(2);
+            let part = split(&bivector);
+            let cosine = self.scalar_part() + sign * root;
+            // part² = u ½ (1 ± J).
+            let u = part.times(&part).scalar_part() * T::from_f64(2.0);
+            let noise = T::from_f64(16.0) * T::epsilon() * self.scale().sqrt();
+            if cosine < T::zero() && part.scale().sqrt() <= noise {
+                // Only what commutes with J can be split.
+                let within = |x: &Self| split(&x.sum(&unit.times(x).times(&unit)).scaled(&half));
+                let plane = self.half_turn_among(within).ok_or_else(|| undefined(MINUS_A_BOOST))?;
+                log = log.sum(&plane.scaled(&T::from_f64(core::f64::consts::PI)));
+            } else if u < T::zero() {
+                let sine = (-u).sqrt();
+                log = log.sum(&part.scaled(&(sine.atan2(cosine) / sine)));
+            } else if cosine > T::zero() {
+                let sine = u.sqrt();
+                let factor = if sine == T::zero() { T::one() } else { sine.asinh() / sine };
+                log = log.sum(&part.scaled(&factor));
+            } else {
+                return Err(undefined(MINUS_A_BOOST));
+            }
+        }
+        Ok(log)
+    }
+
+    /// The logarithm where ⟨R⟩₄² < 0. The unit i = ⟨R⟩₄ / √−π has the square −1, so w and V² are complex numbers.
+    fn log_of_boost_and_rotation(&self, pitch: &Self, square: T) -> Self {
+        let root = (-square).sqrt();
+        let (unit, bivector) = (pitch.scaled(&root.recip()), self.grade(2));
+        let (w_re, w_im) = (self.scalar_part(), root);
+        let v_square = bivector.times(&bivector);
+        let (u_re, u_im) = (v_square.scalar_part(), -v_square.times(&unit).scalar_part());
+        // r = √(V²) = sinh(x + iy), w = cosh(x + iy).
+        let (r_re, r_im) = complex_sqrt(u_re, u_im);
+        let y = r_im.atan2(w_re);
+        let cosh = r_im.hypot(w_re);
+        let x = ((r_re * w_re + w_im * r_im) / cosh).asinh();
+        // h = (x + iy) / r.
+        let norm = r_re * r_re + r_im * r_im;
+        let (h_re, h_im) = ((x * r_re + y * r_im) / norm, (y * r_re - x * r_im) / norm);
+        bivector.scaled(&h_re).sum(&unit.times(&bivector).scaled(&h_im)).grade(2)
+    }
+
+    /// Takes out what cancellation left: log R = B + log(exp(−B) R) where B commutes with the rest, and nearly so
+    /// otherwise, as often as that makes the rest smaller.
+    fn polished_log(self, rotor: &Self) -> Result<Self> {
+        let one = Self::scalar_in(self.algebra(), T::one());
+        let rest = |log: &Self| -> Result<Self> { Ok((-log).exp()?.times(rotor).difference(&one)) };
+        let (mut log, mut last) = (self.clone(), rest(&self)?);
+        for _ in 0..8 {
+            let better = log.sum(&last.grade(2));
+            let next = rest(&better)?;
+            // What is not finite compares as no improvement.
+            if next.scale() < last.scale() {
+                (log, last) = (better, next);
+            } else {
+                break;
+            }
+        }
+        // A rest near 1 is of a rotor beyond the reach of bivectors.
+        if last.scale() < T::epsilon().sqrt() {
+            Ok(log)
+        } else {
+            Err(undefined("no bivector has this rotor as its exponential; take the logarithm of −R"))
+        }
+    }
+
+    /// Whether this is even with reverse(R) R = 1, up to rounding.
+    pub(crate) fn is_rotor(&self) -> bool {
+        let scale = self.scale();
+        let even = self.odd_part().scale().is_negligible(&scale);
+        even && self
+            .scalar_norm()
+            .is_some_and(|norm| (norm - T::one()).is_negligible(&Float::max(scale, T::one())))
+    }
+
+    /// The basis bivectors.
+    fn basis_planes(&self) -> impl Iterator<Item = Self> {
+        let n = self.algebra.signature().dimension();
+        let planes = (n + 1)..=(n + n * n.saturating_sub(1) / 2);
+        planes.filter_map(|blade| Self::blade_in(&self.algebra, blade, T::one()).ok())
+    }
+
+    /// The first basis bivector that squares to −1.
+    fn half_turn(&self) -> Option<Self> {
+        self.basis_planes().find(|plane| plane.times(plane).scalar_part() < T::zero())
+    }
+
+    /// Of the parts that `split` takes of the basis bivectors, the one that turns most, of such a length that its square
+    /// is −1 there.
+    fn half_turn_among(&self, split: impl Fn(&Self) -> Self) -> Option<Self> {
+        let turning = |plane: Self| {
+            let part = split(&plane);
+            let square = part.times(&part).scalar_part() * T::from_f64(2.0);
+            (square < T::from_f64(-0.01)).then_some((part, square))
+        };
+        let most = self
+            .basis_planes()
+            .filter_map(turning)
+            .min_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
+        most.map(|(part, square)| part.scaled(&(-square).sqrt().recip()))
+    }
+}
+
+/// A square root of re + i im, without cancellation.
+fn complex_sqrt<T: Real>(re: T, im: T) -> (T, T) {
+    let half = T::from_f64(0.5);
+    let length = re.hypot(im);
+    let large = ((length + re.abs()) * half).sqrt();
+    if large == T::zero() {
+        return (T::zero(), T::zero());
+    }
+    let small = im * half / large;
+    if re >= T::zero() { (large, small) } else { (small, large) }
+}

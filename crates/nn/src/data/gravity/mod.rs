@@ -1,0 +1,183 @@
+//! Planets around a star: the gravity n-body data of Brehmer et al., "Geometric algebra transformer" (2023, arXiv:2305.18415).
+//!
+//! From masses, positions and velocities, the positions after a time of 0.1 are to be predicted. The sets are drawn again from their seed
+//! by [`GravitySet::load`]; [`advance`] is the motion. A few samples in which bodies pass close to each other decide the mean squared
+//! error, because the time step of the data does not resolve them: medians and trimmed means belong beside it.
+
+mod draws;
+mod motion;
+
+pub use motion::{Bodies, STEPS, TIME_STEP, advance, energy};
+
+use self::draws::Candidates;
+use super::{nbody::NBodyData, numpy::RandomState};
+use crate::{Error, Result, symmetry::Isometry};
+use rayon::prelude::*;
+use std::fmt;
+
+/// The time from input to target.
+pub const DURATION: f64 = TIME_STEP * STEPS as f64;
+
+/// The seed of the published sets.
+const SEED: u32 = 42;
+/// A sample is left out if a body of it moves farther than this.
+const OUTLIER: f64 = 2.0;
+
+/// The published sets, in the order in which they are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GravitySet {
+    /// 100,000 samples to fit, of which the publication's comparison fits the first 1,000.
+    Train,
+    /// 5,000 to watch.
+    Valid,
+    /// 5,000 to report, of the same distribution.
+    Evaluation,
+    /// 5,000, all moved by 200 along an axis.
+    Moved,
+    /// 5,000 with five planets in place of three.
+    Objects,
+}
+
+impl fmt::Display for GravitySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Train => "train",
+            Self::Valid => "valid",
+            Self::Evaluation => "evaluation",
+            Self::Moved => "moved",
+            Self::Objects => "objects",
+        })
+    }
+}
+
+impl GravitySet {
+    const ALL: [Self; 5] = [Self::Train, Self::Valid, Self::Evaluation, Self::Moved, Self::Objects];
+
+    /// The number of published samples.
+    pub const fn available(self) -> usize {
+        match self {
+            Self::Train => 100_000,
+            _ => 5_000,
+        }
+    }
+
+    /// Planets around the star.
+    pub const fn planets(self) -> usize {
+        match self {
+            Self::Objects => 5,
+            _ => 3,
+        }
+    }
+
+    /// The shift of all bodies along the first axis.
+    const fn shift(self) -> f64 {
+        match self {
+            Self::Moved => 200.0,
+            _ => 0.0,
+        }
+    }
+
+    /// A tenth more than there are samples, because outliers are left out.
+    const fn candidates(self) -> usize {
+        self.available() / 10 * 11
+    }
+
+    /// The first `samples` samples of the set, in which a body is at most at 2 from where it began: what others do is not predictable at
+    /// this time step.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for more samples than there are.
+    pub fn load(self, samples: usize) -> Result<GravityData> {
+        if samples > self.available() {
+            return Err(Error::Argument {
+                operation: "gravity systems",
+                argument: "samples",
+                actual: samples.to_string(),
+                expected: format!("at most {}, the published {self} systems", self.available()),
+            });
+        }
+        let mut random = RandomState::new(SEED);
+        for earlier in Self::ALL.into_iter().take_while(|&earlier| earlier != self) {
+            Candidates::draw(&mut random, earlier.candidates(), earlier.planets(), earlier.shift());
+        }
+        let candidates = Candidates::draw(&mut random, self.candidates(), self.planets(), self.shift());
+        let mut kept = Vec::new();
+        // The first candidates that are none of the outliers; a few are looked at together, because each takes its time.
+        for chunk in candidates.0.chunks(1024) {
+            if kept.len() >= samples {
+                break;
+            }
+            let moved: Vec<_> =
+                chunk.par_iter().map(|start| (start, advance(start, STEPS, TIME_STEP))).collect();
+            kept.extend(moved.into_iter().filter(|(start, end)| start.farthest(end) <= OUTLIER));
+        }
+        kept.truncate(samples);
+        if kept.len() < samples {
+            return Err(Error::Argument {
+                operation: "gravity systems",
+                argument: "samples",
+                actual: samples.to_string(),
+                expected: format!("at most {}, without outliers", kept.len()),
+            });
+        }
+        GravityData::new(1 + self.planets(), &kept)
+    }
+}
+
+/// Samples of the task: states, masses as charges, and the positions after [`DURATION`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct GravityData(NBodyData);
+
+impl GravityData {
+    fn new(bodies: usize, motions: &[(&Bodies, Bodies)]) -> Result<Self> {
+        let rows = |of: &dyn Fn(&(&Bodies, Bodies)) -> Vec<[f64; 3]>| -> Vec<f64> {
+            let by_axis = |points: Vec<[f64; 3]>| {
+                (0..3)
+                    .flat_map(|axis| points.iter().map(move |point| point[axis]).collect::<Vec<_>>())
+                    .collect::<Vec<_>>()
+            };
+            motions.iter().flat_map(|motion| by_axis(of(motion))).collect()
+        };
+        let masses = motions.iter().flat_map(|(start, _)| start.masses.clone()).collect();
+        let (loc, vel) = (rows(&|(start, _)| start.loc.clone()), rows(&|(start, _)| start.vel.clone()));
+        let (target, target_vel) = (rows(&|(_, end)| end.loc.clone()), rows(&|(_, end)| end.vel.clone()));
+        Ok(Self(NBodyData::new(bodies, loc, vel, masses, target)?.with_target_velocities(target_vel)?))
+    }
+
+    /// As samples of the n-body task, with masses in the place of charges.
+    pub fn states(&self) -> &NBodyData {
+        &self.0
+    }
+
+    /// Some of the samples.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an index that is none.
+    pub fn select(&self, indices: &[usize]) -> Result<Self> {
+        Ok(Self(self.0.select(indices)?))
+    }
+
+    /// All bodies moved, and what they do with them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an isometry of another dimension.
+    pub fn moved(&self, isometry: &Isometry, shift: [f64; 3]) -> Result<Self> {
+        Ok(Self(self.0.moved(isometry, shift)?))
+    }
+
+    /// Where the bodies would be if they stayed, if they went on without forces, and if the heaviest alone attracted others:
+    /// `[samples, 3, bodies]` each.
+    pub fn guesses(&self) -> [(&'static str, Vec<f64>); 3] {
+        let (loc, vel) = (self.0.loc(), self.0.vel());
+        let on = loc.iter().zip(vel).map(|(x, v)| x + DURATION * v).collect();
+        let bodies = self.0.particles();
+        let orbit = |sample: usize| {
+            let mut system = Bodies::of(&self.0, sample);
+            system.keep_heaviest();
+            let end = advance(&system, STEPS, TIME_STEP);
+            (0..3 * bodies).map(|k| end.loc[k % bodies][k / bodies]).collect::<Vec<_>>()
+        };
+        let orbits: Vec<Vec<f64>> = (0..self.0.len()).into_par_iter().map(orbit).collect();
+        [("bodies that stay", loc.to_vec()), ("no forces", on), ("the star's force alone", orbits.concat())]
+    }
+}

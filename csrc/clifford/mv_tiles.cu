@@ -1,0 +1,43 @@
+// Blocks of equivariant networks on many rows, for the algebras of the plane and of space, on devices with the shared memory that the
+// backward pass takes.
+#include "clifford/mv_tiles_backward.cuh"
+#include "clifford/mv_tiles_forward.cuh"
+#include "gradewise/strided.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define GW_MV_TILES_BODY(...) __VA_ARGS__
+#else
+#define GW_MV_TILES_BODY(...)
+#endif
+
+#define GW_MV_TILES_FORWARD(P, Q, R, T, NAME)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_tiles_fwd_##P##_##Q##_##R##_##NAME(                               \
+        GW_PARAMETER MvTilesWeights<T> weights, const T* x, const T* residual, T* out, T* y, T* r, T* s) {                       \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        using Pass = MvTilesForward<Algebra<P, Q, R>, T>;                                                                        \
+        GW_MV_TILES_BODY(Pass::run(reinterpret_cast<float*>(shared), weights, x, residual, out, {y, r, s}));                     \
+    }
+
+#define GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, TILES)                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_tiles_bwd##TILES##_##P##_##Q##_##R##_##NAME(                      \
+        GW_PARAMETER MvTilesWeights<T> weights, const T* x, const T* y, const T* r, const T* s, const T* grad, T* grad_x,        \
+        float* partial) {                                                                                                        \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        using Pass = MvTilesBackward<Algebra<P, Q, R>, T, TILES>;                                                                \
+        GW_MV_TILES_BODY(Pass::run(reinterpret_cast<float*>(shared), weights, {x, y, r, s, grad}, grad_x, partial));             \
+    }
+
+#define GW_MV_TILES(P, Q, R, T, NAME)          \
+    GW_MV_TILES_FORWARD(P, Q, R, T, NAME)      \
+    GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, 1)  \
+    GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, 2)
+
+#define GW_MV_TILES_DTYPES(P, Q, R)    \
+    GW_MV_TILES(P, Q, R, float, f32)   \
+    GW_MV_TILES(P, Q, R, bf16, bf16)   \
+    GW_MV_TILES(P, Q, R, f16, f16)
+
+GW_MV_TILES_DTYPES(2, 0, 0)
+GW_MV_TILES_DTYPES(3, 0, 0)
