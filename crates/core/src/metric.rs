@@ -161,7 +161,7 @@ impl OrderedMetric {
             let later = |at: usize| images[at + 1..].iter().filter(|&&other| other < images[at]).count();
             let swaps: usize = (0..images.len()).map(later).sum();
             let sorted = images.iter().fold(0u16, |sorted, &generator| sorted | 1 << generator);
-            (self.index(sorted), if swaps % 2 == 0 { 1 } else { -1 })
+            (self.index(sorted), if swaps.is_multiple_of(2) { 1 } else { -1 })
         };
         self.tables.masks.iter().map(image).collect()
     }

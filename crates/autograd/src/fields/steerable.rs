@@ -5,7 +5,10 @@ use super::{
     pad::Padding,
     prelude::*,
 };
-use crate::clifford::{self, ProductOptions};
+use crate::{
+    clifford::{self, ProductOptions},
+    without_autocast,
+};
 use gradewise_core::Algebra;
 
 /// Least quadratic form whose root is a norm: that of the reference, which has no gradient below.
@@ -202,7 +205,8 @@ pub fn cs_kernel(metric: &OrderedMetric, kernel: &SteerableKernel) -> Result<Ten
     let squares: Vec<f64> = Space::new(metric)?.squares(&points).iter().map(|q| q * scale * scale).collect();
     let points: Vec<Vec<f64>> =
         points.into_iter().map(|point| point.iter().map(|v| v * scale).collect()).collect();
-    let taps = evaluated(metric, kernel, &points, &squares)?;
+    // In mixed precision, too: a kernel is computed once and small beside what it is used for.
+    let taps = without_autocast(|| evaluated(metric, kernel, &points, &squares))?;
     let blades = metric.blade_count();
     let shape = [&[blades, kernel.outputs, blades], &vec![size; axes][..], &[kernel.inputs]].concat();
     taps.reshape(shape)

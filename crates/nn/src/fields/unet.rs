@@ -40,7 +40,7 @@ impl Default for G3UNetConfig {
 #[derive(Debug)]
 enum Step {
     /// The name of the block within the step, and the block.
-    Block(&'static str, G3Block),
+    Block(&'static str, Box<G3Block>),
     /// To a grid of half, or twice, the extent.
     Scale(G3Conv),
 }
@@ -48,7 +48,7 @@ enum Step {
 impl Module for Step {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         match self {
-            Self::Block(name, block) => visitor.module(name, block),
+            Self::Block(name, block) => visitor.module(name, block.as_ref()),
             Self::Scale(conv) => visitor.module("conv", conv),
         }
     }
@@ -92,7 +92,7 @@ impl G3UNet {
         // In the middle and at the end of a grid, the published code normalises in one group.
         let single = BlockNorm { groups: config.norm.map(|_| 1), ..norm };
         let block = |name, inputs: usize, outputs: usize, norm: BlockNorm, rng: &mut R| -> Result<Step> {
-            Ok(Step::Block(name, G3Block::init(inputs, outputs, norm, &placement, rng)?))
+            Ok(Step::Block(name, Box::new(G3Block::init(inputs, outputs, norm, &placement, rng)?)))
         };
         let (mut down, mut channels) = (Vec::new(), config.hidden);
         for (grid, multiplier) in multipliers.iter().enumerate() {
