@@ -357,7 +357,7 @@ fn determinant(m: &[Vec<f64>]) -> f64 {
                         row.iter().enumerate().filter(|(at, _)| *at != column).map(|(_, v)| *v).collect()
                     })
                     .collect();
-                (if column % 2 == 0 { 1.0 } else { -1.0 }) * first[column] * determinant(&minor)
+                (if column.is_multiple_of(2) { 1.0 } else { -1.0 }) * first[column] * determinant(&minor)
             })
             .sum(),
     }

@@ -1,6 +1,6 @@
-//! How fast the operators on fields are: `cargo run --release -p gradewise-nn --example field_speed -- cpu` (with `--features cuda`, and
-//! `cuda` for a GPU; `small` for grids of a quarter of the extent). One JSON object per line; benches/compare_fields.py measures the
-//! published PyTorch modules and a plain convolution of as many multiply-adds on the same shapes.
+//! How fast the operators on fields are: `cargo run --release -p gradewise-nn --example field_speed -- cpu`, for a GPU with
+//! `--features gradewise-kernels/cuda` and `cuda`; `small` for grids of a quarter of the extent. One JSON object per line.
+//! benches/compare_fields.py measures the published PyTorch modules, and plain convolutions of as many channels, on the same shapes.
 
 use gradewise_autograd::{BackwardOptions, Tensor};
 use gradewise_core::{DType, OrderedMetric};

@@ -11,8 +11,9 @@ use gradewise_nn::{
     checkpoint::TensorFile,
     fields::{
         CliffordConv, CliffordLinear, CliffordResNet, CliffordResNetConfig, FieldBias, FieldBlock, FieldNet,
-        FieldNetConfig, GateArgument, MvAct, Padding, PgaConjugateLinear, SteerableResNet,
-        SteerableResNetConfig, field_from_channels_first, field_to_channels_first,
+        FieldNetConfig, G3ResNet, G3ResNetConfig, G3UNet, G3UNetConfig, GateArgument, MvAct, Padding,
+        PgaConjugateLinear, SteerableConv, SteerableResNet, SteerableResNetConfig, field_from_channels_first,
+        field_to_channels_first,
     },
     layers::Layer,
 };
@@ -67,6 +68,14 @@ fn weights_of_the_published_implementations_load_and_give_their_outputs() {
     for name in ["resnet2d_norm", "resnet2d_rotation", "fourier2d", "fourier3d"] {
         reproduces(name, field_net);
     }
+    reproduces("g3_resnet", |config| {
+        let config: G3ResNetConfig = serde_json::from_str(config).unwrap();
+        G3ResNet::init(&config, place(), &mut rng()).unwrap()
+    });
+    reproduces("g3_unet", |config| {
+        let config: G3UNetConfig = serde_json::from_str(config).unwrap();
+        G3UNet::init(&config, place(), &mut rng()).unwrap()
+    });
     reproduces("resnet_g3norm", |config| {
         let config: CliffordResNetConfig = serde_json::from_str(config).unwrap();
         CliffordResNet::init(&config, place(), &mut rng()).unwrap()
@@ -167,6 +176,20 @@ fn the_steerable_network_turns_with_the_field_and_others_do_not() {
         &turned(&plain.forward(&x).unwrap(), [1.0, -1.0]),
     );
     assert!(error > 0.01, "{error:.1e}");
+}
+
+#[test]
+fn a_steerable_kernel_is_kept_while_its_parameters_stay() {
+    let layer = SteerableConv::new(&"1,1".parse().unwrap(), 1, 2, 3).init(place(), &mut rng()).unwrap();
+    let x = random(&[4, 1, 5, 5, 1], 2);
+    let without_history = || gradewise_autograd::no_grad(|| layer.forward(&x)).unwrap();
+    let (first, again) = (without_history(), without_history());
+    assert_eq!(first.to_vec::<f64>().unwrap(), again.to_vec::<f64>().unwrap());
+    assert_eq!(first.to_vec::<f64>().unwrap(), layer.forward(&x).unwrap().to_vec::<f64>().unwrap());
+    perturb(&layer);
+    let changed = without_history();
+    assert!(difference(&changed, &first) > 1e-3);
+    assert_eq!(changed.to_vec::<f64>().unwrap(), layer.forward(&x).unwrap().to_vec::<f64>().unwrap());
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl<const FACE: u8> Operation for Convolution<FACE> {
 }
 
 /// How a convolution moves over its field: one entry for each spatial axis.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConvolutionOptions {
     /// Positions of the input from one output to the next.
     pub stride: Vec<usize>,

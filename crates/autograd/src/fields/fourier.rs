@@ -1,6 +1,7 @@
 //! The truncated Fourier transform of complex fields.
 
 use super::prelude::*;
+use crate::without_autocast;
 use gradewise_kernels::{
     Array as Values,
     ops::fields::fourier::{self as kernel, Modes, Sign},
@@ -103,8 +104,10 @@ impl<const CROP: bool> Operation for Fourier<CROP> {
         }
         let is_short = matches!(first.dtype(), DType::F16 | DType::BF16);
         let mut z = if is_short { first.cast(DType::F32)? } else { first.clone() };
+        let sign = if self.plus { 1.0 } else { -1.0 };
         for (at, axis) in modes.iter().enumerate().rev() {
-            z = along(&z, at + 2, axis, CROP, if self.plus { 1.0 } else { -1.0 })?;
+            // Mixed precision has decided on the transform; its matrix products stay in that precision.
+            z = without_autocast(|| along(&z, at + 2, axis, CROP, sign))?;
         }
         z.cast(first.dtype())
     }

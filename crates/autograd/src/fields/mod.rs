@@ -14,6 +14,7 @@ mod fourier;
 mod norm;
 mod operators;
 mod pad;
+mod registered;
 mod representation;
 mod rotation;
 mod spectral;
@@ -34,8 +35,8 @@ pub use pad::{Padding, pad};
 pub use rotation::{g3_kernel, g3_kernel_transposed, rotation_kernel};
 pub use spectral::{Pairing, Side, SpectralOptions, clifford_spectral_conv};
 pub use steerable::{
-    SteerableKernel, SteerableLayerWeights, SteerablePadding, cs_conv, cs_grade_norm, cs_kernel,
-    cs_kernel_at, cs_layer_norm, cs_mv_gelu,
+    SteerableKernel, SteerableLayerWeights, SteerablePadding, cs_conv, cs_correlate, cs_grade_norm,
+    cs_kernel, cs_kernel_at, cs_layer_norm, cs_mv_gelu,
 };
 
 use crate::entry::Entry;
@@ -48,6 +49,17 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<convolution::Convolution<{ convolution::KERNEL }>>(),
     Entry::of::<fourier::Fourier<true>>(),
     Entry::of::<fourier::Fourier<false>>(),
+    Entry::of::<registered::CliffordBatchNorm>(),
+    Entry::of::<registered::CliffordConv>(),
+    Entry::of::<registered::CliffordConvTranspose>(),
+    Entry::of::<registered::CliffordGroupNorm>(),
+    Entry::of::<registered::CliffordLinear>(),
+    Entry::of::<registered::CliffordSpectralConv>(),
+    Entry::of::<registered::G3Conv>(),
+    Entry::of::<registered::G3GroupNorm>(),
+    Entry::of::<registered::MvAct>(),
+    Entry::of::<registered::PgaConjugateLinear>(),
+    Entry::of::<registered::SteerableGate>(),
 ];
 
 /// What every file of this folder uses.

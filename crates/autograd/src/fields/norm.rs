@@ -5,6 +5,7 @@ use super::{
     convolution::{Convolution, FORWARD, KERNEL},
     prelude::*,
 };
+use crate::without_autocast;
 use gradewise_kernels::ops::fields::convolution::{Axis, Geometry};
 
 /// Which triangular system whitens.
@@ -19,7 +20,7 @@ pub enum Whitening {
 }
 
 /// How a normalisation whitens.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NormOptions {
     /// Added to the diagonal of the covariance, in units of its largest entry.
     pub epsilon: f64,
@@ -52,7 +53,7 @@ pub struct BatchNorm<'a> {
 }
 
 /// Normalises each channel of a field `x` `[I, batch, *space, C]` over batch and space, by its own statistics or by given ones, which are
-/// returned: running averages are the caller's. Statistics of 16-bit fields are computed in `f32`.
+/// returned: running averages are the caller's. 16-bit fields are normalised in `f32`, in mixed precision, too.
 ///
 /// # Errors
 /// Shapes that do not fit together; no samples.
@@ -72,7 +73,7 @@ pub fn clifford_batch_norm(
     let (blades, channels) = (*blades, *channels);
     let rows = elements.checked_div(blades * channels).unwrap_or(0);
     let wide = widened(x)?.reshape([blades, 1, rows, channels])?;
-    let (y, statistics) = normalize(NAME, &wide, parameters, given, options)?;
+    let (y, statistics) = without_autocast(|| normalize(NAME, &wide, parameters, given, options))?;
     Ok((y.reshape(x.shape())?.cast(x.dtype())?, statistics))
 }
 
@@ -95,7 +96,7 @@ pub fn clifford_group_norm(
             format!("`x` has shape {}, expected [blades, batch, *space, channels]", x.shape()),
         );
     };
-    if channels_per_group == 0 || channels % channels_per_group != 0 {
+    if channels_per_group == 0 || !channels.is_multiple_of(channels_per_group) {
         return refuse(NAME, format!("{channels} channels do not form groups of {channels_per_group}"));
     }
     let groups = channels / channels_per_group;
@@ -121,7 +122,7 @@ pub fn clifford_group_norm(
     };
     let (weight, bias) = (repeated(parameters.weight)?, repeated(parameters.bias)?);
     let parameters = BatchNorm { weight: weight.as_ref(), bias: bias.as_ref() };
-    let (y, _) = normalize(NAME, &rows, parameters, None, options)?;
+    let (y, _) = without_autocast(|| normalize(NAME, &rows, parameters, None, options))?;
     let y = y.reshape([blades, positions, channels_per_group, batch, groups])?.permute(&[0, 3, 1, 4, 2])?;
     y.reshape(x.shape())?.cast(x.dtype())
 }
@@ -163,8 +164,9 @@ fn normalize(
     };
     let centred = x.sub(&statistics.mean.reshape([blades, 1, 1, channels])?)?;
     let by_channel = statistics.covariance.permute(&[2, 0, 1])?;
-    let identity: Vec<f64> =
-        (0..blades * blades).map(|at| if at % (blades + 1) == 0 { options.epsilon } else { 0.0 }).collect();
+    let identity: Vec<f64> = (0..blades * blades)
+        .map(|at| if at.is_multiple_of(blades + 1) { options.epsilon } else { 0.0 })
+        .collect();
     let largest =
         by_channel.reshape([channels, blades * blades])?.max(&[1], true)?.reshape([channels, 1, 1])?;
     let ridge = largest.mul(&constant(&identity, &[1, blades, blades], x)?)?;
@@ -236,7 +238,7 @@ pub fn g3_group_norm(
             format!("`x` has shape {}, expected [blades, batch, *space, channels]", x.shape()),
         );
     };
-    if groups == 0 || channels % groups != 0 {
+    if groups == 0 || !channels.is_multiple_of(groups) {
         return refuse(NAME, format!("{channels} channels do not form {groups} groups"));
     }
     require_shape(NAME, "weight", weight, &[channels], "one entry for each channel")?;

@@ -101,7 +101,7 @@ fn leading(x: &Tensor) -> usize {
 pub fn pool_mean(x: &Tensor, factors: &[usize]) -> Result<Tensor> {
     const NAME: &str = "pool_mean";
     let extents = space(NAME, x, leading(x), Some(factors.len()))?;
-    if extents.iter().zip(factors).any(|(extent, &factor)| factor == 0 || extent % factor != 0) {
+    if extents.iter().zip(factors).any(|(extent, &factor)| factor == 0 || !extent.is_multiple_of(factor)) {
         return refuse(NAME, format!("blocks of {factors:?} positions do not tile {extents:?}"));
     }
     let sizes = x.shape().dims();

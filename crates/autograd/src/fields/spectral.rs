@@ -29,7 +29,7 @@ pub enum Side {
 }
 
 /// The variants of [`clifford_spectral_conv`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SpectralOptions {
     /// Frequencies kept along each axis, as many positive (with 0) as negative: 0…m−1 and −m…−1.
     pub modes: Vec<usize>,

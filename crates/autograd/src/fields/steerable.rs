@@ -5,7 +5,10 @@ use super::{
     pad::Padding,
     prelude::*,
 };
-use crate::clifford::{self, ProductOptions};
+use crate::{
+    clifford::{self, ProductOptions},
+    without_autocast,
+};
 use gradewise_core::Algebra;
 
 /// Least quadratic form whose root is a norm: that of the reference, which has no gradient below.
@@ -202,7 +205,8 @@ pub fn cs_kernel(metric: &OrderedMetric, kernel: &SteerableKernel) -> Result<Ten
     let squares: Vec<f64> = Space::new(metric)?.squares(&points).iter().map(|q| q * scale * scale).collect();
     let points: Vec<Vec<f64>> =
         points.into_iter().map(|point| point.iter().map(|v| v * scale).collect()).collect();
-    let taps = evaluated(metric, kernel, &points, &squares)?;
+    // In mixed precision, too: a kernel is computed once and small beside what it is used for.
+    let taps = without_autocast(|| evaluated(metric, kernel, &points, &squares))?;
     let blades = metric.blade_count();
     let shape = [&[blades, kernel.outputs, blades], &vec![size; axes][..], &[kernel.inputs]].concat();
     taps.reshape(shape)
@@ -377,10 +381,31 @@ pub fn cs_conv(
     stride: usize,
     padding: SteerablePadding,
 ) -> Result<Tensor> {
+    let bias = bias.map(|bias| (bias, &kernel.bias_blades[..]));
+    cs_correlate(metric, x, &cs_kernel(metric, kernel)?, bias, stride, padding)
+}
+
+/// [`cs_conv`] with a kernel that was computed before, and a bias `[out, blades]` with its blades.
+///
+/// # Errors
+/// Shapes that do not fit together.
+pub fn cs_correlate(
+    metric: &OrderedMetric,
+    x: &Tensor,
+    kernel: &Tensor,
+    bias: Option<(&Tensor, &[usize])>,
+    stride: usize,
+    padding: SteerablePadding,
+) -> Result<Tensor> {
     const NAME: &str = "cs_conv";
-    let axes = metric.dimension();
-    let extents = space(NAME, x, metric.blade_count(), Some(axes))?;
-    let size = kernel.size;
+    let (axes, blades) = (metric.dimension(), metric.blade_count());
+    let extents = space(NAME, x, blades, Some(axes))?;
+    let &[_, outputs, _, size, ..] = kernel.shape().dims() else {
+        return refuse(
+            NAME,
+            format!("`kernel` has shape {}, expected [I, out, I, *taps, in]", kernel.shape()),
+        );
+    };
     let mut options = ConvolutionOptions::new(axes);
     options.stride = vec![stride; axes];
     match padding {
@@ -398,16 +423,9 @@ pub fn cs_conv(
             options.padding = pads.collect();
         }
     }
-    let y = correlate(x, &cs_kernel(metric, kernel)?, &options)?;
-    let Some(bias) = bias else { return Ok(y) };
-    let blades = &kernel.bias_blades;
-    require_shape(
-        NAME,
-        "bias",
-        bias,
-        &[kernel.outputs, blades.len()],
-        "one entry for each channel and bias blade",
-    )?;
-    let rows = bias.transpose(0, 1)?.segment_sum(0, &positions(blades, metric.blade_count(), x)?)?;
+    let y = correlate(x, kernel, &options)?;
+    let Some((bias, chosen)) = bias else { return Ok(y) };
+    require_shape(NAME, "bias", bias, &[outputs, chosen.len()], "one entry for each channel and bias blade")?;
+    let rows = bias.transpose(0, 1)?.segment_sum(0, &positions(chosen, blades, x)?)?;
     add_bias(NAME, &y, Some(&rows))
 }

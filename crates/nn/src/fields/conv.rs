@@ -253,7 +253,7 @@ impl CliffordConvBuilder {
         let placement = placement.into();
         let Self { metric, channels: [inputs, outputs], taps, options, bias: bias_on, form, .. } = self;
         let (blades, groups) = (metric.blade_count(), options.groups);
-        if groups == 0 || inputs % groups != 0 || outputs % groups != 0 {
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
             return refuse(NAME, "groups", groups, format!("a divisor of {inputs} and {outputs} channels"));
         }
         if self.inputs.iter().chain(&self.outputs).any(|&blade| blade >= blades) {

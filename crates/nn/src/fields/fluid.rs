@@ -73,7 +73,7 @@ impl Default for FieldNetConfig {
 /// A block, whose parameters have the names of the published one.
 #[derive(Debug)]
 enum Block {
-    Residual { conv1: CliffordConv, conv2: CliffordConv, norms: Option<[CliffordGroupNorm; 2]> },
+    Residual { conv1: CliffordConv, conv2: CliffordConv, norms: Option<Box<[CliffordGroupNorm; 2]>> },
     Fourier { fourier: CliffordSpectralConv, conv: CliffordConv, norm: Option<CliffordGroupNorm> },
 }
 
@@ -83,7 +83,7 @@ impl Module for Block {
             Self::Residual { conv1, conv2, norms } => {
                 visitor.module("conv1", conv1);
                 visitor.module("conv2", conv2);
-                if let Some([first, second]) = norms {
+                if let Some([first, second]) = norms.as_deref() {
                     visitor.module("norm1", first);
                     visitor.module("norm2", second);
                 }
@@ -173,7 +173,7 @@ impl FieldNet {
                 FieldBlock::Residual => Block::Residual {
                     conv1: conv(hidden, hidden, 3).init(&placement, rng)?,
                     conv2: conv(hidden, hidden, 3).init(&placement, rng)?,
-                    norms: norm()?.zip(norm()?).map(|(first, second)| [first, second]),
+                    norms: norm()?.zip(norm()?).map(|(first, second)| Box::new([first, second])),
                 },
                 FieldBlock::Fourier => {
                     let options = match config.reference {

@@ -7,6 +7,7 @@
 mod conv;
 mod convert;
 mod fluid;
+mod g3;
 mod gate;
 mod linear;
 mod norm;
@@ -14,10 +15,12 @@ mod resnet;
 mod spectral;
 mod steerable;
 mod steerable_resnet;
+mod unet;
 
 pub use conv::{CliffordConv, CliffordConvBuilder, FieldBias};
 pub use convert::{field_from_channels_first, field_to_channels_first};
 pub use fluid::{FieldBlock, FieldNet, FieldNetConfig};
+pub use g3::{G3Conv, G3ConvBuilder, G3Gate, G3ResNet, G3ResNetConfig};
 pub use gate::{GateArgument, MvAct, MvActBuilder};
 pub use gradewise_autograd::fields::{
     ConvolutionOptions, Padding, Pairing, Side, SpectralOptions, SteerablePadding, Whitening,
@@ -28,6 +31,7 @@ pub use resnet::{CliffordResNet, CliffordResNetConfig};
 pub use spectral::{CliffordSpectralConv, CliffordSpectralConvBuilder};
 pub use steerable::{SteerableConv, SteerableConvBuilder};
 pub use steerable_resnet::{SteerableResNet, SteerableResNetConfig};
+pub use unet::{G3UNet, G3UNetConfig};
 
 use crate::{Parameter, Result};
 use gradewise_autograd::Tensor;

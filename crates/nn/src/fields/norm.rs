@@ -69,13 +69,13 @@ impl CliffordGroupNormBuilder {
     /// Channels that do not form such groups, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<CliffordGroupNorm> {
         let Self { blades, channels, channels_per_group, options, order } = self;
-        if channels_per_group == 0 || channels % channels_per_group != 0 {
+        if channels_per_group == 0 || !channels.is_multiple_of(channels_per_group) {
             let expected = format!("a divisor of {channels} channels");
             return refuse("CliffordGroupNorm", "channels_per_group", channels_per_group, expected);
         }
         let (placement, groups) = (placement.into(), channels / channels_per_group);
         let identity: Vec<f64> = (0..blades * blades * groups)
-            .map(|at| if at / groups % (blades + 1) == 0 { 1.0 } else { 0.0 })
+            .map(|at| if (at / groups).is_multiple_of(blades + 1) { 1.0 } else { 0.0 })
             .collect();
         let weight =
             Array::from_f64(&identity, [blades, blades, groups], placement.dtype, &placement.device)?;
@@ -122,7 +122,7 @@ impl G3GroupNorm {
         scale: Option<f64>,
         placement: impl Into<Placement>,
     ) -> Result<Self> {
-        if groups == 0 || channels % groups != 0 {
+        if groups == 0 || !channels.is_multiple_of(groups) {
             return refuse("G3GroupNorm", "groups", groups, format!("a divisor of {channels} channels"));
         }
         let placement = placement.into();

@@ -3,10 +3,13 @@
 use super::refuse;
 use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
 use gradewise_autograd::{
-    Tensor,
+    Tensor, TensorId, current_policy,
     fields::{self, SteerableKernel, SteerableLayerWeights, SteerablePadding},
+    is_grad_enabled,
 };
 use gradewise_core::OrderedMetric;
+use gradewise_kernels::{Compute, DType};
+use std::sync::{Mutex, PoisonError};
 
 /// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]): it commutes with the isometries
 /// of the metric, as far as the grid has them, and with shifts.
@@ -25,7 +28,12 @@ pub struct SteerableConv {
     head: Parameter,
     layers: Vec<KernelLayer>,
     bias: Option<Parameter>,
+    /// The kernel of the last pass without history, which holds until a parameter changes.
+    kept: Mutex<Option<(Origin, Tensor)>>,
 }
+
+/// What a kernel was computed from: the values of the parameters, each of which is a tensor of its own, and the arithmetic in force.
+type Origin = (Vec<TensorId>, Option<DType>, Compute);
 
 /// One layer of the kernel network.
 #[derive(Debug)]
@@ -90,6 +98,26 @@ impl SteerableConv {
             layers: self.layers.iter().map(layer).collect(),
         }
     }
+
+    /// The kernel between blades, `[I, out, I, *taps, in]`. Where no history is recorded it is computed once for the same parameters.
+    fn taps(&self) -> Result<Tensor> {
+        let compute = || fields::cs_kernel(&self.metric, &self.kernel());
+        if is_grad_enabled() {
+            return Ok(compute()?);
+        }
+        let parameters = self.parameters().iter().map(|parameter| parameter.tensor().id()).collect();
+        let origin: Origin = (parameters, current_policy().map(|policy| policy.dtype()), Compute::current());
+        // A panic while the lock is held leaves the kernel as it was: it is replaced complete.
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((known, kernel)) if *known == origin => Ok(kernel.clone()),
+            _ => {
+                let kernel = compute()?;
+                *kept = Some((origin, kernel.clone()));
+                Ok(kernel)
+            }
+        }
+    }
 }
 
 impl Module for SteerableConv {
@@ -125,7 +153,8 @@ impl Layer for SteerableConv {
             Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
             None => None,
         };
-        Ok(fields::cs_conv(&self.metric, x, &self.kernel(), bias.as_ref(), self.stride, self.padding)?)
+        let bias = bias.as_ref().map(|bias| (bias, &self.bias_blades[..]));
+        Ok(fields::cs_correlate(&self.metric, x, &self.taps()?, bias, self.stride, self.padding)?)
     }
 }
 
@@ -226,6 +255,7 @@ impl SteerableConvBuilder {
             head,
             layers: network,
             bias,
+            kept: Mutex::new(None),
         })
     }
 }

@@ -99,7 +99,8 @@ mod tests {
             let a = Array::randn([5, n, n], DType::F64, &Device::Cpu, &mut rng).unwrap();
             let sigma = ops::matmul(&a, &a, false, true).unwrap();
             let inverse = inverse_cholesky(&sigma, 0.5).unwrap();
-            let ridge: Vec<f64> = (0..n * n).map(|at| if at % (n + 1) == 0 { 0.5 } else { 0.0 }).collect();
+            let ridge: Vec<f64> =
+                (0..n * n).map(|at| if at.is_multiple_of(n + 1) { 0.5 } else { 0.0 }).collect();
             let sigma = ops::add(&sigma, &Array::from_f64(&ridge, [n, n], DType::F64, &Device::Cpu).unwrap())
                 .unwrap();
             let white =

@@ -155,7 +155,7 @@ impl Sizes {
     pub fn adjoint(&self, geometry: &Geometry) -> Gather {
         let position = |axis: &Axis, target: usize, tap: usize| {
             let distance = (target + axis.before).checked_sub(tap * axis.dilation)?;
-            (distance % axis.stride == 0 && distance / axis.stride < axis.output)
+            (distance.is_multiple_of(axis.stride) && distance / axis.stride < axis.output)
                 .then(|| distance / axis.stride)
         };
         self.gather(geometry, true, position)

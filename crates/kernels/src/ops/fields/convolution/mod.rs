@@ -69,7 +69,7 @@ fn of_kernel(operation: &'static str, geometry: &Geometry, w: &Array) -> Result<
 
 fn require_groups(operation: &'static str, geometry: &Geometry, c: usize, o: usize) -> Result<()> {
     let groups = geometry.groups();
-    if c % groups == 0 && o % groups == 0 {
+    if c.is_multiple_of(groups) && o.is_multiple_of(groups) {
         return Ok(());
     }
     let actual = format!("{groups}, for {c} channels in and {o} out");
