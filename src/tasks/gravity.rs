@@ -114,7 +114,6 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
                     "model.heads=8",
                     "train.lr=3e-4",
                     "train.clip_norm=10",
-                    "model.robust=0",
                 ],
             ],
         },
@@ -137,7 +136,7 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
             kicks: 100,
             softening: 1e-8,
             corrections: false,
-            robust: 1e-6,
+            robust: 0.0,
         };
         let train = Train {
             trainer: TrainerConfig { steps: 1000, lr: 1e-2, weight_decay: 0.0, ..TrainerConfig::default() },

@@ -185,7 +185,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         },
         Preset {
             name: "kicks",
-            about: "forces between pairs in 96 small steps, and a correction by messages",
+            about: "forces between pairs in 128 small steps, and a correction by messages",
             settings: &[
                 LONG_RUN,
                 &[
@@ -194,8 +194,11 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
                     "model.layers=1",
                     "model.substeps=1",
                     "model.conjugation=true",
-                    "model.kicks=96",
+                    "model.kicks=128",
+                    "model.softening=0.002",
                     "model.adaptive=true",
+                    "model.paths=false",
+                    "train.lr=0.003",
                     "train.steps=8192",
                     "train.warmup_steps=256",
                     "train.decay_steps=6144",

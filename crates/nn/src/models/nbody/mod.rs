@@ -62,6 +62,9 @@ pub struct NBodyConfig {
     pub softening: f64,
     /// Whether each system has kicks of its own lengths, short where a pair of it is close.
     pub adaptive: bool,
+    /// Whether gradients go through the paths that kicks make. Where paths are chaotic they grow by ten orders of magnitude along them, and
+    /// are those of a few systems; without, strengths are learnt by what forces do along the path that was taken.
+    pub paths: bool,
     /// Whether there is that round after the kicks. Without it the model can only learn what pairs do to each other.
     pub corrections: bool,
     /// The time from the input to the target.
@@ -84,6 +87,7 @@ impl Default for NBodyConfig {
             kicks: 0,
             softening: 0.003,
             adaptive: false,
+            paths: true,
             corrections: true,
             duration: 1.0,
             robust: 0.0,
