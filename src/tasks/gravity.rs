@@ -139,7 +139,13 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
             robust: 0.0,
         };
         let train = Train {
-            trainer: TrainerConfig { steps: 1000, lr: 5e-3, weight_decay: 0.0, ..TrainerConfig::default() },
+            trainer: TrainerConfig {
+                steps: 1000,
+                lr: 5e-3,
+                weight_decay: 0.0,
+                clip_norm: Some(0.1),
+                ..TrainerConfig::default()
+            },
             batch_size: 64,
             eval_every: 250,
             checkpoint_every: 500,
