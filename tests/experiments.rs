@@ -84,7 +84,7 @@ fn nbody_in_substeps() {
 fn nbody_with_kicks() {
     check(
         "nbody",
-        "--preset kicks data.train=64 data.valid=8 data.test=16 data.earlier=1 model.kicks=6 train.batch_size=16 train.steps=100 \
+        "--preset kicks data.train=64 data.valid=8 data.test=16 data.earlier=1 model.substeps=2 model.kicks=4 train.batch_size=16 train.steps=100 \
          train.warmup_steps=5 train.lr=0.01 train.ema=0",
         0.7,
     );
@@ -105,9 +105,9 @@ fn nbody_at_more_moments() {
 fn gravity() {
     check(
         "gravity",
-        "--preset full data.train=64 data.valid=8 data.test=16 train.batch_size=16 train.steps=120 train.warmup_steps=5 \
-         train.decay_steps=60 train.lr=1e-2",
-        0.3,
+        "--preset full data.train=64 data.valid=8 data.test=16 model.kicks=25 train.batch_size=16 train.steps=300 \
+         train.warmup_steps=5 train.decay_steps=100",
+        0.1,
     );
 }
 

@@ -114,7 +114,6 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
                     "model.heads=8",
                     "train.lr=3e-4",
                     "train.clip_norm=10",
-                    "model.robust=0",
                 ],
             ],
         },
@@ -135,12 +134,18 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
             heads: 4,
             substeps: 1,
             kicks: 100,
-            softening: 1e-8,
+            softening: 1e-6,
             corrections: false,
-            robust: 1e-6,
+            robust: 0.0,
         };
         let train = Train {
-            trainer: TrainerConfig { steps: 1000, lr: 1e-2, weight_decay: 0.0, ..TrainerConfig::default() },
+            trainer: TrainerConfig {
+                steps: 1000,
+                lr: 5e-3,
+                weight_decay: 0.0,
+                clip_norm: Some(0.1),
+                ..TrainerConfig::default()
+            },
             batch_size: 64,
             eval_every: 250,
             checkpoint_every: 500,

@@ -185,17 +185,20 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         },
         Preset {
             name: "kicks",
-            about: "forces between pairs in 96 small steps, and a correction by messages",
+            about: "substeps of forces between pairs, 16 small steps in each, with corrections by messages",
             settings: &[
                 LONG_RUN,
                 &[
                     "data.reversal=true",
                     "model.hidden=8",
                     "model.layers=1",
-                    "model.substeps=1",
+                    "model.substeps=8",
                     "model.conjugation=true",
-                    "model.kicks=96",
+                    "model.kicks=16",
+                    "model.softening=0.002",
                     "model.adaptive=true",
+                    "model.paths=false",
+                    "train.lr=0.003",
                     "train.steps=8192",
                     "train.warmup_steps=256",
                     "train.decay_steps=6144",

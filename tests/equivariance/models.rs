@@ -129,7 +129,7 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
     let pushes = NBodyConfig { pushes: true, ..steps };
     let kicks = NBodyConfig { substeps: 2, kicks: 3, ..steps };
     let adaptive = NBodyConfig { adaptive: true, ..kicks };
-    let alone = NBodyConfig { corrections: false, ..adaptive };
+    let alone = NBodyConfig { corrections: false, paths: false, ..adaptive };
     let all = [NBodyConfig::default(), beyond, steps, pushes, kicks, adaptive, alone];
     for (dtype, config) in DTYPES.into_iter().flat_map(|dtype| all.map(|config| (dtype, config))) {
         let mut rng = rng(70);

@@ -8,7 +8,7 @@ extern crate self as gradewise_nn;
 //
 // error, metrics
 // checkpoint, loss, parameter
-// ensemble
+// curvature, ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
 // choice, fields, geometric, models
@@ -16,6 +16,7 @@ extern crate self as gradewise_nn;
 
 pub mod checkpoint;
 pub mod choice;
+pub mod curvature;
 pub mod data;
 mod ensemble;
 mod error;

@@ -149,7 +149,7 @@ mod tests {
         let measures = Measures::new("mse", "MSE", 2.0);
         assert_eq!(measures.interval(), None);
         let Interval { low, high } = measures.of_samples(vec![1.0, 2.0, 3.0]).interval().unwrap();
-        assert!(1.0 <= low && low < 2.0 && 2.0 < high && high <= 3.0, "{low} {high}");
+        assert!((1.0..2.0).contains(&low) && 2.0 < high && high <= 3.0, "{low} {high}");
     }
 
     #[test]

@@ -130,17 +130,15 @@ pub struct GravityData(NBodyData);
 
 impl GravityData {
     fn new(bodies: usize, motions: &[(&Bodies, Bodies)]) -> Result<Self> {
-        let rows = |of: &dyn Fn(&(&Bodies, Bodies)) -> Vec<[f64; 3]>| -> Vec<f64> {
-            let by_axis = |points: Vec<[f64; 3]>| {
-                (0..3)
-                    .flat_map(|axis| points.iter().map(move |point| point[axis]).collect::<Vec<_>>())
-                    .collect::<Vec<_>>()
-            };
-            motions.iter().flat_map(|motion| by_axis(of(motion))).collect()
-        };
-        let masses = motions.iter().flat_map(|(start, _)| start.masses.clone()).collect();
-        let (loc, vel) = (rows(&|(start, _)| start.loc.clone()), rows(&|(start, _)| start.vel.clone()));
-        let (target, target_vel) = (rows(&|(_, end)| end.loc.clone()), rows(&|(_, end)| end.vel.clone()));
+        let (mut masses, mut loc, mut vel) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut target, mut target_vel) = (Vec::new(), Vec::new());
+        for (start, end) in motions {
+            masses.extend(&start.masses);
+            add_by_axis(&mut loc, &start.loc);
+            add_by_axis(&mut vel, &start.vel);
+            add_by_axis(&mut target, &end.loc);
+            add_by_axis(&mut target_vel, &end.vel);
+        }
         Ok(Self(NBodyData::new(bodies, loc, vel, masses, target)?.with_target_velocities(target_vel)?))
     }
 
@@ -179,5 +177,12 @@ impl GravityData {
         };
         let orbits: Vec<Vec<f64>> = (0..self.0.len()).into_par_iter().map(orbit).collect();
         [("bodies that stay", loc.to_vec()), ("no forces", on), ("the star's force alone", orbits.concat())]
+    }
+}
+
+/// The coordinates of points, axis by axis.
+fn add_by_axis(rows: &mut Vec<f64>, points: &[[f64; 3]]) {
+    for axis in 0..3 {
+        rows.extend(points.iter().map(|point| point[axis]));
     }
 }

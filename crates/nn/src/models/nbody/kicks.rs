@@ -31,6 +31,8 @@ pub(super) struct Kicks {
     softening: f64,
     #[module(skip)]
     adaptive: bool,
+    #[module(skip)]
+    paths: bool,
 }
 
 /// What the pairs do to each other.
@@ -73,8 +75,8 @@ impl Kicks {
         let placement = &placement.into();
         let variance = FIRST.powi(2) / config.hidden.max(1) as f64;
         let coefficients = MvLinear::new(config.hidden + 1, 2, Signature::CL3).variance(variance);
-        let NBodyConfig { kicks: count, softening, adaptive, .. } = *config;
-        Ok(Self { coefficients: coefficients.init(placement, rng)?, count, softening, adaptive })
+        let NBodyConfig { kicks: count, softening, adaptive, paths, .. } = *config;
+        Ok(Self { coefficients: coefficients.init(placement, rng)?, count, softening, adaptive, paths })
     }
 
     /// The forces that messages `[8, edges, features]` and the attribute `[8, edges, 1]` of their edges make.
@@ -95,7 +97,9 @@ impl Kicks {
         let Motion { mut loc, mut vel, mut encounters } = start;
         let mut rest = Rest::new(&loc, duration, particles)?;
         for kick in 0..self.count {
-            let apart = loc.edge_difference(None, &edges.receivers, &edges.senders)?;
+            // Forces can be learnt by what they do alone, and not by where they are met, too.
+            let met = if self.paths { loc.clone() } else { loc.detach() };
+            let apart = met.edge_difference(None, &edges.receivers, &edges.senders)?;
             let squared = apart.square()?.sum(&[0], true)?.add(&forces.softening)?;
             let inverse = squared.pow(-1.5)?;
             let force = forces.strength.mul(&inverse)?.mul(&apart)?.segment_sum(1, &edges.receivers)?;

@@ -54,15 +54,17 @@ pub struct NBodyConfig {
     /// Welling (2021, arXiv:2102.09844), with the range of sizes that a force between particles has and normalised features have not.
     pub pushes: bool,
     /// In how many small steps, within each of the [`substeps`](Self::substeps), pairs of particles attract or repel each other by the inverse
-    /// square of their distance, with strengths that the messages make: what close passages need, which decide the error. Messages move
-    /// particles then only after all substeps, in one more round, which sees how close pairs came and corrects what the kicks could not
-    /// follow. 0 for none.
+    /// square of their distance, with strengths that the messages make: what close passages need, which decide the error. 0 for none.
     pub kicks: usize,
     /// ε² in r² + ε² of the kicks, before training, in squared units of length.
     pub softening: f64,
     /// Whether each system has kicks of its own lengths, short where a pair of it is close.
     pub adaptive: bool,
-    /// Whether there is that round after the kicks. Without it the model can only learn what pairs do to each other.
+    /// Whether gradients go through the paths that kicks make. Where paths are chaotic they grow by ten orders of magnitude along them, and
+    /// are those of a few systems; without, strengths are learnt by what forces do along the path that was taken.
+    pub paths: bool,
+    /// Whether messages correct where the kicks have led, after each substep, by more the closer pairs have come to each other: what no step is
+    /// short enough to follow. Without it the model can only learn what pairs do to each other.
     pub corrections: bool,
     /// The time from the input to the target.
     pub duration: f64,
@@ -84,6 +86,7 @@ impl Default for NBodyConfig {
             kicks: 0,
             softening: 0.003,
             adaptive: false,
+            paths: true,
             corrections: true,
             duration: 1.0,
             robust: 0.0,
@@ -287,11 +290,12 @@ impl NBody {
             let attributes = concat(&[&geometry, &concat(&[&encounters, &of_edges], 0)?], 2)?;
             let messages;
             (h, messages) = self.rounds(h, &attributes, &batch.edges)?;
-            if substep == substeps {
+            if corrections {
                 let change = self.projection.forward(&h)?.slice(0, 1..4)?.mul(&motion.chaos(batch)?)?;
                 motion.loc = motion.loc.add(&change.slice(2, 0..1)?)?;
                 motion.vel = motion.vel.add(&change.slice(2, 1..2)?)?;
-            } else if let Some(messages) = messages {
+            }
+            if let Some(messages) = messages.filter(|_| substep < substeps) {
                 let forces = kicks.forces(&messages, &batch.attributes)?;
                 motion = kicks.drive(motion, &forces, &batch.edges, (duration, batch.particles))?;
             }
