@@ -21,7 +21,8 @@ use gradewise_nn::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-const CHARGES: [f64; 4] = [1.0, -1.0, 1.0, -1.0];
+/// All alike, so that at rest they are a tetrahedron: unlike ones fall into each other.
+const CHARGES: [f64; 4] = [1.0; 4];
 const PARTICLES: usize = CHARGES.len();
 /// Where the way down begins, `[3, particles]`.
 const START: [f64; 3 * PARTICLES] = [1.0, 0.8, -0.9, -0.7, 0.6, -0.7, 0.5, -0.8, -0.2, 0.3, 0.4, -0.1];
