@@ -11,7 +11,8 @@ extern crate self as gradewise_nn;
 // curvature, ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
-// choice, fields, geometric, models
+// choice, fields, geometric
+// models
 // published, train
 
 pub mod checkpoint;
