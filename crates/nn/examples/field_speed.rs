@@ -6,7 +6,7 @@ use gradewise_autograd::{BackwardOptions, Tensor};
 use gradewise_core::{DType, OrderedMetric};
 use gradewise_kernels::Device;
 use gradewise_nn::{
-    Module, Placement, Result,
+    Placement, Result,
     fields::{CliffordConv, CliffordSpectralConv, SpectralOptions, SteerableConv},
     layers::Layer,
 };
@@ -38,7 +38,7 @@ fn seconds(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<f64>
 /// Times a layer on a field of this shape, forward, and forward with all gradients.
 fn time(
     name: &str,
-    layer: &(impl Layer + Module),
+    layer: &impl Layer,
     shape: &[usize],
     dtype: DType,
     device: &Device,
