@@ -18,10 +18,12 @@ use crate::{Error, Result, checkpoint::Checkpoint};
 /// let ensemble = Ensemble::from_checkpoint(&together, |checkpoint| {
 ///     let layer = fresh(0)?;
 ///     layer.load(&|name| checkpoint.tensors.find_array(name, DType::F32, &Device::Cpu))?;
-///     Ok(layer)
+///     Ok::<_, gradewise_nn::Error>(layer)
 /// })?;
 /// let x = Tensor::new(Array::from_f64(&[1.0; 8], [8, 1, 1], DType::F32, &Device::Cpu)?);
-/// let predicted = ensemble.predict(|layer| Ok(no_grad(|| layer.forward(&x))?.array().to_f64_vec()?))?;
+/// let predicted = ensemble.predict(|layer| {
+///     Ok::<_, gradewise_nn::Error>(no_grad(|| layer.forward(&x))?.array().to_f64_vec()?)
+/// })?;
 /// assert_eq!((predicted.mean.len(), predicted.deviation.map(|spread| spread.len())), (8, Some(8)));
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```

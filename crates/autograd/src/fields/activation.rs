@@ -5,7 +5,7 @@ use super::prelude::*;
 /// What the argument of a gate is made of.
 #[derive(Clone, Copy, Debug)]
 pub enum Aggregation<'a> {
-    /// Σ_k weight[c, k]·v_k + bias[c].
+    /// `Σ_k weight[c, k]·v_k + bias[c]`.
     Linear {
         /// `[channels, blades of the kernel]`.
         weight: &'a Tensor,

@@ -21,7 +21,7 @@ pub struct ConjugateLinear<'a> {
 /// The blade e123 of the metric (0,1,1,1), which holds the homogeneous coordinate.
 const HOMOGENEOUS: usize = 14;
 
-/// y[o] = Σ_c weight[o, c]·k_{oc}·x_c·reverse(k_{oc}) in the metric (0,1,1,1), on the blades `input_blades`, where `k` is on the blades
+/// `y[o] = Σ_c weight[o, c]·k_{oc}·x_c·reverse(k_{oc})` in the metric (0,1,1,1), on the blades `input_blades`, where `k` is on the blades
 /// `action_blades` and blade e123 of x is what `embed` says, whatever x has there. Gives `[input blades, …, out]`. Motions of space are not
 /// a symmetry of it: k is fixed in space.
 ///

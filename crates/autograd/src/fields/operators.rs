@@ -37,7 +37,7 @@ pub fn clifford_conv(
 }
 
 /// The transposed Clifford convolution of `x` `[I, batch, *space, in]` with weights `[I, in, out/groups, *taps]` and a bias `[I, out]`:
-/// y_j[p·stride + t·dilation − before] += (e_i e_r → e_j) x_i[p] w_r[t].
+/// `y_j[p·stride + t·dilation − before] += (e_i e_r → e_j) x_i[p] w_r[t]`.
 ///
 /// # Errors
 /// As [`clifford_conv`].

@@ -44,7 +44,7 @@ impl Measures {
         self
     }
 
-    /// What the choice of samples leaves open of the measure that decides, as a [bootstrap interval](super::bootstrap::interval); `None`
+    /// What the choice of samples leaves open of the measure that decides, as a bootstrap interval; `None`
     /// where the errors of single samples are not known.
     pub fn interval(&self) -> Option<Interval> {
         interval(&self.each)
