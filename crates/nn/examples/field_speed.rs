@@ -36,13 +36,7 @@ fn seconds(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<f64>
 }
 
 /// Times a layer on a field of this shape, forward, and forward with all gradients.
-fn time(
-    name: &str,
-    layer: &impl Layer,
-    shape: &[usize],
-    dtype: DType,
-    device: &Device,
-) -> Result<()> {
+fn time(name: &str, layer: &impl Layer, shape: &[usize], dtype: DType, device: &Device) -> Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let x = Tensor::randn(shape, dtype, device, &mut rng)?;
     let forward = seconds(device, || gradewise_autograd::no_grad(|| layer.forward(&x)).map(|_| ()))?;
