@@ -49,6 +49,33 @@ struct MvBlock {
     }
     static_assert(definite(), "sums of squares are plain f32 here; squares of an indefinite form cancel and need SquareSum");
 
+    /// Where each gradient begins in the partial sums of a block of threads, at a multiple of 4, in the order of the operands.
+    struct Places {
+        i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
+
+        /// Also writes zeros to the padding of `sums`, if that is given.
+        GW_DEVICE Places(i64 inputs, i64 features, float* sums = nullptr) {
+            i64 at = 0;
+            auto next = [&](i64 size) {
+                const i64 place = at, end = at + size;
+                at += (size + 3) / 4 * 4;
+                if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
+                return place;
+            };
+            linear = next(GRADES * inputs * features);
+            bias = next(features);
+            slope = next(features * GRADES);
+            shift = next(features * GRADES);
+            right = next(GRADES * features * features);
+            normalization = next(features * GRADES);
+            product = next(features * PATHS);
+            left = next(GRADES * features * features);
+            left_bias = next(features);
+            gain = next(features);
+            count = at;
+        }
+    };
+
     const MvBlockWeights& p;
     int inputs, features;   // As in `p`.
     int inputs4, features4; // Rounded up to 4.

@@ -8,6 +8,7 @@ struct MvBlockBackward : MvBlock<A, R> {
     using Block = MvBlock<A, R>;
     using typename Block::Element;
     using typename Block::Normalizer;
+    using typename Block::Places;
     using typename Block::Product;
     using typename Block::SiluGate;
     using Block::active, Block::column, Block::features, Block::features4, Block::inputs, Block::inputs4, Block::lane, Block::left;
@@ -62,33 +63,6 @@ struct MvBlockBackward : MvBlock<A, R> {
         rows.drs = rows.hs + group * narrow_row;
         rows.dls = rows.drs + group * narrow_row;
     }
-
-    /// Where each gradient begins in a block's partial sums, at a multiple of 4, in the order of the operands.
-    struct Places {
-        i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
-
-        /// Also writes zeros to the padding of `sums`, if that is given.
-        GW_DEVICE Places(i64 inputs, i64 features, float* sums = nullptr) {
-            i64 at = 0;
-            auto next = [&](i64 size) {
-                const i64 place = at, end = at + size;
-                at += (size + 3) / 4 * 4;
-                if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
-                return place;
-            };
-            linear = next(GRADES * inputs * features);
-            bias = next(features);
-            slope = next(features * GRADES);
-            shift = next(features * GRADES);
-            right = next(GRADES * features * features);
-            normalization = next(features * GRADES);
-            product = next(features * PATHS);
-            left = next(GRADES * features * features);
-            left_bias = next(features);
-            gain = next(features);
-            count = at;
-        }
-    };
 
     GW_DEVICE void work(const Sources& sources, float* grad_x, float* partial) {
         const int mine = warp * R;

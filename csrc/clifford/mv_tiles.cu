@@ -1,13 +1,13 @@
 // Blocks of equivariant networks on many rows, for the algebras of the plane and of space, on compute capability 9.0, for which registers
-// and shared memory were laid out. Elsewhere the kernels are empty, and nobody launches them.
+// and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
 #include "clifford/mv_tiles_backward.cuh"
 #include "clifford/mv_tiles_forward.cuh"
 #include "gradewise/strided.cuh"
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-#define GW_MV_TILES_BODY(...) __VA_ARGS__
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define GW_RUN(...) __VA_ARGS__
 #else
-#define GW_MV_TILES_BODY(...)
+#define GW_RUN(...) __trap()
 #endif
 
 #define GW_MV_TILES_FORWARD(P, Q, R, T, NAME)                                                                                    \
@@ -16,7 +16,7 @@
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvTilesForward<Algebra<P, Q, R>, T>;                                                                        \
-        GW_MV_TILES_BODY(Pass::run(reinterpret_cast<float*>(shared), weights, x, residual, out, {y, r, s}));                     \
+        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, x, residual, out, {y, r, s}));                               \
     }
 
 #define GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, TILES)                                                                            \
@@ -26,7 +26,7 @@
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvTilesBackward<Algebra<P, Q, R>, T, TILES>;                                                                \
-        GW_MV_TILES_BODY(Pass::run(reinterpret_cast<float*>(shared), weights, {x, y, r, s, grad}, grad_x, partial));             \
+        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, {x, y, r, s, grad}, grad_x, partial));                       \
     }
 
 #define GW_MV_TILES(P, Q, R, T, NAME)          \

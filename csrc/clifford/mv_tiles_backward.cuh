@@ -17,6 +17,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::SiluGate;
+    using Places = typename Block::Places;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
     using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
@@ -59,33 +60,6 @@ struct MvTilesBackward : MvTiles<A, T> {
     /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
     struct Matrices {
         float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
-    };
-
-    /// Where each gradient begins in a block's partial sums, at a multiple of 4, in the order of the operands.
-    struct Places {
-        i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
-
-        /// Also writes zeros to the padding of `sums`.
-        GW_DEVICE Places(i64 inputs, i64 features, float* sums) {
-            i64 at = 0;
-            auto next = [&](i64 size) {
-                const i64 place = at, end = at + size;
-                at += (size + 3) / 4 * 4;
-                if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
-                return place;
-            };
-            linear = next(GRADES * inputs * features);
-            bias = next(features);
-            slope = next(features * GRADES);
-            shift = next(features * GRADES);
-            right = next(GRADES * features * features);
-            normalization = next(features * GRADES);
-            product = next(features * PATHS);
-            left = next(GRADES * features * features);
-            left_bias = next(features);
-            gain = next(features);
-            count = at;
-        }
     };
 
     GW_DEVICE explicit MvTilesBackward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
@@ -387,7 +361,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     }
 
     GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features, nullptr);
+        const Places places(p.inputs, p.features);
         partial += blockIdx.x * places.count;
         auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
 #pragma unroll
@@ -433,7 +407,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             }
         }
         __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features, nullptr).count;
+        partial += blockIdx.x * Places(p.inputs, p.features).count;
         const Places places(p.inputs, p.features, partial);
         for (int at = threadIdx.x; at < Sums::COUNT * WIDTH; at += blockDim.x) {
             const int of = at % WIDTH, number = at / WIDTH;

@@ -11,19 +11,12 @@
     }
 GW_FOR_DTYPES(GW_GATHER_SIMT)
 
-// Compiled to a trap on targets without the instructions; the launcher checks the architecture of the kernel.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-#define GW_RUN(ENGINE) ENGINE::run(problem)
-#else
-#define GW_RUN(ENGINE) __trap()
-#endif
-
 #define GW_GATHER_WARP(T, NAME)                                                                                     \
     using Gather_##NAME = GatherWarp<T, 128, 64, false>;                                                            \
     static_assert(Gather_##NAME::SHARED_BYTES == 61440, "as the launcher has it");                                  \
     extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_warp_##NAME(const FieldProblem problem) {  \
         begin_kernel();                                                                                             \
-        GW_RUN(Gather_##NAME);                                                                                      \
+        GW_RUN_WARP(Gather_##NAME);                                                                                      \
     }
 GW_GATHER_WARP(float, f32)
 GW_GATHER_WARP(bf16, bf16)
@@ -33,5 +26,5 @@ using GatherExact = GatherWarp<float, 64, 64, true>;
 static_assert(GatherExact::SHARED_BYTES == 40960, "as the launcher has it");
 extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gather_exact_f32(const FieldProblem problem) {
     begin_kernel();
-    GW_RUN(GatherExact);
+    GW_RUN_WARP(GatherExact);
 }

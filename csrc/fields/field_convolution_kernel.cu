@@ -8,19 +8,12 @@
     }
 GW_FOR_DTYPES(GW_GRADIENT_SIMT)
 
-// Compiled to a trap on targets without the instructions; the launcher checks the architecture of the kernel.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-#define GW_RUN(ENGINE) ENGINE::run(problem)
-#else
-#define GW_RUN(ENGINE) __trap()
-#endif
-
 #define GW_GRADIENT_WARP(T, NAME)                                                                                     \
     using Gradient_##NAME = GradientWarp<T, 128, 64, false>;                                                          \
     static_assert(Gradient_##NAME::SHARED_BYTES == 53248, "as the launcher has it");                                  \
     extern "C" __global__ void __launch_bounds__(128, 2) gw_field_gradient_warp_##NAME(const FieldProblem problem) {  \
         begin_kernel();                                                                                               \
-        GW_RUN(Gradient_##NAME);                                                                                      \
+        GW_RUN_WARP(Gradient_##NAME);                                                                                      \
     }
 GW_GRADIENT_WARP(float, f32)
 GW_GRADIENT_WARP(bf16, bf16)
@@ -30,5 +23,5 @@ using GradientExact = GradientWarp<float, 64, 64, true>;
 static_assert(GradientExact::SHARED_BYTES == 36864, "as the launcher has it");
 extern "C" __global__ void __launch_bounds__(128, 3) gw_field_gradient_exact_f32(const FieldProblem problem) {
     begin_kernel();
-    GW_RUN(GradientExact);
+    GW_RUN_WARP(GradientExact);
 }

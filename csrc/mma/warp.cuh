@@ -199,3 +199,11 @@ struct Warp {
         }
     }
 };
+
+/// Runs a kernel's engine of warp-wide instructions on its parameter `problem`. Compiled to a trap on targets without the instructions; the
+/// launcher checks the architecture of the kernel.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define GW_RUN_WARP(ENGINE) ENGINE::run(problem)
+#else
+#define GW_RUN_WARP(ENGINE) __trap()
+#endif

@@ -32,24 +32,17 @@ GW_SHORT(nn, false, false)
 GW_SHORT(nt, false, true)
 GW_SHORT(tn, true, false)
 
-// Compiled to a trap on targets without the instructions; the launcher checks the architecture of the kernel.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-#define GW_RUN(ENGINE) ENGINE::run(problem)
-#else
-#define GW_RUN(ENGINE) __trap()
-#endif
-
 #define GW_WARP(T, NAME, LAYOUT, TA, TB)                                                                                  \
     using Large_##LAYOUT##_##NAME = Warp<T, 128, 64, 2, 2, 4, TA, TB>;                                                   \
     using Small_##LAYOUT##_##NAME = Warp<T, 64, 32, 2, 2, 4, TA, TB>;                                                     \
     static_assert(Large_##LAYOUT##_##NAME::SHARED_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");        \
     extern "C" __global__ void __launch_bounds__(128, TA && sizeof(T) == 2 ? 2 : 3) gw_matmul_warp_##LAYOUT##_l_##NAME(const Problem problem) {      \
         begin_kernel();                                                                                                                              \
-        GW_RUN(Large_##LAYOUT##_##NAME);                                                                                  \
+        GW_RUN_WARP(Large_##LAYOUT##_##NAME);                                                                                  \
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(128, 2) gw_matmul_warp_##LAYOUT##_s_##NAME(const Problem problem) {      \
         begin_kernel();                                                                                                   \
-        GW_RUN(Small_##LAYOUT##_##NAME);                                                                                  \
+        GW_RUN_WARP(Small_##LAYOUT##_##NAME);                                                                                  \
     }
 #define GW_WARP_LAYOUTS(T, NAME)       \
     GW_WARP(T, NAME, nn, false, false) \

@@ -16,8 +16,10 @@
 //! the compute mode. It is compiled for compute capability 9.0.
 
 mod cuda;
+mod rows;
 mod tiles;
 
+use self::cuda::Plan;
 use super::{
     contract::{Planes, alike, exact, grades_reason, paths_reason},
     operands::shared,
@@ -185,7 +187,7 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
 pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
     let Device::Cuda(device) = operands.x.device() else { return false };
     check(algebra, operands)
-        .is_ok_and(|sizes| Plan::new(&device, algebra, sizes, operands.x.dtype()).is_some())
+        .is_ok_and(|sizes| plan(&device, algebra, sizes, operands.x.dtype(), operands.gain.dtype()).is_some())
 }
 
 /// Whether there is a kernel for these operands with the features in `dtype`, once they are converted to it.
@@ -194,32 +196,32 @@ pub fn serves_features_in(dtype: DType, algebra: &Algebra, operands: &Operands<'
     let parameters = operands.gain.dtype();
     (parameters == dtype || (parameters == DType::F32 && dtype.size() == 2))
         && (operands.x.dtype() == dtype || operands.x.dtype() == DType::F32)
-        && sizes(algebra, operands).is_ok_and(|sizes| Plan::new(&device, algebra, sizes, dtype).is_some())
+        && sizes(algebra, operands)
+            .is_ok_and(|sizes| plan(&device, algebra, sizes, dtype, parameters).is_some())
 }
 
-/// How the block runs on a device.
-enum Plan {
-    Rows(cuda::Plan),
-    Tiles(tiles::Plan),
+/// How the block runs on a device with features and parameters in these dtypes; `None` if no kernel serves the sizes.
+fn plan(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: Sizes,
+    features: DType,
+    parameters: DType,
+) -> Option<Plan> {
+    let by_tiles = || tiles::plan(device, algebra, sizes, features, parameters == DType::F32);
+    let by_rows = || rows::plan(device, algebra, sizes);
+    match features {
+        DType::F32 if tiles::pay(device, sizes) => by_tiles().or_else(by_rows),
+        DType::F32 => by_rows(),
+        _ => by_tiles(),
+    }
 }
 
-impl Plan {
-    /// `None` if no kernel serves these sizes in this dtype.
-    fn new(device: &CudaDevice, algebra: &Algebra, sizes: Sizes, dtype: DType) -> Option<Self> {
-        let by_tiles = || tiles::Plan::new(device, algebra, sizes, dtype).map(Self::Tiles);
-        let by_rows = || cuda::Plan::new(device, algebra, sizes).map(Self::Rows);
-        match dtype {
-            DType::F32 if tiles::pay(device, sizes) => by_tiles().or_else(by_rows),
-            DType::F32 => by_rows(),
-            _ => by_tiles(),
-        }
-    }
-
-    fn of(algebra: &Algebra, arrays: &[Array], sizes: Sizes) -> Result<(CudaDevice, Self)> {
-        let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
-        let plan = Self::new(&device, algebra, sizes, arrays[0].dtype()).ok_or_else(unserved)?;
-        Ok((device, plan))
-    }
+/// The device of the operands, and how the block runs there.
+fn planned(algebra: &Algebra, arrays: &[Array], sizes: Sizes) -> Result<(CudaDevice, Plan)> {
+    let Device::Cuda(device) = arrays[0].device() else { return Err(unserved()) };
+    let plan = plan(&device, algebra, sizes, arrays[0].dtype(), arrays[1].dtype()).ok_or_else(unserved)?;
+    Ok((device, plan))
 }
 
 fn unserved() -> Error {
@@ -233,12 +235,9 @@ fn unserved() -> Error {
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     let sizes = check(algebra, operands)?;
     let arrays = contiguous(operands)?;
-    let (device, plan) = Plan::of(algebra, &arrays, sizes)?;
+    let (device, plan) = planned(algebra, &arrays, sizes)?;
     let residual = operands.residual.map(Array::contiguous).transpose()?;
-    match plan {
-        Plan::Rows(plan) => cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
-        Plan::Tiles(plan) => tiles::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
-    }
+    cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref())
 }
 
 /// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` if it is
@@ -261,11 +260,8 @@ pub fn backward(
     }
     let arrays = contiguous(operands)?;
     let grad = grad.contiguous()?;
-    let (device, plan) = Plan::of(algebra, &arrays, sizes)?;
-    match plan {
-        Plan::Rows(plan) => cuda::backward(&device, &plan, &arrays, kept, &grad, need_x),
-        Plan::Tiles(plan) => tiles::backward(&device, &plan, &arrays, kept, &grad, need_x),
-    }
+    let (device, plan) = planned(algebra, &arrays, sizes)?;
+    cuda::backward(&device, &plan, &arrays, kept, &grad, need_x)
 }
 
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {

@@ -1,12 +1,10 @@
-//! The block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
+//! The block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh): how they are dealt out, and the shared memory
+//! that takes.
 
-use super::{
-    Forward, MOST_FEATURES, NAME, Sizes,
-    cuda::{Weights, gathered, gradient_elements},
-};
+use super::{MOST_FEATURES, Sizes, cuda::Plan};
 use crate::{
-    Array, CudaDevice, DType, Result,
-    cuda::{Args, Grid, Kernel},
+    CudaDevice, DType,
+    cuda::{Grid, Kernel},
 };
 use gradewise_core::Algebra;
 
@@ -25,120 +23,59 @@ const ACROSS: usize = WIDTH + 8;
 /// Most inputs of the backward pass: two tiles of 32.
 const MOST_INPUTS: usize = 64;
 
-/// The launches, and the shared memory that they take.
-pub(super) struct Plan {
-    sizes: Sizes,
-    dtype: DType,
-    forward: Kernel,
-    backward: Kernel,
-    /// Blocks of the backward pass, each of which has sums of its own.
-    blocks: usize,
-    forward_grid: Grid,
-    backward_grid: Grid,
-}
-
 /// Whether there are so many rows that matrix instructions pay for `f32`: eight tiles for each multiprocessor. On an H200 a step of the
 /// n-body model takes as long by either kernel at a quarter of that (docs/kernels.md).
 pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
     sizes.batch >= 8 * ROWS * GROUPS * device.info().multiprocessors.max(1) as usize
 }
 
-impl Plan {
-    /// `None` if no kernel serves these sizes in this dtype.
-    pub fn new(device: &CudaDevice, algebra: &Algebra, sizes: Sizes, dtype: DType) -> Option<Self> {
-        let Sizes { batch, inputs, features } = sizes;
-        let info = device.info();
-        // Elsewhere the kernels are empty.
-        if info.compute_capability != (9, 0)
-            || [batch, inputs, features].contains(&0)
-            || features > MOST_FEATURES
-            || inputs > MOST_INPUTS
-            || dtype == DType::F64
-        {
-            return None;
-        }
-        let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-        let (inputs8, features8) = (inputs.next_multiple_of(8), features.next_multiple_of(8));
-        let parameters = (algebra.paths().len() + 3 * grades + 3) * WIDTH;
-        let group = blades * ROWS * (inputs8 + 4 + PITCH) + 4 * ROWS;
-        let shared =
-            |groups: usize| 4 * (grades * (inputs8 + 2 * features8) * ACROSS + parameters + groups * group);
-        let groups = if shared(MOST_GROUPS) <= info.max_shared_memory { MOST_GROUPS } else { GROUPS };
-        let shared_forward = shared(groups);
-        let tiles = inputs.div_ceil(32);
-        let rows = blades * GROUPS * ROWS * (2 * PITCH + 32 * tiles + 4);
-        let shared_backward =
-            4 * (grades * (32 * tiles + 2 * WIDTH) * PITCH + parameters + rows + GROUPS * 8 * ROWS);
-        if shared_forward.max(shared_backward) > info.max_shared_memory {
-            return None;
-        }
-        let names = ["mv_tiles_fwd", if tiles == 1 { "mv_tiles_bwd1" } else { "mv_tiles_bwd2" }];
-        let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-        if !device.kernels().has(device, &forward) {
-            return None;
-        }
-        let blocks = |rows: usize| batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize);
-        let grid = |groups: usize| Grid::blocks(blocks(groups * ROWS), (groups * GROUP_THREADS) as u32);
-        Some(Self {
-            sizes,
-            dtype,
-            forward,
-            backward,
-            blocks: blocks(GROUPS * ROWS),
-            forward_grid: grid(groups).shared(shared_forward),
-            backward_grid: grid(GROUPS).shared(shared_backward),
-        })
-    }
-
-    fn weights(&self, arrays: &[Array]) -> Weights {
-        Weights::new(self.sizes, arrays, usize::from(arrays[1].dtype() == DType::F32))
-    }
-}
-
-/// `arrays` are the operands without the residual, contiguous, as it is.
-pub(super) fn forward(
+/// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
+pub(super) fn plan(
     device: &CudaDevice,
     algebra: &Algebra,
-    plan: &Plan,
-    arrays: &[Array],
-    residual: Option<&Array>,
-) -> Result<Forward> {
-    let Sizes { batch, features, .. } = plan.sizes;
-    let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], plan.dtype, device);
-    let (output, kept) = (like()?, [like()?, like()?, like()?]);
-    let args = Args::new()
-        .value(&plan.weights(arrays))
-        .array(&arrays[0])
-        .optional(residual)
-        .array(&output)
-        .array(&kept[0])
-        .array(&kept[1])
-        .array(&kept[2]);
-    device.launch(NAME, plan.forward, plan.forward_grid, args)?;
-    Ok(Forward { output, kept })
-}
-
-/// As [`forward`].
-pub(super) fn backward(
-    device: &CudaDevice,
-    plan: &Plan,
-    arrays: &[Array],
-    kept: &[Array; 3],
-    grad: &Array,
-    need_x: bool,
-) -> Result<Vec<Option<Array>>> {
-    let grad_x =
-        need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), plan.dtype, device)).transpose()?;
-    let partials = Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays)], DType::F32, device)?;
-    let args = Args::new()
-        .value(&plan.weights(arrays))
-        .array(&arrays[0])
-        .array(&kept[0])
-        .array(&kept[1])
-        .array(&kept[2])
-        .array(grad)
-        .optional(grad_x.as_ref())
-        .array(&partials);
-    device.launch(NAME, plan.backward, plan.backward_grid, args)?;
-    gathered(device, arrays, grad_x, &partials)
+    sizes: Sizes,
+    dtype: DType,
+    is_wide: bool,
+) -> Option<Plan> {
+    let Sizes { batch, inputs, features } = sizes;
+    let info = device.info();
+    // Elsewhere the kernels are traps.
+    if info.compute_capability != (9, 0)
+        || [batch, inputs, features].contains(&0)
+        || features > MOST_FEATURES
+        || inputs > MOST_INPUTS
+        || dtype == DType::F64
+    {
+        return None;
+    }
+    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
+    let (inputs8, features8) = (inputs.next_multiple_of(8), features.next_multiple_of(8));
+    let parameters = (algebra.paths().len() + 3 * grades + 3) * WIDTH;
+    let group = blades * ROWS * (inputs8 + 4 + PITCH) + 4 * ROWS;
+    let shared =
+        |groups: usize| 4 * (grades * (inputs8 + 2 * features8) * ACROSS + parameters + groups * group);
+    let groups = if shared(MOST_GROUPS) <= info.max_shared_memory { MOST_GROUPS } else { GROUPS };
+    let shared_forward = shared(groups);
+    let tiles = inputs.div_ceil(32);
+    let rows = blades * GROUPS * ROWS * (2 * PITCH + 32 * tiles + 4);
+    let shared_backward =
+        4 * (grades * (32 * tiles + 2 * WIDTH) * PITCH + parameters + rows + GROUPS * 8 * ROWS);
+    if shared_forward.max(shared_backward) > info.max_shared_memory {
+        return None;
+    }
+    let names = ["mv_tiles_fwd", if tiles == 1 { "mv_tiles_bwd1" } else { "mv_tiles_bwd2" }];
+    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+    if !device.kernels().has(device, &forward) {
+        return None;
+    }
+    let blocks = |rows: usize| batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize);
+    let grid = |groups: usize| Grid::blocks(blocks(groups * ROWS), (groups * GROUP_THREADS) as u32);
+    Some(Plan {
+        sizes,
+        dtype,
+        last: usize::from(is_wide),
+        blocks: blocks(GROUPS * ROWS),
+        forward: (forward, grid(groups).shared(shared_forward)),
+        backward: (backward, grid(GROUPS).shared(shared_backward)),
+    })
 }

@@ -1,0 +1,61 @@
+//! The block on CUDA for few rows (csrc/clifford/mv_block.cuh): how they are dealt out, and the shared memory that takes.
+
+use super::{MOST_FEATURES, Sizes, cuda::Plan};
+use crate::{
+    CudaDevice, DType,
+    cuda::{Grid, Kernel},
+};
+use gradewise_core::Algebra;
+
+/// Threads of a block, of which the warps without rows help with the matrices.
+const THREADS: u32 = 256;
+
+/// Warps of a block that have rows, and the rows that each works on at a time: more rows make better use of the matrices, fewer make
+/// more blocks.
+const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
+
+/// `None` if no kernel serves these sizes.
+pub(super) fn plan(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Option<Plan> {
+    let Sizes { batch, inputs, features } = sizes;
+    if batch == 0 || inputs == 0 || features == 0 || features > MOST_FEATURES {
+        return None;
+    }
+    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
+    let (inputs4, features4) = (inputs.next_multiple_of(4), features.next_multiple_of(4));
+    // With the odd pitch of the gradients' layout (MvBlock::open in the kernels).
+    let matrices = grades * features4 * (inputs4 + 2 * features4 + 3);
+    let info = device.info();
+    let values = 3 + 3 * grades + algebra.paths().len();
+    let shared = |(warps, rows): (usize, usize)| {
+        let group = warps * rows * blades;
+        let forward = matrices + group * (inputs4 + features4);
+        let backward = matrices + (group * (inputs4 + 4 * features4)).max(warps * values * 32);
+        (forward * 4, backward * 4)
+    };
+    let fits = |shape: &(usize, usize)| shared(*shape).1 <= info.max_shared_memory;
+    let multiprocessors = info.multiprocessors.max(1) as usize;
+    // The first that gives every multiprocessor one block, or the largest.
+    let enough = |(warps, rows): &(usize, usize)| batch.div_ceil(warps * rows) <= multiprocessors;
+    let fitting = || SHAPES.into_iter().filter(fits);
+    let shape = fitting().find(enough).or_else(|| fitting().next_back())?;
+    let names = if shape.1 == 1 {
+        ["mv_block_fwd_r1", "mv_block_bwd_r1"]
+    } else {
+        ["mv_block_fwd_r2", "mv_block_bwd_r2"]
+    };
+    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), DType::F32));
+    if !device.kernels().has(device, &forward) {
+        return None;
+    }
+    let (shared_forward, shared_backward) = shared(shape);
+    let blocks = batch.div_ceil(shape.0 * shape.1).min(multiprocessors);
+    let grid = Grid::blocks(blocks, THREADS);
+    Some(Plan {
+        sizes,
+        dtype: DType::F32,
+        last: shape.0,
+        blocks,
+        forward: (forward, grid.shared(shared_forward)),
+        backward: (backward, grid.shared(shared_backward)),
+    })
+}
