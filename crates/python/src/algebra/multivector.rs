@@ -170,18 +170,18 @@ impl PyMultivector {
         Self::result(py, self.0.normalized())
     }
 
-    /// The inverse of a versor, reverse(x) divided by the squared norm.
+    /// The inverse: of a versor reverse(x) divided by the squared norm, of other elements by their characteristic polynomial.
     ///
     /// Raises:
-    ///     ArgumentError: reverse(x) x is zero or not a scalar.
+    ///     ArgumentError: x divides zero, such as ``1 + e1`` where e1 squares to 1, or is not finite.
     fn inverse(&self, py: Python<'_>) -> PyResult<Self> {
         Self::result(py, self.0.inverse())
     }
 
-    /// The exponential of a bivector.
+    /// The exponential of a bivector, whether it turns in one plane or in several at once.
     ///
     /// Raises:
-    ///     ArgumentError: not a bivector, or one that turns in several planes at once.
+    ///     ArgumentError: not a bivector, or not finite.
     fn exp(&self, py: Python<'_>) -> PyResult<Self> {
         Self::result(py, self.0.exp())
     }
@@ -189,7 +189,8 @@ impl PyMultivector {
     /// The logarithm of a rotor, a bivector.
     ///
     /// Raises:
-    ///     ArgumentError: not a rotor, or one without a closed form.
+    ///     ArgumentError: not a rotor (even, ``~R * R == 1``), a rotor in six dimensions whose planes cannot be told apart, or
+    ///         minus a boost or translation, which no bivector has as exponential (``-R`` moves everything as R does).
     fn log(&self, py: Python<'_>) -> PyResult<Self> {
         Self::result(py, self.0.log())
     }
