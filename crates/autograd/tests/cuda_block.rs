@@ -231,7 +231,8 @@ fn what_the_kernel_does_not_serve_goes_by_its_parts() {
             let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
             let operands = kernel::Operands::from_all(&arrays).unwrap();
             assert!(!kernel::serves(&algebra, &operands));
-            assert!(kernel::forward(&algebra, &operands).is_err());
+            // On the CPU the block serves all of these, but does not pay.
+            assert!(matches!(device, Device::Cpu) || kernel::forward(&algebra, &operands).is_err());
             let found = run(&algebra, &all, &to(&seed, dtype, device));
             assert_eq!(found[0].dims(), [algebra.blade_count(), size.0, size.2]);
             assert_eq!(found.len(), 1 + kernel::OPERANDS + 1);

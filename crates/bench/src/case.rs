@@ -121,6 +121,9 @@ impl fmt::Display for Pass {
     }
 }
 
+/// Features of the n-body model's hidden layers.
+pub const NBODY_HIDDEN: usize = 28;
+
 /// One operator at one size and in one arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Case {
@@ -153,7 +156,7 @@ impl Case {
     ) -> Self {
         let (signature, features) = match op {
             Op::Matmul => (Signature::new(0, 0, 0), features),
-            Op::NBody => (Signature::CL3, crate::NBODY_HIDDEN),
+            Op::NBody => (Signature::CL3, NBODY_HIDDEN),
             _ => (signature, features),
         };
         let matters = dtype == DType::F32 && op.has_matrix_products();

@@ -30,11 +30,11 @@ mod table;
 mod work;
 
 pub use arguments::{Arguments, Kind, required};
-pub use case::{Case, Op, Pass};
+pub use case::{Case, NBODY_HIDDEN, Op, Pass};
 pub use error::{Error, Result};
 pub use program::run;
 pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA};
-pub use work::{NBODY_HIDDEN, Work};
+pub use work::Work;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

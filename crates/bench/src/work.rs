@@ -1,12 +1,9 @@
 //! The bytes and operations that a case cannot avoid, and the floor they set.
 
-use crate::{Case, Ceilings, Op, Pass, Result};
+use crate::{Case, Ceilings, NBODY_HIDDEN, Op, Pass, Result};
 use gradewise_core::{Algebra, DType};
 use gradewise_kernels::Compute;
 use std::collections::BTreeSet;
-
-/// Features of the n-body model's hidden layers.
-pub const NBODY_HIDDEN: usize = 28;
 
 /// What a fully fused implementation reads, writes and computes: the tensors of the interface once per pass, and nothing
 /// in between.

@@ -1,8 +1,8 @@
 //! Names of basis blades.
 
 use crate::{
-    Error, MAX_DIMENSION, Result,
-    blade::{generators, outer_sign},
+    Error, MAX_DIMENSION, Result, Signature,
+    blade::{generators, outer_sign, position, product_sign},
 };
 use alloc::borrow::ToOwned;
 use core::{fmt, str::FromStr};
@@ -82,6 +82,31 @@ impl Blade {
     /// ```
     pub const fn outer_sign(self, other: Self) -> i8 {
         if self.0 & other.0 != 0 { 0 } else { outer_sign(self.0, other.0) }
+    }
+
+    /// The sign of the geometric product with `other`, which is the blade of the generators that only one of them has: 1, −1,
+    /// or 0 if both have a generator that squares to 0.
+    ///
+    /// ```
+    /// use gradewise_core::{Blade, Signature};
+    ///
+    /// const SIGN: i8 = Blade::E12.product_sign(Blade::E2, Signature::STA);
+    /// assert_eq!(SIGN, -1);
+    /// ```
+    pub const fn product_sign(self, other: Self, signature: Signature) -> i8 {
+        product_sign(signature, self.0, other.0)
+    }
+
+    /// The place among the coefficients of a multivector: by grade, then by generators.
+    ///
+    /// ```
+    /// use gradewise_core::{Blade, Signature};
+    ///
+    /// const PLACE: usize = Blade::E13.position(Signature::CL3);
+    /// assert_eq!(PLACE, 5);
+    /// ```
+    pub const fn position(self, signature: Signature) -> usize {
+        position(self.0, signature.dimension())
     }
 
     /// The blade that a constant is named after.

@@ -1,8 +1,10 @@
-//! General operators at the sizes of an n-body training step, `[8, 2000, 28]` in f32, and the overhead of a small one.
+//! Operators at the sizes of an n-body training step, `[8, 2000, 28]` in f32, and the overhead of a small one.
 //!
 //! `cargo bench -p gradewise-kernels --bench operators`. The throughput is that of the bytes an operator must move.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use gradewise_core::{Algebra, Signature};
+use gradewise_kernels::ops::clifford::{mv_layer_norm, mv_linear, mv_silu, steerable_layer};
 use gradewise_kernels::{Array, DType, Device, Index, Result, Shape, debug, ops};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::hint::black_box;
@@ -85,5 +87,86 @@ fn operators(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, operators);
+/// The layers of a Clifford-group-equivariant block in Cl(3,0,0), forward and backward, by rows for each second.
+fn layers(c: &mut Criterion) {
+    const ROWS: usize = 2000;
+    const N: usize = 28;
+    let algebra = Algebra::new(Signature::CL3).expect("a common signature");
+    let (grades, paths) = (algebra.grade_count(), algebra.paths().len());
+    let (x, grad) = (random([8, ROWS, N]), random([8, ROWS, N]));
+    let (matrices, bias, slopes) = (random([grades, N, N]), random([N]), random([N, grades]));
+    let weights = random([N, paths]);
+    let layer = steerable_layer::Operands {
+        x: &x,
+        right: &matrices,
+        a: &slopes,
+        w: &weights,
+        left: Some((&matrices, &bias)),
+    };
+    let needs = mv_linear::Needs { x: true, w: true, bias: true };
+    let kind = mv_linear::Bias::Scalar;
+    let mut group = c.benchmark_group("layers [8, 2000, 28] f32");
+    group.throughput(Throughput::Elements(ROWS as u64));
+    type Case<'a> = (&'a str, Box<dyn Fn() + 'a>);
+    let cases: Vec<Case<'_>> = vec![
+        (
+            "steerable_layer forward",
+            Box::new(|| {
+                black_box(steerable_layer::forward(&algebra, &layer).expect("valid operands"));
+            }),
+        ),
+        (
+            "steerable_layer backward",
+            Box::new(|| {
+                black_box(steerable_layer::backward(&algebra, &layer, &grad).expect("valid operands"));
+            }),
+        ),
+        (
+            "mv_linear forward",
+            Box::new(|| {
+                black_box(
+                    mv_linear::forward(&algebra, &x, &matrices, Some((&bias, kind))).expect("valid operands"),
+                );
+            }),
+        ),
+        (
+            "mv_linear backward",
+            Box::new(|| {
+                black_box(
+                    mv_linear::backward(&algebra, &x, &matrices, kind, &grad, needs).expect("valid operands"),
+                );
+            }),
+        ),
+        (
+            "mv_silu forward",
+            Box::new(|| {
+                black_box(mv_silu::forward(&algebra, &x, &slopes, &slopes).expect("valid operands"));
+            }),
+        ),
+        (
+            "mv_silu backward",
+            Box::new(|| {
+                black_box(mv_silu::backward(&algebra, &x, &slopes, &slopes, &grad).expect("valid operands"));
+            }),
+        ),
+        (
+            "mv_layer_norm forward",
+            Box::new(|| {
+                black_box(mv_layer_norm::forward(&algebra, &x, &bias).expect("valid operands"));
+            }),
+        ),
+        (
+            "mv_layer_norm backward",
+            Box::new(|| {
+                black_box(mv_layer_norm::backward(&algebra, &x, &bias, &grad).expect("valid operands"));
+            }),
+        ),
+    ];
+    for (name, layer) in &cases {
+        group.bench_function(*name, |b| b.iter(layer));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, operators, layers);
 criterion_main!(benches);

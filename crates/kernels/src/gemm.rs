@@ -1,9 +1,9 @@
-//! Safe entry to the `gemm` crate: strided matrix products on one thread.
+//! Strided matrix products on one thread: those of narrow matrices here, others by the `gemm` crate.
 //!
 //! Parallelism is the caller's: operators split their rows into fixed chunks, so that the order of every sum, and so
 //! every bit of the result, is independent of the number of threads.
 
-use crate::simd::{Kernel, Real, dispatch};
+use crate::simd::{Kernel, Real, Simd, dispatch};
 
 /// A matrix inside a slice: element (r, c) is `data[r·row_stride + c·column_stride]`.
 #[derive(Clone, Copy)]
@@ -62,6 +62,13 @@ pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>,
         small(sizes, a, b, out, add);
         return;
     }
+    // What a layer of a few dozen features multiplies: `b` stays in cache as it is, and packing it would take longer than it saves.
+    const NARROW: usize = 128;
+    const DEEP: usize = 512;
+    if n <= NARROW && k <= DEEP && b.column_stride == 1 {
+        dispatch(Narrow { sizes, a, b: b.data, pitch: b.row_stride, out, add });
+        return;
+    }
     // SAFETY: the assertion above bounds every element the strides reach; `out` is borrowed mutably and so does not
     // overlap `a` or `b`; f32 and f64 (the only `Real` types) are what the crate implements.
     unsafe {
@@ -118,7 +125,7 @@ impl<T: Real> Kernel for Small<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(mut self) {
+    fn run<S: Simd, const FMA: bool>(mut self, _: S) {
         // Columns that are summed at a time: enough additions in flight to hide what each waits for.
         const WIDE: usize = 32;
         const NARROW: usize = 4;
@@ -160,6 +167,127 @@ impl<T: Real> Small<'_, T> {
     }
 }
 
+/// The product of a narrow `b` `[k, n]` whose rows are `pitch` apart. Tiles of the result stay in vector registers over the whole inner
+/// dimension, and sums are formed in its order, with the same bits for every instruction set that fuses multiply-add.
+struct Narrow<'a, T> {
+    sizes: Sizes,
+    a: Matrix<'a, T>,
+    b: &'a [T],
+    pitch: usize,
+    out: &'a mut [T],
+    add: bool,
+}
+
+impl<T: Real> Kernel for Narrow<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const FMA: bool>(mut self, simd: S) {
+        let width = T::width::<S>();
+        let mut column = 0;
+        while column < self.sizes.n {
+            let rest = self.sizes.n - column;
+            if rest > width {
+                self.columns::<S, 2>(simd, column, rest.min(2 * width));
+            } else {
+                self.columns::<S, 1>(simd, column, rest);
+            }
+            column += 2 * width;
+        }
+    }
+}
+
+impl<T: Real> Narrow<'_, T> {
+    /// `count` columns, which fill up to `V` registers, of all rows.
+    #[inline(always)]
+    fn columns<S: Simd, const V: usize>(&mut self, simd: S, column: usize, count: usize) {
+        let m = self.sizes.m;
+        let mut row = 0;
+        // As many sums as fit into registers beside the operands.
+        if S::REGISTER_COUNT >= 32 {
+            while row + 12 <= m {
+                self.tile::<S, 12, V>(simd, row, column, count);
+                row += 12;
+            }
+        }
+        while row + 6 <= m {
+            self.tile::<S, 6, V>(simd, row, column, count);
+            row += 6;
+        }
+        while row + 2 <= m {
+            self.tile::<S, 2, V>(simd, row, column, count);
+            row += 2;
+        }
+        if row < m {
+            self.tile::<S, 1, V>(simd, row, column, count);
+        }
+    }
+
+    /// The result's rows from `row` to `row + R`, reading `a` along rows or along columns.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+        count: usize,
+    ) {
+        let (a, k) = (self.a, self.sizes.k);
+        if a.column_stride == 1 {
+            // Slices of one length: the loop over it checks no bounds.
+            let rows: [&[T]; R] = std::array::from_fn(|r| &a.data[(row + r) * a.row_stride..][..k]);
+            self.sums::<S, R, V>(simd, row, column, count, |inner| std::array::from_fn(|r| rows[r][inner]));
+        } else if a.row_stride == 1 {
+            let data = &a.data[row..];
+            self.sums::<S, R, V>(simd, row, column, count, |inner| {
+                let part = &data[inner * a.column_stride..][..R];
+                std::array::from_fn(|r| part[r])
+            });
+        } else {
+            self.sums::<S, R, V>(simd, row, column, count, |inner| {
+                std::array::from_fn(|r| a.data[(row + r) * a.row_stride + inner * a.column_stride])
+            });
+        }
+    }
+
+    /// Multiplies and stores a tile; `fetch` reads a column of its rows of `a`.
+    #[inline(always)]
+    fn sums<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+        count: usize,
+        fetch: impl Fn(usize) -> [T; R],
+    ) {
+        let width = T::width::<S>();
+        let last = (V - 1) * width;
+        let zero = T::splat(simd, T::zero());
+        let mut sums = [[zero; V]; R];
+        for inner in 0..self.sizes.k {
+            let line = &self.b[inner * self.pitch + column..][..count];
+            let mut b = [zero; V];
+            for (v, b) in b.iter_mut().enumerate() {
+                let part = &line[v * width..];
+                *b = T::load(simd, if v * width < last { &part[..width] } else { part });
+            }
+            for (sums, a) in sums.iter_mut().zip(fetch(inner)) {
+                let a = T::splat(simd, a);
+                for (sum, &b) in sums.iter_mut().zip(&b) {
+                    *sum = T::multiply_add(simd, a, b, *sum);
+                }
+            }
+        }
+        for (r, sums) in sums.into_iter().enumerate() {
+            let line = &mut self.out[(row + r) * self.sizes.n + column..][..count];
+            for (sum, target) in sums.into_iter().zip(line.chunks_mut(width)) {
+                let value = if self.add { T::plus(simd, T::load(simd, target), sum) } else { sum };
+                T::store(simd, target, value);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +323,41 @@ mod tests {
                             expected.to_bits(),
                             "{m} {k} {n} {row} {column}"
                         );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Narrow products agree with sums in double precision, for every layout and edge of a tile.
+    #[test]
+    fn narrow_products_are_sums() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(8);
+        for (m, k, n) in [
+            (147, 28, 28),
+            (28, 147, 29),
+            (13, 500, 128),
+            (1, 400, 64),
+            (19, 60, 17),
+            (600, 30, 1),
+            (25, 90, 33),
+        ] {
+            let mut draw =
+                |count: usize| -> Vec<f32> { (0..count).map(|_| rng.random_range(-1.0..1.0)).collect() };
+            let (a, b, start) = (draw(m * k), draw(k * n), draw(m * n));
+            for (turned, add) in [(false, false), (true, true), (false, true), (true, false)] {
+                let left = if turned { Matrix::rows(&a, m).transposed() } else { Matrix::rows(&a, k) };
+                let mut out = start.clone();
+                product(Sizes { m, k, n }, left, Matrix::rows(&b, n), &mut out, add);
+                for row in 0..m {
+                    for column in 0..n {
+                        let mut sum = if add { f64::from(start[row * n + column]) } else { 0.0 };
+                        for inner in 0..k {
+                            let a = left.data[row * left.row_stride + inner * left.column_stride];
+                            sum += f64::from(a) * f64::from(b[inner * n + column]);
+                        }
+                        let error = (f64::from(out[row * n + column]) - sum).abs();
+                        assert!(error <= 1e-6 * k as f64, "{m} {k} {n} {row} {column}: off by {error}");
                     }
                 }
             }

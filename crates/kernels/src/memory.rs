@@ -22,14 +22,16 @@ pub use leaks::{Leak, LeakWatcher, Suspect};
 pub use monitor::{Bytes, Delta, Monitor};
 
 use crate::{
-    Error, Result, debug,
+    Element, Error, Result, debug,
     external::{self, Owner, Place},
 };
 use census::Ticket;
 pub(crate) use holders::{Held, Holders, Largest, within_operator};
 use std::{
     alloc::{self, Layout},
+    marker::PhantomData,
     mem::ManuallyDrop,
+    ops::{Deref, DerefMut},
     ptr::NonNull,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -343,6 +345,34 @@ impl Block {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive; arrays over borrowed values copy them before they write.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }
+    }
+}
+
+/// Memory for an operator's intermediates, with unspecified contents. It comes from the pool: large vectors cost a page fault per
+/// 4 KiB each time.
+pub(crate) struct Scratch<T> {
+    block: Block,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> Scratch<T> {
+    pub fn new(count: usize, operation: &'static str) -> Result<Self> {
+        let block = Block::new(count.saturating_mul(size_of::<T>()), operation)?;
+        Ok(Self { block, elements: PhantomData })
+    }
+}
+
+impl<T: Element> Deref for Scratch<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(self.block.bytes())
+    }
+}
+
+impl<T: Element> DerefMut for Scratch<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(self.block.bytes_mut())
     }
 }
 

@@ -26,6 +26,18 @@ impl Array {
         Self::build_as("build", shape.into(), device, fill)
     }
 
+    /// [`build`](Self::build) where filling can fail, and has a result of its own: several arrays are filled at once by nesting.
+    pub(crate) fn build_with<T: Element, R>(
+        shape: impl Into<Shape>,
+        device: &Device,
+        fill: impl FnOnce(&mut [T]) -> Result<R>,
+    ) -> Result<(Self, R)> {
+        let mut result = None;
+        let array = Self::build(shape, device, |out| result = Some(fill(out)))?;
+        let result = result.unwrap_or_else(|| unreachable!("`build` calls its argument"));
+        Ok((array, result?))
+    }
+
     /// [`build`](Self::build) on behalf of `operation`, unless another one has named itself.
     pub(super) fn build_as<T: Element>(
         operation: &'static str,

@@ -2,7 +2,7 @@
 
 use crate::{
     array::copy::Walk,
-    simd::{Kernel, dispatch},
+    simd::{Kernel, Simd, dispatch},
     split,
 };
 
@@ -67,7 +67,7 @@ impl<T, R: Row<T, N>, const N: usize> Kernel for Rows<'_, T, R, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         if self.columns == 0 {
             return;
         }

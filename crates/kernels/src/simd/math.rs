@@ -3,13 +3,12 @@
 //! In `f32` these are branch-free polynomials, so that a loop over lanes becomes vector code; in `f64`, where
 //! accuracy comes first, they are the scalar functions of the standard library and of `libm`.
 
-use super::mul_add;
-use crate::Element;
+use super::{Vectors, mul_add};
 
 /// The floating-point types the CPU kernels are written for.
 ///
 /// NaN propagates through every function here.
-pub trait Real: Element {
+pub trait Real: Vectors {
     /// e^x.
     fn exponential<const FMA: bool>(self) -> Self;
 

@@ -7,24 +7,28 @@
 
 mod flush;
 mod math;
+mod vectors;
 
 pub(crate) use flush::FlushSubnormals;
 pub(crate) use math::Real;
+pub(crate) use pulp::Simd;
+pub(crate) use vectors::Vectors;
 
 /// Elements per tile: the unit of work of the Clifford kernels. Long enough to hide the latency of
 /// an accumulation chain and to spread the cost of interpreting a term over several vector registers.
-pub(crate) const LANES: usize = 64;
+pub const LANES: usize = 64;
 
 /// A group of adjacent elements that the compiler keeps in vector registers.
-pub(crate) type Lanes<T> = [T; LANES];
+pub type Lanes<T> = [T; LANES];
 
 /// Work to be compiled for each instruction set.
 pub(crate) trait Kernel {
     type Output;
 
-    /// Runs the work. `FMA` says whether fused multiply-add is one instruction; without it, `mul_add` would be a
-    /// library call. Implementations are `#[inline(always)]`.
-    fn run<const FMA: bool>(self) -> Self::Output;
+    /// Runs the work. `S` is the instruction set, for work that names its vector registers ([`Vectors`]); `FMA` says
+    /// whether fused multiply-add is one instruction; without it, `mul_add` would be a library call. Implementations
+    /// are `#[inline(always)]`.
+    fn run<S: Simd, const FMA: bool>(self, simd: S) -> Self::Output;
 }
 
 /// Runs `kernel` with the best instruction set of this machine.
@@ -34,8 +38,8 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
         type Output = K::Output;
 
         #[inline(always)]
-        fn with_simd<S: pulp::Simd>(self, _: S) -> K::Output {
-            if S::IS_SCALAR { self.0.run::<false>() } else { self.0.run::<true>() }
+        fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+            if S::IS_SCALAR { self.0.run::<S, false>(simd) } else { self.0.run::<S, true>(simd) }
         }
     }
     pulp::Arch::new().dispatch(Entry(kernel))

@@ -7,15 +7,17 @@ use super::{
     tile::{Tile, with_capacity, zero_tile},
 };
 use crate::parallel::Flushed;
-use crate::simd::{Kernel, LANES, Lanes, Real, dispatch};
+use crate::simd::{Kernel, LANES, Lanes, Real, Simd, dispatch};
 use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// An operator on tiles. `params` and `sums` hold a lane group for each parameter and grade, parameter-major.
 pub(crate) trait Lanewise<T: Real>: Sync {
     fn forward<const FMA: bool, const BLADES: usize>(
         tables: &Programs,
         params: &[Lanes<T>],
-        x: &mut Tile<T, BLADES>,
+        x: &Tile<T, BLADES>,
+        out: &mut Tile<T, BLADES>,
     );
 
     /// Turns the gradient of the result into that of `x`; adds the gradients of the parameters to `sums`.
@@ -39,21 +41,37 @@ fn interleave<T: Real>(params: &[&[T]], features: usize, grades: usize) -> Vec<T
     rows
 }
 
-struct Plan<'a, T> {
+/// What every chunk shares.
+pub(crate) struct Plan<'a, T> {
     tables: &'a Programs,
-    layout: Layout,
+    pub layout: Layout,
     params: Vec<Lanes<T>>,
     count: usize,
 }
 
 impl<'a, T: Real> Plan<'a, T> {
-    fn new(tables: &'a Programs, planes: Planes, params: &[&[T]]) -> Self {
+    pub fn new(tables: &'a Programs, planes: Planes, params: &[&[T]]) -> Self {
         let Planes { rows, features, .. } = planes;
         let grades = tables.blades_of_grade.len();
         let layout = Layout::new(tables.blades, rows, features);
         let count = params.len() * grades;
         let params = layout.spread(&interleave(params, features, grades), count);
         Self { tables, layout, params, count }
+    }
+
+    /// The gradients of the parameters, each `[features, grades]`, from those of the chunks.
+    pub fn fold(&self, partials: Vec<Vec<T>>) -> Vec<Vec<T>> {
+        let sums =
+            sum_partials(partials).unwrap_or_else(|| vec![T::zero(); self.layout.features * self.count]);
+        let grades = self.tables.blades_of_grade.len();
+        (0..self.count / grades)
+            .map(|param| {
+                sums.chunks_exact(self.count.max(1))
+                    .flat_map(|row| &row[param * grades..][..grades])
+                    .copied()
+                    .collect()
+            })
+            .collect()
     }
 }
 
@@ -94,6 +112,92 @@ impl Iterator for Tiles {
     }
 }
 
+struct Forward<'a, 'b, T, O, const BLADES: usize> {
+    plan: &'a Plan<'a, T>,
+    x: Lines<'a, T>,
+    out: &'a mut [&'b mut [T]],
+    operator: PhantomData<O>,
+}
+
+impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Forward<'_, '_, T, O, BLADES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
+        let Self { plan, x, out, .. } = self;
+        let len = out.first().map_or(0, |line| line.len());
+        let (mut tile, mut result): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
+        for (index, position, count) in tiles(&plan.layout, len) {
+            for (blade, lanes) in tile.iter_mut().enumerate().take(plan.tables.blades) {
+                *lanes = x.load(blade, position, count);
+            }
+            let params = &plan.params[index * plan.count..][..plan.count];
+            O::forward::<FMA, BLADES>(plan.tables, params, &tile, &mut result);
+            for (line, lanes) in out.iter_mut().zip(&result) {
+                store(&mut line[position..position + count], lanes);
+            }
+        }
+    }
+}
+
+struct Backward<'a, 'b, T, O, const BLADES: usize> {
+    plan: &'a Plan<'a, T>,
+    x: Lines<'a, T>,
+    grad: Lines<'a, T>,
+    grad_x: &'a mut [&'b mut [T]],
+    operator: PhantomData<O>,
+}
+
+impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Backward<'_, '_, T, O, BLADES> {
+    /// Gradients of the parameters, spread over a span.
+    type Output = Vec<Lanes<T>>;
+
+    #[inline(always)]
+    fn run<S: Simd, const FMA: bool>(self, _: S) -> Vec<Lanes<T>> {
+        let Self { plan, x, grad, grad_x, .. } = self;
+        let mut sums = vec![[T::zero(); LANES]; plan.params.len()];
+        let len = grad_x.first().map_or(0, |line| line.len());
+        let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
+        for (index, position, count) in tiles(&plan.layout, len) {
+            for blade in 0..plan.tables.blades {
+                tile[blade & (BLADES - 1)] = x.load(blade, position, count);
+                g[blade & (BLADES - 1)] = grad.load(blade, position, count);
+            }
+            let range = index * plan.count..(index + 1) * plan.count;
+            let (params, sums) = (&plan.params[range.clone()], &mut sums[range]);
+            O::backward::<FMA, BLADES>(plan.tables, params, &tile, &mut g, sums);
+            for (line, lanes) in grad_x.iter_mut().zip(&g) {
+                store(&mut line[position..position + count], lanes);
+            }
+        }
+        sums
+    }
+}
+
+/// The results of one chunk.
+pub(crate) fn forward_chunk<T: Real, O: Lanewise<T>>(
+    plan: &Plan<'_, T>,
+    x: Lines<'_, T>,
+    out: &mut [&mut [T]],
+) {
+    with_capacity!(plan.tables.blades, CAPACITY => {
+        dispatch(Forward::<T, O, CAPACITY> { plan, x, out, operator: PhantomData });
+    });
+}
+
+/// Writes the gradient of `x` in one chunk and returns those of the parameters for [`Plan::fold`].
+pub(crate) fn backward_chunk<T: Real, O: Lanewise<T>>(
+    plan: &Plan<'_, T>,
+    x: Lines<'_, T>,
+    grad: Lines<'_, T>,
+    grad_x: &mut [&mut [T]],
+) -> Vec<T> {
+    let sums = with_capacity!(plan.tables.blades, CAPACITY => {
+        dispatch(Backward::<T, O, CAPACITY> { plan, x, grad, grad_x, operator: PhantomData })
+    });
+    plan.layout.gather(&sums, plan.count)
+}
+
 pub(crate) fn forward<T: Real, O: Lanewise<T>>(
     tables: &Programs,
     planes: Planes,
@@ -101,41 +205,9 @@ pub(crate) fn forward<T: Real, O: Lanewise<T>>(
     params: &[&[T]],
     out: &mut [T],
 ) {
-    struct Forward<'a, 'b, T, O, const BLADES: usize> {
-        plan: &'a Plan<'a, T>,
-        x: Lines<'a, T>,
-        out: &'a mut [&'b mut [T]],
-        operator: std::marker::PhantomData<O>,
-    }
-    impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Forward<'_, '_, T, O, BLADES> {
-        type Output = ();
-
-        #[inline(always)]
-        fn run<const FMA: bool>(self) {
-            let Self { plan, x, out, .. } = self;
-            let len = out.first().map_or(0, |line| line.len());
-            let mut tile: Tile<T, BLADES> = zero_tile();
-            for (index, position, count) in tiles(&plan.layout, len) {
-                for (blade, lanes) in tile.iter_mut().enumerate().take(plan.tables.blades) {
-                    *lanes = x.load(blade, position, count);
-                }
-                let params = &plan.params[index * plan.count..][..plan.count];
-                O::forward::<FMA, BLADES>(plan.tables, params, &mut tile);
-                for (line, lanes) in out.iter_mut().zip(&tile) {
-                    store(&mut line[position..position + count], lanes);
-                }
-            }
-        }
-    }
-
     let plan = Plan::new(tables, planes, params);
     split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
-        let x = Lines::new(x, &plan.layout, chunk);
-        with_capacity!(tables.blades, CAPACITY => {
-            dispatch(Forward::<T, O, CAPACITY> {
-                plan: &plan, x, out: &mut out, operator: std::marker::PhantomData,
-            });
-        });
+        forward_chunk::<T, O>(&plan, Lines::new(x, &plan.layout, chunk), &mut out);
     });
 }
 
@@ -148,57 +220,11 @@ pub(crate) fn backward<T: Real, O: Lanewise<T>>(
     grad: &[T],
     grad_x: &mut [T],
 ) -> Vec<Vec<T>> {
-    struct Backward<'a, 'b, T, O, const BLADES: usize> {
-        plan: &'a Plan<'a, T>,
-        x: Lines<'a, T>,
-        grad: Lines<'a, T>,
-        grad_x: &'a mut [&'b mut [T]],
-        operator: std::marker::PhantomData<O>,
-    }
-    impl<T: Real, O: Lanewise<T>, const BLADES: usize> Kernel for Backward<'_, '_, T, O, BLADES> {
-        type Output = Vec<Lanes<T>>;
-
-        #[inline(always)]
-        fn run<const FMA: bool>(self) -> Vec<Lanes<T>> {
-            let Self { plan, x, grad, grad_x, .. } = self;
-            let mut sums = vec![[T::zero(); LANES]; plan.params.len()];
-            let len = grad_x.first().map_or(0, |line| line.len());
-            let (mut tile, mut g): (Tile<T, BLADES>, Tile<T, BLADES>) = (zero_tile(), zero_tile());
-            for (index, position, count) in tiles(&plan.layout, len) {
-                for blade in 0..plan.tables.blades {
-                    tile[blade & (BLADES - 1)] = x.load(blade, position, count);
-                    g[blade & (BLADES - 1)] = grad.load(blade, position, count);
-                }
-                let range = index * plan.count..(index + 1) * plan.count;
-                let (params, sums) = (&plan.params[range.clone()], &mut sums[range]);
-                O::backward::<FMA, BLADES>(plan.tables, params, &tile, &mut g, sums);
-                for (line, lanes) in grad_x.iter_mut().zip(&g) {
-                    store(&mut line[position..position + count], lanes);
-                }
-            }
-            sums
-        }
-    }
-
     let plan = Plan::new(tables, planes, params);
     let partials: Vec<Vec<T>> =
         split_chunks(grad_x, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
             let (x, grad) = (Lines::new(x, &plan.layout, chunk), Lines::new(grad, &plan.layout, chunk));
-            let sums = with_capacity!(tables.blades, CAPACITY => {
-                dispatch(Backward::<T, O, CAPACITY> {
-                    plan: &plan, x, grad, grad_x: &mut grad_x, operator: std::marker::PhantomData,
-                })
-            });
-            plan.layout.gather(&sums, plan.count)
+            backward_chunk::<T, O>(&plan, x, grad, &mut grad_x)
         });
-    let sums = sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features * plan.count]);
-    let grades = tables.blades_of_grade.len();
-    (0..params.len())
-        .map(|param| {
-            sums.chunks_exact(plan.count.max(1))
-                .flat_map(|row| &row[param * grades..][..grades])
-                .copied()
-                .collect()
-        })
-        .collect()
+    plan.fold(partials)
 }

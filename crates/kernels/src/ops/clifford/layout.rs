@@ -103,6 +103,11 @@ impl<'a, T: Real> Lines<'a, T> {
         Self { data, stride: layout.line(), start: chunk * layout.chunk_len() }
     }
 
+    /// The rows of a chunk in an array `[blades, batch, features]` with features of its own.
+    pub fn of_features(data: &'a [T], layout: &Layout, chunk: usize, features: usize) -> Self {
+        Self { data, stride: layout.batch * features, start: chunk * layout.chunk * features }
+    }
+
     /// A chunk held by itself, `len` elements per blade.
     pub fn local(data: &'a [T], len: usize) -> Self {
         Self { data, stride: len, start: 0 }

@@ -17,6 +17,7 @@ pub(crate) mod rms_norm;
 pub mod sgp;
 pub mod steerable_gp;
 pub mod steerable_layer;
+pub(crate) mod straight;
 pub mod table_product;
 pub(crate) mod tile;
 pub mod traceless_product;

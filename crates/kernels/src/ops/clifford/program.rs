@@ -76,6 +76,7 @@ impl Program {
 /// The programs of the geometric product of one signature, forward and backward, and its per-blade constants.
 #[derive(Debug)]
 pub(crate) struct Programs {
+    pub signature: Signature,
     pub blades: usize,
     pub paths: usize,
     /// (x, y) → out, by out.
@@ -110,6 +111,7 @@ impl Programs {
         };
         let by_result = |entry: &Entry| usize::from(entry.result);
         Self {
+            signature: algebra.signature(),
             blades,
             paths,
             forward: Program::build(entries(|l, r, o| (l, r, o)), blades, by_result),

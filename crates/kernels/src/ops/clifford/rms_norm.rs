@@ -5,7 +5,7 @@ use super::{
     program::Programs,
 };
 use crate::parallel::Flushed;
-use crate::simd::{Kernel, Real, dispatch, mul_add};
+use crate::simd::{Kernel, Real, Simd, dispatch, mul_add};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -51,7 +51,7 @@ impl<T: Real> Kernel for ScaleRows<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { tables, lines, features, inverse_rms } = self;
         let rows = lines.first().map_or(0, |line| line.len() / features.max(1));
         for row in 0..rows {
@@ -186,7 +186,7 @@ pub(crate) fn gradient<T: Real>(tables: &Programs, normalized: &Normalized<'_, T
         type Output = ();
 
         #[inline(always)]
-        fn run<const FMA: bool>(self) {
+        fn run<S: Simd, const FMA: bool>(self, _: S) {
             let len = self.lines.first().map_or(0, |line| line.len());
             let rows = len / self.normalized.features.max(1);
             let mut scratch = vec![T::zero(); self.lines.len() * len];

@@ -83,10 +83,15 @@ pub(crate) fn normal_cdf<T: Real, const FMA: bool>(x: &Lanes<T>) -> Lanes<T> {
 
 /// gate(x) = x·Φ(x₀): the scalar part gates every part. `cdf` is Φ(x₀).
 #[inline(always)]
-pub(crate) fn gate<T: Real, const BLADES: usize>(x: &mut Tile<T, BLADES>, cdf: &Lanes<T>, blades: usize) {
-    for part in x.iter_mut().take(blades) {
+pub(crate) fn gate<T: Real, const BLADES: usize>(
+    x: &Tile<T, BLADES>,
+    cdf: &Lanes<T>,
+    out: &mut Tile<T, BLADES>,
+    blades: usize,
+) {
+    for (out, part) in out.iter_mut().zip(x).take(blades) {
         for lane in 0..LANES {
-            part[lane] *= cdf[lane];
+            out[lane] = part[lane] * cdf[lane];
         }
     }
 }
@@ -184,8 +189,9 @@ pub(crate) fn interpolation<T: Real>(a: &[T], grades: usize) -> Vec<T> {
 #[inline(always)]
 pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
     tables: &Programs,
-    x: &mut Tile<T, BLADES>,
+    x: &Tile<T, BLADES>,
     s: &[Lanes<T>],
+    out: &mut Tile<T, BLADES>,
 ) {
     let (s, complement) = s.split_at(s.len() / 2);
     for (grade, (s, complement)) in s.iter().zip(complement).enumerate() {
@@ -194,9 +200,9 @@ pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
             scale[lane] = T::one() / interpolated_norm(scale[lane], s[lane], complement[lane]);
         }
         for blade in tables.blades_of_grade[grade].clone() {
-            let part = &mut x[blade & (BLADES - 1)];
+            let (part, out) = (&x[blade & (BLADES - 1)], &mut out[blade & (BLADES - 1)]);
             for lane in 0..LANES {
-                part[lane] *= scale[lane];
+                out[lane] = part[lane] * scale[lane];
             }
         }
     }

@@ -6,7 +6,7 @@ mod philox;
 use crate::{
     Array, Device, Element, Error, Result,
     element::{with_element, with_storage},
-    simd::{Kernel, dispatch},
+    simd::{Kernel, Simd, dispatch},
     split,
 };
 use gradewise_core::{DType, Shape};
@@ -74,7 +74,7 @@ impl<T: Element> Kernel for Mask<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         // Four elements per counter; chunks start at a multiple of that.
         let mut counter = self.start as u64 / 4;
         for group in self.out.chunks_mut(4 * philox::LANES) {

@@ -3,7 +3,7 @@
 //! What they store goes through [`flushed`](Real::flushed): weights and moments hold no subnormal numbers.
 
 use super::{Adam, Sgd, WeightDecay};
-use crate::simd::{Kernel, Real, dispatch};
+use crate::simd::{Kernel, Real, Simd, dispatch};
 
 pub(super) fn adam<T: Real>(constants: &Adam, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
     dispatch(AdamStep { constants, p, g, m, v });
@@ -21,7 +21,7 @@ impl<T: Real> Kernel for AdamStep<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { constants: c, p, g, m, v } = self;
         // Bias corrections in double precision: 1 − β^t cancels badly in single.
         let t = c.step as f64;

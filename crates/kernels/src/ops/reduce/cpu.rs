@@ -8,7 +8,7 @@ use crate::{
     Element,
     array::copy::Walk,
     parallel::Flushed,
-    simd::{Kernel, dispatch},
+    simd::{Kernel, Simd, dispatch},
     split,
 };
 use rayon::prelude::*;
@@ -172,7 +172,7 @@ impl<T: Element, R: Reducer> Kernel for Piece<'_, T, R> {
     type Output = f64;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> f64 {
+    fn run<S: Simd, const FMA: bool>(self, _: S) -> f64 {
         let (rows, columns) = self.pieces.rows(self.index);
         let mut total = R::START;
         for offset in rows {
@@ -196,14 +196,14 @@ impl<T: Element, R: Reducer> Kernel for Results<'_, T, R> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, simd: S) {
         let parts = self.pieces.count();
         for (out, [start]) in self.out.iter_mut().zip(self.kept.offsets(self.first)) {
             let mut total = R::START;
             for index in 0..parts {
                 let (source, reducer) = (&self.task.source[start..], self.reducer);
                 let piece = Piece { source, pieces: self.pieces, index, reducer };
-                total = R::combine(total, piece.run::<FMA>());
+                total = R::combine(total, piece.run::<S, FMA>(simd));
             }
             *out = T::narrow(total * self.task.scale);
         }
@@ -321,7 +321,7 @@ impl<T: Element, R: Reducer> Kernel for Block<'_, T, R> {
     type Output = [f64; BLOCK];
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> [f64; BLOCK] {
+    fn run<S: Simd, const FMA: bool>(self, _: S) -> [f64; BLOCK] {
         let mut sums = [R::START; BLOCK];
         let (rows, count) = self.pieces.rows(self.index);
         for offset in rows {

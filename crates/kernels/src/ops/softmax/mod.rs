@@ -7,7 +7,7 @@ use crate::{
     array::require_axis,
     element::with_element,
     ops::reduce::cpu::{row_max, row_sum},
-    simd::{Kernel, Real, dispatch},
+    simd::{Kernel, Real, Simd, dispatch},
     split,
 };
 
@@ -59,7 +59,7 @@ impl<T: Real> Kernel for Rows<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { x, out, columns, log } = self;
         if columns == 0 {
             return;

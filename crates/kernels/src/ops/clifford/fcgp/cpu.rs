@@ -11,7 +11,7 @@ use crate::{
         rms_norm, tile,
     },
     parallel::Flushed,
-    simd::{Kernel, LANES, Real, accumulate, dispatch, subtract_product},
+    simd::{Kernel, LANES, Real, Simd, accumulate, dispatch, subtract_product},
 };
 use rayon::prelude::*;
 
@@ -50,7 +50,7 @@ impl<T: Real> Kernel for PathSums<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { operands, path, start, rows, first, sums } = self;
         let n = operands.inputs;
         let part = |data: &'_ [T], blade: u16, offset: usize, count: usize| {
@@ -217,7 +217,7 @@ impl<T: Real> Kernel for Scatter<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { operands, path, start, rows, first, sums, grad_x, grad_y } = self;
         let n = operands.inputs;
         let len = rows * n;
@@ -324,7 +324,7 @@ impl<T: Real> Kernel for Gate<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Block { x, out, start } = self.kernel;
         let line = x.len() / out.len().max(1);
         let len = out.first().map_or(0, |line| line.len());

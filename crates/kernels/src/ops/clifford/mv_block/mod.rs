@@ -8,29 +8,40 @@
 //! and residual + out where a residual is given.
 //!
 //! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it
-//! was compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory; elsewhere the
-//! separate operators say the same.
+//! was compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory. On the CPU it serves
+//! every algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`](super::steerable_layer::pays)), and
+//! intermediates of at least [`LEAST_ELEMENTS`]. Elsewhere the separate operators say the same.
 //!
-//! There are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
+//! On a GPU there are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
 //! for many rows, and serves 16-bit features: linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever
 //! the compute mode. It is compiled for compute capability 9.0.
 
+mod cpu;
 mod cuda;
 mod rows;
 mod tiles;
 
 use self::cuda::Plan;
 use super::{
-    contract::{Planes, alike, exact, grades_reason, paths_reason},
+    contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
     operands::shared,
+    program::Programs,
+    steerable_layer,
 };
 use crate::{Array, CudaDevice, Device, Error, Result};
 use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "mv_block";
 
-/// Most features: each has a lane of a warp.
+/// Most features on a GPU: each has a lane of a warp.
 pub const MOST_FEATURES: usize = 32;
+
+/// Most inputs on the CPU: twice what a block of the most features has.
+const MOST_INPUTS: usize = 192;
+
+/// Fewest elements of an intermediate on the CPU. Smaller ones stay in cache between the separate operators, which are as fast then,
+/// and tell more to who looks for the operation at fault.
+pub const LEAST_ELEMENTS: usize = 1 << 18;
 
 /// Number of operands without the residual.
 pub const OPERANDS: usize = 11;
@@ -183,11 +194,25 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
     Ok(sizes)
 }
 
-/// Whether there is a kernel for these operands; [`forward`] refuses others.
+/// Whether there is a kernel for these operands, and it pays. [`forward`] refuses operands without a kernel.
 pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
-    let Device::Cuda(device) = operands.x.device() else { return false };
+    let Device::Cuda(device) = operands.x.device() else {
+        return check(algebra, operands).is_ok_and(|sizes| {
+            let elements = algebra.blade_count() * sizes.batch * sizes.features;
+            elements >= LEAST_ELEMENTS && serves_on_the_cpu(sizes, operands)
+        });
+    };
     check(algebra, operands)
         .is_ok_and(|sizes| plan(&device, algebra, sizes, operands.x.dtype(), operands.gain.dtype()).is_some())
+}
+
+/// Whether the CPU computes in this dtype, and what belongs to a chunk of rows fits in its cache.
+fn serves_on_the_cpu(sizes: Sizes, operands: &Operands<'_>) -> bool {
+    let dtype = operands.x.dtype();
+    matches!(dtype, DType::F32 | DType::F64)
+        && operands.gain.dtype() == dtype
+        && steerable_layer::pays(sizes.features)
+        && sizes.inputs <= MOST_INPUTS
 }
 
 /// Whether there is a kernel for these operands with the features in `dtype`, once they are converted to it.
@@ -235,8 +260,17 @@ fn unserved() -> Error {
 pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     let sizes = check(algebra, operands)?;
     let arrays = contiguous(operands)?;
-    let (device, plan) = planned(algebra, &arrays, sizes)?;
     let residual = operands.residual.map(Array::contiguous).transpose()?;
+    if let Device::Cpu = arrays[0].device() {
+        if !serves_on_the_cpu(sizes, operands) {
+            return Err(unserved());
+        }
+        let tables = Programs::of(algebra);
+        return with_real!(arrays[0].dtype(), NAME, T => {
+            cpu::forward::<T>(&tables, sizes, &arrays, residual.as_ref())
+        });
+    }
+    let (device, plan) = planned(algebra, &arrays, sizes)?;
     cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref())
 }
 
@@ -260,6 +294,15 @@ pub fn backward(
     }
     let arrays = contiguous(operands)?;
     let grad = grad.contiguous()?;
+    if let Device::Cpu = arrays[0].device() {
+        if !serves_on_the_cpu(sizes, operands) {
+            return Err(unserved());
+        }
+        let tables = Programs::of(algebra);
+        return with_real!(arrays[0].dtype(), NAME, T => {
+            cpu::backward::<T>(&tables, sizes, &arrays, kept, &grad, need_x)
+        });
+    }
     let (device, plan) = planned(algebra, &arrays, sizes)?;
     cuda::backward(&device, &plan, &arrays, kept, &grad, need_x)
 }

@@ -10,7 +10,7 @@ use crate::{
         tile::{NORM_EPS, signed_squares, smooth_norm, smooth_norm_slope},
     },
     parallel::Flushed,
-    simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch, mul_add},
+    simd::{Kernel, LANES, Lanes, Real, Simd, accumulate, dispatch, mul_add},
 };
 use rayon::prelude::*;
 
@@ -46,12 +46,37 @@ fn negate_mean<T: Real, const FMA: bool>(values: &mut [T], ones: &[T]) {
 }
 
 pub(crate) fn forward<T: Real>(tables: &Programs, planes: Planes, x: &[T], a: &[T], out: &mut [T]) {
-    let layout = Layout::new(tables.blades, planes.rows, planes.features);
-    let gains = layout.spread(a, 1);
-    split_chunks(out, &layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
-        let x = Lines::new(x, &layout, chunk);
-        dispatch(Forward { tables, layout: &layout, gains: &gains, x, out: &mut out });
+    let plan = Plan::new(tables, planes, a);
+    split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
+        plan.forward_chunk(Lines::new(x, &plan.layout, chunk), &mut out);
     });
+}
+
+/// What every chunk shares.
+pub(crate) struct Plan<'a, T> {
+    tables: &'a Programs,
+    layout: Layout,
+    gains: Vec<Lanes<T>>,
+}
+
+impl<'a, T: Real> Plan<'a, T> {
+    pub fn new(tables: &'a Programs, planes: Planes, a: &[T]) -> Self {
+        let layout = Layout::new(tables.blades, planes.rows, planes.features);
+        let gains = layout.spread(a, 1);
+        Self { tables, layout, gains }
+    }
+
+    /// The results of one chunk.
+    pub fn forward_chunk(&self, x: Lines<'_, T>, out: &mut [&mut [T]]) {
+        let Self { tables, layout, gains } = self;
+        dispatch(Forward { tables, layout, gains, x, out });
+    }
+
+    /// Writes the gradient of `x` in one chunk and returns that of `a`.
+    pub fn backward_chunk(&self, x: Lines<'_, T>, grad: Lines<'_, T>, grad_x: &mut [&mut [T]]) -> Vec<T> {
+        let Self { tables, layout, gains } = self;
+        layout.gather(&dispatch(Backward { tables, layout, gains, x, grad, grad_x }), 1)
+    }
 }
 
 struct Forward<'a, 'b, T> {
@@ -66,7 +91,7 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { tables, layout, gains, x, out } = self;
         let len = out.first().map_or(0, |line| line.len());
         // ‖x‖ of every position of the chunk, then 1/(mean + eps).
@@ -106,13 +131,12 @@ pub(crate) fn backward<T: Real>(
     grad: &[T],
     grad_x: &mut [T],
 ) -> Vec<T> {
-    let layout = Layout::new(tables.blades, planes.rows, planes.features);
-    let gains = layout.spread(a, 1);
+    let plan = Plan::new(tables, planes, a);
+    let layout = &plan.layout;
     let partials: Vec<Vec<T>> =
-        split_chunks(grad_x, &layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
-            let (x, grad) = (Lines::new(x, &layout, chunk), Lines::new(grad, &layout, chunk));
-            let kernel = Backward { tables, layout: &layout, gains: &gains, x, grad, grad_x: &mut grad_x };
-            layout.gather(&dispatch(kernel), 1)
+        split_chunks(grad_x, layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
+            let (x, grad) = (Lines::new(x, layout, chunk), Lines::new(grad, layout, chunk));
+            plan.backward_chunk(x, grad, &mut grad_x)
         });
     sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features])
 }
@@ -131,7 +155,7 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
     type Output = Vec<Lanes<T>>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Vec<Lanes<T>> {
+    fn run<S: Simd, const FMA: bool>(self, _: S) -> Vec<Lanes<T>> {
         let Self { tables, layout, gains, x, grad, grad_x } = self;
         let len = grad_x.first().map_or(0, |line| line.len());
         let mut sums = vec![[T::zero(); LANES]; layout.tiles];

@@ -17,9 +17,10 @@ impl<T: Real> Lanewise<T> for MvNormalization {
     fn forward<const FMA: bool, const BLADES: usize>(
         tables: &Programs,
         params: &[Lanes<T>],
-        x: &mut Tile<T, BLADES>,
+        x: &Tile<T, BLADES>,
+        out: &mut Tile<T, BLADES>,
     ) {
-        normalize::<T, FMA, BLADES>(tables, x, params);
+        normalize::<T, FMA, BLADES>(tables, x, params, out);
     }
 
     #[inline(always)]

@@ -27,7 +27,8 @@ impl<T: Real> Lanewise<T> for MvSilu {
     fn forward<const FMA: bool, const BLADES: usize>(
         tables: &Programs,
         params: &[Lanes<T>],
-        x: &mut Tile<T, BLADES>,
+        x: &Tile<T, BLADES>,
+        out: &mut Tile<T, BLADES>,
     ) {
         let (a, b) = params.split_at(params.len() / 2);
         for (grade, (a, b)) in a.iter().zip(b).enumerate() {
@@ -36,8 +37,9 @@ impl<T: Real> Lanewise<T> for MvSilu {
                 s[lane] = mul_add::<T, FMA>(a[lane], s[lane], b[lane]).sigmoid::<FMA>();
             }
             for blade in tables.blades_of_grade[grade].clone() {
+                let (x, out) = (&x[blade & (BLADES - 1)], &mut out[blade & (BLADES - 1)]);
                 for lane in 0..LANES {
-                    x[blade & (BLADES - 1)][lane] *= s[lane];
+                    out[lane] = x[lane] * s[lane];
                 }
             }
         }

@@ -10,12 +10,14 @@ use crate::{
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm,
-        tile::{self, Tile, with_capacity, zero_tile},
+        straight::{Product, Role, with_product},
+        tile::{self, Tile, zero_tile},
     },
     parallel::Flushed,
-    simd::{Kernel, LANES, Lanes, Real, dispatch},
+    simd::{Kernel, LANES, Lanes, Real, Simd, dispatch},
 };
 use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// Operands of a weighted product of shape `[blades, batch, features]`.
 pub(crate) struct Operands<'a, T> {
@@ -91,31 +93,26 @@ fn load_tile<T: Real, const BLADES: usize>(
     }
 }
 
-/// Φ of the scalar part, if the operand is gated.
+/// An operand with its prologue applied: itself where there is none, else in `space`. A gate's Φ of the scalar part goes to
+/// `cdf`.
 #[inline(always)]
-fn cdf_of<T: Real, const FMA: bool, const BLADES: usize>(
-    prologue: &Prologue<'_, T>,
-    x: &Tile<T, BLADES>,
-) -> Lanes<T> {
-    match prologue {
-        Prologue::Gate => tile::normal_cdf::<T, FMA>(&x[0]),
-        Prologue::None | Prologue::Normalize(_) => [T::zero(); LANES],
-    }
-}
-
-#[inline(always)]
-fn apply_prologue<T: Real, const FMA: bool, const BLADES: usize>(
+fn prepared<'t, T: Real, const FMA: bool, const BLADES: usize>(
     prologue: &Prologue<'_, T>,
     tables: &Programs,
     s: &[Lanes<T>],
-    cdf: &Lanes<T>,
-    x: &mut Tile<T, BLADES>,
-) {
+    x: &'t Tile<T, BLADES>,
+    cdf: &mut Lanes<T>,
+    space: &'t mut Tile<T, BLADES>,
+) -> &'t Tile<T, BLADES> {
     match prologue {
-        Prologue::None => {}
-        Prologue::Gate => tile::gate::<T, BLADES>(x, cdf, tables.blades),
-        Prologue::Normalize(_) => tile::normalize::<T, FMA, BLADES>(tables, x, s),
+        Prologue::None => return x,
+        Prologue::Gate => {
+            *cdf = tile::normal_cdf::<T, FMA>(&x[0]);
+            tile::gate::<T, BLADES>(x, cdf, space, tables.blades);
+        }
+        Prologue::Normalize(_) => tile::normalize::<T, FMA, BLADES>(tables, x, s, space),
     }
+    space
 }
 
 /// `out = epilogue(product(left(x), right(y)))`; `out` has the shape of `x`.
@@ -125,60 +122,63 @@ pub(crate) fn forward<T: Real>(operands: &Operands<'_, T>, out: &mut [T]) -> Vec
     let plan = Plan::new(operands);
     let parts: Vec<Vec<T>> =
         split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut out)| {
-            forward_chunk(&plan, chunk, Lines::new(operands.y, &plan.layout, chunk), &mut out)
+            let lines = |data| Lines::new(data, &plan.layout, chunk);
+            forward_chunk(&plan, chunk, [lines(operands.x), lines(operands.y)], &mut out)
         });
     rms_norm::join_rows(&parts, plan.grades, operands.batch)
 }
 
-/// [`forward`] of one chunk, with the right operand in `y`.
+/// [`forward`] of one chunk of `x` and `y`.
 pub(crate) fn forward_chunk<T: Real>(
     plan: &Plan<'_, T>,
     chunk: usize,
-    y: Lines<'_, T>,
+    [x, y]: [Lines<'_, T>; 2],
     out: &mut [&mut [T]],
 ) -> Vec<T> {
-    with_capacity!(plan.operands.tables.blades, CAPACITY => {
-        dispatch(Forward::<T, CAPACITY> { plan, chunk, y, out })
+    with_product!(plan.operands.tables, BLADES, P => {
+        dispatch(Forward::<T, P, BLADES> { plan, chunk, x, y, out, product: PhantomData })
     })
 }
 
-struct Forward<'a, 'b, T, const BLADES: usize> {
+struct Forward<'a, 'b, T, P, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
+    x: Lines<'a, T>,
     y: Lines<'a, T>,
     out: &'a mut [&'b mut [T]],
+    product: PhantomData<P>,
 }
 
-impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
+impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Forward<'_, '_, T, P, BLADES> {
     /// 1/rms of the chunk's rows, by grade.
     type Output = Vec<T>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Vec<T> {
-        let Self { plan, chunk, y, out } = self;
+    fn run<S: Simd, const FMA: bool>(self, simd: S) -> Vec<T> {
+        let Self { plan, chunk, x, y, out, .. } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
-        let x = Lines::new(operands.x, layout, chunk);
         let len = out.first().map_or(0, |line| line.len());
         let span = layout.rows * layout.features;
         let rows = len / layout.features.max(1);
         let normed = matches!(operands.epilogue, Epilogue::RmsNorm(_));
         let mut inverse_rms = vec![T::zero(); if normed { plan.grades * rows } else { 0 }];
-        let (mut a, mut b, mut product) = (zero_tile(), zero_tile(), zero_tile::<T, BLADES>());
+        let (mut raw_x, mut raw_y, mut product) = (zero_tile(), zero_tile(), zero_tile::<T, BLADES>());
+        let (mut space_x, mut space_y) = (zero_tile(), zero_tile());
+        let mut cdf = [T::zero(); LANES];
         for start in (0..len).step_by(span.max(1)) {
             let span_len = span.min(len - start);
             for (index, offset) in (0..span_len).step_by(LANES).enumerate() {
                 let (position, count) = (start + offset, LANES.min(span_len - offset));
-                load_tile::<T, BLADES>(&mut a, &x, tables.blades, position, count);
-                load_tile::<T, BLADES>(&mut b, &y, tables.blades, position, count);
-                let cdf = [
-                    cdf_of::<T, FMA, BLADES>(&operands.left, &a),
-                    cdf_of::<T, FMA, BLADES>(&operands.right, &b),
-                ];
-                apply_prologue::<T, FMA, BLADES>(&operands.left, tables, &[], &cdf[0], &mut a);
-                apply_prologue::<T, FMA, BLADES>(&operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
+                load_tile::<T, BLADES>(&mut raw_x, &x, tables.blades, position, count);
+                load_tile::<T, BLADES>(&mut raw_y, &y, tables.blades, position, count);
+                let a =
+                    prepared::<T, FMA, BLADES>(&operands.left, tables, &[], &raw_x, &mut cdf, &mut space_x);
+                let s = plan.s_of(index);
+                let b =
+                    prepared::<T, FMA, BLADES>(&operands.right, tables, s, &raw_y, &mut cdf, &mut space_y);
                 let weights = plan.weights_of(index);
-                tile::weighted::<T, FMA, BLADES>(&tables.forward, &a, &b, weights, &mut product);
+                P::weighted::<T, S, FMA>(simd, tables, Role::Forward, a, b, weights, &mut product);
                 match &operands.epilogue {
                     Epilogue::Residual { base, scale } => {
                         let base = Lines::new(base, layout, chunk);
@@ -241,8 +241,9 @@ pub(crate) fn backward<T: Real>(
         .zip(grad_y)
         .enumerate()
         .flushed_map(|(chunk, (mut grad_x, mut grad_y))| {
-            let y = Lines::new(operands.y, &plan.layout, chunk);
-            backward_chunk(&plan, chunk, y, grad, needs, &mut grad_x, &mut grad_y)
+            let lines = |data| Lines::new(data, &plan.layout, chunk);
+            let operands = [operands.x, operands.y, grad].map(lines);
+            backward_chunk(&plan, chunk, operands, grad, needs, &mut grad_x, &mut grad_y)
         })
         .into_iter()
         .unzip();
@@ -252,43 +253,45 @@ pub(crate) fn backward<T: Real>(
     }
 }
 
-/// [`backward`] of one chunk, with the right operand in `y`: writes the gradients of the operands and returns those of
-/// the weights and of the normalisation, spread over a span.
-pub(crate) fn backward_chunk<'b, T: Real>(
+/// [`backward`] of one chunk of `x`, `y` and the cotangent: writes the gradients of the operands and returns those of
+/// the weights and of the normalisation, spread over a span. `grad` is the whole cotangent, which only an epilogue that
+/// normalises reads.
+pub(crate) fn backward_chunk<T: Real>(
     plan: &Plan<'_, T>,
     chunk: usize,
-    y: Lines<'_, T>,
+    [x, y, g]: [Lines<'_, T>; 3],
     grad: &[T],
     needs: Needs,
-    grad_x: &mut [&'b mut [T]],
-    grad_y: &mut [&'b mut [T]],
+    grad_x: &mut [&mut [T]],
+    grad_y: &mut [&mut [T]],
 ) -> (Vec<Lanes<T>>, Vec<Lanes<T>>) {
-    with_capacity!(plan.operands.tables.blades, CAPACITY => {
-        dispatch(Backward::<T, CAPACITY> { plan, chunk, y, grad, needs, grad_x, grad_y })
+    with_product!(plan.operands.tables, BLADES, P => {
+        dispatch(Backward::<T, P, BLADES> { plan, chunk, x, y, g, grad, needs, grad_x, grad_y, product: PhantomData })
     })
 }
 
-struct Backward<'a, 'b, T, const BLADES: usize> {
+struct Backward<'a, 'b, 'c, T, P, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
+    x: Lines<'a, T>,
     y: Lines<'a, T>,
+    g: Lines<'a, T>,
     grad: &'a [T],
     needs: Needs,
     grad_x: &'a mut [&'b mut [T]],
-    grad_y: &'a mut [&'b mut [T]],
+    grad_y: &'a mut [&'c mut [T]],
+    product: PhantomData<P>,
 }
 
-impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
+impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '_, '_, T, P, BLADES> {
     /// Gradients of the weights and of the normalisation, spread over a span.
     type Output = (Vec<Lanes<T>>, Vec<Lanes<T>>);
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Self::Output {
-        let Self { plan, chunk, y, grad, needs, grad_x, grad_y } = self;
+    fn run<S: Simd, const FMA: bool>(self, simd: S) -> Self::Output {
+        let Self { plan, chunk, x, y, g: grad_lines, grad, needs, grad_x, grad_y, .. } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
-        let x = Lines::new(operands.x, layout, chunk);
-        let grad_lines = Lines::new(grad, layout, chunk);
         let rows = layout.chunk.min(layout.batch - chunk * layout.chunk);
         let (len, span) = (rows * layout.features, layout.rows * layout.features);
         let mut sums = Accumulator::new(if needs.w { plan.weights.len() } else { 0 });
@@ -304,7 +307,8 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
         let mut inner = vec![T::zero(); if normalized.is_some() { tables.blades * stride } else { 0 }];
         let first_row = chunk * layout.chunk;
         let (mut raw_x, mut raw_y, mut g) = (zero_tile(), zero_tile(), zero_tile::<T, BLADES>());
-        let (mut a, mut b, mut out) = (zero_tile(), zero_tile(), zero_tile());
+        let (mut space_x, mut space_y, mut out) = (zero_tile(), zero_tile(), zero_tile());
+        let (mut cdf_x, mut cdf_y) = ([T::zero(); LANES], [T::zero(); LANES]);
 
         for start in (0..len).step_by(span.max(1)) {
             let span_len = span.min(len - start);
@@ -331,39 +335,36 @@ impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, T, BLADES> {
                         }
                     }
                 }
-                let cdf = [
-                    cdf_of::<T, FMA, BLADES>(&operands.left, &raw_x),
-                    cdf_of::<T, FMA, BLADES>(&operands.right, &raw_y),
-                ];
-                a[..tables.blades].copy_from_slice(&raw_x[..tables.blades]);
-                b[..tables.blades].copy_from_slice(&raw_y[..tables.blades]);
-                apply_prologue::<T, FMA, BLADES>(&operands.left, tables, &[], &cdf[0], &mut a);
-                apply_prologue::<T, FMA, BLADES>(&operands.right, tables, plan.s_of(index), &cdf[1], &mut b);
+                let a =
+                    prepared::<T, FMA, BLADES>(&operands.left, tables, &[], &raw_x, &mut cdf_x, &mut space_x);
+                let s = plan.s_of(index);
+                let b =
+                    prepared::<T, FMA, BLADES>(&operands.right, tables, s, &raw_y, &mut cdf_y, &mut space_y);
                 let weights = plan.weights_of(index);
                 if needs.w {
                     let sums = &mut sums.inner[index * tables.paths..][..tables.paths];
-                    tile::weight_gradient::<T, FMA, BLADES>(&tables.by_path, &a, &b, &g, sums);
+                    P::weight_gradient::<T, S, FMA>(simd, tables, a, b, &g, sums);
                 }
                 if needs.x {
-                    tile::weighted::<T, FMA, BLADES>(&tables.grad_left, &g, &b, weights, &mut out);
+                    P::weighted::<T, S, FMA>(simd, tables, Role::GradLeft, &g, b, weights, &mut out);
                     if let Prologue::Gate = operands.left {
-                        tile::gate_gradient::<T, FMA, BLADES>(&raw_x, &cdf[0], &mut out, tables.blades);
+                        tile::gate_gradient::<T, FMA, BLADES>(&raw_x, &cdf_x, &mut out, tables.blades);
                     }
                     for (blade, line) in grad_x.iter_mut().enumerate() {
                         store(&mut line[position..position + count], &out[blade & (BLADES - 1)]);
                     }
                 }
                 if needs.y || !norm_sums.inner.is_empty() {
-                    tile::weighted::<T, FMA, BLADES>(&tables.grad_right, &g, &a, weights, &mut out);
+                    P::weighted::<T, S, FMA>(simd, tables, Role::GradRight, &g, a, weights, &mut out);
                     match operands.right {
                         Prologue::None => {}
                         Prologue::Gate => {
-                            tile::gate_gradient::<T, FMA, BLADES>(&raw_y, &cdf[1], &mut out, tables.blades);
+                            tile::gate_gradient::<T, FMA, BLADES>(&raw_y, &cdf_y, &mut out, tables.blades);
                         }
                         Prologue::Normalize(_) => tile::normalize_gradient::<T, FMA, BLADES>(
                             tables,
                             &raw_y,
-                            plan.s_of(index),
+                            s,
                             &mut out,
                             &mut norm_sums.inner[index * plan.grades..][..plan.grades],
                         ),

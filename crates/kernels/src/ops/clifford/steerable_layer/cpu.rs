@@ -1,23 +1,25 @@
 //! The steerable layer on the CPU: everything about a chunk of rows happens while the chunk is in cache.
 
+use super::NAME;
 use crate::{
+    Result,
     gemm::{self, Matrix},
+    memory::Scratch,
     ops::clifford::{
-        layout::{Lines, split_chunks, sum_partials},
+        layout::{Layout, Lines, split_chunks, sum_partials},
         program::Programs,
         sgp::{Epilogue, Needs, Prologue, cpu as product},
     },
     parallel::Flushed,
-    simd::Real,
+    simd::{Lanes, Real},
 };
 use rayon::prelude::*;
 
-/// The operands as slices; matrices are `[grades, features, features]`.
-pub(super) struct Slices<'a, T> {
+/// The parameters as slices; matrices are `[grades, features, features]`.
+pub(crate) struct Slices<'a, T> {
     pub tables: &'a Programs,
     pub batch: usize,
     pub features: usize,
-    pub x: &'a [T],
     pub right: &'a [T],
     pub a: &'a [T],
     pub w: &'a [T],
@@ -26,7 +28,8 @@ pub(super) struct Slices<'a, T> {
 }
 
 impl<'a, T: Real> Slices<'a, T> {
-    fn product(&self) -> product::Operands<'a, T>
+    /// The product with operands that are given chunk by chunk.
+    pub fn product(&self) -> product::Operands<'a, T>
     where
         Self: 'a,
     {
@@ -34,8 +37,7 @@ impl<'a, T: Real> Slices<'a, T> {
             tables: self.tables,
             batch: self.batch,
             features: self.features,
-            x: self.x,
-            // Formed chunk by chunk.
+            x: &[],
             y: &[],
             weights: self.w,
             left: Prologue::None,
@@ -50,45 +52,70 @@ impl<'a, T: Real> Slices<'a, T> {
     fn scale() -> T {
         T::narrow(std::f64::consts::FRAC_1_SQRT_2)
     }
+}
+
+/// Matrices `[grades, rows, columns]`, each transposed.
+pub(crate) fn transposed<T: Real>(matrices: &[T], rows: usize, columns: usize) -> Vec<T> {
+    let transpose = |matrix: &[T]| -> Vec<T> {
+        (0..columns)
+            .flat_map(|column| (0..rows).map(move |row| row * columns + column))
+            .map(|at| matrix[at])
+            .collect()
+    };
+    matrices.chunks_exact((rows * columns).max(1)).flat_map(transpose).collect()
+}
+
+/// What every chunk of a pass shares.
+pub(crate) struct Plan<'a, T> {
+    slices: &'a Slices<'a, T>,
+    product: product::Plan<'a, T>,
+    /// The matrices of the right and of the left map transposed, the latter divided by √2, which so happens once instead of in every
+    /// row. Only the backward pass has them.
+    back: Option<(Vec<T>, Vec<T>)>,
+}
+
+impl<'a, T: Real> Plan<'a, T> {
+    /// Of the forward pass; `operands` are [`Slices::product`].
+    pub fn forward(slices: &'a Slices<'a, T>, operands: &'a product::Operands<'a, T>) -> Self {
+        Self { slices, product: product::Plan::new(operands), back: None }
+    }
+
+    /// Of the backward pass.
+    pub fn backward(slices: &'a Slices<'a, T>, operands: &'a product::Operands<'a, T>) -> Self {
+        let (n, scale) = (slices.features, Slices::<T>::scale());
+        let mut left = slices.left.map_or_else(Vec::new, |(matrices, _)| transposed(matrices, n, n));
+        left.iter_mut().for_each(|value| *value *= scale);
+        Self { back: Some((transposed(slices.right, n, n), left)), ..Self::forward(slices, operands) }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.product.layout
+    }
 
     /// The matrix of a blade's grade.
     fn matrix<'m>(&self, matrices: &'m [T], blade: usize) -> Matrix<'m, T> {
-        let size = self.features * self.features;
-        Matrix::rows(&matrices[usize::from(self.tables.grades[blade]) * size..][..size], self.features)
+        let n = self.slices.features;
+        Matrix::rows(&matrices[usize::from(self.slices.tables.grades[blade]) * n * n..][..n * n], n)
     }
 
-    /// `out = lines·matrix` for each blade of a chunk.
-    fn apply(&self, lines: &Lines<'_, T>, matrices: &[T], len: usize, out: &mut [T]) {
-        let n = self.features;
-        for (blade, out) in out.chunks_exact_mut(len).enumerate() {
-            let a = Matrix::rows(lines.get(blade, 0, len), n);
-            gemm::product(gemm::Sizes { m: len / n, k: n, n }, a, self.matrix(matrices, blade), out, false);
+    /// The right factor of a chunk before its normalisation, `len` elements for each blade.
+    pub fn right_chunk(&self, x: Lines<'_, T>, len: usize, right: &mut [T]) {
+        let n = self.slices.features;
+        for (blade, right) in right.chunks_exact_mut(len).enumerate() {
+            let a = Matrix::rows(x.get(blade, 0, len), n);
+            let b = self.matrix(self.slices.right, blade);
+            gemm::product(gemm::Sizes { m: len / n, k: n, n }, a, b, right, false);
         }
     }
-}
 
-pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, out: &mut [T]) {
-    let n = slices.features;
-    if slices.batch * n == 0 {
-        return;
-    }
-    let operands = slices.product();
-    let plan = product::Plan::new(&operands);
-    split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
-        let len = out[0].len();
-        let x = Lines::new(slices.x, &plan.layout, chunk);
-        let mut right = vec![T::zero(); slices.tables.blades * len];
-        slices.apply(&x, slices.right, len, &mut right);
-        if let Some((matrices, bias)) = slices.left {
+    /// The output of a chunk, whose right factor is that of [`right_chunk`](Self::right_chunk).
+    pub fn forward_chunk(&self, chunk: usize, x: Lines<'_, T>, right: Lines<'_, T>, out: &mut [&mut [T]]) {
+        let n = self.slices.features;
+        if let Some((matrices, bias)) = self.slices.left {
             for (blade, out) in out.iter_mut().enumerate() {
-                let a = Matrix::rows(x.get(blade, 0, len), n);
-                gemm::product(
-                    gemm::Sizes { m: len / n, k: n, n },
-                    a,
-                    slices.matrix(matrices, blade),
-                    out,
-                    false,
-                );
+                let a = Matrix::rows(x.get(blade, 0, out.len()), n);
+                let b = self.matrix(matrices, blade);
+                gemm::product(gemm::Sizes { m: out.len() / n, k: n, n }, a, b, out, false);
             }
             for row in out[0].chunks_exact_mut(n) {
                 for (out, &bias) in row.iter_mut().zip(bias) {
@@ -96,12 +123,113 @@ pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, out: &mut [T]) {
                 }
             }
         }
-        product::forward_chunk(&plan, chunk, Lines::local(&right, len), &mut out);
+        product::forward_chunk(&self.product, chunk, [x, right], out);
+    }
+
+    /// Writes the gradient of `x` in a chunk and returns those of the parameters.
+    pub fn backward_chunk(
+        &self,
+        chunk: usize,
+        x: Lines<'_, T>,
+        right: Lines<'_, T>,
+        grad: Lines<'_, T>,
+        grad_x: &mut [&mut [T]],
+    ) -> Result<Partial<T>> {
+        let (tables, n) = (self.slices.tables, self.slices.features);
+        let len = grad_x.first().map_or(0, |line| line.len());
+        let rows = len / n;
+        let zeros = |count: usize| vec![T::zero(); count];
+        let matrices = tables.blades_of_grade.len() * n * n;
+        let mut grad_right = Scratch::new(tables.blades * len, NAME)?;
+        let mut lines: Vec<&mut [T]> = grad_right.chunks_exact_mut(len).collect();
+        let operands = [x, right, grad];
+        let product =
+            product::backward_chunk(&self.product, chunk, operands, &[], Needs::ALL, grad_x, &mut lines);
+        let mut partial = Partial { product, right: zeros(matrices), left: Vec::new(), bias: Vec::new() };
+        let Some((turned_right, turned_left)) = &self.back else { return Ok(partial) };
+        if self.slices.left.is_some() {
+            partial.left = zeros(matrices);
+            partial.bias = zeros(n);
+            add_rows(grad.get(0, 0, len), &mut partial.bias);
+        }
+        for (blade, grad_x) in grad_x.iter_mut().enumerate() {
+            let transposed = Matrix::rows(x.get(blade, 0, len), n).transposed();
+            let (along, across) = (gemm::Sizes { m: rows, k: n, n }, gemm::Sizes { m: n, k: rows, n });
+            let place = usize::from(tables.grades[blade]) * n * n;
+            let upstream = Matrix::rows(&*lines[blade], n);
+            gemm::product(along, upstream, self.matrix(turned_right, blade), grad_x, true);
+            gemm::product(across, transposed, upstream, &mut partial.right[place..][..n * n], true);
+            if self.slices.left.is_some() {
+                let upstream = Matrix::rows(grad.get(blade, 0, len), n);
+                gemm::product(along, upstream, self.matrix(turned_left, blade), grad_x, true);
+                gemm::product(across, transposed, upstream, &mut partial.left[place..][..n * n], true);
+            }
+        }
+        Ok(partial)
+    }
+
+    /// The gradients of the parameters from those of the chunks.
+    pub fn fold(&self, partials: Vec<Partial<T>>) -> Gradients<T> {
+        let tables = self.slices.tables;
+        let (mut weights, mut normalization) = (Vec::new(), Vec::new());
+        let (mut right, mut left, mut bias) = (Vec::new(), Vec::new(), Vec::new());
+        for partial in partials {
+            weights.push(partial.product.0);
+            normalization.push(partial.product.1);
+            right.push(partial.right);
+            left.push(partial.left);
+            bias.push(partial.bias);
+        }
+        let total = |partials: Vec<Vec<T>>, factor: T| -> Vec<T> {
+            sum_partials(partials).unwrap_or_default().into_iter().map(|value| value * factor).collect()
+        };
+        Gradients {
+            right: total(right, T::one()),
+            a: self.product.fold(&normalization, tables.blades_of_grade.len()),
+            w: self.product.fold(&weights, tables.paths),
+            left: total(left, Slices::<T>::scale()),
+            bias: total(bias, Slices::<T>::scale()),
+        }
+    }
+}
+
+/// Adds the rows of `values` to `sums`, one row long.
+pub(crate) fn add_rows<T: Real>(values: &[T], sums: &mut [T]) {
+    for row in values.chunks_exact(sums.len()) {
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += value;
+        }
+    }
+}
+
+/// Gradients of the parameters by one chunk.
+pub(crate) struct Partial<T> {
+    product: (Vec<Lanes<T>>, Vec<Lanes<T>>),
+    right: Vec<T>,
+    left: Vec<T>,
+    bias: Vec<T>,
+}
+
+pub(super) fn forward<T: Real>(slices: &Slices<'_, T>, x: &[T], out: &mut [T]) -> Result<()> {
+    if slices.batch * slices.features == 0 {
+        return Ok(());
+    }
+    let operands = slices.product();
+    let plan = Plan::forward(slices, &operands);
+    let chunks = split_chunks(out, plan.layout()).into_par_iter().enumerate();
+    let done = chunks.flushed_map(|(chunk, mut out)| {
+        let len = out[0].len();
+        let x = Lines::new(x, plan.layout(), chunk);
+        let mut right = Scratch::new(slices.tables.blades * len, NAME)?;
+        plan.right_chunk(x, len, &mut right);
+        plan.forward_chunk(chunk, x, Lines::local(&right, len), &mut out);
+        Ok(())
     });
+    done.into_iter().collect()
 }
 
 /// Gradients of the parameters, in the layouts of [`Slices`].
-pub(super) struct Gradients<T> {
+pub(crate) struct Gradients<T> {
     pub right: Vec<T>,
     pub a: Vec<T>,
     pub w: Vec<T>,
@@ -115,93 +243,41 @@ impl<T> Default for Gradients<T> {
     }
 }
 
+impl<T: Real> Slices<'_, T> {
+    /// The gradients of an empty batch.
+    pub fn no_gradients(&self) -> Gradients<T> {
+        let (n, grades) = (self.features, self.tables.blades_of_grade.len());
+        let zeros = |count: usize| vec![T::zero(); count];
+        let (matrices, paths) = (grades * n * n, self.tables.paths);
+        Gradients {
+            right: zeros(matrices),
+            a: zeros(n * grades),
+            w: zeros(n * paths),
+            left: zeros(matrices),
+            bias: zeros(n),
+        }
+    }
+}
+
 /// Writes the gradient of `x` and returns those of the parameters.
-pub(super) fn backward<T: Real>(slices: &Slices<'_, T>, grad: &[T], grad_x: &mut [T]) -> Gradients<T> {
-    let (tables, n) = (slices.tables, slices.features);
-    let matrices = tables.blades_of_grade.len() * n * n;
-    let zeros = |count: usize| vec![T::zero(); count];
-    let (grades, paths) = (tables.blades_of_grade.len(), tables.paths);
-    if slices.batch * n == 0 {
-        let (right, a, w) = (zeros(matrices), zeros(n * grades), zeros(n * paths));
-        return Gradients { right, a, w, left: zeros(matrices), bias: zeros(n) };
+pub(super) fn backward<T: Real>(
+    slices: &Slices<'_, T>,
+    x: &[T],
+    grad: &[T],
+    grad_x: &mut [T],
+) -> Result<Gradients<T>> {
+    if slices.batch * slices.features == 0 {
+        return Ok(slices.no_gradients());
     }
     let operands = slices.product();
-    let plan = product::Plan::new(&operands);
-    let scale = Slices::<T>::scale();
-    // The division by √2 goes into the matrices once instead of into every row.
-    let scaled_left: Option<Vec<T>> =
-        slices.left.map(|(matrices, _)| matrices.iter().map(|&value| value * scale).collect());
-    struct Partial<T> {
-        product: (Vec<crate::simd::Lanes<T>>, Vec<crate::simd::Lanes<T>>),
-        right: Vec<T>,
-        left: Vec<T>,
-        bias: Vec<T>,
-    }
-    let partials: Vec<Partial<T>> =
-        split_chunks(grad_x, &plan.layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
-            let len = grad_x[0].len();
-            let rows = len / n;
-            let x = Lines::new(slices.x, &plan.layout, chunk);
-            let g = Lines::new(grad, &plan.layout, chunk);
-            let mut right = zeros(tables.blades * len);
-            slices.apply(&x, slices.right, len, &mut right);
-            let mut grad_right = zeros(tables.blades * len);
-            let mut lines: Vec<&mut [T]> = grad_right.chunks_exact_mut(len).collect();
-            let local = Lines::local(&right, len);
-            let product =
-                product::backward_chunk(&plan, chunk, local, grad, Needs::ALL, &mut grad_x, &mut lines);
-            let mut partial = Partial { product, right: zeros(matrices), left: Vec::new(), bias: Vec::new() };
-            if slices.left.is_some() {
-                partial.left = zeros(matrices);
-                partial.bias = zeros(n);
-                for row in g.get(0, 0, len).chunks_exact(n) {
-                    for (sum, &g) in partial.bias.iter_mut().zip(row) {
-                        *sum += g;
-                    }
-                }
-            }
-            for (blade, grad_x) in grad_x.iter_mut().enumerate() {
-                let size = n * n;
-                let grade = usize::from(tables.grades[blade]);
-                let transposed = Matrix::rows(x.get(blade, 0, len), n).transposed();
-                let upstream = Matrix::rows(&*lines[blade], n);
-                let matrix = slices.matrix(slices.right, blade).transposed();
-                gemm::product(gemm::Sizes { m: rows, k: n, n }, upstream, matrix, grad_x, true);
-                let target = &mut partial.right[grade * size..][..size];
-                gemm::product(gemm::Sizes { m: n, k: rows, n }, transposed, upstream, target, true);
-                if let Some(left) = &scaled_left {
-                    let upstream = Matrix::rows(g.get(blade, 0, len), n);
-                    gemm::product(
-                        gemm::Sizes { m: rows, k: n, n },
-                        upstream,
-                        slices.matrix(left, blade).transposed(),
-                        grad_x,
-                        true,
-                    );
-                    let target = &mut partial.left[grade * size..][..size];
-                    gemm::product(gemm::Sizes { m: n, k: rows, n }, transposed, upstream, target, true);
-                }
-            }
-            partial
-        });
-
-    let (mut weights, mut normalization) = (Vec::new(), Vec::new());
-    let (mut right, mut left, mut bias) = (Vec::new(), Vec::new(), Vec::new());
-    for partial in partials {
-        weights.push(partial.product.0);
-        normalization.push(partial.product.1);
-        right.push(partial.right);
-        left.push(partial.left);
-        bias.push(partial.bias);
-    }
-    let total = |partials: Vec<Vec<T>>, factor: T| -> Vec<T> {
-        sum_partials(partials).unwrap_or_default().into_iter().map(|value| value * factor).collect()
-    };
-    Gradients {
-        right: total(right, T::one()),
-        a: plan.fold(&normalization, grades),
-        w: plan.fold(&weights, paths),
-        left: total(left, scale),
-        bias: total(bias, scale),
-    }
+    let plan = Plan::backward(slices, &operands);
+    let chunks = split_chunks(grad_x, plan.layout()).into_par_iter().enumerate();
+    let partials = chunks.flushed_map(|(chunk, mut grad_x)| {
+        let len = grad_x[0].len();
+        let (x, grad) = (Lines::new(x, plan.layout(), chunk), Lines::new(grad, plan.layout(), chunk));
+        let mut right = Scratch::new(slices.tables.blades * len, NAME)?;
+        plan.right_chunk(x, len, &mut right);
+        plan.backward_chunk(chunk, x, Lines::local(&right, len), grad, &mut grad_x)
+    });
+    Ok(plan.fold(partials.into_iter().collect::<Result<_>>()?))
 }

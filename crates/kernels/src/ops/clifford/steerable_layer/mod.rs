@@ -6,7 +6,7 @@
 //! scalar), `a` `[features, grades]`, `w` `[features, paths]`. It pays for up to a hundred features or so, where a chunk
 //! of rows with everything derived from it fits in cache ([`pays`]); beyond that the separate operators are as fast.
 
-mod cpu;
+pub(crate) mod cpu;
 mod cuda;
 
 use super::{
@@ -107,7 +107,9 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Array> {
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let slices = slices::<T>(&tables, planes, &arrays)?;
-        Array::build::<T>(arrays[0].shape(), &arrays[0].device(), |out| cpu::forward(&slices, out))
+        let x = arrays[0].as_slice::<T>()?;
+        let build = |out: &mut [T]| cpu::forward(&slices, x, out);
+        Ok(Array::build_with(arrays[0].shape(), &arrays[0].device(), build)?.0)
     })
 }
 
@@ -126,16 +128,14 @@ pub fn backward(algebra: &Algebra, operands: &Operands<'_>, grad: &Array) -> Res
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let slices = slices::<T>(&tables, planes, &arrays)?;
-        let grad = grad.as_slice::<T>()?;
+        let (x, grad) = (arrays[0].as_slice::<T>()?, grad.as_slice::<T>()?);
         let device = arrays[0].device();
-        let mut parameters = cpu::Gradients::default();
-        let x = Array::build::<T>(arrays[0].shape(), &device, |out| {
-            parameters = cpu::backward(&slices, grad, out);
-        })?;
+        let (grad_x, parameters) =
+            Array::build_with(arrays[0].shape(), &device, |out| cpu::backward(&slices, x, grad, out))?;
         let cpu::Gradients { right, a, w, left, bias } = parameters;
         let array = |values: Vec<T>, index: usize| Array::from_vec(values, arrays[index].shape(), &device);
         Ok(Gradients {
-            x,
+            x: grad_x,
             right: array(right, 1)?,
             a: array(a, 2)?,
             w: array(w, 3)?,
@@ -164,7 +164,7 @@ fn slices<'a, T: crate::simd::Real>(
     planes: Planes,
     arrays: &'a [Array],
 ) -> Result<cpu::Slices<'a, T>> {
-    let Operands { x, right, a, w, left } = view(arrays)?;
+    let Operands { x: _, right, a, w, left } = view(arrays)?;
     let left = match left {
         Some((left, bias)) => Some((left.as_slice::<T>()?, bias.as_slice::<T>()?)),
         None => None,
@@ -173,7 +173,6 @@ fn slices<'a, T: crate::simd::Real>(
         tables,
         batch: planes.rows,
         features: planes.features,
-        x: x.as_slice::<T>()?,
         right: right.as_slice::<T>()?,
         a: a.as_slice::<T>()?,
         w: w.as_slice::<T>()?,

@@ -4,7 +4,7 @@ use super::Table;
 use crate::{
     ops::clifford::layout::{Layout, load, split_chunks, store},
     parallel::Flushed,
-    simd::{Kernel, LANES, Real, accumulate, dispatch, subtract_product},
+    simd::{Kernel, LANES, Real, Simd, accumulate, dispatch, subtract_product},
 };
 use rayon::prelude::*;
 
@@ -31,7 +31,7 @@ impl<T: Real> Kernel for Product<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { table, line, a, b, start, out } = self;
         let len = out.first().map_or(0, |out| out.len());
         for offset in (0..len).step_by(LANES) {

@@ -4,7 +4,7 @@ use super::{Sizes, components};
 use crate::{
     ops::clifford::layout::{Layout, load, split_chunks, store},
     parallel::Flushed,
-    simd::{Kernel, LANES, Lanes, Real, accumulate, dispatch},
+    simd::{Kernel, LANES, Lanes, Real, Simd, accumulate, dispatch},
 };
 use rayon::prelude::*;
 
@@ -58,7 +58,7 @@ impl<T: Real> Kernel for Product<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { sizes, u, v, start, out } = self;
         let (n, half) = (sizes.dimension, T::narrow(0.5));
         let len = out.first().map_or(0, |out| out.len());
@@ -92,7 +92,7 @@ impl<T: Real> Kernel for Gradient<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { sizes, other, grad, start, out } = self;
         let (n, half) = (sizes.dimension, T::narrow(0.5));
         // The position of S_ij, i ≤ j, among the components.

@@ -6,7 +6,7 @@ use super::geometry::{Gather, Sizes};
 use crate::{
     gemm::{self, Matrix},
     parallel::Flushed,
-    simd::{self, Real, mul_add},
+    simd::{self, Real, Simd, mul_add},
 };
 use rayon::prelude::*;
 
@@ -113,7 +113,7 @@ impl<T: Real> simd::Kernel for Depthwise<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { gather, source, w, first, parts } = self;
         let Sizes { groups, taps, .. } = gather.sizes;
         let plane = gather.source_rows() * groups;
@@ -235,7 +235,7 @@ impl<T: Real> simd::Kernel for DepthwiseKernel<'_, T> {
     type Output = Vec<T>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Vec<T> {
+    fn run<S: Simd, const FMA: bool>(self, _: S) -> Vec<T> {
         let Self { gather, x, y, blade, range } = self;
         let Sizes { groups, taps, j, .. } = gather.sizes;
         let (plane, rows) = (gather.source_rows() * groups, gather.rows());

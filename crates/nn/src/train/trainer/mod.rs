@@ -1,0 +1,209 @@
+//! Training a model: what survives from one step to the next ([`Trainer`]), the step itself, and going on from a checkpoint.
+
+mod resume;
+mod step;
+
+pub use step::{MAX_CONSECUTIVE_SKIPS, StepReport};
+
+use super::{Batch, Capture, CapturedStep, Exchange, TrainerConfig};
+use crate::optim::{GradientScaler, MixedPrecision, MovingAverage, Optimizer, UnderflowWatch};
+use crate::{Error, Module, Parameter, Result};
+use gradewise_autograd::{Policy, evaluation};
+use gradewise_kernels::DType;
+use serde::{Deserialize, Serialize};
+use std::{any::Any, sync::Arc};
+
+/// A model with its optimiser, schedule and moving average.
+///
+/// Profilers that listen to NVTX see its steps as ranges `step`, with `wait for a batch`, `forward`, `backward` and `update` inside; a
+/// step that is replayed as a CUDA graph has `replay` instead of the last three.
+///
+/// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
+/// are, the data and the schedule move on, and the step is reported and counted.
+///
+/// ```
+/// use gradewise_autograd::Tensor;
+/// use gradewise_kernels::Device;
+/// use gradewise_nn::{layers::{Layer, Linear}, loss::mean_squared_error, train::{ScheduleKind, Trainer, TrainerConfig}};
+/// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(1);
+/// let model = Linear::new(2, 1).init(&Device::Cpu, &mut rng)?;
+/// let config = TrainerConfig { lr: 0.1, schedule: ScheduleKind::Constant, warmup_steps: 0, ..TrainerConfig::default() };
+/// let mut trainer = Trainer::new(model, config)?;
+/// let x = Tensor::from_slice(&[0.0f32, 1.0, 1.0, 0.0], [2, 2], &Device::Cpu)?;
+/// let y = Tensor::from_slice(&[2.0f32, -1.0], [2, 1], &Device::Cpu)?;
+/// let mut batches = std::iter::repeat_with(|| Ok((x.clone(), y.clone())));
+/// let first = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// let mut last = first.clone();
+/// for _ in 0..50 {
+///     last = trainer.step(&mut batches, |model, (x, y)| mean_squared_error(&model.forward(x)?, y))?;
+/// }
+/// assert!(last.loss < 0.1 * first.loss);
+/// # Ok::<(), gradewise_nn::Error>(())
+/// ```
+pub struct Trainer<M> {
+    pub(super) model: M,
+    pub(super) parameters: Vec<(String, Parameter)>,
+    pub(super) config: TrainerConfig,
+    pub(super) optimizer: Optimizer,
+    pub(super) average: Option<MovingAverage>,
+    pub(super) mixed: Option<Policy>,
+    pub(super) scaler: Option<GradientScaler>,
+    underflow: UnderflowWatch,
+    pub(super) exchange: Option<Arc<dyn Exchange>>,
+    capture: Capture,
+    /// The [`CapturedStep`] for the batches seen last, on a GPU.
+    device_step: Option<Box<dyn Any + Send>>,
+    step: u64,
+    /// Forward passes of the steps taken: what the masks of dropout follow from.
+    passes: u64,
+    skips: Skips,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Skips {
+    total: u64,
+    consecutive: u64,
+}
+
+impl<M: Module> Trainer<M> {
+    /// Starts training at step 0.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
+    pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
+        config.validate()?;
+        let optimizer = Optimizer::new(config.method())?;
+        let parameters = model.unique_parameters()?;
+        let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
+        Ok(Self {
+            model,
+            parameters,
+            config,
+            optimizer,
+            average,
+            mixed: None,
+            scaler: None,
+            exchange: None,
+            capture: Capture::default(),
+            device_step: None,
+            underflow: UnderflowWatch::default(),
+            step: 0,
+            passes: 0,
+            skips: Skips::default(),
+        })
+    }
+
+    /// Computes losses in mixed precision: operations by the policy, the loss scaled if there is a scaler. Parameters, gradients and
+    /// optimiser stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a scaler's constants outside their range, or parameters that are not in `f32`.
+    pub fn mixed_precision(mut self, precision: &MixedPrecision) -> Result<Self> {
+        if let Some((name, parameter)) = self.parameters.iter().find(|(_, p)| p.array().dtype() != DType::F32)
+        {
+            return Err(Error::Argument {
+                operation: "mixed precision",
+                argument: "parameters",
+                actual: format!("`{name}` is {}", parameter.array().dtype()),
+                expected: "f32: the weights that 16-bit copies are made of".to_owned(),
+            });
+        }
+        self.scaler = precision.scaler.map(GradientScaler::new).transpose()?;
+        self.mixed = Some(precision.policy.clone());
+        Ok(self)
+    }
+
+    /// What losses are multiplied by at present, where a scaler does that.
+    pub fn loss_scale(&self) -> Option<f64> {
+        self.scaler.as_ref().map(GradientScaler::scale)
+    }
+
+    /// Takes its steps together with other processes from now on. Their models must be equal, and stay so: each step is the same
+    /// everywhere.
+    pub fn set_exchange(&mut self, exchange: Arc<dyn Exchange>) {
+        self.exchange = Some(exchange);
+    }
+
+    /// The parameters with their names.
+    pub fn parameters(&self) -> &[(String, Parameter)] {
+        &self.parameters
+    }
+
+    /// Gives what is kept from step to step its name in the census of live arrays
+    /// ([`census`](gradewise_kernels::memory::census)): the parameters, and for each of them what the optimiser keeps. Updates may have
+    /// put new arrays in place of named ones.
+    pub fn name_arrays(&self) {
+        for (name, parameter) in &self.parameters {
+            parameter.array().name(name);
+            for (kind, array) in self.optimizer.kept(name) {
+                array.name(&format!("{name}: {kind}"));
+            }
+        }
+        for (name, array) in self.average.iter().flat_map(MovingAverage::averages) {
+            array.name(&format!("{name}: moving average"));
+        }
+    }
+
+    /// An error of a step, with parameters called by their names.
+    #[must_use]
+    pub fn explained(&self, error: Error) -> Error {
+        let Error::Autograd(gradewise_autograd::Error::Anomaly(mut anomaly)) = error else { return error };
+        anomaly.name_parameters(|leaf| {
+            let (name, _) = self.parameters.iter().find(|(_, parameter)| parameter.tensor().id() == leaf)?;
+            Some(name.clone())
+        });
+        Error::Autograd(gradewise_autograd::Error::Anomaly(anomaly))
+    }
+
+    /// The model, with its own weights (not their average).
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// The names of the parameters, in the order of [`StepReport::norms`].
+    pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Steps taken so far, skipped ones included.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// Steps skipped so far.
+    pub fn skipped_steps(&self) -> u64 {
+        self.skips.total
+    }
+
+    /// Whether steps on a GPU are recorded and replayed; [`Capture::WhenPossible`] unless this says something else.
+    pub fn set_capture(&mut self, capture: Capture) {
+        (self.capture, self.device_step) = (capture, None);
+    }
+
+    /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` as long as there is none.
+    ///
+    /// # Errors
+    /// From the device.
+    pub fn captured_nodes<B: Batch + Send + 'static>(&self) -> Result<Option<usize>> {
+        let step = self.device_step.as_ref().and_then(|step| step.downcast_ref::<CapturedStep<B>>());
+        step.map_or(Ok(None), CapturedStep::node_count)
+    }
+
+    /// Runs `work` on the weights that count: their moving average if one is kept, else the weights themselves. It is in evaluation mode
+    /// ([`evaluation`]): nothing is dropped.
+    ///
+    /// The averages take the place of the weights meanwhile, hence the exclusive borrow. The weights return when `work` ends, also if it
+    /// panics.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn evaluate<T>(&mut self, work: impl FnOnce(&M) -> Result<T>) -> Result<T> {
+        let work = || evaluation(|| work(&self.model));
+        match &mut self.average {
+            Some(average) => average.apply(work),
+            None => work(),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! One training step.
+
+use super::Trainer;
+use crate::optim::{GradientNorms, clip_by_norm, clip_by_value};
+use crate::train::{Batch, CapturedStep, Exchange};
+use crate::{Error, Module, Result};
+use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
+use gradewise_ffi::nvtx;
+use gradewise_kernels::{Array, DType, Device, memory, ops};
+use std::collections::HashMap;
+
+/// After so many steps in a row without a usable gradient, training has diverged.
+pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
+
+/// What happened in one step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepReport {
+    /// Steps taken so far, this one included.
+    pub step: u64,
+    /// Mean loss of the step's batches, before the step.
+    pub loss: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// Norms of the gradients, before clipping, in the order of the parameters.
+    pub norms: GradientNorms,
+    /// Whether the gradients were scaled down to the largest norm; elements that exceed the largest value are not counted.
+    pub clipped: bool,
+    /// Whether the step was left out because its loss or gradients were not finite.
+    pub skipped: bool,
+    /// The fraction of the gradients' elements that are zero.
+    pub zeros: f64,
+    /// What the loss was multiplied by for the backward pass, where a scaler does that.
+    pub scale: Option<f64>,
+}
+
+impl<M: Module> Trainer<M> {
+    /// The loss of a batch in forward pass number `pass` of training, in the precision of this trainer.
+    fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B, pass: u64) -> Result<Tensor> {
+        let _range = nvtx::range("forward");
+        training(pass, || match &self.mixed {
+            Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
+            None => loss(&self.model, batch),
+        })
+    }
+
+    /// [`loss`](Self::loss) of batch `number` of the step under way. A step that fails has not advanced `passes`: taken again, it
+    /// draws the same.
+    pub(in crate::train) fn next_loss<B>(
+        &self,
+        loss: &impl Fn(&M, &B) -> Result<Tensor>,
+        batch: &B,
+        number: usize,
+    ) -> Result<Tensor> {
+        self.loss(loss, batch, self.passes + number as u64)
+    }
+
+    /// Counts a step, whatever came of it.
+    fn count_step(&mut self) {
+        self.step += 1;
+        self.passes += self.config.accumulation as u64;
+    }
+
+    /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
+    ///
+    /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen there: see
+    /// [`CapturedStep`], which is what takes the step.
+    ///
+    /// # Errors
+    /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
+    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`], a loss that cannot be captured.
+    pub fn step<B: Batch + Send + 'static>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let Some(Device::Cuda(device)) = self.parameters.first().map(|(_, first)| first.array().device())
+        else {
+            return self.host_step(batches, loss);
+        };
+        let kept = self.device_step.take().and_then(|step| step.downcast::<CapturedStep<B>>().ok());
+        let mut step = kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture)));
+        let report = step.step(self, batches, loss);
+        self.device_step = Some(step);
+        report
+    }
+
+    /// A step on the host.
+    fn host_step<B>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let _step = nvtx::range("step");
+        let mut gradients: Vec<Option<Array>> = vec![None; self.parameters.len()];
+        let mut mean_loss = 0.0;
+        let mut mean: Option<Array> = None;
+        for number in 0..self.config.accumulation {
+            let batch = next_batch(batches)?;
+            let last = number + 1 == self.config.accumulation;
+            let share = self.backward(&mut gradients, &self.next_loss(&loss, &batch, number)?, last)?;
+            match self.exchange {
+                None => mean_loss += share.item()?,
+                Some(_) => add_to(&mut mean, share)?,
+            }
+        }
+        if let (Some(exchange), Some(mean)) = (&self.exchange, mean) {
+            mean_loss = exchange.finish(&mean, &mut gradients)?.item()?;
+            exchange.check()?;
+        }
+        let update = nvtx::range("update");
+        let scale = self.loss_scale();
+        if let Some(scale) = scale {
+            for gradient in gradients.iter_mut().flatten() {
+                *gradient = ops::mul_scalar(gradient, 1.0 / scale)?;
+            }
+        }
+        let zeros = zero_fraction(&gradients)?;
+        let norms = GradientNorms::of(&gradients)?;
+        let lr = self.config.schedule().lr(self.step);
+        self.count_step();
+        let skipped = !(mean_loss.is_finite() && norms.are_finite());
+        let mut clipped = false;
+        if skipped {
+            self.skip(mean_loss, &norms)?;
+        } else {
+            if let Some(limit) = self.config.clip_norm {
+                clipped = clip_by_norm(&mut gradients, &norms, limit)?;
+            }
+            if let Some(limit) = self.config.clip_value {
+                clip_by_value(&mut gradients, limit)?;
+            }
+            let account = memory::within("optimizer");
+            self.optimizer.step(lr, &self.parameters, &gradients)?;
+            if let Some(average) = &mut self.average {
+                average.update()?;
+            }
+            drop(account);
+            self.end_skips();
+        }
+        drop(update);
+        self.scaled(skipped, zeros)?;
+        Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
+    }
+
+    /// The losses of the last step's `batches` once more and their gradients, with the masks of dropout that the step drew, for whoever
+    /// observes this thread; nothing is kept or changed.
+    ///
+    /// # Errors
+    /// Those of the batches; from the operators, or whatever an observer has to say.
+    pub fn look<B>(
+        &self,
+        batches: impl IntoIterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<()> {
+        let first = self.passes.saturating_sub(self.config.accumulation as u64);
+        for (batch, pass) in batches.into_iter().zip(first..) {
+            let mut gradients = vec![None; self.parameters.len()];
+            self.backward(&mut gradients, &self.loss(&loss, &batch?, pass)?, false)?;
+        }
+        Ok(())
+    }
+
+    /// The batches of the next step.
+    pub(in crate::train) fn next_batches<B>(
+        &self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+    ) -> Result<Vec<B>> {
+        (0..self.config.accumulation).map(|_| next_batch(batches)).collect()
+    }
+
+    /// The learning rate of the next step.
+    pub(in crate::train) fn next_lr(&self) -> f64 {
+        self.config.schedule().lr(self.step)
+    }
+
+    /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `trained` are the
+    /// positions of the parameters that it updated.
+    pub(in crate::train) fn finish_step(
+        &mut self,
+        loss: f64,
+        norms: GradientNorms,
+        zeros: f64,
+        trained: &[usize],
+    ) -> Result<StepReport> {
+        let (lr, scale) = (self.next_lr(), self.loss_scale());
+        self.count_step();
+        let skipped = !(loss.is_finite() && norms.are_finite());
+        if skipped {
+            self.skip(loss, &norms)?;
+        } else {
+            self.optimizer.advance(trained.iter().map(|&position| self.parameters[position].0.as_str()));
+            self.end_skips();
+        }
+        let clipped = !skipped && self.config.clip_norm.is_some_and(|limit| norms.total > limit);
+        self.scaled(skipped, zeros)?;
+        Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped, zeros, scale })
+    }
+
+    /// Moves the loss scale after a step, and looks for gradients that underflow.
+    fn scaled(&mut self, skipped: bool, zeros: f64) -> Result<()> {
+        let scale = self.loss_scale();
+        // The exponents of bf16 are those of f32: what is zero in it was zero before.
+        if !skipped && self.mixed.as_ref().is_some_and(|policy| policy.dtype() == DType::F16) {
+            self.underflow.see(self.step, zeros, scale);
+        }
+        let Some(scaler) = &mut self.scaler else { return Ok(()) };
+        scaler.update(skipped)?;
+        if skipped {
+            tracing::info!("step {}: loss scale {} from here on", self.step, scaler.scale());
+        }
+        Ok(())
+    }
+
+    /// Adds the gradients of `loss`, divided by the number of batches of a step and multiplied by the loss scale; returns the loss
+    /// divided likewise. In the `last` pass of a step the exchange hears of each sum once it is complete.
+    pub(in crate::train) fn backward(
+        &self,
+        gradients: &mut [Option<Array>],
+        loss: &Tensor,
+        last: bool,
+    ) -> Result<Array> {
+        let _range = nvtx::range("backward");
+        let loss = match self.config.accumulation {
+            1 => loss.clone(),
+            batches => loss.mul_scalar(1.0 / batches as f64)?,
+        };
+        let options = match &self.scaler {
+            Some(scaler) => BackwardOptions::seed(scaler.seed(&loss)?),
+            None => BackwardOptions::default(),
+        };
+        match self.exchange.as_deref().filter(|_| last) {
+            Some(exchange) => self.backward_exchanged(gradients, &loss, &options, exchange)?,
+            None => {
+                let mut found = loss.backward_with(&options)?;
+                for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
+                    let leaf = parameter.tensor();
+                    // A parameter that took no part in this batch has no gradient from it.
+                    if found.contains(&leaf) {
+                        add_to(sum, found.take(&leaf)?.array().clone())?;
+                    }
+                }
+            }
+        }
+        Ok(loss.array().clone())
+    }
+
+    fn backward_exchanged(
+        &self,
+        gradients: &mut [Option<Array>],
+        loss: &Tensor,
+        options: &BackwardOptions,
+        exchange: &dyn Exchange,
+    ) -> Result<()> {
+        let leaves = self.parameters.iter().enumerate();
+        let positions: HashMap<TensorId, usize> =
+            leaves.map(|(position, (_, parameter))| (parameter.tensor().id(), position)).collect();
+        let mut take = |leaf: &Tensor, gradient: &Tensor| -> Result<()> {
+            let Some(&position) = positions.get(&leaf.id()) else { return Ok(()) };
+            let sum = &mut gradients[position];
+            add_to(sum, gradient.array().clone())?;
+            sum.as_ref().map_or(Ok(()), |sum| exchange.ready(position, sum))
+        };
+        let mut result = Ok(());
+        loss.backward_watched(options, |leaf, gradient| {
+            if result.is_ok() {
+                result = take(leaf, gradient);
+            }
+        })?;
+        result
+    }
+
+    /// Ends a streak of skipped steps with the step that was taken.
+    fn end_skips(&mut self) {
+        let skipped = std::mem::take(&mut self.skips.consecutive);
+        if skipped > 1 {
+            tracing::warn!("{skipped} steps in a row were skipped before step {}", self.step);
+        }
+    }
+
+    fn skip(&mut self, loss: f64, norms: &GradientNorms) -> Result<()> {
+        self.skips.total += 1;
+        self.skips.consecutive += 1;
+        let bad: Vec<&str> = self
+            .parameter_names()
+            .zip(&norms.each)
+            .filter(|(_, norm)| !norm.is_finite())
+            .map(|(name, _)| name)
+            .collect();
+        let what = match bad.first() {
+            Some(first) => format!(
+                "{} of {} gradients are not finite, the first of `{first}`",
+                bad.len(),
+                norms.each.len()
+            ),
+            None => format!("the loss is {loss}"),
+        };
+        // One line for a streak; the error, or the step that ends it, has the count.
+        match self.skips.consecutive {
+            1 => tracing::warn!("step {} skipped: {what}; those that follow it are counted", self.step),
+            _ => tracing::debug!("step {} skipped: {what}", self.step),
+        }
+        if self.skips.consecutive >= MAX_CONSECUTIVE_SKIPS {
+            return Err(Error::Diverged { step: self.step, skipped: self.skips.consecutive, reason: what });
+        }
+        Ok(())
+    }
+}
+
+/// The fraction of elements that are zero.
+fn zero_fraction(gradients: &[Option<Array>]) -> Result<f64> {
+    let (mut zeros, mut elements) = (0.0, 0);
+    for gradient in gradients.iter().flatten() {
+        let zero = Array::zeros([], gradient.dtype(), &gradient.device())?;
+        let axes: Vec<usize> = (0..gradient.rank()).collect();
+        zeros += ops::sum(&ops::equal(gradient, &zero)?, &axes, false)?.item()?;
+        elements += gradient.elements();
+    }
+    Ok(zeros / elements.max(1) as f64)
+}
+
+/// Adds to a sum that may have no term yet.
+fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
+    match sum {
+        Some(sum) => ops::add_assign(sum, &term)?,
+        None => *sum = Some(term),
+    }
+    Ok(())
+}
+
+fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
+    let _range = nvtx::range("wait for a batch");
+    batches.next().unwrap_or_else(|| {
+        Err(Error::Worker { operation: "training step", reason: "there are no more batches".to_owned() })
+    })
+}
