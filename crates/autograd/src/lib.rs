@@ -31,7 +31,7 @@
 // clifford
 // fields, pass
 // engine
-// checkpoint, gradcheck, reference
+// checkpoint, gradcheck, jvp, reference
 // registry
 // custom, names, prepared
 
@@ -54,6 +54,7 @@ mod footprint;
 mod gradcheck;
 mod gradients;
 mod id;
+mod jvp;
 mod mode;
 mod names;
 pub mod observe;
@@ -81,6 +82,7 @@ pub use footprint::{Footprint, OperationMemory, footprint};
 pub use gradcheck::{GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
 pub use id::{Pass, TensorId};
+pub use jvp::jvp;
 pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, training_stream};
 pub use operation::Operation;
 pub use ops::{add_n, concat, stack};
