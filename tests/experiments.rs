@@ -186,6 +186,15 @@ fn forces() {
     );
 }
 
+/// Potentials in which directions matter, and a model with tensors of rank 2.
+#[test]
+fn forces_of_quadrupoles_and_of_silicon() {
+    let settings = "data.train=64 data.valid=8 data.test=8 data.particles=8 data.follow=10 model.hidden=6 train.steps=100 \
+                    train.select=last";
+    check("forces", &format!("--preset quadrupole {settings}"), 0.3);
+    check("forces", &format!("--preset silicon {settings}"), 0.7);
+}
+
 #[test]
 fn text() {
     let settings = "data.window=24 data.valid=4 data.test=8 model.block=24 model.width=16 model.heads=2 model.layers=1 \

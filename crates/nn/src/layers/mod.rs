@@ -26,7 +26,7 @@ pub use mv_silu::{MvSilu, MvSiluBuilder};
 pub use regular::{Dropout, LayerNorm, LayerNormBuilder, RmsNorm, RmsNormBuilder};
 pub use sequential::{Activation, Sequential};
 pub use steerable::{SteerableProduct, SteerableProductBuilder};
-pub use traceless::{TracelessProduct, TracelessProductBuilder};
+pub use traceless::{TracelessProduct, TracelessProductBuilder, symmetric_traceless};
 
 use crate::{Module, Result};
 use gradewise_autograd::Tensor;
