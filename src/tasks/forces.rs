@@ -395,6 +395,33 @@ mod tests {
     }
 
     #[test]
+    fn senseless_values_are_named() {
+        for (assignment, part) in [
+            ("data.potential=quadrupol", "did you mean `quadrupole`?"),
+            ("data.particles=28", "at most 27, which trajectories of quadrupole"),
+            ("model.kind=tensor", "did you mean `tensors`?"),
+            ("model.cutoff=0", "above 0"),
+            ("model.radial=0", "at least 1"),
+        ] {
+            let mut resolver = gradewise_runner::task::resolver::<Forces>(Some("quadrupole")).unwrap();
+            resolver.assignment(assignment).unwrap();
+            let message = gradewise_runner::task::resolve::<Forces>(&resolver).unwrap_err().to_string();
+            let key = assignment.split('=').next().unwrap();
+            assert!(message.contains(part) && message.contains(key), "{message}");
+        }
+    }
+
+    #[test]
+    fn cosines_are_of_angles_between_forces() {
+        let data = ForceData::simulate(3, 4, 1, Split::Test).unwrap();
+        let scaled: Vec<f64> = data.force().iter().map(|x| 3.0 * x).collect();
+        assert!((mean_cosine(&data, &scaled) - 1.0).abs() < 1e-12);
+        let opposite: Vec<f64> = data.force().iter().map(|x| -x).collect();
+        assert!((mean_cosine(&data, &opposite) + 1.0).abs() < 1e-12);
+        assert_eq!(mean_cosine(&data, &vec![0.0; scaled.len()]), 0.0);
+    }
+
+    #[test]
     fn the_exact_field_conserves_energy_up_to_the_integrator() {
         let start = ForceData::simulate(5, 3, 2, Split::Test).unwrap();
         let exact = |data: &ForceData| Ok((data.force().to_vec(), data.energy().to_vec()));

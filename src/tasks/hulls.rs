@@ -20,7 +20,7 @@ gradewise train hulls
 gradewise train hulls --preset paper --device cuda
 gradewise train hulls --preset falling --device cuda
 gradewise train hulls --curve 256,1024,4096,16384
-gradewise train hulls model.kind=simplices model.hidden=8 model.layers=2 train.batch_size=8   messages between points, edges, triangles
+gradewise train hulls model.kind=simplices model.hidden=8 model.layers=2 train.batch_size=8 --device cuda
 gradewise train hulls model.kind=metric                products in a metric that is learned, which are not equivariant
 gradewise train hulls data.source=path/to/npy          hulls_train_input.npy and so on";
     const TITLE: &'static str = "volumes of convex hulls of 16 points in 5 dimensions";

@@ -84,14 +84,16 @@ fn every_layer_of_tracks_commutes_with_rotations_reflections_and_the_inversion()
         let gate = TrackGate::init(size, &place).unwrap();
         let norm = TrackNorm::init(size, &place).unwrap();
         let product = TrackProduct::init(size, &place, &mut rng).unwrap();
-        for module in [&linear as &dyn Module, &gate, &norm, &product] {
+        let last = TrackProduct::without_tensors(size, &place, &mut rng).unwrap();
+        for module in [&linear as &dyn Module, &gate, &norm, &product, &last] {
             randomize(module, &mut rng);
         }
-        let layers: [(&str, Box<dyn Fn(&Tracks) -> Tracks>); 4] = [
+        let layers: [(&str, Box<dyn Fn(&Tracks) -> Tracks>); 5] = [
             ("linear", Box::new(move |x| linear.forward(x).unwrap())),
             ("gate", Box::new(move |x| gate.forward(x).unwrap())),
             ("norm", Box::new(move |x| norm.forward(x).unwrap())),
             ("product", Box::new(move |x| product.forward(x).unwrap())),
+            ("last product", Box::new(move |x| last.forward(x).unwrap())),
         ];
         let x = draw(6, &mut rng);
         for action in actions(&algebra, &mut rng) {

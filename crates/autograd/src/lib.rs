@@ -25,6 +25,7 @@
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
 // composite, detect, footprint, operation
+// composed
 // any_sample
 // entry
 // ops
@@ -41,6 +42,7 @@ mod attributes;
 pub mod backend;
 mod checkpoint;
 pub mod clifford;
+mod composed;
 mod composite;
 mod create;
 pub mod custom;

@@ -4,6 +4,7 @@ use super::{
     prelude::*,
     primitives::{by_column, index, table_product},
 };
+use crate::composed::composed;
 use gradewise_core::{MAX_DIMENSION, Signature};
 use gradewise_kernels::ops::clifford::table_product::{Table, TableTerm};
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,28 @@ pub fn metric_sgp(metric: &Tensor, x: &Tensor, y: &Tensor, w: &Tensor) -> Result
     let coefficients = overlaps.coefficients(metric)?.reshape([overlaps.shared.len(), 1, 1])?;
     let weights = by_column(w)?.index_select(0, &paths)?.mul(&coefficients)?;
     overlaps.sum(&pairs.mul(&weights)?)
+}
+
+composed!(
+    /// Inputs: the metric and both factors.
+    MetricProduct, "metric_product", Short, (3, 3),
+    |sizes| [entries(sizes), features(sizes), features(sizes)],
+    |inputs| metric_product(&inputs[0], &inputs[1], &inputs[2])
+);
+
+composed!(
+    /// Inputs: the metric, both factors and the weights.
+    MetricSgp, "metric_sgp", Short, (4, 4),
+    |sizes| {
+        let paths = Algebra::new(Signature::new(sizes.algebra.dimension() as u8, 0, 0))?.paths().len();
+        [entries(sizes), features(sizes), features(sizes), Input::normal([sizes.features, paths])]
+    },
+    |inputs| metric_sgp(&inputs[0], &inputs[1], &inputs[2], &inputs[3])
+);
+
+/// A metric with an entry for each generator of the algebra that samples are made for.
+fn entries(sizes: &Sizes) -> Input {
+    Input::normal([sizes.algebra.dimension()])
 }
 
 const NAME: &str = "metric_product";

@@ -40,6 +40,8 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<block::Block>(),
     Entry::of::<layer::Layer<false>>(),
     Entry::of::<layer::Layer<true>>(),
+    Entry::of::<learned_metric::MetricProduct>(),
+    Entry::of::<learned_metric::MetricSgp>(),
     Entry::of::<linear::Linear>(),
     Entry::of::<norm::MvLayerNorm>(),
     Entry::of::<norm::MvNormalization>(),
@@ -51,5 +53,8 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<silu::MvSilu>(),
     Entry::of::<steerable::SteerableProduct>(),
     Entry::of::<steerable_layer::FusedLayer>(),
+    Entry::of::<tensors::TensorDot>(),
+    Entry::of::<tensors::TensorTensor>(),
+    Entry::of::<tensors::TensorVector>(),
     Entry::of::<traceless::TracelessProduct>(),
 ];

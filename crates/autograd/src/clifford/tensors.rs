@@ -8,6 +8,7 @@ use super::{
     prelude::*,
     primitives::{index, table_product},
 };
+use crate::composed::composed;
 use gradewise_kernels::ops::clifford::table_product::{Table, TableTerm};
 use std::{
     collections::BTreeMap,
@@ -84,6 +85,31 @@ pub fn tensor_matrix(s: &Tensor) -> Result<Tensor> {
     let zz = s.slice(0, 0..1)?.add(&s.slice(0, 3..4)?)?.neg()?;
     let all = crate::concat(&[s, &zz], 0)?;
     all.index_select(0, &index(&[0, 1, 2, 1, 3, 4, 2, 4, 5], 6, &s.device())?)
+}
+
+composed!(
+    /// Inputs: tensors and vectors.
+    TensorVector, "tensor_vector", Short, (2, 2),
+    |sizes| [of_tensors(sizes), Input::normal([3, sizes.batch, sizes.features])],
+    |inputs| tensor_vector(&inputs[0], &inputs[1])
+);
+
+composed!(
+    /// Inputs: tensors.
+    TensorDot, "tensor_dot", Short, (2, 2),
+    |sizes| [of_tensors(sizes), of_tensors(sizes)],
+    |inputs| tensor_dot(&inputs[0], &inputs[1])
+);
+
+composed!(
+    /// Inputs: tensors.
+    TensorTensor, "tensor_tensor", Short, (2, 2),
+    |sizes| [of_tensors(sizes), of_tensors(sizes)],
+    |inputs| tensor_tensor(&inputs[0], &inputs[1])
+);
+
+fn of_tensors(sizes: &Sizes) -> Input {
+    Input::normal([COMPONENTS, sizes.batch, sizes.features])
 }
 
 /// The row and the column of each component.

@@ -57,7 +57,11 @@ impl TrackField {
                 join: TrackLinear::init(2 * channels, size, true, placement, rng)?,
                 first: TrackProduct::init(size, placement, rng)?,
                 gate: TrackGate::init(size, placement)?,
-                second: TrackProduct::init(size, placement, rng)?,
+                // Energies are read off scalars: after the last round there is no use for tensors.
+                second: match index + 1 == rounds {
+                    true => TrackProduct::without_tensors(size, placement, rng)?,
+                    false => TrackProduct::init(size, placement, rng)?,
+                },
             })
         };
         Ok(Self {
@@ -89,7 +93,8 @@ impl TrackField {
             let received = round.messages.forward(&h, &radial, edges)?;
             let joined = round.join.forward(&h.join(&received)?)?;
             let product = round.gate.forward(&round.first.forward(&joined)?)?;
-            h = h.add(&round.second.forward(&product)?)?;
+            let change = round.second.forward(&product)?;
+            h = if change.tensors.is_none() { h.without_tensors() } else { h }.add(&change)?;
         }
         let scalars = h.scalars()?;
         let energies = self.readout.forward(&scalars)?.add(&self.linear.forward(&scalars)?)?;

@@ -81,6 +81,12 @@ impl Tracks {
         Self::new(multivectors, if tensors { Some(rest(COMPONENTS)?) } else { None })
     }
 
+    /// The multivectors alone.
+    #[must_use]
+    pub fn without_tensors(&self) -> Self {
+        Self { multivectors: self.multivectors.clone(), tensors: None }
+    }
+
     /// The scalar parts, `[1, rows, channels]`.
     ///
     /// # Errors

@@ -19,10 +19,10 @@ use gradewise_core::{Algebra, Signature};
 /// | S, S' | S·S' + S'·S − ⅔(S:S')I to the tensors |
 /// | S, s' and s, S' | s'S, sS' to the tensors |
 ///
-/// Products are of degree 2, so that a layer is a polynomial: there is no norm in it.
+/// Products are of degree 2, so that a layer is a polynomial: there is no norm in it. A layer whose tensors nobody reads makes none.
 ///
 /// Parameters: those of `left` and `right`; `weight` `[channels, 20]` with variance 1/4, `coupling` `[7, channels]` with variance 1/4 in the
-/// order of the table.
+/// order of the table, `[3, channels]` of a layer that makes no tensors.
 #[derive(Debug, Module)]
 pub struct TrackProduct {
     #[module(skip)]
@@ -31,9 +31,12 @@ pub struct TrackProduct {
     right: TrackLinear,
     weight: Parameter,
     coupling: Option<Parameter>,
+    #[module(skip)]
+    makes_tensors: bool,
 }
 
-/// Couplings with tensors.
+/// Couplings with tensors: those that make scalars and vectors, and all.
+const LOWERING: usize = 3;
 const COUPLINGS: usize = 7;
 
 impl TrackProduct {
@@ -46,14 +49,38 @@ impl TrackProduct {
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
-        let (placement, TrackSize { channels, tensors }) = (&placement.into(), size);
+        Self::of(size, size.tensors, &placement.into(), rng)
+    }
+
+    /// For tracks of this size, of which multivectors alone are made.
+    ///
+    /// # Errors
+    /// A dtype the device does not serve, or no memory.
+    pub fn without_tensors<R: rand::Rng + ?Sized>(
+        size: TrackSize,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Self::of(size, false, &placement.into(), rng)
+    }
+
+    fn of<R: rand::Rng + ?Sized>(
+        size: TrackSize,
+        makes_tensors: bool,
+        placement: &Placement,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let TrackSize { channels, tensors } = size;
         let algebra = Algebra::new(Signature::CL3)?;
         let deviation = (algebra.grade_count() as f64).sqrt().recip();
-        let left = TrackLinear::init(channels, size, true, placement, rng)?;
+        let made = TrackSize { channels, tensors: makes_tensors };
+        let left = TrackLinear::init(channels, made, true, placement, rng)?;
         let right = TrackLinear::init(channels, size, false, placement, rng)?;
         let weight = placement.normal([channels, algebra.paths().len()], deviation, rng)?;
-        let coupling = || placement.normal([COUPLINGS, channels], deviation, rng);
-        Ok(Self { algebra, left, right, weight, coupling: tensors.then(coupling).transpose()? })
+        let couplings = if makes_tensors { COUPLINGS } else { LOWERING };
+        let coupling = || placement.normal([couplings, channels], deviation, rng);
+        let coupling = tensors.then(coupling).transpose()?;
+        Ok(Self { algebra, left, right, weight, coupling, makes_tensors })
     }
 
     /// The layer's output.
@@ -61,12 +88,21 @@ impl TrackProduct {
     /// # Errors
     /// Other channels, or tensors that the layer does not know or does not find.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
-        let (left, right) = (self.left.forward(x)?, self.right.forward(x)?);
+        let right = self.right.forward(x)?;
+        let left = match self.makes_tensors {
+            true => self.left.forward(x)?,
+            false => self.left.forward(&x.without_tensors())?,
+        };
         let options = ProductOptions::default();
         let product =
             sgp(&self.algebra, &x.multivectors, &right.multivectors, &self.weight.tensor(), options)?;
         let product = match (&self.coupling, &x.tensors, &right.tensors) {
-            (Some(coupling), Some(s), Some(t)) => coupled(x, &right, (s, t), &product, &coupling.tensor())?,
+            (Some(coupling), Some(s), Some(t)) => {
+                let coupling = coupling.tensor();
+                let product = lowered(x, &right, (s, t), &product, &coupling)?;
+                let raised = || raised(x, &right, (s, t), &coupling);
+                Tracks { multivectors: product, tensors: self.makes_tensors.then(raised).transpose()? }
+            }
             (None, None, None) => Tracks { multivectors: product, tensors: None },
             (expected, ..) => return Err(tensors_missing("TrackProduct", expected.is_some())),
         };
@@ -74,21 +110,26 @@ impl TrackProduct {
     }
 }
 
-/// The geometric product with what the tensors `s` of `x` and `t` of `y` add to it.
-fn coupled(
+/// The geometric product with what the tensors `s` of `x` and `t` of `y` add to its scalars and vectors.
+fn lowered(
     x: &Tracks,
     y: &Tracks,
     (s, t): (&Tensor, &Tensor),
     product: &Tensor,
     coupling: &Tensor,
-) -> Result<Tracks> {
+) -> Result<Tensor> {
     let weight = |path: usize| coupling.slice(0, path..path + 1);
-    let (v, w) = (x.vectors()?, y.vectors()?);
     let scalars = tensor_dot(s, t)?.mul(&weight(0)?)?;
-    let vectors = tensor_vector(s, &w)?.mul(&weight(1)?)?.add(&tensor_vector(t, &v)?.mul(&weight(2)?)?)?;
-    let tensors = symmetric_traceless(&v, &w)?.mul(&weight(3)?)?;
-    let tensors = tensors.add(&tensor_tensor(s, t)?.mul(&weight(4)?)?)?;
-    let tensors = tensors.add(&s.mul(&y.scalars()?.mul(&weight(5)?)?)?)?;
-    let tensors = tensors.add(&t.mul(&x.scalars()?.mul(&weight(6)?)?)?)?;
-    Ok(Tracks { multivectors: product.add(&multivectors(&scalars, &vectors)?)?, tensors: Some(tensors) })
+    let vectors = tensor_vector(s, &y.vectors()?)?.mul(&weight(1)?)?;
+    let vectors = vectors.add(&tensor_vector(t, &x.vectors()?)?.mul(&weight(2)?)?)?;
+    Ok(product.add(&multivectors(&scalars, &vectors)?)?)
+}
+
+/// The tensors that both make.
+fn raised(x: &Tracks, y: &Tracks, (s, t): (&Tensor, &Tensor), coupling: &Tensor) -> Result<Tensor> {
+    let weight = |path: usize| coupling.slice(0, LOWERING + path..LOWERING + path + 1);
+    let tensors = symmetric_traceless(&x.vectors()?, &y.vectors()?)?.mul(&weight(0)?)?;
+    let tensors = tensors.add(&tensor_tensor(s, t)?.mul(&weight(1)?)?)?;
+    let tensors = tensors.add(&s.mul(&y.scalars()?.mul(&weight(2)?)?)?)?;
+    Ok(tensors.add(&t.mul(&x.scalars()?.mul(&weight(3)?)?)?)?)
 }
