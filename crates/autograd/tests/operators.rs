@@ -237,6 +237,8 @@ fn products_of_tensors_are_those_of_their_matrices() -> Result<()> {
             }
         }
     }
+    let one = Tensor::from_slice(&[2.0, 0.0, 1.25, -0.5, 3.5], [5, 1], &CPU)?;
+    assert_eq!(tensor_dot(&one, &one)?.to_vec::<f64>()?, [34.125]);
     assert!(tensor_matrix(&v).unwrap_err().to_string().contains("leading axis of 5"));
     Ok(())
 }

@@ -11,7 +11,7 @@ const KINDS: usize = 3;
 /// Kinds of messages: between points that have an edge, from points to their edges and back, from edges to their triangles and back.
 const MESSAGES: usize = 5;
 
-/// All edges and triangles between the points of graphs, with the messages of Liu et al. (2024, arXiv:2402.10011): between points, from
+/// All edges and triangles between the points of graphs, with messages as in Liu et al. (2024, arXiv:2402.10011): between points, from
 /// faces to what they bound, and back. Simplices are numbered kind by kind, all points of all graphs first.
 #[derive(Clone, Debug)]
 pub struct SimplicialComplex {

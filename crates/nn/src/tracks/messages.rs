@@ -53,11 +53,13 @@ impl TrackMessages {
             (true, true) => 3,
             (true, false) => 6,
         };
+        // Features that are scalars have no tensors to map.
+        let sent = TrackSize { tensors: size.tensors && !first, ..size };
         Ok(Self {
             algebra: Algebra::new(Signature::CL3)?,
             size,
             first,
-            linear: TrackLinear::init(size.channels, size, false, placement, rng)?,
+            linear: TrackLinear::init(size.channels, sent, false, placement, rng)?,
             radial: RadialWeights::init(basis, functions * size.channels, placement, rng)?,
         })
     }
@@ -67,7 +69,10 @@ impl TrackMessages {
     /// # Errors
     /// Shapes, dtypes or devices that do not fit together, named.
     pub fn forward(&self, x: &Tracks, radial: &Radial, edges: &Edges) -> Result<Tracks> {
-        let x = self.linear.forward(x)?;
+        let x = match self.first {
+            true => self.linear.forward(&x.without_tensors())?,
+            false => self.linear.forward(x)?,
+        };
         let channels = self.size.channels;
         let functions = self.radial.forward(radial)?;
         let function = |k: usize| functions.slice(2, k * channels..(k + 1) * channels);

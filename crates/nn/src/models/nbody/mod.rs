@@ -47,8 +47,8 @@ pub struct NBodyConfig {
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
-    /// Between what messages go. With simplices it is the network of Liu et al. (2024, arXiv:2402.10011): one set of weights for all, which is
-    /// told the kinds of simplices and of messages.
+    /// Between what messages go. With simplices one set of weights serves all, and is told the kinds of simplices and of messages, as in Liu
+    /// et al. (2024, arXiv:2402.10011).
     pub graph: NBodyGraph,
     /// Whether velocities are predicted too, so that the prediction is a state to go on from; not so in the paper.
     pub velocities: bool,
