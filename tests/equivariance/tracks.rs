@@ -22,6 +22,8 @@ use rand_chacha::ChaCha8Rng;
 
 const CHANNELS: usize = 4;
 
+type Map = Box<dyn Fn(&Tracks) -> Tracks>;
+
 /// Rotations, reflections, and the inversion itself.
 fn actions(algebra: &Algebra, rng: &mut ChaCha8Rng) -> Vec<Action> {
     let mut actions = Action::reflections(algebra, Group::Pin, rng);
@@ -88,7 +90,7 @@ fn every_layer_of_tracks_commutes_with_rotations_reflections_and_the_inversion()
         for module in [&linear as &dyn Module, &gate, &norm, &product, &last] {
             randomize(module, &mut rng);
         }
-        let layers: [(&str, Box<dyn Fn(&Tracks) -> Tracks>); 5] = [
+        let layers: [(&str, Map); 5] = [
             ("linear", Box::new(move |x| linear.forward(x).unwrap())),
             ("gate", Box::new(move |x| gate.forward(x).unwrap())),
             ("norm", Box::new(move |x| norm.forward(x).unwrap())),

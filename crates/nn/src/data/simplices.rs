@@ -148,7 +148,10 @@ fn chosen(kind_of: &[usize], kinds: usize, blades: usize, placement: &Placement)
 
 /// Complexes that were made before: a model that is given batches of one size makes its own once.
 #[derive(Debug, Default)]
-pub struct Complexes(Mutex<Vec<([usize; 3], Placement, Arc<SimplicialComplex>)>>);
+pub struct Complexes(Mutex<Vec<Known>>);
+
+/// A complex, what it was made of, and where.
+type Known = ([usize; 3], Placement, Arc<SimplicialComplex>);
 
 /// Complexes that are kept.
 const KEPT: usize = 4;
