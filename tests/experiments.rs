@@ -101,6 +101,16 @@ fn nbody_at_more_moments() {
     );
 }
 
+/// Edges and triangles have features of their own.
+#[test]
+fn nbody_on_simplices() {
+    check(
+        "nbody",
+        "model.graph=simplices data.train=64 data.valid=8 data.test=16 model.hidden=6 model.layers=1 train.batch_size=8 train.steps=120",
+        0.7,
+    );
+}
+
 #[test]
 fn gravity() {
     check(
@@ -157,6 +167,24 @@ fn hull_volumes() {
 }
 
 #[test]
+fn hull_volumes_by_simplices() {
+    let settings = "model.kind=simplices data.train=64 data.valid=4 data.test=8 model.hidden=4 model.layers=1 train.batch_size=4 \
+                    train.steps=40 train.lr=2e-2";
+    check("hulls", settings, 0.7);
+}
+
+/// What learns its metric is not equivariant any more, and says so.
+#[test]
+fn hull_volumes_in_a_metric_that_is_learned() {
+    let settings = "model.kind=metric data.train=128 data.valid=8 data.test=32 model.hidden=8 model.layers=2 train.batch_size=16 \
+                    train.steps=60 train.lr=5e-3";
+    let (first, last, record) = train("hulls", settings);
+    assert!(last < 0.7 * first, "loss {first} -> {last}");
+    let asymmetry = record["asymmetry"].as_f64().unwrap();
+    assert!(asymmetry > 1e-6, "{asymmetry:e}");
+}
+
+#[test]
 fn o5_regression() {
     let settings = "data.train=512 data.valid=16 data.test=64 model.hidden=32 train.batch_size=32 train.steps=300 \
                     train.lr=3e-3";
@@ -184,6 +212,15 @@ fn forces() {
          train.steps=100",
         0.6,
     );
+}
+
+/// Potentials in which directions matter, and a model with tensors of rank 2.
+#[test]
+fn forces_of_quadrupoles_and_of_silicon() {
+    let settings = "data.train=64 data.valid=8 data.test=8 data.particles=8 data.follow=10 model.hidden=6 train.steps=100 \
+                    train.select=last";
+    check("forces", &format!("--preset quadrupole {settings}"), 0.3);
+    check("forces", &format!("--preset silicon {settings}"), 0.7);
 }
 
 #[test]

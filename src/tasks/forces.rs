@@ -3,8 +3,8 @@
 use gradewise_core::Signature;
 use gradewise_nn::{
     checkpoint::replace_file,
-    data::potential::{ForceData, Motion, potential, turned, velocity_verlet},
-    models::{ForceField, ForceFieldConfig},
+    data::potential::{ForceData, MOST_PARTICLES, Motion, Potential, turned, velocity_verlet},
+    models::{ForceField, ForceFieldConfig, ForceFieldKind},
     symmetry::{Isometry, relative_distance},
 };
 use gradewise_runner::{output, plots, prelude::*};
@@ -24,6 +24,8 @@ pub struct Forces;
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ForceSource {
+    /// What the forces are of.
+    pub potential: Potential,
     /// Seed of the systems.
     pub seed: u64,
     /// Samples of each split.
@@ -41,6 +43,11 @@ impl DataSection for ForceSource {
         if self.particles < 2 {
             return refuse("data.particles", self.particles, "at least 2: there are no forces on one");
         }
+        if self.potential != Potential::Charges && self.particles > MOST_PARTICLES {
+            let expected =
+                format!("at most {MOST_PARTICLES}, which trajectories of {} start with", self.potential);
+            return refuse("data.particles", self.particles, &expected);
+        }
         Ok(())
     }
 
@@ -53,13 +60,16 @@ impl Task for Forces {
     const NAME: &'static str = "forces";
     const ABOUT: &'static str =
         "A force field: an energy learned from forces alone, whose dynamics conserves it";
-    const DETAILS: &'static str = "Charged particles bound by springs, a potential in closed form. The loss is on the slope of the energy, so \
+    const DETAILS: &'static str = "Charged particles bound by springs, or another potential in closed form (data.potential). The loss is on the slope of the energy, so \
          its gradient takes second derivatives of the network. energy.svg shows the energies along the motion under \
          the learned forces.";
     const EXAMPLES: &'static str = "\
 gradewise train forces
 gradewise train forces --preset full
-gradewise train forces data.particles=6 model.layers=1";
+gradewise train forces data.particles=6 model.layers=1
+gradewise train forces --preset quadrupole                     features with tensors of rank 2
+gradewise train forces --preset quadrupole model.kind=vectors  the same model without them
+gradewise train forces --preset silicon";
     const TITLE: &'static str = "forces of charged particles bound by springs";
     const LOSS: &'static str = "mean squared error of forces";
     const GROUP: &'static str = "rotations, reflections and translations";
@@ -73,6 +83,16 @@ gradewise train forces data.particles=6 model.layers=1";
                 &["data.train=10000", "model.hidden=16", "train.steps=16384", "train.batch_size=64"],
             ],
         },
+        Preset {
+            name: "quadrupole",
+            about: "16 particles with quadrupoles, and one round of messages with tensors of rank 2",
+            settings: &[&["data.potential=quadrupole"], SNAPSHOTS],
+        },
+        Preset {
+            name: "silicon",
+            about: "16 particles of Stillinger and Weber's silicon, and one round of messages with tensors of rank 2",
+            settings: &[&["data.potential=stillinger-weber", "model.cutoff=1.8"], SNAPSHOTS],
+        },
     ];
     type DataConfig = ForceSource;
     type ModelConfig = ForceFieldConfig;
@@ -81,7 +101,7 @@ gradewise train forces data.particles=6 model.layers=1";
 
     fn defaults() -> TaskConfig<Self> {
         let splits = Splits { train: 3000, valid: 200, test: 1000 };
-        let data = ForceSource { seed: 0, splits, particles: 4, follow: 2000 };
+        let data = ForceSource { potential: Potential::Charges, seed: 0, splits, particles: 4, follow: 2000 };
         let train = Train {
             trainer: TrainerConfig {
                 steps: 2048,
@@ -94,17 +114,25 @@ gradewise train forces data.particles=6 model.layers=1";
             checkpoint_every: 512,
             ..Train::default()
         };
-        let model = ForceFieldConfig { hidden: 12, layers: 2 };
+        let model = ForceFieldConfig::default();
         Config { data, model, train, runtime: Runtime::default() }
     }
 
     fn check_model(config: &ForceFieldConfig) -> Result<(), ConfigError> {
-        at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])
+        at_least_one(&[
+            ("model.hidden", config.hidden),
+            ("model.layers", config.layers),
+            ("model.radial", config.radial),
+        ])?;
+        if !(config.cutoff > 0.0 && config.cutoff.is_finite()) {
+            return refuse("model.cutoff", config.cutoff, "a distance above 0");
+        }
+        Ok(())
     }
 
     fn load(config: &ForceSource, split: Split) -> Result<ForceData> {
         let systems = config.splits.of(split);
-        Ok(ForceData::simulate(systems, config.particles, config.seed, split)?)
+        Ok(ForceData::sample(config.potential, systems, config.particles, config.seed, split)?)
     }
 
     fn init(
@@ -118,6 +146,8 @@ gradewise train forces data.particles=6 model.layers=1";
     fn fits(config: &ForceFieldConfig, weights: &TensorFile) -> bool {
         width(weights, "embedding.weight") == Some(config.hidden)
             && has(weights, &format!("layers.{}.", config.layers - 1))
+            && has(weights, "layers.0.edge.") == (config.kind == ForceFieldKind::Messages)
+            && has(weights, "layers.0.join.tensors") == (config.kind == ForceFieldKind::Tensors)
     }
 
     fn loss(model: &ForceField, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor> {
@@ -136,8 +166,11 @@ gradewise train forces data.particles=6 model.layers=1";
         let squares: f64 = forces.iter().zip(data.force()).map(|(p, t)| (p - t).powi(2)).sum();
         let size: f64 = data.force().iter().map(|force| force * force).sum();
         let spread = up_to_constants(data, &energies);
+        let distance: f64 = forces.iter().zip(data.force()).map(|(p, t)| (p - t).abs()).sum();
         Ok(Measures::new("mse", "MSE of forces", squares / forces.len() as f64)
             .and("relative", "relative error of forces", (squares / size).sqrt())
+            .and("force_mae", "MAE of a component of a force", distance / forces.len() as f64)
+            .and("cosine", "cosine between forces", mean_cosine(data, &forces))
             .and("energy_mae", "MAE of energies, up to a constant for each charge", spread))
     }
 
@@ -218,6 +251,37 @@ gradewise train forces data.particles=6 model.layers=1";
     }
 }
 
+/// Snapshots of a trajectory, and a model that sees neighbours.
+const SNAPSHOTS: &[&str] = &[
+    "data.particles=16",
+    "data.train=1000",
+    "data.valid=1000",
+    "data.test=10000",
+    "data.follow=200",
+    "model.kind=tensors",
+    "model.hidden=16",
+    "model.layers=1",
+    "train.batch_size=8",
+    "train.steps=4096",
+    "train.select=best",
+];
+
+/// Mean over particles of the cosine of the angle between the predicted and the exact force; 0 where one of them vanishes.
+fn mean_cosine(data: &ForceData, forces: &[f64]) -> f64 {
+    let particles = data.particles();
+    let systems = forces.chunks_exact(3 * particles).zip(data.force().chunks_exact(3 * particles));
+    let cosines = systems.flat_map(|(predicted, exact)| {
+        (0..particles).map(move |particle| {
+            let of = |system: &[f64]| [0, 1, 2].map(|axis| system[axis * particles + particle]);
+            let (a, b) = (of(predicted), of(exact));
+            let dot = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            let size = (dot(a, a) * dot(b, b)).sqrt();
+            if size > 0.0 { dot(a, b) / size } else { 0.0 }
+        })
+    });
+    cosines.sum::<f64>() / (data.len() * particles) as f64
+}
+
 /// Mean absolute error of energies. Forces say nothing about the energies of systems of different charges relative to each other, so the
 /// mean difference of the systems with one total charge is taken off.
 fn up_to_constants(data: &ForceData, energies: &[f64]) -> f64 {
@@ -257,8 +321,9 @@ fn follow(
     let spread = (start.energy().iter().map(|e| (e - mean).powi(2)).sum::<f64>() / count).sqrt();
     let state = |loc: &[f64]| {
         let motion = Motion { loc: loc.to_vec(), vel: vec![0.0; loc.len()] };
-        ForceData::new(particles, motion, charges.to_vec())
+        ForceData::new(start.potential(), particles, motion, charges.to_vec())
     };
+    let exact = |loc: &[f64]| start.potential().evaluate(particles, loc, charges).0;
     let potential_energies = std::cell::RefCell::new(Vec::new());
     let mut first: Option<[Vec<f64>; 2]> = None;
     let mut energies = Energies { own: Vec::new(), exact: Vec::new(), left: None };
@@ -283,8 +348,7 @@ fn follow(
             let total = |potential: &[f64]| -> Vec<f64> {
                 kinetic.iter().zip(potential).map(|(k, p)| k + p).collect()
             };
-            let now =
-                [total(&potential_energies.borrow()), total(&potential(particles, &motion.loc, charges).0)];
+            let now = [total(&potential_energies.borrow()), total(&exact(&motion.loc))];
             let first = first.get_or_insert_with(|| now.clone());
             let change = |now: &[f64], first: &[f64]| {
                 let squares: f64 = now.iter().zip(first).map(|(a, b)| (a - b).powi(2)).sum();
@@ -328,6 +392,33 @@ mod tests {
         assert!(up_to_constants(&data, &shifted) < 1e-12);
         let scaled: Vec<f64> = data.energy().iter().map(|energy| 1.1 * energy).collect();
         assert!(up_to_constants(&data, &scaled) > 1e-2);
+    }
+
+    #[test]
+    fn senseless_values_are_named() {
+        for (assignment, part) in [
+            ("data.potential=quadrupol", "did you mean `quadrupole`?"),
+            ("data.particles=28", "at most 27, which trajectories of quadrupole"),
+            ("model.kind=tensor", "did you mean `tensors`?"),
+            ("model.cutoff=0", "above 0"),
+            ("model.radial=0", "at least 1"),
+        ] {
+            let mut resolver = gradewise_runner::task::resolver::<Forces>(Some("quadrupole")).unwrap();
+            resolver.assignment(assignment).unwrap();
+            let message = gradewise_runner::task::resolve::<Forces>(&resolver).unwrap_err().to_string();
+            let key = assignment.split('=').next().unwrap();
+            assert!(message.contains(part) && message.contains(key), "{message}");
+        }
+    }
+
+    #[test]
+    fn cosines_are_of_angles_between_forces() {
+        let data = ForceData::simulate(3, 4, 1, Split::Test).unwrap();
+        let scaled: Vec<f64> = data.force().iter().map(|x| 3.0 * x).collect();
+        assert!((mean_cosine(&data, &scaled) - 1.0).abs() < 1e-12);
+        let opposite: Vec<f64> = data.force().iter().map(|x| -x).collect();
+        assert!((mean_cosine(&data, &opposite) + 1.0).abs() < 1e-12);
+        assert_eq!(mean_cosine(&data, &vec![0.0; scaled.len()]), 0.0);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The volume of a convex hull in five dimensions.
 
-use super::points::{FALLING, PAPER, Regression, adam, check_perceptron, falling, paper};
+use super::points::{FALLING, PAPER, Regression, adam, falling, paper};
 use gradewise_nn::{
     data::points::{HULL_DIMENSION, HULL_POINTS, PointSets},
-    models::{HullVolume, PerceptronConfig},
+    models::{HullConfig, HullKind, HullModel},
 };
 use gradewise_runner::prelude::*;
 
@@ -20,21 +20,23 @@ gradewise train hulls
 gradewise train hulls --preset paper --device cuda
 gradewise train hulls --preset falling --device cuda
 gradewise train hulls --curve 256,1024,4096,16384
+gradewise train hulls model.kind=simplices model.hidden=8 model.layers=2 train.batch_size=8 --device cuda
+gradewise train hulls model.kind=metric                products in a metric that is learned, which are not equivariant
 gradewise train hulls data.source=path/to/npy          hulls_train_input.npy and so on";
     const TITLE: &'static str = "volumes of convex hulls of 16 points in 5 dimensions";
     const GROUP: &'static str = "rotations and reflections";
     const PRESETS: &'static [Preset] =
         &[Preset::QUICK, paper(&[PAPER]), falling(&[PAPER, FALLING, &["data.orders=1000"]])];
     const FILES: (&'static str, (usize, usize)) = ("hulls", (HULL_POINTS, HULL_DIMENSION));
-    type ModelConfig = PerceptronConfig;
-    type Model = HullVolume;
+    type ModelConfig = HullConfig;
+    type Model = HullModel;
 
-    fn model() -> PerceptronConfig {
-        PerceptronConfig { hidden: 32, layers: 4 }
+    fn model() -> HullConfig {
+        HullConfig { kind: HullKind::Products, hidden: 32, layers: 4 }
     }
 
-    fn check_model(config: &PerceptronConfig) -> Result<(), ConfigError> {
-        check_perceptron(config)
+    fn check_model(config: &HullConfig) -> Result<(), ConfigError> {
+        at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])
     }
 
     fn train() -> Train {
@@ -46,15 +48,22 @@ gradewise train hulls data.source=path/to/npy          hulls_train_input.npy and
     }
 
     fn init(
-        config: &PerceptronConfig,
+        config: &HullConfig,
         placement: &Placement,
         rng: &mut ChaCha8Rng,
-    ) -> gradewise_nn::Result<HullVolume> {
-        HullVolume::init(HULL_POINTS, config, placement, rng)
+    ) -> gradewise_nn::Result<HullModel> {
+        HullModel::init(HULL_POINTS, config, placement, rng)
     }
 
-    fn fits(config: &PerceptronConfig, weights: &TensorFile) -> bool {
+    fn fits(config: &HullConfig, weights: &TensorFile) -> bool {
         width(weights, "embedding.weight") == Some(config.hidden)
-            && has(weights, &format!("products.{}.", config.layers - 1))
+            && has(
+                weights,
+                &match config.kind {
+                    HullKind::Products | HullKind::Metric => format!("products.{}.", config.layers - 1),
+                    HullKind::Simplices => format!("layers.{}.", config.layers - 1),
+                },
+            )
+            && has(weights, "products.0.metric") == (config.kind == HullKind::Metric)
     }
 }

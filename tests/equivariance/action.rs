@@ -86,6 +86,15 @@ impl Action {
         Self::of(format!("angle {angle} in e{}{}", a + 1, b + 1), rotor.as_multivector())
     }
 
+    /// The inversion x ↦ −x of vectors: the reflections in all coordinate planes.
+    pub fn inversion(algebra: &Algebra) -> Self {
+        let generator = |index| algebra.generator::<f64>(index).expect("a generator");
+        let versor = (1..algebra.dimension()).fold(generator(0), |versor, index| {
+            versor.geometric_product(&generator(index)).expect("one algebra")
+        });
+        Self::of("the inversion".to_owned(), &versor)
+    }
+
     /// u·x on coefficients `[blades, …]`.
     pub fn apply_values(&self, values: &[f64]) -> Vec<f64> {
         let lane = values.len() / self.blades;

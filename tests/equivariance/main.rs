@@ -16,6 +16,7 @@ mod action;
 mod common;
 mod geometric;
 mod models;
+mod tracks;
 
 use action::{Action, Group, tensor};
 use common::{device, randomize, rng};

@@ -3,15 +3,20 @@
 use crate::common::device;
 use crate::{
     DTYPES,
-    action::{Action, Group},
+    action::{Action, Group, tensor},
     common::{randomize, rng},
     distance, features, tolerance,
 };
+use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::DType;
 use gradewise_nn::{
     Placement,
-    models::{Edges, MessagePassing, NBody, NBodyBatch, NBodyConfig},
+    layers::Layer,
+    models::{
+        CL5, Edges, HullConfig, HullKind, HullModel, MessagePassing, NBody, NBodyBatch, NBodyConfig,
+        NBodyGraph,
+    },
 };
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -110,6 +115,10 @@ fn model(config: &NBodyConfig, dtype: DType, rng: &mut ChaCha8Rng) -> NBody {
     model
 }
 
+fn small() -> NBodyConfig {
+    NBodyConfig { hidden: 7, layers: 2, ..NBodyConfig::default() }
+}
+
 const IDENTITY: [f64; 9] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
 
 /// E(3): rotations, reflections and translations of the scene do the same to the prediction. The paper's sizes, and all that the model
@@ -130,7 +139,8 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
     let kicks = NBodyConfig { substeps: 2, kicks: 3, ..steps };
     let adaptive = NBodyConfig { adaptive: true, ..kicks };
     let alone = NBodyConfig { corrections: false, paths: false, ..adaptive };
-    let all = [NBodyConfig::default(), beyond, steps, pushes, kicks, adaptive, alone];
+    let simplices = NBodyConfig { graph: NBodyGraph::Simplices, velocities: true, ..small() };
+    let all = [NBodyConfig::default(), beyond, steps, pushes, kicks, adaptive, alone, simplices];
     for (dtype, config) in DTYPES.into_iter().flat_map(|dtype| all.map(|config| (dtype, config))) {
         let mut rng = rng(70);
         let model = model(&config, dtype, &mut rng);
@@ -160,12 +170,46 @@ fn the_n_body_model_commutes_with_euclidean_motions() {
 #[test]
 fn the_n_body_model_commutes_with_permutations() {
     let mut rng = rng(80);
-    let model = model(&NBodyConfig { hidden: 7, layers: 2, ..NBodyConfig::default() }, DType::F64, &mut rng);
-    let scene = Scene::random(&mut rng);
-    let plain = scene.predict(&model);
-    for order in [[1, 0, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
-        let error = distance(&scene.reordered(order).predict(&model), &permute(&plain, order), &plain);
-        assert!(error <= 1e-12, "{order:?}: {error:e}");
+    for graph in [NBodyGraph::Pairs, NBodyGraph::Simplices] {
+        let model = model(&NBodyConfig { graph, ..small() }, DType::F64, &mut rng);
+        let scene = Scene::random(&mut rng);
+        let plain = scene.predict(&model);
+        for order in [[1, 0, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
+            let error = distance(&scene.reordered(order).predict(&model), &permute(&plain, order), &plain);
+            assert!(error <= 1e-12, "{graph}, {order:?}: {error:e}");
+        }
+    }
+}
+
+/// Volumes from simplices know no order of the points, and no place; those of products in a fixed order do, and those of a learned metric
+/// know directions.
+#[test]
+fn volumes_of_hulls_stay_as_their_model_promises() {
+    const POINTS: usize = 6;
+    let algebra = Algebra::new(CL5).unwrap();
+    for kind in [HullKind::Products, HullKind::Metric, HullKind::Simplices] {
+        let mut rng = rng(82);
+        let place = Placement::new(device(), DType::F64);
+        let config = HullConfig { kind, hidden: 3, layers: 2 };
+        let model = HullModel::init(POINTS, &config, &place, &mut rng).unwrap();
+        randomize(&model, &mut rng);
+        let mut values = vec![0.0; 32 * 2 * POINTS];
+        values[2 * POINTS..12 * POINTS].iter_mut().for_each(|x| *x = StandardNormal.sample(&mut rng));
+        let x = tensor(&values, &[32, 2, POINTS], DType::F64);
+        let predict = |x: &Tensor| model.forward(x).unwrap().array().to_f64_vec().unwrap();
+        let plain = predict(&x);
+        let change = |x: &Tensor| distance(&predict(x), &plain, &plain);
+        for action in Action::reflections(&algebra, Group::Pin, &mut rng) {
+            let error = change(&action.apply(&x));
+            assert_eq!(error <= 1e-11, kind != HullKind::Metric, "{kind}, {}: {error:e}", action.name);
+        }
+        let reordered: Vec<f64> =
+            values.chunks_exact(POINTS).flat_map(|row| [2, 0, 5, 1, 4, 3].map(|from| row[from])).collect();
+        let error = change(&tensor(&reordered, &[32, 2, POINTS], DType::F64));
+        assert_eq!(error <= 1e-11, kind == HullKind::Simplices, "{kind}, reordered: {error:e}");
+        let moved = x.add(&tensor(&[&[0.0][..], &[0.7; 5], &[0.0; 26]].concat(), &[32, 1, 1], DType::F64));
+        let error = change(&moved.unwrap());
+        assert_eq!(error <= 1e-11, kind == HullKind::Simplices, "{kind}, moved: {error:e}");
     }
 }
 

@@ -25,13 +25,14 @@
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
 // composite, detect, footprint, operation
+// composed
 // any_sample
 // entry
 // ops
 // clifford
 // fields, pass
 // engine
-// checkpoint, gradcheck, reference
+// checkpoint, gradcheck, jvp, reference
 // registry
 // custom, names, prepared
 
@@ -41,6 +42,7 @@ mod attributes;
 pub mod backend;
 mod checkpoint;
 pub mod clifford;
+mod composed;
 mod composite;
 mod create;
 pub mod custom;
@@ -54,6 +56,7 @@ mod footprint;
 mod gradcheck;
 mod gradients;
 mod id;
+mod jvp;
 mod mode;
 mod names;
 pub mod observe;
@@ -81,6 +84,7 @@ pub use footprint::{Footprint, OperationMemory, footprint};
 pub use gradcheck::{GradcheckOptions, GradcheckReport, gradcheck, gradgradcheck};
 pub use gradients::Gradients;
 pub use id::{Pass, TensorId};
+pub use jvp::jvp;
 pub use mode::{evaluation, is_grad_enabled, is_training, no_grad, training, training_stream};
 pub use operation::Operation;
 pub use ops::{add_n, concat, stack};

@@ -2,8 +2,14 @@
 //! results require gradients. The operations themselves are checked over the registry, in `registry.rs`.
 
 use gradewise_autograd::{
-    BackwardOptions, GradcheckOptions, Result, Tensor, grad, gradcheck, gradgradcheck, no_grad, stack,
+    BackwardOptions, GradcheckOptions, Result, Tensor,
+    clifford::{
+        ProductOptions, geometric_product, metric_product, metric_sgp, sgp, tensor_dot, tensor_matrix,
+        tensor_tensor, tensor_vector,
+    },
+    grad, gradcheck, gradgradcheck, jvp, no_grad, stack,
 };
+use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device, Index,
     ops::{self, AttentionOptions, CrossEntropyOptions, Order, RotaryTable},
@@ -76,6 +82,12 @@ const SMOOTH: &[Case] = cases! {
     "select of a broadcast" [&[3, 1], &[]] => |x| x[0].select(&checkered(&x[0]), &x[1]);
     "dropout" [&[3, 5]] => |x| x[0].dropout(0.4, (3, 4));
     "dropout of nothing" [&[3, 5]] => |x| x[0].mul_scalar(1.0)?.dropout(0.0, (3, 4));
+    "tensor_vector" [&[5, 2, 3], &[3, 2, 3]] => |x| tensor_vector(&x[0], &x[1]);
+    "tensor_dot" [&[5, 2, 3], &[5, 2, 3]] => |x| tensor_dot(&x[0], &x[1]);
+    "tensor_tensor" [&[5, 4], &[5, 4]] => |x| tensor_tensor(&x[0], &x[1]);
+    "tensor_matrix" [&[5, 2]] => |x| tensor_matrix(&x[0]);
+    "metric_product" [&[3], &[8, 2], &[8, 2]] => |x| metric_product(&x[0], &x[1], &x[2]);
+    "metric_sgp" [&[2], &[4, 3, 2], &[4, 3, 2], &[2, 10]] => |x| metric_sgp(&x[0], &x[1], &x[2], &x[3]);
     "a composite" [&[3, 5], &[5, 3], &[3]] => |x| {
         x[0].matmul(&x[1])?.add(&x[2])?.silu()?.softmax(1)?.square()?.mean(&[0], false)
     };
@@ -192,5 +204,99 @@ fn a_nan_that_is_not_selected_reaches_no_gradient() -> Result<()> {
     let y = safe.sqrt()?.select(&mask, &x.mul_scalar(3.0)?)?;
     assert_eq!(y.to_vec::<f64>()?, [2.0, -3.0]);
     assert_eq!(y.sum_all()?.backward()?.get(&x)?.to_vec::<f64>()?, [0.25, 3.0]);
+    Ok(())
+}
+
+/// The yardstick is arithmetic of 3 × 3 matrices.
+#[test]
+fn products_of_tensors_are_those_of_their_matrices() -> Result<()> {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let mut draw = |leading: usize| Tensor::randn([leading, 7], DType::F64, &CPU, &mut rng);
+    let (s, t, v) = (draw(5)?, draw(5)?, draw(3)?);
+    let values = |tensor: Tensor| tensor.to_vec::<f64>();
+    let (matrices, others) = (values(tensor_matrix(&s)?)?, values(tensor_matrix(&t)?)?);
+    let (vectors, images) = (values(v.clone())?, values(tensor_vector(&s, &v)?)?);
+    let (dots, products) = (values(tensor_dot(&s, &t)?)?, values(tensor_matrix(&tensor_tensor(&s, &t)?)?)?);
+    let components = values(s)?;
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-13 * (1.0 + b.abs()), "{a} {b}");
+    for at in 0..7 {
+        let entry = |of: &[f64], i: usize, j: usize| of[(3 * i + j) * 7 + at];
+        let [s, t] = [&matrices, &others].map(|of| move |i: usize, j: usize| entry(of, i, j));
+        for (component, (i, j)) in [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)].into_iter().enumerate() {
+            assert_eq!([s(i, j), s(j, i)], [components[component * 7 + at]; 2]);
+        }
+        close(s(0, 0) + s(1, 1) + s(2, 2), 0.0);
+        let dot: f64 = (0..9).map(|k| s(k / 3, k % 3) * t(k / 3, k % 3)).sum();
+        close(dots[at], dot);
+        for i in 0..3 {
+            close(images[i * 7 + at], (0..3).map(|j| s(i, j) * vectors[j * 7 + at]).sum());
+            for j in 0..3 {
+                let both: f64 = (0..3).map(|k| s(i, k) * t(k, j) + t(i, k) * s(k, j)).sum();
+                let trace = if i == j { 2.0 / 3.0 * dot } else { 0.0 };
+                close(entry(&products, i, j), both - trace);
+            }
+        }
+    }
+    let one = Tensor::from_slice(&[2.0, 0.0, 1.25, -0.5, 3.5], [5, 1], &CPU)?;
+    assert_eq!(tensor_dot(&one, &one)?.to_vec::<f64>()?, [34.125]);
+    assert!(tensor_matrix(&v).unwrap_err().to_string().contains("leading axis of 5"));
+    Ok(())
+}
+
+#[test]
+fn products_of_a_metric_of_signs_are_those_of_its_algebra() -> Result<()> {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    for (p, q, r) in [(1, 0, 0), (3, 0, 0), (1, 3, 0), (0, 2, 0), (3, 0, 1), (1, 1, 1), (0, 0, 2), (4, 1, 0)]
+    {
+        let algebra = Algebra::new(Signature::new(p, q, r))?;
+        let n = algebra.dimension();
+        let square = |generator: usize| match generator {
+            g if g < usize::from(p) => 1.0,
+            g if g < usize::from(p + q) => -1.0,
+            _ => 0.0,
+        };
+        let metric = Tensor::from_slice(&(0..n).map(square).collect::<Vec<f64>>(), [n], &CPU)?;
+        let mut draw = |shape: &[usize]| Tensor::randn(shape, DType::F64, &CPU, &mut rng);
+        let shape = [1 << n, 3, 2];
+        let (x, y) = (draw(&shape)?, draw(&shape)?);
+        let near = |a: Tensor, b: Tensor| a.array().relative_error(b.array());
+        let error = near(metric_product(&metric, &x, &y)?, geometric_product(&algebra, &x, &y)?)?;
+        assert!(error < 1e-15 * f64::from(1 << n), "{}: {error:e}", algebra.signature());
+        if r == 0 {
+            // A path without generators that square to zero is one of Cl(n,0), too.
+            let w = draw(&[2, algebra.paths().len()])?;
+            let product = sgp(&algebra, &x, &y, &w, ProductOptions::default())?;
+            let error = near(metric_sgp(&metric, &x, &y, &w)?, product)?;
+            assert!(error < 1e-14, "weighted, {}: {error:e}", algebra.signature());
+        }
+    }
+    let (metric, x) = (Tensor::ones([3], DType::F64, &CPU)?, Tensor::ones([4, 2], DType::F64, &CPU)?);
+    assert!(metric_product(&metric, &x, &x).is_err(), "four blades are not those of three generators");
+    let message = metric_product(&x, &x, &x).unwrap_err().to_string();
+    assert!(message.contains("metric is [4, 2]") && message.contains("each generator"), "{message}");
+    let w = Tensor::ones([2, 3], DType::F64, &CPU)?;
+    let features = Tensor::ones([8, 1, 2], DType::F64, &CPU)?;
+    let message = metric_sgp(&metric, &features, &features, &w).unwrap_err().to_string();
+    assert!(message.contains("[features, 20]"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn a_derivative_along_a_direction_has_its_edges() -> Result<()> {
+    let x = Tensor::from_slice(&[0.5, -1.0], [2], &CPU)?;
+    let v = Tensor::from_slice(&[2.0, 3.0], [2], &CPU)?;
+    // Without gradients around it, and of a function that does not depend on what it is given.
+    let (y, along) = no_grad(|| jvp(|x| x[0].exp()?.sum_all(), &[&x], &[&v]))?;
+    assert_eq!(y.item()?, 0.5f64.exp() + (-1f64).exp());
+    assert!((along.item()? - (2.0 * 0.5f64.exp() + 3.0 * (-1f64).exp())).abs() < 1e-15);
+    assert!(!y.is_grad_required() && !along.is_grad_required());
+    let constant = jvp(|_| Tensor::ones([3], DType::F64, &CPU), &[&x], &[&v])?;
+    assert_eq!(constant.1.to_vec::<f64>()?, [0.0; 3]);
+    // One input of several that is not used adds nothing.
+    let (_, along) = jvp(|x| x[1].mul_scalar(3.0), &[&x, &x], &[&v, &v])?;
+    assert_eq!(along.to_vec::<f64>()?, [6.0, 9.0]);
+    let refused = |tangents: &[&Tensor]| jvp(|x| x[0].square(), &[&x], tangents).unwrap_err().to_string();
+    assert!(refused(&[]).contains("0 tangents for 1 inputs"));
+    assert!(refused(&[&Tensor::ones([3], DType::F64, &CPU)?]).contains("jvp"));
     Ok(())
 }

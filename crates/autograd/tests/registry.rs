@@ -1,7 +1,7 @@
 //! What holds for every operation, over the registry: an operation that is in it is checked here.
 
 use gradewise_autograd::{
-    AnySample, Attributes, BackwardOptions, Derivative, GradcheckOptions, Result, Sizes, Tensor, grad,
+    AnySample, Attributes, BackwardOptions, Derivative, GradcheckOptions, Result, Sizes, Tensor, grad, jvp,
     observe::{Event, Observer, Pass, observe},
     registry::{Order, entries, names, rerun},
 };
@@ -85,6 +85,63 @@ fn second_derivatives_of_rules_in_operations_are_those_of_central_differences() 
 #[test]
 fn second_derivatives_of_reexpressions_are_those_of_central_differences() {
     check_derivatives(Order::Second, Some(Derivative::Reexpressed));
+}
+
+/// J·v against central differences of the forward pass along v, and u·(J·v) = v·(Jᵀ·u) with the backward pass.
+#[test]
+fn derivatives_along_directions_are_those_of_both_passes() {
+    let mut checked = BTreeSet::new();
+    for signature in [(3, 0, 0), (1, 1, 0), (3, 0, 1)] {
+        every_sample(signature, (3, 5), |sample| {
+            let mut rng = rng();
+            let inputs = sample.place(&sample.draw(DType::F64, &mut rng).unwrap(), DType::F64, &CPU).unwrap();
+            let tangents: Vec<Tensor> = inputs
+                .iter()
+                .map(|x| Tensor::randn(x.shape(), DType::F64, &CPU, &mut rng).unwrap())
+                .collect();
+            let (references, along) =
+                (inputs.iter().collect::<Vec<_>>(), tangents.iter().collect::<Vec<_>>());
+            let (value, derivative) = jvp(|x| sample.run(x), &references, &along).unwrap();
+            assert_eq!((derivative.shape(), derivative.dtype()), (value.shape(), value.dtype()), "{sample}");
+            // Central differences of a conversion to fewer digits measure its rounding, not its derivative.
+            if value.dtype() != DType::F64 {
+                return;
+            }
+            let moved = |step: f64| {
+                let inputs: Vec<Tensor> = inputs
+                    .iter()
+                    .zip(&tangents)
+                    .map(|(x, v)| x.add(&v.mul_scalar(step).unwrap()).unwrap())
+                    .collect();
+                values(sample.run(&inputs).unwrap().array())
+            };
+            let step = 1e-6;
+            let (above, below) = (moved(step), moved(-step));
+            let derivatives = values(derivative.array());
+            let largest = derivatives.iter().fold(1f64, |largest, value| largest.max(value.abs()));
+            for (analytic, (above, below)) in derivatives.iter().zip(above.iter().zip(&below)) {
+                let numeric = (above - below) / (2.0 * step);
+                assert!((analytic - numeric).abs() < 1e-5 * largest, "{sample}: {analytic} {numeric}");
+            }
+            let cotangent = Tensor::randn(value.shape(), DType::F64, &CPU, &mut rng).unwrap();
+            let leaves: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
+            let output = sample.run(&leaves).unwrap();
+            let options = BackwardOptions::seed(cotangent.clone());
+            let gradients = grad(&output, &leaves.iter().collect::<Vec<_>>(), &options).unwrap();
+            let dot = |a: &Tensor, b: &Tensor| -> (f64, f64) {
+                let products = || values(a.array()).into_iter().zip(values(b.array())).map(|(a, b)| a * b);
+                (products().sum(), products().map(f64::abs).sum())
+            };
+            let forward = dot(&cotangent, &derivative);
+            let pairs = gradients.iter().zip(&tangents).filter_map(|(g, v)| Some(dot(g.as_ref()?, v)));
+            let backward = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+            let bound = 1e-11 * (forward.1 + backward.1);
+            assert!((forward.0 - backward.0).abs() <= bound, "{sample}: {forward:?} {backward:?}");
+            checked.insert(sample.operation());
+        });
+    }
+    let all: BTreeSet<&str> = names().into_iter().collect();
+    assert_eq!(checked, all);
 }
 
 #[test]

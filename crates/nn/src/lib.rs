@@ -11,7 +11,7 @@ extern crate self as gradewise_nn;
 // curvature, ensemble
 // module, symmetry
 // data, init, layers, optim, quadratic
-// choice, fields, geometric
+// choice, fields, geometric, tracks
 // models
 // published, train
 
@@ -34,6 +34,7 @@ mod parameter;
 pub mod published;
 mod quadratic;
 pub mod symmetry;
+pub mod tracks;
 pub mod train;
 
 pub use ensemble::{Ensemble, Prediction};

@@ -123,7 +123,7 @@ fn accumulated_batches_are_captured_too(device: &CudaDevice) {
 fn steps_through_second_derivatives_are_captured_too(device: &CudaDevice) {
     let placement = Placement::new(&Device::Cuda(device.clone()), DType::F64);
     let train = |capture: bool| {
-        let sizes = ForceFieldConfig { hidden: 5, layers: 2 };
+        let sizes = ForceFieldConfig { hidden: 5, ..ForceFieldConfig::default() };
         let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
         let mut trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
         let mut stepper = CapturedStep::new(device, capture);

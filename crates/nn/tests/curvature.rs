@@ -24,7 +24,7 @@ impl System {
     fn new() -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         let placement = Placement::new(&Device::Cpu, DType::F64);
-        let config = ForceFieldConfig { hidden: 5, layers: 2 };
+        let config = ForceFieldConfig { hidden: 5, ..ForceFieldConfig::default() };
         let model = ForceField::init(&config, placement, &mut rng).unwrap();
         let positions = (0..NUMBERS).map(|_| rng.random_range(-1.5..1.5)).collect();
         Self { model, charges: vec![1.0, -1.0, 1.0, 1.0], positions }

@@ -6,12 +6,19 @@ use gradewise_kernels::{Array, DType, Device};
 use gradewise_nn::{
     Error, Module, Placement,
     checkpoint::{StoredTensor, TensorFile},
+    data::{
+        Samples, Split,
+        potential::{ForceData, Potential},
+    },
     init::{ParameterSummary, init_table},
     layers::{
         Bias, CliffordLayer, Layer, Linear, MvLayerNorm, MvLinear, MvNormalization, MvSilu, Sequential,
         SteerableProduct,
     },
-    models::{Edges, MessagePassing, MvMlp, NBody, NBodyConfig},
+    models::{
+        Edges, ForceField, ForceFieldConfig, ForceFieldKind, HullConfig, HullKind, MessagePassing, MvMlp,
+        NBody, NBodyConfig, NBodyGraph,
+    },
 };
 use proptest::prelude::*;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -304,6 +311,46 @@ fn every_parameter_is_used() {
     for (name, parameter) in model.named_parameters() {
         let gradient = gradients.get(&parameter.tensor()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(gradient.to_vec::<f64>().unwrap().iter().any(|&value| value != 0.0), "{name}");
+    }
+}
+
+/// Of an energy of tracks, seen through forces: all but what adds a constant to it.
+#[test]
+fn every_parameter_of_a_force_field_is_used() {
+    for (kind, layers) in
+        [(ForceFieldKind::Tensors, 2), (ForceFieldKind::Tensors, 1), (ForceFieldKind::Vectors, 2)]
+    {
+        let config = ForceFieldConfig { kind, hidden: 3, layers, ..ForceFieldConfig::default() };
+        let model = ForceField::init(&config, f64s(), &mut rng()).unwrap();
+        let data = ForceData::sample(Potential::Charges, 2, 4, 0, Split::Train).unwrap();
+        let example = data.batch(&[0, 1], &f64s()).unwrap();
+        let gradients = model.loss(&example.batch, &example.forces).unwrap().backward().unwrap();
+        for (name, parameter) in model.named_parameters() {
+            let gradient =
+                gradients.get(&parameter.tensor()).unwrap_or_else(|error| panic!("{kind}, {name}: {error}"));
+            let used = gradient.to_vec::<f64>().unwrap().iter().any(|&value| value != 0.0);
+            assert!(used, "{kind}, {layers}: {name}");
+        }
+    }
+}
+
+/// A checkpoint of before there were several models has fewer settings.
+#[test]
+fn settings_of_before_are_read() {
+    let config: ForceFieldConfig = serde_json::from_str(r#"{"hidden":16,"layers":3}"#).unwrap();
+    assert_eq!(config, ForceFieldConfig { hidden: 16, layers: 3, ..ForceFieldConfig::default() });
+    assert_eq!(config.kind, ForceFieldKind::Messages);
+    let config: HullConfig = serde_json::from_str(r#"{"hidden":16,"layers":3}"#).unwrap();
+    assert_eq!(config, HullConfig { kind: HullKind::Products, hidden: 16, layers: 3 });
+    let simplices = NBodyConfig { graph: NBodyGraph::Simplices, ..NBodyConfig::default() };
+    assert!(simplices.fault().is_none());
+    for faulty in [
+        NBodyConfig { substeps: 2, ..simplices },
+        NBodyConfig { geometry: true, ..simplices },
+        NBodyConfig { conjugation: true, ..simplices },
+    ] {
+        assert_eq!(faulty.fault().map(|(setting, ..)| setting), Some("graph"));
+        assert!(NBody::init(&faulty, f64s(), &mut rng()).is_err());
     }
 }
 

@@ -5,6 +5,7 @@
 mod block;
 mod cost;
 mod layer;
+mod learned_metric;
 mod linear;
 mod norm;
 mod prelude;
@@ -14,12 +15,14 @@ mod silu;
 mod steerable;
 mod steerable_full;
 mod steerable_layer;
+mod tensors;
 mod traceless;
 
 pub use block::{MvBlock, mv_block};
 pub use gradewise_kernels::ops::clifford::steerable_layer::pays as steerable_layer_pays;
 pub use gradewise_kernels::ops::clifford::{mv_linear::Bias, sgp::ProductOptions};
 pub use layer::{CliffordLayer, LayerOptions, clifford_layer};
+pub use learned_metric::{metric_product, metric_sgp};
 pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, regressive_product, sgp};
@@ -27,6 +30,7 @@ pub use silu::mv_silu;
 pub use steerable::{Steerable, steerable_product};
 pub use steerable_full::{FullSteerableLayer, fc_steerable_layer};
 pub use steerable_layer::{SteerableLayer, steerable_layer};
+pub use tensors::{COMPONENTS, tensor_dot, tensor_matrix, tensor_tensor, tensor_vector};
 pub use traceless::traceless_product;
 
 use crate::entry::Entry;
@@ -36,6 +40,8 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<block::Block>(),
     Entry::of::<layer::Layer<false>>(),
     Entry::of::<layer::Layer<true>>(),
+    Entry::of::<learned_metric::MetricProduct>(),
+    Entry::of::<learned_metric::MetricSgp>(),
     Entry::of::<linear::Linear>(),
     Entry::of::<norm::MvLayerNorm>(),
     Entry::of::<norm::MvNormalization>(),
@@ -47,5 +53,8 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<silu::MvSilu>(),
     Entry::of::<steerable::SteerableProduct>(),
     Entry::of::<steerable_layer::FusedLayer>(),
+    Entry::of::<tensors::TensorDot>(),
+    Entry::of::<tensors::TensorTensor>(),
+    Entry::of::<tensors::TensorVector>(),
     Entry::of::<traceless::TracelessProduct>(),
 ];

@@ -15,12 +15,14 @@ pub mod numpy;
 pub mod points;
 pub mod potential;
 mod samples;
+mod simplices;
 pub mod text;
 mod validate;
 
 pub use batch::{Batch, overwrite, scaled, to_device};
 pub use edges::Edges;
 pub use samples::{Samples, batches, for_each_batch};
+pub use simplices::{Complexes, SimplicialComplex};
 pub use validate::{LARGE_VALUE, check_finite};
 
 use std::fmt;

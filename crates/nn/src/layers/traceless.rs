@@ -19,6 +19,15 @@ pub struct TracelessProduct {
     right: Parameter,
 }
 
+/// The symmetric traceless part of the product of vectors in space, position by position: `[3, …]` of both to `[5, …]`
+/// ([`traceless_product`] without a choice of metric).
+///
+/// # Errors
+/// Vectors of other shapes, dtypes or devices than each other's.
+pub fn symmetric_traceless(u: &Tensor, v: &Tensor) -> Result<Tensor> {
+    Ok(traceless_product(Signature::CL3, u, v)?)
+}
+
 /// A [`TracelessProduct`] to be.
 #[derive(Clone, Copy, Debug)]
 pub struct TracelessProductBuilder {

@@ -1,59 +1,89 @@
 //! A force field: an energy that is invariant under the motions of space, and forces that are its slope.
 
-use super::MessagePassing;
+use super::{MessagePassing, TrackField};
 use crate::{
-    Error, Module, Placement, Result,
+    Error, Module, Placement, Result, Visitor,
     data::nbody::NBodyBatch,
     layers::{Layer, MvLinear},
     loss,
+    tracks::{RadialBasis, TrackSize},
 };
 use gradewise_autograd::{BackwardOptions, Tensor, concat, grad};
 use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
 
+crate::choices! {
+    /// What the energy is made of.
+    pub enum ForceFieldKind {
+        /// Messages between all pairs in Cl(3,0)
+        Messages = "messages",
+        /// Sums over neighbours of scalars and vectors, and products of them
+        Vectors = "vectors",
+        /// The same with symmetric traceless tensors of rank 2
+        Tensors = "tensors",
+    }
+}
+
 /// Sizes of the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct ForceFieldConfig {
+    /// Which model.
+    pub kind: ForceFieldKind,
     /// Multivector features per particle.
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
+    /// Radial functions; of vectors and tensors.
+    pub radial: usize,
+    /// Beyond this distance particles do not see each other; of vectors and tensors.
+    pub cutoff: f64,
 }
 
-/// Scalar charges and vectors of position.
-const CHANNELS: usize = 2;
+impl Default for ForceFieldConfig {
+    fn default() -> Self {
+        Self { kind: ForceFieldKind::Messages, hidden: 12, layers: 2, radial: 8, cutoff: 3.0 }
+    }
+}
 
-/// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the
-/// sum over particles of the scalar part of the last features is the energy. Forces are exactly its slope, so the dynamics they
-/// drive conserves it.
-#[derive(Module)]
-pub struct ForceField {
-    embedding: MvLinear,
-    layers: Vec<MessagePassing>,
-    projection: MvLinear,
+/// A model of an energy.
+pub enum ForceField {
+    /// Messages between all pairs.
+    Messages(MessageField),
+    /// Sums over neighbours, with or without tensors of rank 2.
+    Tracks(TrackField),
+}
+
+impl Module for ForceField {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        match self {
+            Self::Messages(model) => model.visit(visitor),
+            Self::Tracks(model) => model.visit(visitor),
+        }
+    }
 }
 
 impl ForceField {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory.
+    /// A dtype the device does not serve, or no memory; sizes that make no sense.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &ForceFieldConfig,
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<Self> {
-        let placement = &placement.into();
-        let signature = Signature::CL3;
-        Ok(Self {
-            embedding: MvLinear::new(CHANNELS, config.hidden, signature).init(placement, rng)?,
-            layers: (0..config.layers)
-                .map(|_| MessagePassing::init(config.hidden, 1, signature, placement, rng))
-                .collect::<Result<_>>()?,
-            projection: MvLinear::new(config.hidden, 1, signature).bias(None).init(placement, rng)?,
-        })
+        let tensors = match config.kind {
+            ForceFieldKind::Messages => {
+                return Ok(Self::Messages(MessageField::init(config, placement, rng)?));
+            }
+            ForceFieldKind::Vectors => false,
+            ForceFieldKind::Tensors => true,
+        };
+        let size = TrackSize { channels: config.hidden, tensors };
+        let basis = RadialBasis::new(config.radial, config.cutoff)?;
+        Ok(Self::Tracks(TrackField::init(size, config.layers, basis, placement, rng)?))
     }
 
     /// Energies `[systems]` of the charges of `batch` at `positions` `[3, systems × particles]`.
@@ -61,21 +91,10 @@ impl ForceField {
     /// # Errors
     /// A batch of another dtype or device than the parameters.
     pub fn energy(&self, positions: &Tensor, batch: &NBodyBatch) -> Result<Tensor> {
-        let (systems, particles) = (batch.systems, batch.particles);
-        let nodes = systems * particles;
-        // Relative to the centre of each system: a translation changes nothing.
-        let by_system = positions.reshape([3, systems, particles])?;
-        let centered = by_system.sub(&by_system.mean(&[2], true)?)?.reshape([3, nodes, 1])?;
-        let (dtype, device): (DType, Device) = (positions.dtype(), positions.device());
-        let zeros = |blades: usize| Tensor::zeros([blades, nodes, 1], dtype, &device);
-        let vectors = concat(&[&zeros(1)?, &centered, &zeros(4)?], 0)?;
-        let features = concat(&[&batch.features.slice(2, 0..1)?, &vectors], 2)?;
-        let mut h = self.embedding.forward(&features)?;
-        for layer in &self.layers {
-            h = layer.forward(&h, &batch.attributes, &batch.edges)?;
+        match self {
+            Self::Messages(model) => model.energy(positions, batch),
+            Self::Tracks(model) => model.energy(positions, batch),
         }
-        let scalars = self.projection.forward(&h)?.slice(0, 0..1)?;
-        Ok(scalars.reshape([systems, particles])?.sum(&[1], false)?)
     }
 
     /// Forces `[3, systems × particles]` and energies `[systems]`. With `differentiable` forces a loss on them reaches the parameters:
@@ -105,5 +124,54 @@ impl ForceField {
     /// As [`forces`](Self::forces).
     pub fn loss(&self, batch: &NBodyBatch, forces: &Tensor) -> Result<Tensor> {
         loss::mean_squared_error(&self.forces(batch, true)?.0, forces)
+    }
+}
+
+/// Scalar charges and vectors of position.
+const CHANNELS: usize = 2;
+
+/// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the
+/// sum over particles of the scalar part of the last features is the energy. Forces are exactly its slope, so the dynamics they
+/// drive conserves it.
+#[derive(Module)]
+pub struct MessageField {
+    embedding: MvLinear,
+    layers: Vec<MessagePassing>,
+    projection: MvLinear,
+}
+
+impl MessageField {
+    fn init<R: rand::Rng + ?Sized>(
+        config: &ForceFieldConfig,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let placement = &placement.into();
+        let signature = Signature::CL3;
+        Ok(Self {
+            embedding: MvLinear::new(CHANNELS, config.hidden, signature).init(placement, rng)?,
+            layers: (0..config.layers)
+                .map(|_| MessagePassing::init(config.hidden, 1, signature, placement, rng))
+                .collect::<Result<_>>()?,
+            projection: MvLinear::new(config.hidden, 1, signature).bias(None).init(placement, rng)?,
+        })
+    }
+
+    fn energy(&self, positions: &Tensor, batch: &NBodyBatch) -> Result<Tensor> {
+        let (systems, particles) = (batch.systems, batch.particles);
+        let nodes = systems * particles;
+        // Relative to the centre of each system: a translation changes nothing.
+        let by_system = positions.reshape([3, systems, particles])?;
+        let centered = by_system.sub(&by_system.mean(&[2], true)?)?.reshape([3, nodes, 1])?;
+        let (dtype, device): (DType, Device) = (positions.dtype(), positions.device());
+        let zeros = |blades: usize| Tensor::zeros([blades, nodes, 1], dtype, &device);
+        let vectors = concat(&[&zeros(1)?, &centered, &zeros(4)?], 0)?;
+        let features = concat(&[&batch.features.slice(2, 0..1)?, &vectors], 2)?;
+        let mut h = self.embedding.forward(&features)?;
+        for layer in &self.layers {
+            h = layer.forward(&h, &batch.attributes, &batch.edges)?;
+        }
+        let scalars = self.projection.forward(&h)?.slice(0, 0..1)?;
+        Ok(scalars.reshape([systems, particles])?.sum(&[1], false)?)
     }
 }

@@ -69,7 +69,7 @@ impl Layer for SignedVolume {
 #[derive(Module)]
 pub struct HullVolume {
     embedding: MvLinear,
-    products: Vec<SteerableProduct>,
+    products: Vec<Box<dyn Layer>>,
     readout: Sequential,
 }
 
@@ -85,12 +85,23 @@ impl HullVolume {
         rng: &mut R,
     ) -> Result<Self> {
         let placement = &placement.into();
+        Self::of(points, config, placement, rng, |rng| {
+            Ok(Box::new(SteerableProduct::new(config.hidden, CL5).init(placement, rng)?))
+        })
+    }
+
+    /// With products of one's own choice.
+    pub(super) fn of<R: rand::Rng + ?Sized>(
+        points: usize,
+        config: &PerceptronConfig,
+        placement: &Placement,
+        rng: &mut R,
+        product: impl Fn(&mut R) -> Result<Box<dyn Layer>>,
+    ) -> Result<Self> {
         let PerceptronConfig { hidden, layers } = *config;
         Ok(Self {
             embedding: MvLinear::new(points, hidden, CL5).per_grade(false).init(placement, rng)?,
-            products: (0..layers)
-                .map(|_| SteerableProduct::new(hidden, CL5).init(placement, rng))
-                .collect::<Result<_>>()?,
+            products: (0..layers).map(|_| product(rng)).collect::<Result<_>>()?,
             readout: Sequential::new()
                 .then(Linear::new(hidden, hidden).init(placement, rng)?)
                 .then(Activation::Silu)

@@ -1,12 +1,21 @@
-//! Charged particles bound by springs: a potential in closed form, its forces, and their motion, to learn a force field from.
+//! Potentials in closed form, their forces, and moments of their motion, to learn force fields from.
 //!
-//! V = Σ_{i<j} ( q_i q_j / √(r_ij² + ε²) + ½ k r_ij² ) for particles of mass 1, in units of their own: Plummer's softened charges, and
+//! Charged particles bound by springs: V = Σ_{i<j} ( q_i q_j / √(r_ij² + ε²) + ½ k r_ij² ) for particles of mass 1, in units of their own: Plummer's softened charges, and
 //! springs that hold them together. It is smooth everywhere, bounds the motion, and depends on nothing but distances and charges.
+//!
+//! [`Potential`] has two more, in which directions matter: one of quadrupoles, and that of Stillinger and Weber.
 
 mod dynamics;
+mod kind;
+mod langevin;
+mod pairs;
+mod quadrupole;
 mod sets;
+mod stillinger_weber;
 
 pub use dynamics::{Motion, velocity_verlet};
+pub use kind::Potential;
+pub use langevin::MOST_PARTICLES;
 pub use sets::{ForceData, ForceExample, turned};
 
 /// ε of the potential.
@@ -14,8 +23,8 @@ pub const SOFTENING: f64 = 0.5;
 /// k of the potential.
 pub const SPRING: f64 = 0.2;
 
-/// Energies `[systems]` and forces `[systems, 3, particles]` at positions `[systems, 3, particles]` with charges
-/// `[systems, particles]`, all row-major.
+/// Energies `[systems]` and forces `[systems, 3, particles]` of charges bound by springs, at positions `[systems, 3, particles]` with
+/// charges `[systems, particles]`, all row-major.
 pub fn potential(particles: usize, loc: &[f64], charges: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let (particles, width) = (particles.max(1), 3 * particles.max(1));
     debug_assert_eq!(loc.len(), 3 * charges.len());

@@ -1,6 +1,6 @@
 //! Snapshots of the motion with their energies and forces.
 
-use super::{Motion, potential, velocity_verlet};
+use super::{Motion, Potential, langevin::langevin, velocity_verlet};
 use crate::{
     Error, Placement, Result,
     data::{Batch, Samples, Split, check_finite, nbody::NBodyBatch, overwrite, to_device},
@@ -23,6 +23,7 @@ const SPEED: f64 = 0.5;
 /// Systems at some moment of their motion. All arrays are row-major.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForceData {
+    potential: Potential,
     particles: usize,
     motion: Motion,
     charges: Vec<f64>,
@@ -32,11 +33,11 @@ pub struct ForceData {
 
 impl ForceData {
     /// Systems in given states, `[systems, 3, particles]`, with charges `[systems, particles]`; energies and forces are those of the
-    /// closed form.
+    /// potential's closed form.
     ///
     /// # Errors
     /// [`Error::Argument`] if the lengths disagree; [`Error::NotFinite`].
-    pub fn new(particles: usize, motion: Motion, charges: Vec<f64>) -> Result<Self> {
+    pub fn new(potential: Potential, particles: usize, motion: Motion, charges: Vec<f64>) -> Result<Self> {
         const OPERATION: &str = "force field samples";
         let length = 3 * charges.len();
         let whole = particles > 0 && charges.len().is_multiple_of(particles);
@@ -55,12 +56,33 @@ impl ForceData {
         check_finite(OPERATION, "loc", &shape, &motion.loc)?;
         check_finite(OPERATION, "vel", &shape, &motion.vel)?;
         check_finite(OPERATION, "charges", &[shape[0], particles], &charges)?;
-        let (energy, force) = potential(particles, &motion.loc, &charges);
-        Ok(Self { particles, motion, charges, energy, force })
+        let (energy, force) = potential.evaluate(particles, &motion.loc, &charges);
+        Ok(Self { potential, particles, motion, charges, energy, force })
     }
 
-    /// Systems drawn at random, with charges ±1, at a random moment of the ten units of time that follow. System `i` depends only on
-    /// `(seed, split, i)`.
+    /// Samples of a potential. [`Potential::Charges`]: [`simulate`](Self::simulate). The others: moments of one trajectory for each split at
+    /// a temperature of 0.02, with charges of 1; every trajectory begins as longer ones do. They are kept in the user's cache directory.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for systems without particles, or with more than a trajectory starts with.
+    pub fn sample(
+        potential: Potential,
+        systems: usize,
+        particles: usize,
+        seed: u64,
+        split: Split,
+    ) -> Result<Self> {
+        match potential {
+            Potential::Charges => Self::simulate(systems, particles, seed, split),
+            Potential::Quadrupole | Potential::StillingerWeber => {
+                let motion = langevin(potential, systems, particles, seed, split)?;
+                Self::new(potential, particles, motion, vec![1.0; systems * particles])
+            }
+        }
+    }
+
+    /// Charges bound by springs: systems drawn at random, with charges ±1, at a random moment of the ten units of time that follow.
+    /// System `i` depends only on `(seed, split, i)`.
     ///
     /// # Errors
     /// [`Error::Argument`] for systems without particles.
@@ -83,7 +105,7 @@ impl ForceData {
             };
             let mut motion = Motion { loc: normal(1.0), vel: normal(SPEED) };
             let steps = rng.random_range(0..=LATEST);
-            let forces = |loc: &[f64]| Ok(potential(particles, loc, &charges).1);
+            let forces = |loc: &[f64]| Ok(super::potential(particles, loc, &charges).1);
             velocity_verlet(&mut motion, (steps, TIME_STEP), forces, |_, _| Ok(()))?;
             Ok((motion, charges))
         };
@@ -94,7 +116,12 @@ impl ForceData {
             all.0.vel.extend(motion.vel);
             all.1.extend(charges);
         }
-        Self::new(particles, all.0, all.1)
+        Self::new(Potential::Charges, particles, all.0, all.1)
+    }
+
+    /// What the energies and forces are of.
+    pub fn potential(&self) -> Potential {
+        self.potential
     }
 
     /// Particles of each system.
@@ -143,7 +170,7 @@ impl ForceData {
             loc: turned(&self.motion.loc, self.particles, isometry, shift)?,
             vel: turned(&self.motion.vel, self.particles, isometry, [0.0; 3])?,
         };
-        Self::new(self.particles, motion, self.charges.clone())
+        Self::new(self.potential, self.particles, motion, self.charges.clone())
     }
 }
 
@@ -222,6 +249,22 @@ mod tests {
         assert_ne!(ForceData::simulate(4, 5, 3, Split::Test).unwrap(), few);
         assert!(many.motion().loc.iter().all(|x| x.abs() < 40.0));
         assert!(ForceData::simulate(1, 0, 0, Split::Train).is_err());
+    }
+
+    #[test]
+    fn snapshots_of_a_longer_trajectory_begin_with_those_of_a_shorter_one() {
+        for potential in [Potential::Quadrupole, Potential::StillingerWeber] {
+            let sample = |systems, split| ForceData::sample(potential, systems, 6, 2, split).unwrap();
+            let (few, many) = (sample(2, Split::Train), sample(5, Split::Train));
+            assert_eq!(many.clone().take(2), few);
+            assert_eq!(many, sample(5, Split::Train), "from the cache as when it was made");
+            assert_ne!(sample(2, Split::Test), few);
+            let distinct = many.energy().windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(distinct, "{potential} moves: {:?}", many.energy());
+            assert!(sample(0, Split::Valid).energy().is_empty());
+        }
+        let error = ForceData::sample(Potential::Quadrupole, 1, 28, 0, Split::Train).unwrap_err().to_string();
+        assert!(error.contains("28") && error.contains("27"), "{error}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::MessagePassing;
 use crate::{
     Error, Module, Placement, Result,
     data::{
-        Edges,
+        Complexes, Edges, SimplicialComplex,
         nbody::{
             NBodyBatch,
             batch::{CHANNELS, GEOMETRY},
@@ -29,6 +29,16 @@ use serde::{Deserialize, Serialize};
 /// motion itself.
 const FIRST_STEP: f64 = 0.1;
 
+crate::choices! {
+    /// Between what messages go.
+    pub enum NBodyGraph {
+        /// All pairs of particles
+        Pairs = "pairs",
+        /// Particles, and the edges and triangles between them, which have features of their own
+        Simplices = "simplices",
+    }
+}
+
 /// Sizes of the model. The defaults are the paper's, with 134,625 parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -37,6 +47,9 @@ pub struct NBodyConfig {
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
+    /// Between what messages go. With simplices one set of weights serves all, and is told the kinds of simplices and of messages, as in Liu
+    /// et al. (2024, arXiv:2402.10011).
+    pub graph: NBodyGraph,
     /// Whether velocities are predicted too, so that the prediction is a state to go on from; not so in the paper.
     pub velocities: bool,
     /// Whether charges are seen through their products alone, so that turning the sign of every charge changes nothing, which is
@@ -78,6 +91,7 @@ impl Default for NBodyConfig {
         Self {
             hidden: 28,
             layers: 3,
+            graph: NBodyGraph::Pairs,
             velocities: false,
             conjugation: false,
             geometry: false,
@@ -99,7 +113,12 @@ impl NBodyConfig {
     pub fn fault(&self) -> Option<(&'static str, String, &'static str)> {
         let Self { substeps, kicks, softening, duration, robust, .. } = *self;
         let positive = |value: f64| value > 0.0 && value.is_finite();
+        let simplices = self.graph == NBodyGraph::Simplices;
         match () {
+            () if simplices && (substeps > 0 || self.geometry || self.conjugation) => {
+                let expected = "pairs where substeps, geometry or conjugation are set";
+                Some(("graph", self.graph.to_string(), expected))
+            }
             () if self.pushes && substeps == 0 => {
                 Some(("pushes", "true".to_owned(), "false where substeps is 0: pushes are part of a substep"))
             }
@@ -133,6 +152,8 @@ pub struct NBody {
     kicks: Option<Kicks>,
     #[module(skip)]
     config: NBodyConfig,
+    #[module(skip)]
+    complexes: Complexes,
 }
 
 impl NBody {
@@ -151,7 +172,11 @@ impl NBody {
             let expected = expected.to_owned();
             return Err(Error::Argument { operation: "NBody", argument, actual, expected });
         }
-        let attributes = 1
+        let (inputs, attributes) = match config.graph {
+            NBodyGraph::Pairs => (inputs, 1),
+            NBodyGraph::Simplices => (SimplicialComplex::lifted(inputs), SimplicialComplex::ATTRIBUTES),
+        };
+        let attributes = attributes
             + if config.geometry || config.substeps > 0 { GEOMETRY } else { 0 }
             + usize::from(config.kicks > 0);
         let embedding =
@@ -172,7 +197,8 @@ impl NBody {
             None
         };
         let kicks = if config.kicks > 0 { Some(Kicks::init(config, &placement, rng)?) } else { None };
-        Ok(Self { embedding, layers, projection, pushes, kicks, config: *config })
+        let complexes = Complexes::default();
+        Ok(Self { embedding, layers, projection, pushes, kicks, config: *config, complexes })
     }
 
     /// Predicted positions `[3, systems × particles]`.
@@ -208,8 +234,12 @@ impl NBody {
         let shape = batch.positions.shape();
         let channel = |tensor: &Tensor, index: usize| tensor.slice(2, index..index + 1)?.reshape(shape);
         let seen = if self.config.conjugation { 1..CHANNELS } else { 0..CHANNELS };
-        let h = self.embedding.forward(&batch.features.slice(2, seen)?)?;
         let start = batch.features.slice(2, 1..CHANNELS)?;
+        if self.config.graph == NBodyGraph::Simplices {
+            let h = self.simplices(batch)?;
+            return self.displaced(batch, &h, &start);
+        }
+        let h = self.embedding.forward(&batch.features.slice(2, seen)?)?;
         if self.config.substeps > 0 {
             let end = match &self.kicks {
                 None => self.integrate(batch, h, &start)?,
@@ -222,7 +252,23 @@ impl NBody {
         }
         let geometry = if self.config.geometry { Some(batch.geometry(&start)?) } else { None };
         let (h, _) = self.rounds(h, geometry.as_ref().unwrap_or(&batch.attributes), &batch.edges)?;
-        let vectors = self.projection.forward(&h)?.slice(0, 1..4)?;
+        self.displaced(batch, &h, &start)
+    }
+
+    /// Features of the particles after all rounds between simplices.
+    fn simplices(&self, batch: &NBodyBatch) -> Result<Tensor> {
+        let (blades, placement) = (batch.features.shape()[0], self.placement());
+        let complex = self.complexes.complete(batch.systems, batch.particles, blades, &placement)?;
+        let h = self.embedding.forward(&complex.lift(&batch.features)?)?;
+        let (h, _) = self.rounds(h, &complex.attributes, &complex.messages)?;
+        Ok(h.slice(1, 0..complex.points)?)
+    }
+
+    /// Positions, and velocities if they are predicted, from the last features of the particles.
+    fn displaced(&self, batch: &NBodyBatch, h: &Tensor, start: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+        let shape = batch.positions.shape();
+        let channel = |tensor: &Tensor, index: usize| tensor.slice(2, index..index + 1)?.reshape(shape);
+        let vectors = self.projection.forward(h)?.slice(0, 1..4)?;
         let positions = batch.positions.add(&channel(&vectors, 0)?)?;
         if !self.config.velocities {
             return Ok((positions, None));
