@@ -1,12 +1,15 @@
 //! One application of an operator: candle's custom operations of one, two and three inputs.
 
+#[cfg(feature = "cuda")]
+use crate::gpu::{Gpu, Slice};
 use crate::{
-    host,
+    host::{Host, Taken},
     place::{Origin, on_host, with_arrays},
+    target::Target,
 };
 use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Error as CandleError, Layout, MetalStorage,
-    Result, Shape, Storage, Tensor, op::BackpropOp,
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Device, Error as CandleError, Layout,
+    MetalStorage, Result, Shape, Tensor, op::BackpropOp,
 };
 use gradewise_autograd::{Kept, Prepared};
 use gradewise_core::Shape as ArrayShape;
@@ -48,20 +51,43 @@ impl Call {
         Ok(given)
     }
 
+    /// The operator's result on `target`, of arrays over the inputs that candle has.
+    fn forward<T: Target>(&self, given: Vec<Array>, target: &T) -> Result<(T::Storage, Shape)> {
+        let inputs = self.inputs(given)?;
+        let forward = target.run(inputs[0].dtype(), || self.prepared.forward(&inputs))?;
+        let Kept { output, saved } = forward.map_err(CandleError::wrap)?;
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = saved;
+        drop(inputs);
+        let shape = Shape::from(output.dims());
+        Ok((target.storage(output)?, shape))
+    }
+
     fn on_host(&self, given: &[(&CpuStorage, &Layout)]) -> Result<(CpuStorage, Shape)> {
         let operation = self.prepared.name();
         let places = given.iter().zip(&self.given).enumerate();
         let arrays = places.map(|(input, ((storage, layout), tensor))| {
             on_host(Origin { operation, input }, storage, layout, tensor)
         });
-        let inputs = self.inputs(arrays.collect::<Result<_>>()?)?;
-        let forward = || self.prepared.forward(&inputs);
-        let Kept { output, saved } =
-            host::into_vectors(inputs[0].dtype(), forward).map_err(CandleError::wrap)?;
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = saved;
-        drop(inputs);
-        let shape = Shape::from(output.dims());
-        Ok((host::storage(output)?, shape))
+        let (Taken(storage), shape) = self.forward(arrays.collect::<Result<_>>()?, &Host)?;
+        Ok((storage, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_cuda(&self, given: &[(&CudaStorage, &Layout)]) -> Result<(CudaStorage, Shape)> {
+        let operation = self.prepared.name();
+        let Some((first, _)) = given.first() else { return Err(self.elsewhere()) };
+        let gpu = Gpu::new(&first.device)?;
+        let places = given.iter().zip(&self.given).enumerate();
+        let arrays = places.map(|(input, ((storage, layout), tensor))| {
+            gpu.array(Origin { operation, input }, storage, layout, tensor)
+        });
+        let (Slice(storage), shape) = self.forward(arrays.collect::<Result<_>>()?, &gpu)?;
+        Ok((storage, shape))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn on_cuda(&self, _: &[(&CudaStorage, &Layout)]) -> Result<(CudaStorage, Shape)> {
+        Err(self.elsewhere())
     }
 
     /// The gradients of the inputs as candle has them, of those that candle's graph reaches.
@@ -70,31 +96,36 @@ impl Call {
         tensors.extend([result, grad]);
         let mut gradients = Vec::new();
         with_arrays(self.prepared.name(), &tensors, &mut |arrays| {
-            gradients = self.gradients(arrays)?;
+            gradients = match result.device() {
+                #[cfg(feature = "cuda")]
+                Device::Cuda(device) => self.gradients(arrays, &Gpu::new(device)?)?,
+                Device::Cpu => self.gradients(arrays, &Host)?,
+                _ => return Err(self.elsewhere()),
+            };
             Ok(())
         })?;
         Ok(gradients)
     }
 
-    fn gradients(&self, arrays: &[Array]) -> Result<Vec<Option<Tensor>>> {
+    fn gradients(&self, arrays: &[Array], target: &impl Target) -> Result<Vec<Option<Tensor>>> {
         let [given @ .., output, grad] = arrays else { return Ok(Vec::new()) };
         let inputs = self.inputs(given.to_vec())?;
         let alone = if self.joined.is_empty() { self.given.len() } else { self.given.len() - 1 };
         let needs: Vec<bool> =
             (0..inputs.len()).map(|input| self.given[input.min(self.given.len() - 1)].track_op()).collect();
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let gradients = host::into_vectors(inputs[0].dtype(), || {
+        let gradients = target.run(inputs[0].dtype(), || {
             let mut gradients = self.prepared.backward(&inputs, output, saved, grad, &needs)?;
             if !self.joined.is_empty() {
                 let parts = gradients.split_off(alone);
                 gradients.push(needs[alone].then(|| join(&parts, &inputs[alone..])).transpose()?);
             }
             Ok::<_, gradewise_autograd::Error>(gradients)
-        });
+        })?;
         let tensor = |gradient: Option<Array>| {
             let Some(gradient) = gradient else { return Ok(None) };
             let shape = Shape::from(gradient.dims());
-            let storage = Storage::Cpu(host::storage(gradient)?);
+            let storage = target.storage(gradient)?.into();
             Ok(Some(Tensor::from_storage(storage, shape, BackpropOp::none(), false)))
         };
         gradients.map_err(CandleError::wrap)?.into_iter().map(tensor).collect()
@@ -124,8 +155,7 @@ macro_rules! custom_operation {
             }
 
             fn cuda_fwd(&self, $($storage: &CudaStorage, $layout: &Layout),+) -> Result<(CudaStorage, Shape)> {
-                $(let _ = ($storage, $layout);)+
-                Err(self.elsewhere())
+                self.on_cuda(&[$(($storage, $layout)),+])
             }
 
             fn metal_fwd(&self, $($storage: &MetalStorage, $layout: &Layout),+) -> Result<(MetalStorage, Shape)> {

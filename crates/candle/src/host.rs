@@ -1,7 +1,7 @@
 //! Results in vectors that become candle's storages.
 
-use crate::Error;
-use candle_core::{CpuStorage, Error as CandleError};
+use crate::{Error, target::Target};
+use candle_core::{CpuStorage, Error as CandleError, Result as CandleResult, Storage};
 use gradewise_core::DType;
 use gradewise_kernels::{
     Array,
@@ -53,22 +53,37 @@ unsafe impl Allocator for Vectors {
     }
 }
 
-/// Runs `work`, whose arrays of `dtype` are in vectors, so that [`storage`] need not copy them.
-pub(crate) fn into_vectors<R>(dtype: DType, work: impl FnOnce() -> R) -> R {
-    with_allocator(Arc::new(Vectors(dtype)), work)
+/// The CPU.
+pub(crate) struct Host;
+
+/// A vector as a storage.
+pub(crate) struct Taken(pub CpuStorage);
+
+impl From<Taken> for Storage {
+    fn from(Taken(storage): Taken) -> Self {
+        Self::Cpu(storage)
+    }
 }
 
-/// The elements of a result in row-major order as a storage of candle: the vector that they were computed into, or a copy.
-pub(crate) fn storage(array: Array) -> candle_core::Result<CpuStorage> {
-    match taken(&array) {
-        Some(storage) => Ok(storage),
-        None => match array.dtype() {
-            DType::F64 => array.to_vec().map(CpuStorage::F64),
-            DType::F32 => array.to_vec().map(CpuStorage::F32),
-            DType::BF16 => array.to_vec().map(CpuStorage::BF16),
-            DType::F16 => array.to_vec().map(CpuStorage::F16),
+impl Target for Host {
+    type Storage = Taken;
+
+    fn run<R>(&self, dtype: DType, work: impl FnOnce() -> R) -> CandleResult<R> {
+        Ok(with_allocator(Arc::new(Vectors(dtype)), work))
+    }
+
+    fn storage(&self, array: Array) -> CandleResult<Taken> {
+        match taken(&array) {
+            Some(storage) => Ok(storage),
+            None => match array.dtype() {
+                DType::F64 => array.to_vec().map(CpuStorage::F64),
+                DType::F32 => array.to_vec().map(CpuStorage::F32),
+                DType::BF16 => array.to_vec().map(CpuStorage::BF16),
+                DType::F16 => array.to_vec().map(CpuStorage::F16),
+            }
+            .map_err(CandleError::wrap),
         }
-        .map_err(CandleError::wrap),
+        .map(Taken)
     }
 }
 

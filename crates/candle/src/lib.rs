@@ -33,6 +33,10 @@
 //! - candle's custom operations have at most three inputs. Of an operator with more, all but the first two, which are its
 //!   small parameters, are joined into one tensor at every call.
 //!
+//! # CUDA
+//! The feature `cuda` reads tensors on a GPU where candle has them, in candle's stream, and computes results into candle's
+//! memory. It has been compiled and never run.
+//!
 //! # Gradients
 //! Of the first order. candle cuts the graph of a backward pass by itself (`CANDLE_GRAD_DO_NOT_DETACH`), and a second
 //! derivative through these operators is missing rather than wrong: their gradients are tensors without history. Use
@@ -46,8 +50,11 @@ struct Readme;
 mod call;
 mod error;
 mod fused;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod host;
 mod place;
+mod target;
 
 pub use error::Error;
 pub use fused::Fused;
