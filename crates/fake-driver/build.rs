@@ -15,9 +15,11 @@ const OTHERS: [(&str, &str); 4] = [
 fn main() {
     println!("cargo::rerun-if-changed=csrc");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
-    compile(&SOURCES, &Path::new(&out).join("libcuda.so.1"));
-    // Under the name that the linker asks for, too.
-    compile(&SOURCES, &Path::new(&out).join("libcuda.so"));
+    let (library, linked) = (Path::new(&out).join("libcuda.so.1"), Path::new(&out).join("libcuda.so"));
+    compile(&SOURCES, &library);
+    // Under the name that the linker asks for, too; one file, so that a process which opens both has one driver.
+    let _ = std::fs::remove_file(&linked);
+    std::fs::hard_link(&library, &linked).expect("a second name for the library");
     for (source, name) in OTHERS {
         compile(&[source], &Path::new(&out).join(name));
     }
@@ -26,8 +28,6 @@ fn main() {
 
 fn compile(sources: &[&str], library: &Path) {
     let name = library.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
-    // Programs linked with `libcuda.so` must ask the loader for the name that the driver has.
-    let name = if name == "libcuda.so" { "libcuda.so.1" } else { name };
     let mut compile = cc::Build::new().std("gnu11").opt_level(1).get_compiler().to_command();
     compile.args(["-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]);
     compile.arg(format!("-Wl,-soname,{name}")).arg("-o").arg(library);

@@ -4,6 +4,7 @@
 //! `nbody-predictions.safetensors` are systems and what the published code predicts for them in double precision. `benches/golden_cgenn.py`
 //! made both.
 
+mod fields;
 #[path = "../common/program.rs"]
 mod program;
 

@@ -35,11 +35,13 @@ struct Readme;
 // context, nvml
 // host, module, pool, stream
 // event, function, graph, memory, nccl
-// cublaslt, cust, peer
+// cublaslt, cudarc, cust, peer
 
 mod calls;
 mod context;
 pub mod cublaslt;
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
 #[cfg(feature = "cust")]
 pub mod cust;
 mod device;

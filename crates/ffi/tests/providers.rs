@@ -54,3 +54,45 @@ fn the_driver_and_the_objects_of_cust_work() {
     ours.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [5; 12]);
 }
+
+#[cfg(feature = "cudarc")]
+#[test]
+fn objects_and_memory_of_cudarc_are_shared_both_ways() {
+    use gradewise_ffi::cudarc as borrow;
+    let theirs = cudarc::driver::CudaContext::new(0).unwrap();
+    let their_stream = theirs.new_stream().unwrap();
+    let slice = their_stream.clone_htod(&[1.5f32, -2.0, 3.25]).unwrap();
+    // `cudarc` opens by its name the library that the test is linked with: the stand-in, for both.
+    let driver = Driver::new(Linked).unwrap();
+    // SAFETY: their objects outlive ours.
+    let (context, stream) = unsafe {
+        let context = borrow::context(&driver, &theirs).unwrap();
+        let stream = borrow::stream(&context, &their_stream);
+        (context, stream)
+    };
+    assert_eq!((context.info().ordinal, stream.raw()), (0, borrow::raw(&their_stream)));
+
+    // Theirs, read here.
+    // SAFETY: the slice outlives the result, and nobody writes to it.
+    let shown = unsafe { borrow::memory(&stream, &their_stream, &slice) };
+    assert_eq!((shown.pointer(), shown.bytes()), borrow::address(&their_stream, &slice));
+    let mut bytes = [0; 12];
+    shown.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes[..4], 1.5f32.to_ne_bytes());
+    drop(shown);
+
+    // Ours, written there.
+    let ours = DeviceMemory::new(&stream, 12).unwrap();
+    ours.fill(0).unwrap();
+    // SAFETY: memory of the stream's context, of bytes that are floating-point numbers, and alive until the stream is waited for.
+    let elements = unsafe {
+        borrow::with_slice::<f32, _>(&their_stream, &ours, |slice| {
+            their_stream.memcpy_htod(&[4.0, 5.0, 6.0], slice).unwrap();
+            slice.len()
+        })
+    };
+    stream.synchronize().unwrap();
+    ours.read(0, &mut bytes).unwrap();
+    assert_eq!((elements, &bytes[8..]), (3, &6.0f32.to_ne_bytes()[..]));
+    assert_eq!(their_stream.clone_dtoh(&slice).unwrap(), [1.5, -2.0, 3.25], "their memory is theirs still");
+}

@@ -245,6 +245,16 @@ pub enum Error {
         /// The values it can have.
         expected: String,
     },
+    /// What a feature of this crate is for was asked of a build without the feature.
+    #[error("{operation}: this build has no {what}; build gradewise-kernels with its feature `{feature}`")]
+    Feature {
+        /// The operation that refused.
+        operation: &'static str,
+        /// What is not there.
+        what: &'static str,
+        /// The feature that brings it.
+        feature: &'static str,
+    },
     /// No kernel was compiled for this operation, algebra and dtype.
     #[error("{operation}: there is no kernel `{kernel}` in this build")]
     NoKernel {

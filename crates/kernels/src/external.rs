@@ -11,6 +11,10 @@ use std::{any::Any, cell::RefCell, error, fmt, sync::Arc};
 /// What keeps borrowed memory alive: it is dropped when no array shows the memory any more, on whatever thread lets go of it last.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
+/// Alignment in bytes that operators expect of an [`Allocation`] on the host: no element is wider, and vectors are loaded and stored
+/// unaligned, because borrowed values may begin anywhere.
+pub const ALIGNMENT: usize = 16;
+
 /// Where memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
@@ -43,8 +47,8 @@ pub type AllocationError = Box<dyn error::Error + Send + Sync>;
 /// The memory of another library.
 ///
 /// # Safety
-/// An [`Allocation`] must be of as many bytes as were asked for, readable and writable at the place that was asked for, aligned to 64
-/// bytes on the host and to 256 on a device, used by nobody else until its owner is dropped; on a device, by nobody's work that is not
+/// An [`Allocation`] must be of as many bytes as were asked for, readable and writable at the place that was asked for, aligned to 16
+/// bytes on the host, as `malloc` aligns, and to 256 on a device, used by nobody else until its owner is dropped; on a device, by nobody's work that is not
 /// ordered with the stream in which the operators run.
 pub unsafe trait Allocator: Send + Sync {
     /// Memory of `bytes` bytes, which is more than none, at `place`. Its contents do not matter.

@@ -1,9 +1,10 @@
-//! Strided matrix products on one thread: those of narrow matrices here, others by the `gemm` crate.
+//! Strided matrix products on one thread: those of narrow matrices here, others by the `gemm` crates for `f32` and `f64`.
 //!
 //! Parallelism is the caller's: operators split their rows into fixed chunks, so that the order of every sum, and so
 //! every bit of the result, is independent of the number of threads.
 
 use crate::simd::{Kernel, Real, Simd, dispatch};
+use gemm_common::Parallelism;
 
 /// A matrix inside a slice: element (r, c) is `data[r·row_stride + c·column_stride]`.
 #[derive(Clone, Copy)]
@@ -69,16 +70,21 @@ pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>,
         dispatch(Narrow { sizes, a, b: b.data, pitch: b.row_stride, out, add });
         return;
     }
+    // The kernels want columns of `out` to be adjacent or longer than its rows: outᵀ = bᵀ·aᵀ.
+    let (m, n, columns, rows, a, b) = match n {
+        1 => (m, n, 1, 1, a, b),
+        _ => (n, m, n, 1, b.transposed(), a.transposed()),
+    };
     // SAFETY: the assertion above bounds every element the strides reach; `out` is borrowed mutably and so does not
-    // overlap `a` or `b`; f32 and f64 (the only `Real` types) are what the crate implements.
+    // overlap `a` or `b`.
     unsafe {
-        gemm::gemm(
+        T::gemm()(
             m,
             n,
             k,
             out.as_mut_ptr(),
-            1,
-            n as isize,
+            columns as isize,
+            rows,
             add,
             a.data.as_ptr(),
             a.column_stride as isize,
@@ -91,10 +97,39 @@ pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>,
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            Parallelism::None,
         );
     }
 }
+
+/// The product of the `gemm` crates for the best instruction set of this machine.
+///
+/// Arguments: m, n, k; `out` with the strides of its columns and rows, and whether it is added to; `a` and `b` likewise; the
+/// factors of `out` and of the product; what is conjugated; how it is shared among threads.
+///
+/// # Safety
+/// The strides must reach elements of their matrices alone, and `out` may overlap neither `a` nor `b`.
+pub(crate) type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
 
 /// The product by its definition, summed in double precision, in the order of the inner index: every sum has the same bits whatever the
 /// instruction set. A product of two `f32` is exact in `f64`, and one of two `f64` is rounded before it is added.

@@ -273,7 +273,7 @@ impl Block {
         let refused = |message: String| Error::Allocator { operation, place, requested: bytes, message };
         let allocation = allocator.allocate(place, bytes).map_err(|error| refused(error.to_string()))?;
         let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(allocation.address as usize))
-            .filter(|pointer| pointer.as_ptr().addr() % ALIGNMENT == 0)
+            .filter(|pointer| pointer.as_ptr().addr() % external::ALIGNMENT == 0)
             .ok_or_else(|| refused(format!("its memory begins at {:#x}", allocation.address)))?;
         let mut block = Self::of(pointer, bytes, Origin::Allocated(allocation.owner), operation);
         if debug::poisons() {

@@ -2,9 +2,10 @@
 
 use crate::simd::FlushSubnormals;
 use rayon::iter::{
-    IndexedParallelIterator, ParallelIterator,
+    IndexedParallelIterator, IntoParallelIterator, ParallelIterator,
     plumbing::{Producer, ProducerCallback},
 };
+use std::sync::{Mutex, PoisonError};
 
 /// Multiply-adds from which handing work to other threads pays: some tens of microseconds on one.
 pub(crate) const WORTH: usize = 1 << 20;
@@ -14,6 +15,10 @@ pub(crate) const WORTH: usize = 1 << 20;
 ///
 /// A single item is worked on by the calling thread: handing it to a thread of the pool and waiting takes longer than the step of a
 /// small operator, and small batches run hundreds of those. What is computed does not depend on it.
+///
+/// Items are pieces of arrays with some microseconds of work each. They are listed before the first one is worked on, so that rayon
+/// divides a range of numbers whatever the items are: its machinery is compiled once, and not for every operator, pass and dtype,
+/// which was a fifth of the machine code of this crate.
 pub(crate) trait Flushed: IndexedParallelIterator {
     /// [`ParallelIterator::for_each`].
     fn flushed_for_each(self, work: impl Fn(Self::Item) + Sync + Send) {
@@ -26,10 +31,8 @@ pub(crate) trait Flushed: IndexedParallelIterator {
             self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| items.for_each(&work)));
             return;
         }
-        self.for_each(|item| {
-            let _flush = FlushSubnormals::enter();
-            work(item);
-        });
+        let items = listed(self);
+        on_the_pool(items.len(), &|index| items[index].take().into_iter().for_each(&work));
     }
 
     /// The results for all items, in order.
@@ -44,15 +47,52 @@ pub(crate) trait Flushed: IndexedParallelIterator {
                 items.map(&work).collect()
             }));
         }
-        self.map(|item| {
-            let _flush = FlushSubnormals::enter();
-            work(item)
-        })
-        .collect()
+        let items = listed(self);
+        let results: Vec<Slot<R>> = items.iter().map(|_| Slot::default()).collect();
+        on_the_pool(items.len(), &|index| {
+            if let Some(item) = items[index].take() {
+                results[index].put(work(item));
+            }
+        });
+        results.into_iter().filter_map(|slot| slot.take()).collect()
     }
 }
 
 impl<I: IndexedParallelIterator> Flushed for I {}
+
+/// What one thread puts down and one thread picks up; never contended, so that it costs some nanoseconds.
+struct Slot<T>(Mutex<Option<T>>);
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Slot<T> {
+    fn put(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The items of parallel work, each to be taken once.
+fn listed<I: IndexedParallelIterator>(work: I) -> Vec<Slot<I::Item>> {
+    work.with_producer(Here(|items: &mut dyn Iterator<Item = I::Item>| {
+        items.map(|item| Slot(Mutex::new(Some(item)))).collect()
+    }))
+}
+
+/// Calls `work` with the numbers from 0 to before `count`, on the threads of the pool.
+fn on_the_pool(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    (0..count).into_par_iter().for_each(|index| {
+        let _flush = FlushSubnormals::enter();
+        work(index);
+    });
+}
 
 /// Hands all items to a function on the calling thread.
 struct Here<F>(F);

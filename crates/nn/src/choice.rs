@@ -62,8 +62,14 @@ impl UnknownName {
     }
 }
 
-/// The candidate most like `name`, if any is much like it.
+/// The candidate most like `name`, if any is much like it; none in a build without the feature `files`.
 pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a str> {
+    #[cfg(not(feature = "files"))]
+    {
+        let _ = (name, candidates);
+        None
+    }
+    #[cfg(feature = "files")]
     candidates
         .iter()
         .map(|candidate| (strsim::jaro_winkler(name, candidate.as_ref()), candidate.as_ref()))

@@ -8,6 +8,8 @@ pub(crate) mod copy;
 mod create;
 mod cuda;
 pub(crate) mod fill;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 pub(crate) mod rows;
 pub(crate) mod strided;
 mod views;

@@ -4,11 +4,15 @@
 //! accuracy comes first, they are the scalar functions of the standard library and of `libm`.
 
 use super::{Vectors, mul_add};
+use crate::gemm::Gemm;
 
 /// The floating-point types the CPU kernels are written for.
 ///
 /// NaN propagates through every function here.
 pub trait Real: Vectors {
+    /// The product of matrices for the best instruction set of this machine.
+    fn gemm() -> Gemm<Self>;
+
     /// e^x.
     fn exponential<const FMA: bool>(self) -> Self;
 
@@ -48,6 +52,10 @@ pub trait Real: Vectors {
 }
 
 impl Real for f64 {
+    fn gemm() -> Gemm<Self> {
+        gemm_f64::gemm::f64::get_gemm_fn()
+    }
+
     #[inline(always)]
     fn exponential<const FMA: bool>(self) -> Self {
         self.exp()
@@ -60,6 +68,10 @@ impl Real for f64 {
 }
 
 impl Real for f32 {
+    fn gemm() -> Gemm<Self> {
+        gemm_f32::gemm::f32::get_gemm_fn()
+    }
+
     /// Cody–Waite reduction by multiples of ln 2 and a polynomial of degree 6; at most 2 ulp off.
     #[inline(always)]
     fn exponential<const FMA: bool>(self) -> Self {

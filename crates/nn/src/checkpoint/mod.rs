@@ -2,12 +2,14 @@
 
 mod atomic;
 mod ensemble;
+mod format;
 mod tensors;
 
 #[cfg(feature = "hdf5")]
 pub(crate) use atomic::require_regular;
 pub use atomic::{read_file, replace_file};
 pub use ensemble::Member;
+pub(crate) use format::sha256;
 pub use tensors::{StoredTensor, TensorFile};
 
 use crate::{Error, Result};
@@ -124,7 +126,7 @@ impl Checkpoint {
         let digest = value.as_object_mut().and_then(|object| object.remove(DIGEST_KEY));
         let metadata = serde_json::from_value(value)
             .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
-        if digest.is_some_and(|digest| digest.as_str() != Some(tensors.digest().as_str())) {
+        if digest.is_some_and(|digest| digest.as_str() != tensors.digest().as_deref()) {
             let reason = "its tensors are not those that were written: the file was damaged since; take a copy, or another \
                           checkpoint of the run (best.safetensors is one, too)";
             return Err(refused(&tensors, reason.to_owned()));
@@ -149,7 +151,7 @@ impl Checkpoint {
             reason: format!("its metadata cannot be written as JSON: {error}"),
         })?;
         if let Some(object) = json.as_object_mut() {
-            object.insert(DIGEST_KEY.to_owned(), self.tensors.digest().into());
+            object.extend(self.tensors.digest().map(|digest| (DIGEST_KEY.to_owned(), digest.into())));
         }
         let json = json.to_string();
         let mut tensors = self.tensors.clone();

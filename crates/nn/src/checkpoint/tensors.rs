@@ -1,25 +1,23 @@
 //! safetensors files: named tensors of any real dtype with text metadata.
 
+use super::format::{self, Dtype};
 use crate::{Error, Result};
 use gradewise_core::DType;
 use gradewise_kernels::{Array, Device};
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::TensorView};
-use sha2::{Digest, Sha256};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-const FORMAT: &str = "safetensors";
-
 /// A tensor as it lies in a file: shape, dtype, and bytes that no computation has touched.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredTensor {
-    dtype: Dtype,
-    shape: Vec<usize>,
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<usize>,
     /// Little-endian, row-major.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl StoredTensor {
@@ -164,16 +162,17 @@ impl StoredTensor {
 }
 
 impl TensorFile {
-    /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits.
-    pub(crate) fn digest(&self) -> String {
-        let mut hasher = Sha256::new();
-        for (name, tensor) in &self.tensors {
-            let head =
-                format!("{name}\0{}\0{:?}\0{}\0", tensor.dtype_name(), tensor.shape, tensor.bytes.len());
-            hasher.update(head.as_bytes());
-            hasher.update(&tensor.bytes);
-        }
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits; `None` in a build without files.
+    pub(crate) fn digest(&self) -> Option<String> {
+        let head = |(name, tensor): (&String, &StoredTensor)| {
+            let StoredTensor { shape, bytes, .. } = tensor;
+            format!("{name}\0{}\0{shape:?}\0{}\0", tensor.dtype_name(), bytes.len()).into_bytes()
+        };
+        format::sha256(
+            self.tensors
+                .iter()
+                .flat_map(|entry| [Cow::Owned(head(entry)), Cow::Borrowed(&entry.1.bytes[..])]),
+        )
     }
 }
 
@@ -197,7 +196,7 @@ impl TensorFile {
         Self { path: path.to_owned(), ..Self::default() }
     }
 
-    /// Reads a safetensors file.
+    /// Reads a safetensors file, in a build with the feature `files`, which is on by default.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Format`] if the file is truncated or foreign.
@@ -213,17 +212,7 @@ impl TensorFile {
     /// [`Error::Format`].
     pub fn from_bytes(bytes: &[u8], path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let refused = |error| Error::Format { path: path.clone(), format: FORMAT, reason: describe(&error) };
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(refused)?;
-        let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(refused)?
-            .iter()
-            .map(|(name, view)| {
-                let (dtype, shape, bytes) = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
-                (name.to_owned(), StoredTensor { dtype, shape, bytes })
-            })
-            .collect();
+        let (metadata, tensors) = format::parse(bytes, &path)?;
         Ok(Self { metadata, tensors, path })
     }
 
@@ -237,17 +226,7 @@ impl TensorFile {
     }
 
     pub(super) fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
-        let refused =
-            |error| Error::Format { path: path.to_owned(), format: FORMAT, reason: describe(&error) };
-        let views = self
-            .tensors
-            .iter()
-            .map(|(name, t)| {
-                Ok((name, TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map_err(refused)?))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone().into_iter().collect());
-        safetensors::serialize(views, metadata).map_err(refused)
+        format::serialize(&self.tensors, &self.metadata, path)
     }
 
     /// The file this was read from; empty if it was not.
@@ -352,28 +331,6 @@ impl TensorFile {
 
     fn refuse(&self, name: &str, reason: String) -> Error {
         Error::Tensor { path: self.path.clone(), name: name.to_owned(), reason }
-    }
-}
-
-fn describe(error: &SafeTensorError) -> String {
-    match error {
-        SafeTensorError::HeaderTooSmall => {
-            "it is shorter than any safetensors file; it is empty or truncated".into()
-        }
-        SafeTensorError::InvalidHeaderLength => {
-            "its header is longer than the file; it is truncated, or not safetensors at all".into()
-        }
-        SafeTensorError::HeaderTooLarge => {
-            "its first bytes are no safetensors header; it is a foreign file".into()
-        }
-        SafeTensorError::InvalidHeader(_) | SafeTensorError::InvalidHeaderDeserialization(_) => {
-            format!("its header is not the JSON of a safetensors file ({error})")
-        }
-        SafeTensorError::MetadataIncompleteBuffer => {
-            "its data do not end where the header says; it is truncated, or has foreign data at its end"
-                .into()
-        }
-        _ => error.to_string(),
     }
 }
 

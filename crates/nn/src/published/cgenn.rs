@@ -131,7 +131,7 @@ fn layout(config: NBodyConfig) -> Result<Layout, String> {
     };
     let derived = modules.iter().flat_map(table).collect();
     let config = serde_json::to_value(config).map_err(|error| error.to_string())?;
-    Ok(Layout { model: MODEL, config, weights, derived })
+    Ok(Layout { model: MODEL, config, weights, derived, copies: Vec::new() })
 }
 
 /// The buffers of the published algebra.

@@ -70,5 +70,6 @@ fn layout(file: &TensorFile) -> Result<Layout, String> {
     if weights.is_empty() {
         return Err(format!("it has no `{MARK}`, so there is no layer of Flash Clifford in it"));
     }
-    Ok(Layout { model: MODEL, config: json!({ "layers": Value::Object(layers) }), weights, derived })
+    let config = json!({ "layers": Value::Object(layers) });
+    Ok(Layout { model: MODEL, config, weights, derived, copies: Vec::new() })
 }

@@ -16,6 +16,7 @@
 //! ```
 
 mod cgenn;
+mod cliffordlayers;
 mod flash;
 
 use crate::{
@@ -31,6 +32,8 @@ crate::choices! {
         Cgenn = "cgenn",
         /// Flash Clifford, the fused layer for PyTorch and Triton
         FlashClifford = "flash-clifford",
+        /// Clifford neural layers and geometric Clifford algebra networks for fields (Brandstetter et al. 2022, Ruhe et al. 2023)
+        CliffordLayers = "cliffordlayers",
     }
 }
 
@@ -41,6 +44,14 @@ crate::choices! {
         NBody = "nbody",
         /// One or several layers of flash-clifford, under any names: nn::layers::CliffordLayer
         Layer = "layer",
+        /// CliffordFluidNet2d of cliffordlayers, of residual or Fourier blocks: nn::fields::FieldNet
+        Fluid = "fluid",
+        /// CliffordMaxwellNet3d of cliffordlayers: nn::fields::FieldNet
+        Maxwell = "maxwell",
+        /// CliffordG3ResNet2d of cliffordlayers: nn::fields::G3ResNet
+        G3ResNet = "g3-resnet",
+        /// CliffordG3UNet2d of cliffordlayers: nn::fields::G3UNet
+        G3UNet = "g3-unet",
     }
 }
 
@@ -107,6 +118,16 @@ struct Layout {
     weights: Vec<Weight>,
     /// Published tensors that follow from the algebra, with the value that each should have.
     derived: Vec<(String, StoredTensor)>,
+    /// Second names of published weights, of which a file may have either or both: the name, and that of the weight.
+    copies: Vec<(String, String)>,
+}
+
+impl Layout {
+    /// A published weight, under whichever of its names the file has.
+    fn find<'a>(&self, file: &'a TensorFile, name: &str) -> Option<&'a StoredTensor> {
+        let second = || self.copies.iter().find(|(_, weight)| weight == name);
+        file.get(name).or_else(|| file.get(&second()?.0))
+    }
 }
 
 /// The weights of a published model as a checkpoint.
@@ -126,6 +147,13 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
     let layout = match (from, model) {
         (Library::Cgenn, PublishedModel::NBody) => cgenn::published(file),
         (Library::FlashClifford, PublishedModel::Layer) => flash::published(file),
+        (
+            Library::CliffordLayers,
+            PublishedModel::Fluid
+            | PublishedModel::Maxwell
+            | PublishedModel::G3ResNet
+            | PublishedModel::G3UNet,
+        ) => cliffordlayers::published(file, model),
         _ => {
             let reason = format!("{} has no model `{}`", name(from), name(model));
             return Err(refused(reason, Vec::new(), Vec::new()));
@@ -137,12 +165,13 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
         .iter()
         .map(|weight| weight.mapped.published.as_str())
         .chain(layout.derived.iter().map(|(name, _)| name.as_str()))
+        .chain(layout.copies.iter().map(|(name, _)| name.as_str()))
         .collect();
     let missing: Vec<String> = layout
         .weights
         .iter()
         .map(|weight| &weight.mapped.published)
-        .filter(|name| file.get(name).is_none())
+        .filter(|name| layout.find(file, name).is_none())
         .cloned()
         .collect();
     let unused: Vec<String> =
@@ -160,10 +189,18 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
         }
         account.derived.push(name.clone());
     }
+    for (copy, name) in &layout.copies {
+        let Some(second) = file.get(copy) else { continue };
+        if file.get(name).is_some_and(|first| first != second) {
+            let reason = format!("it is a second name of `{name}`, and the two differ");
+            return Err(Error::Tensor { path: file.path().to_owned(), name: copy.clone(), reason });
+        }
+        account.derived.push(copy.clone());
+    }
     let mut tensors = TensorFile::new();
-    for weight in layout.weights {
+    for weight in &layout.weights {
         let mapped = &weight.mapped;
-        let Some(tensor) = file.get(&mapped.published) else { continue };
+        let Some(tensor) = layout.find(file, &mapped.published) else { continue };
         let wrong = |expected: &[usize]| Error::Tensor {
             path: file.path().to_owned(),
             name: mapped.published.clone(),
@@ -178,7 +215,7 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
         }
         let turned = weight.imported(tensor).ok_or_else(|| wrong(&mapped.published_shape))?;
         tensors.insert(mapped.checkpoint.clone(), turned);
-        account.used.push(weight.mapped);
+        account.used.push(weight.mapped.clone());
     }
     let metadata = CheckpointMetadata {
         format_version: FORMAT_VERSION,
@@ -215,6 +252,7 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
     let layout = match to {
         Library::Cgenn => cgenn::of_checkpoint(checkpoint),
         Library::FlashClifford => flash::of_checkpoint(checkpoint),
+        Library::CliffordLayers => cliffordlayers::of_checkpoint(checkpoint),
     };
     let layout = layout.map_err(|reason| refused(reason, Vec::new(), Vec::new()))?;
     let averaged = checkpoint.tensors.section("ema").next().is_some();
@@ -255,6 +293,11 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
         })?;
         file.insert(mapped.published.clone(), turned);
         account.used.push(weight.mapped);
+    }
+    for (copy, name) in layout.copies {
+        let Some(tensor) = file.get(&name).cloned() else { continue };
+        file.insert(copy.clone(), tensor);
+        account.derived.push(copy);
     }
     for (name, table) in layout.derived {
         file.insert(name.clone(), table);

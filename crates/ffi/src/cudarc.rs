@@ -1,0 +1,77 @@
+//! Objects of the crate `cudarc` as objects of this crate, and memory the other way.
+//!
+//! Both open the driver's library by its name, so there is one driver in the process, and both use a device's primary
+//! context. `cudarc` asks at build time for which version of CUDA it declares functions: by one of its features, such as
+//! `cuda-12080`, in the program that uses it anyway, or by the variable `CUDARC_CUDA_VERSION=12080`.
+
+use crate::{Context, DeviceMemory, Driver, Result, Stream, sys};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
+use std::sync::Arc;
+
+/// The context of `cudarc`; `cudarc` goes on owning it.
+///
+/// # Safety
+/// `context` must live as long as what is made of the result.
+///
+/// # Errors
+/// From the driver.
+pub unsafe fn context(driver: &Driver, context: &CudaContext) -> Result<Context> {
+    // SAFETY: the caller vouches for the context.
+    unsafe { Context::borrow(driver, sys::CUcontext(context.cu_ctx().cast())) }
+}
+
+/// A stream of `cudarc`; `cudarc` goes on owning it.
+///
+/// # Safety
+/// `stream` must belong to `context`, and live as long as what is made of the result.
+pub unsafe fn stream(context: &Context, stream: &CudaStream) -> Stream {
+    // SAFETY: the caller vouches for the stream.
+    unsafe { Stream::borrow(context, raw(stream)) }
+}
+
+/// The handle of a stream of `cudarc`, for `gradewise_kernels::CudaDevice::on_stream`.
+pub fn raw(stream: &CudaStream) -> sys::CUstream {
+    sys::CUstream(stream.cu_stream().cast())
+}
+
+/// The address and the bytes of a slice of `cudarc`, ordered behind what `cudarc` has queued for it in other streams: for
+/// `gradewise_kernels::Array::borrow`.
+pub fn address<T>(stream: &CudaStream, slice: &CudaSlice<T>) -> (sys::CUdeviceptr, usize) {
+    let (address, _read) = slice.device_ptr(stream);
+    (address, slice.num_bytes())
+}
+
+/// The memory of a slice of `cudarc`; `cudarc` goes on owning it.
+///
+/// # Safety
+/// `stream` must be `theirs`, made here by [`stream`]. The slice must live as long as the result and the work queued with it;
+/// nobody may write to it through `cudarc` meanwhile.
+pub unsafe fn memory<T>(stream: &Stream, theirs: &CudaStream, slice: &CudaSlice<T>) -> DeviceMemory {
+    let (address, bytes) = address(theirs, slice);
+    // SAFETY: the caller vouches for the slice.
+    unsafe { DeviceMemory::borrow(stream, address, bytes) }
+}
+
+/// Runs `work` on memory of ours as a slice of `cudarc` of as many elements as it has room for; it stays ours.
+///
+/// # Safety
+/// The memory must belong to the context of `stream` and hold values that are valid for `T`; what is queued for it elsewhere
+/// must be ordered with `stream`, and the memory must live until the work that `work` queues is done.
+pub unsafe fn with_slice<T, R>(
+    stream: &Arc<CudaStream>,
+    memory: &DeviceMemory,
+    work: impl FnOnce(&mut CudaSlice<T>) -> R,
+) -> R {
+    /// Gives the memory back unfreed, also when `work` panics.
+    struct Lent<T>(Option<CudaSlice<T>>);
+    impl<T> Drop for Lent<T> {
+        fn drop(&mut self) {
+            self.0.take().map(CudaSlice::leak);
+        }
+    }
+    let elements = memory.bytes() / size_of::<T>().max(1);
+    // SAFETY: the caller vouches for the memory, which is never dropped as a slice.
+    let slice = unsafe { stream.upgrade_device_ptr::<T>(memory.pointer(), elements) };
+    let mut lent = Lent(None);
+    work(lent.0.insert(slice))
+}

@@ -1,0 +1,125 @@
+//! What the feature `files` brings: the safetensors format, and the hash that shows damage.
+
+use super::tensors::StoredTensor;
+use crate::{Error, Result};
+use std::{collections::BTreeMap, path::Path};
+
+#[cfg(feature = "files")]
+pub(super) use safetensors::Dtype;
+
+/// Names and metadata of a file, as text.
+type Metadata = BTreeMap<String, String>;
+
+const FORMAT: &str = "safetensors";
+
+/// The metadata and the tensors in the contents of a file; `path` is for messages.
+#[cfg(feature = "files")]
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<(Metadata, BTreeMap<String, StoredTensor>)> {
+    use safetensors::SafeTensors;
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| refused(path, &error))?;
+    let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let tensors = SafeTensors::deserialize(bytes)
+        .map_err(|error| refused(path, &error))?
+        .iter()
+        .map(|(name, view)| {
+            let (dtype, shape, bytes) = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+            (name.to_owned(), StoredTensor { dtype, shape, bytes })
+        })
+        .collect();
+    Ok((metadata, tensors))
+}
+
+/// The contents of a file; `path` is for messages.
+#[cfg(feature = "files")]
+pub(super) fn serialize(
+    tensors: &BTreeMap<String, StoredTensor>,
+    metadata: &Metadata,
+    path: &Path,
+) -> Result<Vec<u8>> {
+    use safetensors::tensor::TensorView;
+    let views = tensors
+        .iter()
+        .map(|(name, t)| {
+            let view = TensorView::new(t.dtype, t.shape.clone(), &t.bytes);
+            Ok((name, view.map_err(|error| refused(path, &error))?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
+    safetensors::serialize(views, metadata).map_err(|error| refused(path, &error))
+}
+
+/// The SHA-256 of the parts, one after the other, in hexadecimal digits; `None` in a build without files.
+#[cfg(feature = "files")]
+pub(crate) fn sha256<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Option<String> {
+    use sha2::{Digest, Sha256};
+    let mut hasher = Sha256::new();
+    parts.into_iter().for_each(|part| hasher.update(part));
+    Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(feature = "files")]
+fn refused(path: &Path, error: &safetensors::SafeTensorError) -> Error {
+    use safetensors::SafeTensorError;
+    let reason = match error {
+        SafeTensorError::HeaderTooSmall => {
+            "it is shorter than any safetensors file; it is empty or truncated".into()
+        }
+        SafeTensorError::InvalidHeaderLength => {
+            "its header is longer than the file; it is truncated, or not safetensors at all".into()
+        }
+        SafeTensorError::HeaderTooLarge => {
+            "its first bytes are no safetensors header; it is a foreign file".into()
+        }
+        SafeTensorError::InvalidHeader(_) | SafeTensorError::InvalidHeaderDeserialization(_) => {
+            format!("its header is not the JSON of a safetensors file ({error})")
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "its data do not end where the header says; it is truncated, or has foreign data at its end"
+                .into()
+        }
+        _ => error.to_string(),
+    };
+    Error::Format { path: path.to_owned(), format: FORMAT, reason }
+}
+
+/// The types of elements that tensors in memory have.
+#[cfg(not(feature = "files"))]
+#[allow(dead_code, clippy::upper_case_acronyms)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dtype {
+    F64,
+    F32,
+    BF16,
+    F16,
+    I64,
+    U64,
+    I32,
+    U32,
+    I16,
+    U16,
+    I8,
+    U8,
+    BOOL,
+    Other,
+}
+
+#[cfg(not(feature = "files"))]
+pub(super) fn parse(_: &[u8], path: &Path) -> Result<(Metadata, BTreeMap<String, StoredTensor>)> {
+    Err(none(path))
+}
+
+#[cfg(not(feature = "files"))]
+pub(super) fn serialize(_: &BTreeMap<String, StoredTensor>, _: &Metadata, path: &Path) -> Result<Vec<u8>> {
+    Err(none(path))
+}
+
+#[cfg(not(feature = "files"))]
+pub(crate) fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
+    None
+}
+
+#[cfg(not(feature = "files"))]
+fn none(path: &Path) -> Error {
+    let reason = "this build reads and writes no such files; build gradewise-nn with its feature `files`";
+    Error::Format { path: path.to_owned(), format: FORMAT, reason: reason.to_owned() }
+}
