@@ -1,5 +1,6 @@
 //! Models of published experiments.
 
+mod fields;
 mod force_field;
 mod gpt;
 mod gravity;
@@ -9,6 +10,7 @@ mod nbody;
 mod points;
 
 pub use crate::data::{Edges, nbody::NBodyBatch};
+pub use fields::{FieldModel, FieldModelConfig, FieldModelKind, FieldTask};
 pub use force_field::{ForceField, ForceFieldConfig};
 pub use gpt::{Gpt, GptConfig, Sampling};
 pub use gravity::{GravityConfig, GravityKind, GravityModel, GravityTransformer};

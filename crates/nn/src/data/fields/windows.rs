@@ -15,8 +15,8 @@ pub enum TimeAxis {
     Grid,
 }
 
-/// Windows of recorded fields: `inputs` frames and the `outputs` frames after them, from every start. Window `i` is start `i % starts` of
-/// trajectory `i / starts`.
+/// Windows of recorded fields: `inputs` frames and the `outputs` frames after them, from every frame on, or every so many. Window `i` is
+/// number `i % starts` of trajectory `i / starts`.
 ///
 /// Fields have the blades of the data alone, in the order and with the signs of the set's [`FieldLayout`](super::FieldLayout), and are
 /// multiplied by its scale.
@@ -26,6 +26,7 @@ pub struct FieldWindows {
     inputs: usize,
     outputs: usize,
     time: TimeAxis,
+    every: usize,
 }
 
 impl FieldWindows {
@@ -42,7 +43,13 @@ impl FieldWindows {
                 expected: format!("at least one of each, at most {} in all", set.frames()),
             });
         }
-        Ok(Self { set, inputs, outputs, time })
+        Ok(Self { set, inputs, outputs, time, every: 1 })
+    }
+
+    /// Windows that begin so many frames after each other.
+    #[must_use]
+    pub fn every(self, frames: usize) -> Self {
+        Self { every: frames.max(1), ..self }
     }
 
     /// The recorded fields.
@@ -62,25 +69,12 @@ impl FieldWindows {
 
     /// Windows of each trajectory.
     pub fn starts(&self) -> usize {
-        self.set.frames() + 1 - self.inputs - self.outputs
+        (self.set.frames() - self.inputs - self.outputs) / self.every + 1
     }
 
     /// Where time is.
     pub fn time(&self) -> TimeAxis {
         self.time
-    }
-
-    /// The windows of the first trajectories alone.
-    ///
-    /// # Errors
-    /// None that is known; as [`FieldSet::new`].
-    pub fn take(&self, trajectories: usize) -> Result<Self> {
-        let trajectories = trajectories.min(self.set.trajectories());
-        let size = self.set.values().len() / self.set.trajectories().max(1);
-        let values = self.set.values()[..trajectories * size].to_vec();
-        let set =
-            FieldSet::new(self.set.layout(), (trajectories, self.set.frames()), self.set.space(), values)?;
-        Ok(Self { set: Arc::new(set), ..self.clone() })
     }
 
     /// Frames of trajectories as models see them; for each field, its trajectory and its frames.
@@ -124,7 +118,7 @@ impl FieldWindows {
 
     /// Trajectory and first frame of a window.
     pub fn place(&self, window: usize) -> (usize, usize) {
-        (window / self.starts(), window % self.starts())
+        (window / self.starts(), window % self.starts() * self.every)
     }
 }
 
@@ -187,7 +181,9 @@ mod tests {
         let grid = FieldWindows::new(set.clone(), (2, 2), TimeAxis::Grid).unwrap();
         let (inputs, _) = grid.batch(&[0], &place).unwrap();
         assert_eq!(inputs.shape().dims(), [2, 1, 2, 3, 1, 1]);
-        assert_eq!(grid.take(1).unwrap().len(), 1);
+        assert_eq!(grid.len(), 2);
+        let apart = windows.every(2);
+        assert_eq!((apart.starts(), apart.place(1)), (1, (1, 0)));
         assert!(FieldWindows::new(set, (4, 1), TimeAxis::Channels).is_err());
     }
 }

@@ -8,6 +8,8 @@ pub(super) const ELEMENTARY: f64 = 1.602_176_634e-19;
 const VACUUM: f64 = 8.854_187_812_8e-12;
 /// Steps in which a retarded time is found or bisection has exhausted the digits.
 const MOST_STEPS: usize = 100;
+/// A step of Newton's that is so small a part of the delay is the last.
+const SETTLED: f64 = 1e-9;
 
 /// Whether two faults of the published generator are repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,36 +58,31 @@ pub struct Charge {
 impl Charge {
     /// Its place at a time.
     pub fn position(&self, time: f64, physics: Physics) -> [f64; 2] {
-        let (moved, origin) = match self.motion {
-            Motion::Oscillating { direction, amplitude, frequency } => {
-                (direction.map(|d| d * amplitude * (frequency * time).cos()), self.origin)
-            }
-            Motion::Orbiting { radius, frequency } => {
-                let (sin, cos) = (frequency * time).sin_cos();
-                let origin = if physics == Physics::Published { [0.0; 2] } else { self.origin };
-                ([radius * cos, radius * sin], origin)
-            }
-        };
-        [0, 1].map(|axis| origin[axis] + moved[axis] + self.drift[axis] * time)
+        self.path(time, physics).0
     }
 
-    /// The derivative of its place.
-    fn true_velocity(&self, time: f64) -> [f64; 2] {
-        let moved = match self.motion {
+    /// Its place, and the derivative of that, which is not what [`velocity`](Self::velocity) reports as published.
+    fn path(&self, time: f64, physics: Physics) -> ([f64; 2], [f64; 2]) {
+        let (moved, moving, origin) = match self.motion {
             Motion::Oscillating { direction, amplitude, frequency } => {
-                direction.map(|d| -d * amplitude * frequency * (frequency * time).sin())
+                let (sin, cos) = (frequency * time).sin_cos();
+                let (along, speed) = (amplitude * cos, -amplitude * frequency * sin);
+                (direction.map(|d| d * along), direction.map(|d| d * speed), self.origin)
             }
             Motion::Orbiting { radius, frequency } => {
                 let (sin, cos) = (frequency * time).sin_cos();
-                [-radius * frequency * sin, radius * frequency * cos]
+                let speed = radius * frequency;
+                let origin = if physics == Physics::Published { [0.0; 2] } else { self.origin };
+                ([radius * cos, radius * sin], [-speed * sin, speed * cos], origin)
             }
         };
-        [0, 1].map(|axis| moved[axis] + self.drift[axis])
+        let place = [0, 1].map(|axis| origin[axis] + moved[axis] + self.drift[axis] * time);
+        (place, [0, 1].map(|axis| moving[axis] + self.drift[axis]))
     }
 
     /// The velocity that its field is computed from.
     pub fn velocity(&self, time: f64, physics: Physics) -> [f64; 2] {
-        let velocity = self.true_velocity(time);
+        let velocity = self.path(time, physics).1;
         match (physics, self.motion) {
             (Physics::Published, Motion::Oscillating { .. }) => {
                 [0, 1].map(|axis| velocity[axis] - 2.0 * self.drift[axis])
@@ -125,15 +122,15 @@ impl Charge {
         if slowness <= 0.0 {
             return None;
         }
-        let towards = |at: f64| {
-            let place = self.position(at, physics);
-            [0, 1].map(|axis| point[axis] - place[axis])
+        let from = |at: f64| {
+            let (place, velocity) = self.path(at, physics);
+            ([0, 1].map(|axis| point[axis] - place[axis]), velocity)
         };
         let mut above = time;
-        let mut below = time - norm(towards(time)) / slowness * (1.0 + 1e-12);
+        let mut below = time - norm(from(time).0) / slowness * (1.0 + 1e-12);
         let mut at = if (below..=above).contains(&guess) { guess } else { 0.5 * (below + above) };
         for _ in 0..MOST_STEPS {
-            let apart = towards(at);
+            let (apart, velocity) = from(at);
             let distance = norm(apart);
             let value = distance - LIGHT * (time - at);
             if value > 0.0 {
@@ -141,12 +138,13 @@ impl Charge {
             } else {
                 below = at
             }
-            let velocity = self.true_velocity(at);
             let slope = LIGHT - dot(apart, velocity) / distance.max(f64::MIN_POSITIVE);
             let newton = at - value / slope;
-            let next = if (below..=above).contains(&newton) { newton } else { 0.5 * (below + above) };
-            // Below the rounding of c(t − t_r) nothing changes any more.
-            if (next - at).abs() <= 2.0 * f64::EPSILON * (time - at).abs().max(time.abs()) {
+            let within = (below..=above).contains(&newton);
+            let next = if within { newton } else { 0.5 * (below + above) };
+            // The error of a step of Newton's is of the order of the step's square: what is left is below rounding.
+            let settled = if within { SETTLED } else { 2.0 * f64::EPSILON };
+            if (next - at).abs() <= settled * (time - at).abs() {
                 return Some(next);
             }
             at = next;
@@ -183,7 +181,7 @@ fn dot(a: [f64; 2], b: [f64; 2]) -> f64 {
 }
 
 fn norm(a: [f64; 2]) -> f64 {
-    a[0].hypot(a[1])
+    dot(a, a).sqrt()
 }
 
 #[cfg(test)]

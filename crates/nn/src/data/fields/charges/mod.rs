@@ -53,6 +53,13 @@ pub struct ChargeOptions {
     pub seed: u64,
 }
 
+impl ChargeOptions {
+    /// The published sizes: 256 frames of 256 × 256 points, of which 8 × 8 become one.
+    pub const fn published(physics: Physics) -> Self {
+        Self { physics, points: 256, factor: 8, frames: 256, seed: 0 }
+    }
+}
+
 /// Simulations of a split, each of which depends on the options and its index alone. Kept in the [cache].
 ///
 /// # Errors
@@ -106,8 +113,8 @@ fn simulate(split: Split, index: usize, options: ChargeOptions) -> Result<Vec<f3
 fn record(charges: &[Charge], options: ChargeOptions) -> Vec<f32> {
     let ChargeOptions { physics, points, factor, frames, .. } = options;
     let coordinate = |index: usize| HALF_SIDE * (2.0 * index as f64 / (points - 1) as f64 - 1.0);
-    // Delays of the frame before, from which the next ones are found in few steps.
-    let mut delays = vec![0.0; points * points * charges.len()];
+    // Delays of the two frames before: the next ones are nearly on a line with them, and found in few steps from there.
+    let mut delays = vec![[0.0; 2]; points * points * charges.len()];
     let mut recorded = Vec::new();
     for frame in 0..frames {
         let time = frame as f64 * FRAME_TIME;
@@ -116,9 +123,11 @@ fn record(charges: &[Charge], options: ChargeOptions) -> Vec<f32> {
             let point = [coordinate(at / points), coordinate(at % points)];
             let mut field = [0.0; 3];
             for (charge, delay) in charges.iter().zip(delays) {
-                let found = charge.retarded_time(point, time, time - *delay, physics);
+                let [before, last] = *delay;
+                let guess = if frame > 1 { 2.0 * last - before } else { last };
+                let found = charge.retarded_time(point, time, time - guess, physics);
                 let Some(retarded) = found else { return vec![f32::NAN] };
-                *delay = time - retarded;
+                *delay = [last, time - retarded];
                 let own = charge.field_from(point, retarded, physics);
                 (0..3).for_each(|component| field[component] += own[component]);
             }
