@@ -103,6 +103,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
                     "model.kernel_hidden=12",
                     "train.batch_size=16",
                     "train.steps=32000",
+                    "train.lr=1e-3",
                     "train.warmup_steps=0",
                     "train.decay_steps=32000",
                 ],
@@ -162,7 +163,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
     }
 
     fn train() -> Train {
-        adamw(400, 4)
+        adamw(800, 3e-3, 4)
     }
 
     fn check_model(config: &FieldModelConfig) -> Result<(), ConfigError> {

@@ -77,6 +77,7 @@ gradewise train maxwell data.source=FOLDER                   maxwell_{train,vali
                     "model.kernel_hidden=12",
                     "train.batch_size=2",
                     "train.steps=32000",
+                    "train.lr=1e-3",
                     "train.warmup_steps=0",
                     "train.decay_steps=32000",
                 ],
@@ -121,6 +122,6 @@ gradewise train maxwell data.source=FOLDER                   maxwell_{train,vali
     }
 
     fn train() -> Train {
-        adamw(400, 4)
+        adamw(800, 3e-3, 4)
     }
 }

@@ -16,9 +16,12 @@ use gradewise_nn::{
     layers::Layer,
     models::{FieldModel, FieldModelConfig, FieldModelKind, FieldTask},
     symmetry::relative_distance,
-    train::fields::{Predictor, StepErrors, mean_of, persistence, rollout_errors},
+    train::fields::{Predictor, RolloutErrors, StepErrors, mean_of, persistence},
 };
-use gradewise_runner::{prelude::*, task::number};
+use gradewise_runner::{
+    prelude::*,
+    task::{median, number},
+};
 use rand::seq::IndexedRandom;
 use std::{fmt::Write, marker::PhantomData, sync::Arc};
 
@@ -204,20 +207,25 @@ fn measure(
     for (key, label, components) in data.set().layout().quantities {
         measures = measures.and(key, label, errors.mean(components.clone()));
     }
-    let rollout: f64 = rollout_errors(predict, data, BATCH, placement)?.iter().sum();
+    let rollouts = RolloutErrors::of(predict, data, BATCH, placement)?.each();
     Ok(measures
         .and("smse", "SMSE (summed over components)", errors.summed())
-        .and("rollout", "rollout MSE (summed over steps)", rollout)
+        .and(
+            "rollout",
+            "rollout MSE (summed over steps)",
+            rollouts.iter().sum::<f64>() / rollouts.len() as f64,
+        )
+        .and("rollout_median", "median over rollouts of the same", median(&rollouts))
         .of_samples(errors.each()))
 }
 
-/// The optimiser of the publications: Adam with decoupled decay, a rate of 0.001 that falls along half a cosine, gradients of norm at most 1.
-pub fn adamw(steps: u64, batch_size: usize) -> Train {
+/// The optimiser of the publications: Adam with decoupled decay, a rate that falls along half a cosine, gradients of norm at most 1.
+pub fn adamw(steps: u64, lr: f64, batch_size: usize) -> Train {
     Train {
         trainer: TrainerConfig {
             steps,
             optimizer: OptimizerKind::AdamW,
-            lr: 1e-3,
+            lr,
             weight_decay: 1e-5,
             schedule: ScheduleKind::Cosine,
             warmup_steps: steps / 20,

@@ -83,6 +83,7 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
                     "model.kernel_layers=4",
                     "model.kernel_hidden=12",
                     "train.steps=80000",
+                    "train.lr=1e-3",
                     "train.warmup_steps=0",
                     "train.decay_steps=80000",
                 ],
@@ -128,6 +129,6 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
     }
 
     fn train() -> Train {
-        adamw(400, 8)
+        adamw(1500, 3e-3, 8)
     }
 }

@@ -155,43 +155,54 @@ pub fn rollout(
     Ok(predictions)
 }
 
-/// Mean squared errors, over trajectories, starts, components and space, of each step of a rollout, from the first starts of all trajectories
-/// (0 to 5 where there is room, as PDEArena has it). Their sum is its rollout error.
-///
-/// # Errors
-/// From the operators.
-pub fn rollout_errors(
-    predict: Predictor<'_>,
-    data: &FieldWindows,
-    batch_size: usize,
-    placement: &Placement,
-) -> Result<Vec<f64>> {
-    let steps = rollout_steps(data);
-    let length = data.inputs() + steps * data.outputs();
-    let starts = (data.set().frames() + 1 - length).min(ROLLOUT_STARTS);
-    let places: Vec<(usize, usize)> = (0..data.set().trajectories())
-        .flat_map(|trajectory| (0..starts).map(move |start| (trajectory, start)))
-        .collect();
-    let mut errors = vec![0.0; steps];
-    for places in places.chunks(batch_size.max(1)) {
-        let frames = |from: usize, count: usize| -> Vec<(usize, Range<usize>)> {
-            places
-                .iter()
-                .map(|&(trajectory, start)| (trajectory, start + from..start + from + count))
-                .collect()
-        };
-        let start = data.fields(&frames(0, data.inputs()), placement)?;
-        for (step, prediction) in rollout(predict, data, &start, steps)?.iter().enumerate() {
-            let truth = frames(data.inputs() + step * data.outputs(), data.outputs());
-            let truth = data.fields(&truth, placement)?;
-            errors[step] += squares(prediction, &truth, data.set().layout())?
-                .iter()
-                .map(|window| mean(window))
-                .sum::<f64>();
+/// Mean squared errors, over components and space, of each step of rollouts: `[rollouts][steps]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutErrors(Vec<Vec<f64>>);
+
+impl RolloutErrors {
+    /// From the first starts of all trajectories (0 to 5 where there is room, as PDEArena has it).
+    ///
+    /// # Errors
+    /// From the operators.
+    pub fn of(
+        predict: Predictor<'_>,
+        data: &FieldWindows,
+        batch_size: usize,
+        placement: &Placement,
+    ) -> Result<Self> {
+        let steps = rollout_steps(data);
+        let length = data.inputs() + steps * data.outputs();
+        let starts = (data.set().frames() + 1 - length).min(ROLLOUT_STARTS);
+        let of_trajectory = |trajectory| (0..starts).map(move |start| (trajectory, start));
+        let places: Vec<(usize, usize)> = (0..data.set().trajectories()).flat_map(of_trajectory).collect();
+        let mut errors = vec![Vec::with_capacity(steps); places.len()];
+        for (places, errors) in places.chunks(batch_size.max(1)).zip(errors.chunks_mut(batch_size.max(1))) {
+            let frames = |from: usize, count: usize| -> Vec<(usize, Range<usize>)> {
+                let place =
+                    |&(trajectory, start): &(usize, usize)| (trajectory, start + from..start + from + count);
+                places.iter().map(place).collect()
+            };
+            let start = data.fields(&frames(0, data.inputs()), placement)?;
+            for (step, prediction) in rollout(predict, data, &start, steps)?.iter().enumerate() {
+                let truth = frames(data.inputs() + step * data.outputs(), data.outputs());
+                let truth = data.fields(&truth, placement)?;
+                let squares = squares(prediction, &truth, data.set().layout())?;
+                errors.iter_mut().zip(&squares).for_each(|(errors, window)| errors.push(mean(window)));
+            }
         }
+        Ok(Self(errors))
     }
-    errors.iter_mut().for_each(|error| *error /= places.len().max(1) as f64);
-    Ok(errors)
+
+    /// The mean over rollouts, of each step.
+    pub fn steps(&self) -> Vec<f64> {
+        let steps = self.0.first().map_or(0, Vec::len);
+        (0..steps).map(|step| mean(&self.0.iter().map(|errors| errors[step]).collect::<Vec<_>>())).collect()
+    }
+
+    /// The sum over steps, of each rollout; its mean is PDEArena's rollout error.
+    pub fn each(&self) -> Vec<f64> {
+        self.0.iter().map(|errors| errors.iter().sum()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -231,14 +242,15 @@ mod tests {
             assert_eq!((errors.mean(0..1), errors.mean(1..2)), (1.0, 9.0));
             assert_eq!((errors.total(), errors.summed(), errors.each().len()), (5.0, 10.0, 12));
             // After k steps k times as far: k²·(1 + 9)/2.
-            let errors = rollout_errors(&stay, &data, 4, &place).unwrap();
-            assert_eq!(errors, [5.0, 20.0, 45.0, 80.0, 125.0]);
+            let errors = RolloutErrors::of(&stay, &data, 4, &place).unwrap();
+            assert_eq!(errors.steps(), [5.0, 20.0, 45.0, 80.0, 125.0]);
+            assert_eq!(errors.each(), [275.0; 4], "of each start");
         }
         let data = FieldWindows::new(growing(8), (2, 2), TimeAxis::Grid).unwrap();
         let stay = |x: &Tensor| persistence(&data, x);
         assert_eq!(rollout_steps(&data), 3);
         // One and two frames on, then three and four, five and six.
-        assert_eq!(rollout_errors(&stay, &data, 4, &place).unwrap(), [12.5, 62.5, 152.5]);
+        assert_eq!(RolloutErrors::of(&stay, &data, 4, &place).unwrap().steps(), [12.5, 62.5, 152.5]);
     }
 
     #[test]
@@ -250,6 +262,6 @@ mod tests {
             let (before, last) = (x.slice(4, 0..1)?, x.slice(4, 1..2)?);
             Ok(last.mul_scalar(2.0)?.sub(&before)?)
         };
-        assert_eq!(rollout_errors(&line, &data, 5, &place).unwrap(), [0.0; 5]);
+        assert_eq!(RolloutErrors::of(&line, &data, 5, &place).unwrap().steps(), [0.0; 5]);
     }
 }

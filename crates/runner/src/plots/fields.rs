@@ -74,10 +74,13 @@ const SEQUENCE: [RGBColor; 5] = [
     RGBColor(94, 201, 98),
     RGBColor(253, 231, 37),
 ];
+/// How long an arrow may be, in units of the longest of the truth.
+const LONGEST: f64 = 1.5;
 const SIGNED: [RGBColor; 3] = [BLUE, RGBColor(250, 250, 250), VERMILION];
 
 /// Draws the quantities below each other with columns such as truth, prediction, error. A quantity has one scale of colours for all
-/// columns and moments; blue to red through white where there are negative numbers. Several moments follow each other, each for `seconds`.
+/// moments, that of the first column, which is the truth; blue to red through white where that has negative numbers, and in the last
+/// column, which is a difference. Several moments follow each other, each for `seconds`.
 ///
 /// # Errors
 /// The figure cannot be written.
@@ -143,6 +146,8 @@ pub fn maps(path: &Path, rows: &[MapRow], columns: &[&str], title: &str, seconds
             let scale = Scale::of(row);
             for (column, map) in row.maps[moment].iter().enumerate().take(columns.len()) {
                 let left = LEFT + (PANEL + GAP) * column as f64;
+                let differs = column > 0 && column + 1 == columns.len();
+                let scale = if differs { scale.of_differences(map.components) } else { Scale { ..scale } };
                 panel(&mut svg, map, &scale, left, HEADER + (PANEL + GAP) * at as f64);
             }
         }
@@ -161,7 +166,8 @@ struct Scale {
 
 impl Scale {
     fn of(row: &MapRow) -> Self {
-        let heights = row.maps.iter().flatten().flat_map(|map| {
+        let truth = row.maps.iter().filter_map(|columns| columns.first());
+        let heights = truth.flat_map(|map| {
             (0..map.size[0]).flat_map(move |x| (0..map.size[1]).map(move |y| map.height(x, y)))
         });
         let (low, high) = super::range(heights.filter(|value| value.is_finite()));
@@ -170,6 +176,14 @@ impl Scale {
             return Self { low: -end, high: end, signed: true };
         }
         Self { low: 0.0, high: high.max(f64::MIN_POSITIVE), signed: false }
+    }
+
+    /// Of differences of numbers on this scale; of vectors, which have lengths, as it is.
+    fn of_differences(&self, components: usize) -> Self {
+        if components > 1 {
+            return Self { ..*self };
+        }
+        Self { low: -self.high, high: self.high, signed: true }
     }
 
     fn text(&self) -> String {
@@ -234,8 +248,9 @@ fn arrows(svg: &mut String, map: &Map, scale: &Scale, left: f64, top: f64) {
             if !length.is_finite() || length < 0.03 {
                 continue;
             }
-            // The longest is as long as from one to the next; y grows downwards in a figure.
-            let (dx, dy) = (u / scale.high * unit, -v / scale.high * unit);
+            // The longest is as long as from one to the next, but for predictions beyond the truth; y grows downwards in a figure.
+            let scaled = unit / scale.high * (LONGEST / length).min(1.0);
+            let (dx, dy) = (u * scaled, -v * scaled);
             let (px, py) = (left + (x as f64 + 0.5) * unit, top + ((rows - 1 - y) as f64 + 0.5) * unit);
             let (ex, ey) = (px + dx / 2.0, py + dy / 2.0);
             let _ = write!(path, "M{:.1} {:.1}L{ex:.1} {ey:.1}", px - dx / 2.0, py - dy / 2.0);
