@@ -26,6 +26,9 @@ fn main() -> ExitCode {
     let Ok(count) = count.parse::<usize>() else {
         return failed("the third argument is a number of trajectories");
     };
+    if let Err(error) = std::fs::create_dir_all(folder) {
+        return failed(&format!("{folder}: {error}"));
+    }
     for split in Split::ALL {
         let count = if split == Split::Train { count } else { (count / 4).max(1) };
         let start = Instant::now();
