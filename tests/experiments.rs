@@ -131,6 +131,39 @@ fn gravity_by_a_transformer() {
     );
 }
 
+/// A fluid, by steerable convolutions.
+#[test]
+fn navier_stokes() {
+    check(
+        "navier-stokes",
+        "data.cells=16 data.factor=1 data.train=6 data.valid=1 data.test=2 model.hidden=4 model.blocks=1 model.taps=3 \
+         train.batch_size=4 train.steps=120 train.warmup_steps=5 train.decay_steps=60 train.lr=5e-3",
+        0.3,
+    );
+}
+
+/// An electromagnetic field in space, by steerable convolutions in three dimensions.
+#[test]
+fn maxwell() {
+    check(
+        "maxwell",
+        "data.train=2 data.valid=1 data.test=1 model.hidden=2 model.kernel_hidden=4 train.batch_size=2 train.steps=60 \
+         train.warmup_steps=5 train.decay_steps=30 train.lr=1e-2",
+        0.7,
+    );
+}
+
+/// Fields on space-time, by convolutions that commute with the Lorentz group as far as a grid does.
+#[test]
+fn maxwell_on_space_time() {
+    check(
+        "maxwell2d",
+        "data.points=16 data.factor=2 data.frames=8 data.window=4 data.train=4 data.valid=1 data.test=2 model.hidden=3 \
+         model.kernel_hidden=4 train.batch_size=2 train.steps=100 train.warmup_steps=5 train.decay_steps=50 train.lr=1e-2",
+        0.7,
+    );
+}
+
 #[test]
 fn signed_volumes_with_a_falling_rate() {
     let settings = "--preset falling data.train=512 data.valid=16 data.test=256 model.hidden=12 train.batch_size=32 train.steps=300 \

@@ -2,6 +2,7 @@
 //!
 //! A new one is its file and its two lines here.
 
+mod fields;
 mod forces;
 mod gpt;
 mod gravity;
@@ -16,6 +17,7 @@ mod volumes;
 pub use gpt::GptTask;
 pub use nbody::NBodyTask;
 
+use fields::{Charges, Fields, Maxwell, NavierStokes};
 use gradewise_runner::Program;
 use points::Points;
 
@@ -46,6 +48,9 @@ tasks! {
     Points<o5::O5>;
     lorentz::Lorentz;
     forces::Forces;
+    Fields<NavierStokes>;
+    Fields<Maxwell>;
+    Fields<Charges>;
     GptTask;
 }
 

@@ -47,9 +47,30 @@ pub fn arrays<const N: usize>(
     arrays_in(&folder, name, key, names, make)
 }
 
+/// One array in single precision, as [`arrays`].
+///
+/// # Errors
+/// Those of `make`.
+pub fn single_array(name: &str, key: &str, make: impl FnOnce() -> Result<Vec<f32>>) -> Result<Vec<f32>> {
+    let Some(folder) = directory() else { return make() };
+    let wide = || Ok([make()?.into_iter().map(f64::from).collect()]);
+    let [values] = arrays_in_as(&folder, (name, DType::F32), key, ["values"], wide)?;
+    Ok(values.into_iter().map(|value: f64| value as f32).collect())
+}
+
 fn arrays_in<const N: usize>(
     folder: &Path,
     name: &str,
+    key: &str,
+    names: [&str; N],
+    make: impl FnOnce() -> Result<[Vec<f64>; N]>,
+) -> Result<[Vec<f64>; N]> {
+    arrays_in_as(folder, (name, DType::F64), key, names, make)
+}
+
+fn arrays_in_as<const N: usize>(
+    folder: &Path,
+    (name, dtype): (&str, DType),
     key: &str,
     names: [&str; N],
     make: impl FnOnce() -> Result<[Vec<f64>; N]>,
@@ -65,17 +86,22 @@ fn arrays_in<const N: usize>(
         }
     }
     let arrays = make()?;
-    if let Err(error) = keep(&path, &key, names, &arrays) {
+    if let Err(error) = keep((&path, dtype), &key, names, &arrays) {
         tracing::warn!("data are not kept for next time: {error}");
     }
     Ok(arrays)
 }
 
-fn keep<const N: usize>(path: &Path, key: &str, names: [&str; N], arrays: &[Vec<f64>; N]) -> Result<()> {
+fn keep<const N: usize>(
+    (path, dtype): (&Path, DType),
+    key: &str,
+    names: [&str; N],
+    arrays: &[Vec<f64>; N],
+) -> Result<()> {
     let mut file = TensorFile::new();
     file.metadata.insert(KEY.to_owned(), key.to_owned());
     for (name, values) in names.iter().zip(arrays) {
-        file.insert(*name, StoredTensor::from_f64(&[values.len()], values, DType::F64)?);
+        file.insert(*name, StoredTensor::from_f64(&[values.len()], values, dtype)?);
     }
     file.metadata.extend(file.digest().map(|hash| (HASH.to_owned(), hash)));
     if let Some(folder) = path.parent() {
@@ -141,7 +167,8 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        keep(&folder.path().join("same"), "key", ["a"], &[vec![1.0; 1000]]).unwrap();
+                        let path = folder.path().join("same");
+                        keep((&path, DType::F64), "key", ["a"], &[vec![1.0; 1000]]).unwrap();
                     }
                 });
             }

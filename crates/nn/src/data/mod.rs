@@ -4,6 +4,7 @@ mod batch;
 pub mod cache;
 mod edges;
 mod element;
+pub mod fields;
 pub mod gravity;
 #[cfg(feature = "hdf5")]
 mod hdf5;

@@ -9,8 +9,10 @@ mod convert;
 mod fluid;
 mod g3;
 mod gate;
+mod isometry;
 mod linear;
 mod norm;
+mod plain;
 mod resnet;
 mod spectral;
 mod steerable;
@@ -25,8 +27,10 @@ pub use gate::{GateArgument, MvAct, MvActBuilder};
 pub use gradewise_autograd::fields::{
     ConvolutionOptions, Padding, Pairing, Side, SpectralOptions, SteerablePadding, Whitening,
 };
+pub use isometry::GridIsometry;
 pub use linear::{CliffordLinear, CliffordLinearBuilder, PgaConjugateLinear, PgaConjugateLinearBuilder};
 pub use norm::{BiasOrder, CliffordGroupNorm, CliffordGroupNormBuilder, G3GroupNorm};
+pub use plain::{PlainResNet, PlainResNetConfig};
 pub use resnet::{CliffordResNet, CliffordResNetConfig};
 pub use spectral::{CliffordSpectralConv, CliffordSpectralConvBuilder};
 pub use steerable::{SteerableConv, SteerableConvBuilder};

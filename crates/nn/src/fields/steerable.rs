@@ -103,6 +103,8 @@ impl SteerableConv {
     fn taps(&self) -> Result<Tensor> {
         let compute = || fields::cs_kernel(&self.metric, &self.kernel());
         if is_grad_enabled() {
+            // Training changes the parameters next: a kernel kept from an evaluation would only take memory.
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return Ok(compute()?);
         }
         let parameters = self.parameters().iter().map(|parameter| parameter.tensor().id()).collect();

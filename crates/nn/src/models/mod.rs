@@ -1,5 +1,6 @@
 //! Models of published experiments.
 
+mod fields;
 mod force_field;
 mod gpt;
 mod gravity;
@@ -11,6 +12,7 @@ mod points;
 mod track_field;
 
 pub use crate::data::{Edges, nbody::NBodyBatch};
+pub use fields::{FieldModel, FieldModelConfig, FieldModelKind, FieldTask};
 pub use force_field::{ForceField, ForceFieldConfig, ForceFieldKind, MessageField};
 pub use gpt::{Gpt, GptConfig, Sampling};
 pub use gravity::{GravityConfig, GravityKind, GravityModel, GravityTransformer};

@@ -3,6 +3,7 @@
 mod config;
 mod device;
 mod exchange;
+pub mod fields;
 mod gravity;
 mod metrics;
 pub mod nbody;

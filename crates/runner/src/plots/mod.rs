@@ -2,12 +2,14 @@
 
 mod animation;
 mod curve;
+mod fields;
 mod lines;
 mod loss;
 mod trajectories;
 
 pub use animation::{Scene, Track, animation};
 pub use curve::{CurvePoint, curve};
+pub use fields::{Map, MapRow, maps};
 pub use lines::{Line, lines, log_lines};
 pub use loss::{LossHistory, loss};
 pub use trajectories::{Panel, Particle, trajectories};

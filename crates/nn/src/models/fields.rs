@@ -1,0 +1,214 @@
+//! Networks that predict fields from earlier ones.
+
+use crate::{
+    Error, Module, Placement, Result, Visitor,
+    data::fields::{FieldLayout, TimeAxis},
+    fields::{
+        CliffordResNet, CliffordResNetConfig, FieldBlock, FieldNet, FieldNetConfig, PlainResNet,
+        PlainResNetConfig, SteerableResNet, SteerableResNetConfig,
+    },
+    layers::Layer,
+    loss,
+};
+use gradewise_autograd::{Tensor, concat};
+use serde::{Deserialize, Serialize};
+
+crate::choices! {
+    /// What predicts.
+    pub enum FieldModelKind {
+        /// Clifford-steerable convolutions (arXiv:2402.14730)
+        Steerable = "steerable",
+        /// Clifford convolutions (arXiv:2209.04934, 2402.14730)
+        Clifford = "clifford",
+        /// Clifford Fourier layers (arXiv:2209.04934)
+        Fourier = "fourier",
+        /// ordinary convolutions of as many parameters
+        Plain = "plain",
+    }
+}
+
+/// Sizes of a [`FieldModel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldModelConfig {
+    /// Which network.
+    pub kind: FieldModelKind,
+    /// Multivector channels. Of `plain`, √blades times as many: its convolutions then have as many weights as Clifford ones.
+    pub hidden: usize,
+    /// Residual or Fourier blocks.
+    pub blocks: usize,
+    /// Taps of a convolution along each axis, an odd number.
+    pub taps: usize,
+    /// Whether blocks normalise.
+    pub norm: bool,
+    /// Of `fourier`: frequencies kept along each axis.
+    pub modes: usize,
+    /// Of `steerable`: layers of each kernel network, at least 2.
+    pub kernel_layers: usize,
+    /// Of `steerable`: channels of each kernel network.
+    pub kernel_hidden: usize,
+}
+
+/// What fields a model sees and predicts.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldTask {
+    /// The blades of the data.
+    pub layout: &'static FieldLayout,
+    /// Where time is.
+    pub time: TimeAxis,
+    /// Frames in, where they are channels.
+    pub inputs: usize,
+    /// Frames out, where they are channels.
+    pub outputs: usize,
+}
+
+enum Net {
+    Steerable(SteerableResNet),
+    Clifford(CliffordResNet),
+    Fourier(FieldNet),
+    Plain(PlainResNet),
+}
+
+/// A network from fields of the blades that data have to such fields: `[blades, batch, *grid, inputs]` to `[…, outputs]`. The other blades
+/// are 0 at the input and left out at the output.
+pub struct FieldModel {
+    net: Net,
+    layout: &'static FieldLayout,
+}
+
+impl FieldModel {
+    /// Draws the parameters.
+    ///
+    /// # Errors
+    /// Sizes that make no sense, Fourier layers in a metric whose pseudoscalar does not square to −1, a dtype the device does not serve, or no
+    /// memory.
+    pub fn init<R: rand::Rng + ?Sized>(
+        config: &FieldModelConfig,
+        task: &FieldTask,
+        placement: impl Into<Placement>,
+        rng: &mut R,
+    ) -> Result<Self> {
+        let placement = placement.into();
+        let FieldModelConfig { kind, hidden, blocks, taps, norm, modes, kernel_layers, kernel_hidden } =
+            *config;
+        let layout = task.layout;
+        let (inputs, outputs) = match task.time {
+            TimeAxis::Channels => (task.inputs, task.outputs),
+            TimeAxis::Grid => (1, 1),
+        };
+        if taps.is_multiple_of(2) {
+            return Err(Error::Argument {
+                operation: "FieldModel",
+                argument: "taps",
+                actual: taps.to_string(),
+                expected: "an odd number".to_owned(),
+            });
+        }
+        let (metric, axes) = (layout.metric.to_vec(), layout.metric.len());
+        let stages = vec![blocks];
+        let net = match kind {
+            FieldModelKind::Steerable => {
+                let config = SteerableResNetConfig {
+                    metric,
+                    inputs,
+                    outputs,
+                    hidden,
+                    taps,
+                    kernel_layers,
+                    kernel_hidden,
+                    blocks: stages,
+                    norm,
+                };
+                Net::Steerable(SteerableResNet::init(&config, placement, rng)?)
+            }
+            FieldModelKind::Clifford => {
+                let config =
+                    CliffordResNetConfig { metric, inputs, outputs, hidden, taps, blocks: stages, norm };
+                Net::Clifford(CliffordResNet::init(&config, placement, rng)?)
+            }
+            FieldModelKind::Fourier => {
+                let config = FieldNetConfig {
+                    metric,
+                    blades: layout.blade_range().collect(),
+                    inputs,
+                    outputs,
+                    hidden,
+                    block: FieldBlock::Fourier,
+                    blocks: stages,
+                    modes: vec![modes; axes],
+                    rotation: false,
+                    norm: norm.then_some(1),
+                    // As published: 9 in the plane, 2 in space.
+                    padding: if axes == 2 { 9 } else { 2 },
+                    reference: false,
+                };
+                Net::Fourier(FieldNet::init(&config, placement, rng)?)
+            }
+            FieldModelKind::Plain => {
+                let width = ((1usize << axes) as f64).sqrt() * hidden as f64;
+                let config = PlainResNetConfig {
+                    axes,
+                    components: layout.components(),
+                    inputs,
+                    outputs,
+                    hidden: width.round() as usize,
+                    taps,
+                    blocks,
+                    norm,
+                };
+                Net::Plain(PlainResNet::init(&config, placement, rng)?)
+            }
+        };
+        Ok(Self { net, layout })
+    }
+
+    /// The fields that the model sees and predicts.
+    pub fn layout(&self) -> &'static FieldLayout {
+        self.layout
+    }
+
+    /// The mean squared error of the prediction, over everything.
+    ///
+    /// # Errors
+    /// From the operators.
+    pub fn loss(&self, inputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        loss::mean_squared_error(&self.forward(inputs)?, targets)
+    }
+
+    /// A network of all blades on fields that have some.
+    fn embedded(&self, net: &impl Layer, x: &Tensor) -> Result<Tensor> {
+        let range = self.layout.blade_range();
+        let rest = (1usize << self.layout.metric.len()) - range.end;
+        let zeros = |count: usize| -> Result<Tensor> {
+            let mut shape = x.shape().to_vec();
+            shape[0] = count;
+            Ok(Tensor::zeros(shape, x.dtype(), &x.device())?)
+        };
+        let (before, after) = (zeros(range.start)?, zeros(rest)?);
+        let parts: Vec<&Tensor> =
+            [&before, x, &after].into_iter().filter(|part| part.shape()[0] > 0).collect();
+        Ok(net.forward(&concat(&parts, 0)?)?.slice(0, range)?)
+    }
+}
+
+impl Layer for FieldModel {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.net {
+            Net::Steerable(net) => self.embedded(net, x),
+            Net::Clifford(net) => self.embedded(net, x),
+            Net::Fourier(net) => net.forward(x),
+            Net::Plain(net) => net.forward(x),
+        }
+    }
+}
+
+impl Module for FieldModel {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        match &self.net {
+            Net::Steerable(net) => net.visit(visitor),
+            Net::Clifford(net) => net.visit(visitor),
+            Net::Fourier(net) => net.visit(visitor),
+            Net::Plain(net) => net.visit(visitor),
+        }
+    }
+}

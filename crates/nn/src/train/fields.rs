@@ -1,0 +1,267 @@
+//! Errors of predicted fields, of one step and of several.
+
+use crate::{
+    Error, Placement, Result,
+    data::{
+        Samples,
+        fields::{FieldLayout, FieldWindows, TimeAxis},
+    },
+    layers::Layer,
+    models::FieldModel,
+};
+use gradewise_autograd::{Tensor, concat, no_grad};
+use std::ops::Range;
+
+/// Steps of a rollout, at most.
+pub const ROLLOUT_STEPS: usize = 5;
+/// Starts of rollouts in a trajectory, at most: 0 to 5.
+pub const ROLLOUT_STARTS: usize = 6;
+
+/// What predicts the frames after some: a network, or a guess.
+pub type Predictor<'a> = &'a dyn Fn(&Tensor) -> Result<Tensor>;
+
+/// The mean of what models predict.
+///
+/// # Errors
+/// From the operators; [`Error::Argument`] for no models.
+pub fn mean_of(models: &[&FieldModel], x: &Tensor) -> Result<Tensor> {
+    let mut sum: Option<Tensor> = None;
+    for model in models {
+        let y = no_grad(|| model.forward(x))?;
+        sum = Some(match sum {
+            None => y,
+            Some(sum) => sum.add(&y)?,
+        });
+    }
+    match sum {
+        Some(sum) if models.len() > 1 => Ok(sum.mul_scalar(1.0 / models.len() as f64)?),
+        Some(sum) => Ok(sum),
+        None => Err(Error::Argument {
+            operation: "mean of predictions",
+            argument: "models",
+            actual: "none".to_owned(),
+            expected: "at least one".to_owned(),
+        }),
+    }
+}
+
+/// The last frame again, for each frame that is to be predicted.
+///
+/// # Errors
+/// From the operators.
+pub fn persistence(data: &FieldWindows, x: &Tensor) -> Result<Tensor> {
+    let (axis, frames) = match data.time() {
+        TimeAxis::Channels => (x.shape().rank() - 1, data.inputs()),
+        TimeAxis::Grid => (2, data.inputs()),
+    };
+    let last = x.slice(axis, frames - 1..frames)?;
+    Ok(concat(&vec![&last; data.outputs()], axis)?)
+}
+
+/// Mean squared errors of the components of some windows, each over space and frames: `[windows][components]`, in the order of the layout's
+/// components.
+fn squares(prediction: &Tensor, target: &Tensor, layout: &FieldLayout) -> Result<Vec<Vec<f64>>> {
+    let (count, windows) = (layout.components(), target.shape()[1]);
+    let (prediction, target) = (prediction.array().to_f64_vec()?, target.array().to_f64_vec()?);
+    let width = target.len() / (count * windows).max(1);
+    let mut errors = vec![vec![0.0; count]; windows];
+    let rows = prediction.chunks_exact(width.max(1)).zip(target.chunks_exact(width.max(1)));
+    for (at, (prediction, target)) in rows.enumerate() {
+        let sum: f64 = prediction.iter().zip(target).map(|(p, t)| (p - t).powi(2)).sum();
+        // Blade by blade, and window by window in each.
+        errors[at % windows][layout.blades[at / windows].0] = sum / width as f64;
+    }
+    Ok(errors)
+}
+
+/// Mean squared errors of one step, for each window and component.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepErrors {
+    layout: &'static FieldLayout,
+    windows: Vec<Vec<f64>>,
+}
+
+impl StepErrors {
+    /// Those of a predictor.
+    ///
+    /// # Errors
+    /// From the operators.
+    pub fn of(
+        predict: Predictor<'_>,
+        data: &FieldWindows,
+        batch_size: usize,
+        placement: &Placement,
+    ) -> Result<Self> {
+        let (layout, mut windows) = (data.set().layout(), Vec::with_capacity(data.len()));
+        crate::data::for_each_batch(data, batch_size, placement, |(inputs, targets)| {
+            windows.extend(squares(&predict(inputs)?, targets, layout)?);
+            Ok(())
+        })?;
+        Ok(Self { layout, windows })
+    }
+
+    /// The mean squared error of each window, over components and space.
+    pub fn each(&self) -> Vec<f64> {
+        self.windows.iter().map(|window| mean(window)).collect()
+    }
+
+    /// The mean over windows of the mean over some components.
+    pub fn mean(&self, components: Range<usize>) -> f64 {
+        mean(&self.windows.iter().map(|window| mean(&window[components.clone()])).collect::<Vec<_>>())
+    }
+
+    /// Over all components.
+    pub fn total(&self) -> f64 {
+        self.mean(0..self.layout.components())
+    }
+
+    /// The sum over components of the mean over space (SMSE of PDEArena).
+    pub fn summed(&self) -> f64 {
+        self.total() * self.layout.components() as f64
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Steps of the rollouts that the data have room for: at most [`ROLLOUT_STEPS`].
+pub fn rollout_steps(data: &FieldWindows) -> usize {
+    ((data.set().frames() - data.inputs()) / data.outputs()).min(ROLLOUT_STEPS)
+}
+
+/// What predictions from predictions give: the frames of each step, from a tensor of frames.
+///
+/// # Errors
+/// From the operators.
+pub fn rollout(
+    predict: Predictor<'_>,
+    data: &FieldWindows,
+    start: &Tensor,
+    steps: usize,
+) -> Result<Vec<Tensor>> {
+    let axis = match data.time() {
+        TimeAxis::Channels => start.shape().rank() - 1,
+        TimeAxis::Grid => 2,
+    };
+    let (mut seen, mut predictions) = (start.clone(), Vec::with_capacity(steps));
+    for _ in 0..steps {
+        let next = predict(&seen)?;
+        let all = concat(&[&seen, &next], axis)?;
+        let frames = all.shape()[axis];
+        seen = all.slice(axis, frames - data.inputs()..frames)?;
+        predictions.push(next);
+    }
+    Ok(predictions)
+}
+
+/// Mean squared errors, over components and space, of each step of rollouts: `[rollouts][steps]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutErrors(Vec<Vec<f64>>);
+
+impl RolloutErrors {
+    /// From the first starts of all trajectories (0 to 5 where there is room, as PDEArena has it).
+    ///
+    /// # Errors
+    /// From the operators.
+    pub fn of(
+        predict: Predictor<'_>,
+        data: &FieldWindows,
+        batch_size: usize,
+        placement: &Placement,
+    ) -> Result<Self> {
+        let steps = rollout_steps(data);
+        let length = data.inputs() + steps * data.outputs();
+        let starts = (data.set().frames() + 1 - length).min(ROLLOUT_STARTS);
+        let of_trajectory = |trajectory| (0..starts).map(move |start| (trajectory, start));
+        let places: Vec<(usize, usize)> = (0..data.set().trajectories()).flat_map(of_trajectory).collect();
+        let mut errors = vec![Vec::with_capacity(steps); places.len()];
+        for (places, errors) in places.chunks(batch_size.max(1)).zip(errors.chunks_mut(batch_size.max(1))) {
+            let frames = |from: usize, count: usize| -> Vec<(usize, Range<usize>)> {
+                let place =
+                    |&(trajectory, start): &(usize, usize)| (trajectory, start + from..start + from + count);
+                places.iter().map(place).collect()
+            };
+            let start = data.fields(&frames(0, data.inputs()), placement)?;
+            for (step, prediction) in rollout(predict, data, &start, steps)?.iter().enumerate() {
+                let truth = frames(data.inputs() + step * data.outputs(), data.outputs());
+                let truth = data.fields(&truth, placement)?;
+                let squares = squares(prediction, &truth, data.set().layout())?;
+                errors.iter_mut().zip(&squares).for_each(|(errors, window)| errors.push(mean(window)));
+            }
+        }
+        Ok(Self(errors))
+    }
+
+    /// The mean over rollouts, of each step.
+    pub fn steps(&self) -> Vec<f64> {
+        let steps = self.0.first().map_or(0, Vec::len);
+        (0..steps).map(|step| mean(&self.0.iter().map(|errors| errors[step]).collect::<Vec<_>>())).collect()
+    }
+
+    /// The sum over steps, of each rollout; its mean is PDEArena's rollout error.
+    pub fn each(&self) -> Vec<f64> {
+        self.0.iter().map(|errors| errors.iter().sum()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::fields::FieldSet;
+    use gradewise_kernels::Device;
+    use std::sync::Arc;
+
+    static LAYOUT: FieldLayout = FieldLayout {
+        name: "test",
+        files: &[("a", 0..2)],
+        quantities: &[("a", "a", 0..1), ("b", "b", 1..2)],
+        space_axes: 2,
+        metric: &[1, 1],
+        first_blade: 1,
+        blades: &[(1, -1.0), (0, 1.0)],
+        scale: 1.0,
+    };
+
+    /// Component 0 grows by 1 from frame to frame, component 1 by 3.
+    fn growing(frames: usize) -> Arc<FieldSet> {
+        let values = (0..2 * frames).flat_map(|at| {
+            let time = (at % frames) as f32;
+            (0..4).flat_map(move |_| [time, 3.0 * time])
+        });
+        Arc::new(FieldSet::new(&LAYOUT, (2, frames), &[2, 2], values.collect()).unwrap())
+    }
+
+    #[test]
+    fn persistence_is_as_wrong_as_fields_change() {
+        let place = Placement::from(&Device::Cpu);
+        for time in [TimeAxis::Channels, TimeAxis::Grid] {
+            let data = FieldWindows::new(growing(8), (2, 1), time).unwrap();
+            let stay = |x: &Tensor| persistence(&data, x);
+            let errors = StepErrors::of(&stay, &data, 3, &place).unwrap();
+            assert_eq!((errors.mean(0..1), errors.mean(1..2)), (1.0, 9.0));
+            assert_eq!((errors.total(), errors.summed(), errors.each().len()), (5.0, 10.0, 12));
+            // After k steps k times as far: k²·(1 + 9)/2.
+            let errors = RolloutErrors::of(&stay, &data, 4, &place).unwrap();
+            assert_eq!(errors.steps(), [5.0, 20.0, 45.0, 80.0, 125.0]);
+            assert_eq!(errors.each(), [275.0; 4], "of each start");
+        }
+        let data = FieldWindows::new(growing(8), (2, 2), TimeAxis::Grid).unwrap();
+        let stay = |x: &Tensor| persistence(&data, x);
+        assert_eq!(rollout_steps(&data), 3);
+        // One and two frames on, then three and four, five and six.
+        assert_eq!(RolloutErrors::of(&stay, &data, 4, &place).unwrap().steps(), [12.5, 62.5, 152.5]);
+    }
+
+    #[test]
+    fn a_rollout_sees_its_own_predictions() {
+        let place = Placement::from(&Device::Cpu);
+        let data = FieldWindows::new(growing(8), (2, 1), TimeAxis::Channels).unwrap();
+        // 2·(last frame) − (the one before) is exact on lines.
+        let line = |x: &Tensor| {
+            let (before, last) = (x.slice(4, 0..1)?, x.slice(4, 1..2)?);
+            Ok(last.mul_scalar(2.0)?.sub(&before)?)
+        };
+        assert_eq!(RolloutErrors::of(&line, &data, 5, &place).unwrap().steps(), [0.0; 5]);
+    }
+}
