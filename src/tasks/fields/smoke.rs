@@ -61,6 +61,7 @@ impl Equation for NavierStokes {
     const EXAMPLES: &'static str = "\
 gradewise train navier-stokes                                      minutes on two cores, 32 × 32
 gradewise train navier-stokes model.kind=plain                     ordinary convolutions of as many parameters
+gradewise train navier-stokes model.kind=steerable                 commutes with quarter turns and mirrors
 gradewise train navier-stokes --preset published --device cuda     64 × 64, as arXiv:2402.14730
 gradewise train navier-stokes data.source=FOLDER                   navier-stokes_{train,valid,test}_{u,vx,vy}.npy";
     const TITLE: &'static str = "smoke in a box";
@@ -77,6 +78,7 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
                     "data.train=64",
                     "data.valid=64",
                     "data.test=64",
+                    "model.kind=steerable",
                     "model.hidden=48",
                     "model.blocks=8",
                     "model.taps=7",
@@ -117,7 +119,7 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
 
     fn model() -> FieldModelConfig {
         FieldModelConfig {
-            kind: FieldModelKind::Steerable,
+            kind: FieldModelKind::Clifford,
             hidden: 8,
             blocks: 2,
             taps: 5,
