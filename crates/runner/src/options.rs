@@ -14,7 +14,7 @@ use gradewise_nn::choice::Choice;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Takes the names of a choice, and says those there are for any other.
+/// A parser for the names of a choice, whose error lists the valid names.
 pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
     let value = |choice: &T| {
         PossibleValue::new(choice.name()).help(choice.about()).aliases(choice.aliases().iter().copied())
@@ -22,7 +22,7 @@ pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(value)).try_map(|name| T::parse(&name))
 }
 
-/// Where and how to compute.
+/// Device, dtype and arithmetic.
 #[derive(Clone, Debug, Args)]
 pub struct RuntimeOptions {
     /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
@@ -42,7 +42,7 @@ pub struct RuntimeOptions {
     debug_cuda: bool,
 }
 
-/// The settings of what trains nothing: where to compute, and nothing else.
+/// The settings of commands that do not train: only `[runtime]`.
 #[derive(Serialize, Deserialize)]
 struct Place {
     runtime: Runtime,
@@ -52,7 +52,7 @@ impl RuntimeOptions {
     /// These options over the defaults.
     ///
     /// # Errors
-    /// Values that no setting has.
+    /// Invalid values.
     pub fn alone(&self) -> Result<Runtime> {
         let mut resolver = Resolver::new(&Place { runtime: Runtime::default() })?;
         let Place { runtime } = self.apply(&mut resolver)?.finish()?;
@@ -60,7 +60,7 @@ impl RuntimeOptions {
         Ok(runtime)
     }
 
-    /// Lays the options given over a configuration.
+    /// Applies the given options on top of a configuration.
     ///
     /// # Errors
     /// Values of another type than the settings'.
@@ -103,7 +103,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What these settings say of where to compute, for what needs no other settings.
+    /// The `[runtime]` settings alone, for commands that need no others.
     ///
     /// # Errors
     /// As [`apply`](Self::apply); settings of a task.
@@ -114,15 +114,15 @@ impl Settings {
         Ok(runtime)
     }
 
-    /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
+    /// Applies the settings of the machine, the file, the options and the overrides to a configuration, in that order.
     ///
     /// # Errors
-    /// Files that cannot be read; settings that there are not, or values of another type.
+    /// Files that cannot be read; unknown settings, or values of another type.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         self.apply_with(resolver, |_| Ok(()))
     }
 
-    /// As [`apply`](Self::apply), with the options of a command of its own under the overrides.
+    /// As [`apply`](Self::apply), with the options of the command applied before the overrides.
     ///
     /// # Errors
     /// As [`apply`](Self::apply); those of `options`.

@@ -1,4 +1,4 @@
-//! `bisect`: the first operation that is past its tolerance, by itself.
+//! `bisect`: finds the first operation that exceeds its tolerance on its own.
 
 use crate::{
     TaskCommand,

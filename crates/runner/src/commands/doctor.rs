@@ -1,4 +1,4 @@
-//! `doctor`: what works on this machine, and what to do about the rest.
+//! `doctor`: checks this machine and gives advice about failures.
 
 use crate::{
     Command, Program, doctor,

@@ -99,7 +99,7 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
     })
 }
 
-/// The settings of the first checkpoint's run count.
+/// Uses the settings of the first checkpoint's run.
 fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
     let split = arguments.split;

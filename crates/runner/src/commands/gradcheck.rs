@@ -13,7 +13,7 @@ use gradewise_autograd::{
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::DeviceName;
 
-/// Rows and features of the samples: odd and small, so that tails of vectors are met.
+/// Rows and features of the samples: odd and small, so that vectorised loops have tails.
 const SIZES: [usize; 2] = [3, 5];
 
 /// Check gradients against central differences, in double precision.

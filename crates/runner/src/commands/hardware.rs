@@ -1,4 +1,4 @@
-//! `hardware`: the presets of kinds of machines.
+//! `hardware`: the presets for kinds of machines.
 
 use crate::{Command, Program, config::Hardware, error::Result, output};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `import`: weights of a published model as a checkpoint.
+//! `import`: converts the weights of a published model to a checkpoint.
 
 use crate::{Command, Program, error::Result, options::one_of, output};
 use clap::Args;
@@ -46,7 +46,7 @@ impl Command for Import {
     }
 }
 
-/// What became of the tensors, in words.
+/// Describes the use of the tensors.
 pub(super) fn said(account: &Account) -> String {
     let mut text = format!("{} tensors of weights", account.used.len());
     if !account.derived.is_empty() {

@@ -1,4 +1,4 @@
-//! `kernels`: what the GPU kernels of this build need, and how many of their blocks fit together.
+//! `kernels`: resource usage and occupancy of the GPU kernels of this build.
 
 use crate::{
     Command, Program,
@@ -26,7 +26,7 @@ struct Line {
     /// Threads and bytes of shared memory of a block.
     threads: u32,
     shared: u32,
-    /// What fits on a multiprocessor, or why nothing does.
+    /// Occupancy of a multiprocessor, or why no block fits.
     #[serde(flatten)]
     fit: Fit,
 }
@@ -118,7 +118,7 @@ fn line(arguments: &Kernels, resources: Resources) -> Line {
     let shared = shared.saturating_add(dynamic);
     let fit = match Limits::of(target) {
         None => Fit::Not { problem: format!("nothing is known about sm_{target}") },
-        // On other architectures these kernels are empty, and never launched.
+        // On other architectures these kernels are compiled empty, and are never launched.
         Some(limits) if limits.capability != 90 && tile.is_some() => {
             Fit::Not { problem: "for sm_90a only".to_owned() }
         }

@@ -1,4 +1,4 @@
-//! `stability`: the scale of the inputs at which a model leaves its tolerance, and the layer that does.
+//! `stability`: the input scale at which a model exceeds its tolerance, and the layer at fault.
 
 use crate::{
     TaskCommand,
@@ -75,11 +75,11 @@ fn factors(from: f64, to: f64) -> Result<Vec<f64>> {
     Ok((first..=last).map(|exponent| 10f64.powi(exponent)).collect())
 }
 
-/// What a model gives for inputs of one scale.
+/// The results of a model for inputs of one scale.
 struct Row {
     factor: f64,
     loss: f64,
-    /// Of all gradients together.
+    /// The norm of all gradients together.
     norm: f64,
     /// The largest relative error of a result of the forward pass.
     error: f64,
@@ -102,7 +102,7 @@ impl Row {
         self.left.is_some() || !self.loss.is_finite() || !self.norm.is_finite()
     }
 
-    /// The first that left, for readers.
+    /// Names the first operation that left the tolerance.
     fn culprit(&self) -> String {
         match &self.left {
             None if self.leaves() => "the loss or a gradient is not finite".to_owned(),

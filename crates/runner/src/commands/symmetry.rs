@@ -1,4 +1,4 @@
-//! `symmetry`: whether a checkpoint's predictions move as their inputs do.
+//! `symmetry`: checks the equivariance of a checkpoint's predictions.
 
 use crate::{
     TaskCommand,
@@ -62,7 +62,7 @@ impl TaskCommand for Symmetry {
     }
 }
 
-/// What rounding alone may change.
+/// The relative change that rounding may cause.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-9,
@@ -89,7 +89,7 @@ fn check<T: Task>(arguments: &Symmetry, checkpoint: &Checkpoint) -> Result<()> {
         rng.set_stream(draw);
         changes.push(T::asymmetry(&model, &data, &placement, &mut rng)?);
     }
-    // Nothing that is not finite passes.
+    // Changes that are not finite count as the worst.
     let worst = super::worst(changes.iter().copied());
     let tolerance = arguments.tolerance.unwrap_or_else(|| tolerance(placement.dtype));
     let holds = worst <= tolerance;

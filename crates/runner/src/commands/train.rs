@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct Train {
     task: String,
     run: TrainRun,
-    /// Options of the task: the settings they stand for, with their values.
+    /// Options of the task, as the settings they set, with their values.
     given: Vec<(String, String)>,
 }
 
@@ -38,7 +38,7 @@ impl FromArgMatches for Train {
             .subcommand()
             .ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))?;
         let run = TrainRun::from_arg_matches(matches)?;
-        // Options of the task have the names of settings.
+        // The ids of the task's options are names of settings.
         let options = matches.ids().map(clap::Id::as_str).filter(|id| id.contains('.'));
         let given = options.filter_map(|key| Some((key.to_owned(), matches.get_one::<String>(key)?.clone())));
         Ok(Self { task: task.to_owned(), run, given: given.collect() })
@@ -151,8 +151,7 @@ pub struct TrainRun {
 }
 
 impl TrainRun {
-    /// Lays all that was said over a configuration, `given` being options of the task by the settings they stand for; what is set by
-    /// `key=value` takes precedence.
+    /// Applies all options to a configuration; `given` holds the options of the task as (setting, value). `key=value` takes precedence.
     fn apply<'a>(&self, given: &[(String, String)], resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         self.settings.apply_with(resolver, |resolver| {
             for (key, value) in given {

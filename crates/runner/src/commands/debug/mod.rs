@@ -1,4 +1,4 @@
-//! `debug`: another command, in debug mode.
+//! `debug`: runs another command in debug mode.
 
 mod drill;
 
@@ -58,13 +58,13 @@ fn run(arguments: &Debug, program: &Program) -> Result<()> {
         return drill.run(arguments.device);
     }
     let words = once(OsString::from(output::program())).chain(arguments.command.iter().cloned());
-    // Before anything is tested: a command that does not exist is known at once. Its help is printed here, too.
+    // Parsed before the tests, so that usage errors are reported at once. The help of the command is printed here, too.
     let parsed = program.parse(words).unwrap_or_else(|error| error.exit());
     if parsed.subcommand_name() == Some(Debug::NAME) {
         return Err(Error::Usage("`debug` runs another command, not itself".to_owned()));
     }
     debug::set(true);
-    // Shown here, of all devices, and not again by the command.
+    // The information block of all devices is shown here; this suppresses a second one by the command.
     doctor::is_introduced();
     let report = doctor::examine(false);
     output::note(&report.information());
@@ -78,7 +78,7 @@ fn run(arguments: &Debug, program: &Program) -> Result<()> {
     program.dispatch(&parsed)
 }
 
-/// What is said before the command runs although tests of devices fail: it may be about another device, or about this very failure.
+/// The warning if tests of devices fail. The command still runs: it may use another device, or examine this failure.
 fn warning<'a>(tests: impl Iterator<Item = &'a Check>) -> Option<String> {
     let failed: Vec<&str> =
         tests.filter(|test| test.is_failed()).filter_map(|test| test.check.split(' ').next()).collect();

@@ -143,7 +143,7 @@ fn trainer<T: Task>(
     trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
 }
 
-/// Batches as in training.
+/// The batches of training.
 fn loader<T: Task>(
     data: &Arc<T::Data>,
     config: &TaskConfig<T>,
@@ -154,14 +154,14 @@ fn loader<T: Task>(
     Ok(batches(Arc::clone(data), &order, 0, &run::loading(placement))?)
 }
 
-/// What the device can do in the arithmetic of the run.
+/// The measured peak rates of the device in the arithmetic of the run.
 fn ceilings(placement: &Placement) -> Result<Ceilings> {
     match &placement.device {
         Device::Cpu => host_ceilings(&[placement.dtype]).map_err(failed),
         Device::Cuda(cuda) => {
             let vendor = Vendor::open(cuda).ok();
             let mut arithmetics = vec![(placement.dtype, Compute::current())];
-            // What mixed precision computes in.
+            // The dtype of products in mixed precision.
             if placement.dtype == DType::F32 {
                 arithmetics.push((DType::BF16, Compute::Exact));
             }
