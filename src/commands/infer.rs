@@ -62,7 +62,7 @@ impl Command for Infer {
 
 fn run(arguments: &Infer) -> Result<()> {
     let config = task::configure::<NBodyTask>(None, &arguments.settings)?;
-    // Refused now rather than after the work is done.
+    // Checked before the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
         Some("npy") => true,
         Some("safetensors") => false,

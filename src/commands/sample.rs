@@ -1,4 +1,4 @@
-//! `sample`: text that a trained transformer goes on with.
+//! `sample`: generates text with a trained transformer.
 
 use crate::tasks::GptTask;
 use clap::Args;
@@ -82,13 +82,13 @@ fn run(arguments: &Sample) -> Result<()> {
     })
 }
 
-/// Writes the text as it comes.
+/// Writes the text while it is generated.
 fn write(model: &Gpt, arguments: &Sample) -> Result<()> {
     let sampling = Sampling { temperature: arguments.temperature, top_k: arguments.top_k };
     let mut rng = ChaCha8Rng::seed_from_u64(arguments.seed);
     let prompt = arguments.prompt.as_bytes();
     output::print(&arguments.prompt)?;
-    // Bytes are shown as soon as they make characters; a failure to show them is reported once, at the end.
+    // Bytes are printed as soon as they form complete characters; an output error is reported once, at the end.
     let (mut pending, mut shown) = (Vec::new(), Ok(()));
     let text = model.generate(prompt, arguments.bytes, &sampling, &mut rng, |byte| {
         pending.push(byte);

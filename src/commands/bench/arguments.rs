@@ -34,7 +34,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// As settings of a run.
+    /// Converts to the settings of a run.
     pub fn runtime(&self) -> Runtime {
         let Self { device, dtype, compute } = self.clone();
         Runtime { device, dtype, compute, ..Runtime::default() }

@@ -215,7 +215,7 @@ impl<D: DataSection, M: Section> Config<D, M> {
         Ok(config)
     }
 
-    /// The smallest accepted value of a count, found by validating 0.
+    /// The accepted range of a count, such as `at least 1`: the expectation in the error that validating 0 gives.
     fn least(
         resolver: &Resolver,
         key: &str,

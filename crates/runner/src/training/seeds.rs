@@ -261,7 +261,7 @@ impl Summary {
     /// Checks that no run has diverged.
     ///
     /// # Errors
-    /// [`Error::Diverged`] with the number of diverged seeds.
+    /// [`Error::Diverged`], which lists the diverged seeds.
     pub fn verdict(&self) -> Result<()> {
         let diverged: Vec<&Seed> = self.seeds.iter().filter(|seed| !seed.error.is_finite()).collect();
         let Some(first) = diverged.first() else { return Ok(()) };

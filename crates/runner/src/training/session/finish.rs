@@ -39,7 +39,7 @@ impl<T: Task> Session<'_, T> {
         let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
             let asymmetry = task::asymmetry::<T>(model, test, placement)?;
             let measures = T::measure(&[model], test, placement)?;
-            // No figures or symmetry checks for diverged weights.
+            // Diverged weights have no figures: their predictions are not valid data.
             let figures = match measures.are_finite() {
                 true => T::figures(model, config, placement, &self.folder),
                 false => Ok(Vec::new()),
