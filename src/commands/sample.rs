@@ -28,19 +28,19 @@ pub struct Sample {
     /// The checkpoint.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: PathBuf,
-    /// What the text begins with.
+    /// The beginning of the text.
     #[arg(long, default_value = "\n")]
     pub prompt: String,
     /// How many bytes to write.
     #[arg(long, default_value_t = 500)]
     pub bytes: usize,
-    /// Below 1 prefers what is likely; 0 takes the likeliest byte each time.
+    /// Sampling temperature: below 1 prefers likely bytes; 0 always takes the likeliest byte.
     #[arg(long, default_value_t = 0.8)]
     pub temperature: f64,
-    /// Choose among so many of the likeliest bytes; 0 for all.
+    /// Sample only from this many of the likeliest bytes; 0 for all.
     #[arg(long, default_value_t = 40)]
     pub top_k: usize,
-    /// Seed of the choices.
+    /// Seed of the sampling.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]

@@ -25,10 +25,10 @@ pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
 /// Device, dtype and arithmetic.
 #[derive(Clone, Debug, Args)]
 pub struct RuntimeOptions {
-    /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
+    /// cpu, cuda or cuda:N. A missing device is an error: there is no fallback.
     #[arg(long)]
     device: Option<String>,
-    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU serves f64 and f32).
+    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU supports f64 and f32).
     #[arg(long, value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
     dtype: Option<DType>,
     /// Arithmetic of matrix products: exact or tf32.
@@ -37,7 +37,7 @@ pub struct RuntimeOptions {
     /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
     #[arg(long, value_parser = one_of::<Precision>(), ignore_case = true, hide_possible_values = true)]
     precision: Option<Precision>,
-    /// Debug mode: launches are waited for and named, memory is poisoned, results are checked (runtime.debug_cuda).
+    /// Debug mode: launches are synchronous and named in errors, memory is poisoned, results are checked (runtime.debug_cuda).
     #[arg(long)]
     debug_cuda: bool,
 }
@@ -83,13 +83,13 @@ impl RuntimeOptions {
     }
 }
 
-/// The layers of a configuration that come from the command line.
+/// The layers of settings from the command line.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     /// A TOML file of settings, such as the config.toml of an earlier run.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Settings for a kind of machine, under all others: a name that `gradewise hardware` lists, or auto for this machine's.
+    /// Settings for a kind of machine, with the lowest precedence: a name that `gradewise hardware` lists, or auto for this machine.
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
     #[command(flatten)]

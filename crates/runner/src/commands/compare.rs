@@ -23,9 +23,9 @@ const OF_THE_MACHINE: [&str; 6] = ["seconds", "joules", "memory", "devices", "gp
 
 /// Compare two runs, or two checkpoints: where their parameters, numbers and settings differ.
 ///
-/// Of two folders of runs: the relative difference of each parameter, the first step at which each number of metrics.jsonl parts, and the
-/// settings that differ. Of files: the parameters. With --tolerance, what is past it, the largest first. Exits with 1 if anything but settings differs by more than the tolerance, so that
-/// it tells whether two runs have the same bits.
+/// For two run folders, shows the relative difference of each parameter, the first step at which each number of metrics.jsonl differs, and
+/// the settings that differ. For files, shows the parameters. With --tolerance, lists the differences above it, the largest first. Exits
+/// with 1 if anything but settings differs by more than the tolerance; the default, 0, tests whether two runs have the same bits.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,13 +36,13 @@ pub struct Compare {
     /// The folder of a run, or a file of tensors.
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// Another one.
+    /// Another folder or file, to compare with.
     #[arg(value_name = "B")]
     pub second: PathBuf,
-    /// The relative difference that passes.
+    /// The largest relative difference that passes.
     #[arg(long, default_value_t = 0.0)]
     pub tolerance: f64,
-    /// Parameters that are listed, those that differ most first.
+    /// Number of parameters to list, those that differ most first.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
     /// Print one JSON object.

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 
 /// Run a model in two precisions and name the layers that diverge.
 ///
-/// The loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with the
-/// relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64
-/// or f32 (storage), or bf16 or f16 (mixed precision). Exits with 1 if the loss, a result or a gradient is not finite.
+/// Runs the loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with
+/// the relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64 or
+/// f32 (storage), or bf16 or f16 (mixed precision). Exits with 1 if the loss, a result or a gradient is not finite.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,19 +33,19 @@ Examples:
 pub struct ComparePrecision {
     /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
     pub task: String,
-    /// The precision that is taken to be right, and the one that is compared with it.
+    /// The reference precision, and the one that is compared with it.
     #[arg(long, value_name = "A,B", default_value = "f32,bf16")]
     pub precisions: String,
-    /// The relative error from which on a result counts as diverged.
+    /// The relative error above which a result counts as diverged.
     #[arg(long, default_value_t = 0.02)]
     pub threshold: f64,
     /// Samples of the batch.
     #[arg(long, default_value_t = 8)]
     pub samples: usize,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
-    /// All operations instead of those with parameters and those that diverge.
+    /// List all operations, not only those with parameters and those that diverge.
     #[arg(long)]
     pub all: bool,
     /// Print one JSON object.

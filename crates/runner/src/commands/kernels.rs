@@ -40,9 +40,9 @@ enum Fit {
 
 /// List the GPU kernels of this build: what each needs, and how many blocks of it a multiprocessor holds.
 ///
-/// Registers, static shared memory, stack and spills are the compiler's; occupancy follows from them, from the threads of the blocks
-/// that the library launches, and from the dynamic shared memory of a block, which depends on shapes where it is not that of a tile of
-/// matrix products (--shared). Needs no GPU, but a build with kernels.
+/// Registers, static shared memory, stack and spills are as the compiler reports them. Occupancy follows from these, from the threads of
+/// the blocks that the library launches, and from the dynamic shared memory of a block. For matrix products the tile determines the dynamic
+/// shared memory; for other kernels it depends on shapes (--shared). Needs no GPU, but a build with kernels.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +52,7 @@ Examples:
   gradewise kernels sgp_fwd --threads 128 --shared 65536    for blocks of another size
   gradewise kernels --json")]
 pub struct Kernels {
-    /// Text that the name has.
+    /// Only kernels whose name contains this text.
     pub name: Option<String>,
     /// An architecture, such as 90a.
     #[arg(long, value_name = "NAME")]

@@ -23,8 +23,8 @@ const LEGEND: &str = "kept: left allocated, less what was let go of; negative wh
 
 /// Measure the memory of a training step: what it takes by the batch, by operation, and what stays.
 ///
-/// Takes a few steps with a model that is dropped again. Memory over the batch size is a line through two measurements; operations are
-/// listed with the most that was allocated while they ran; what is alive after a step is listed by name.
+/// Takes a few steps with a temporary model. Memory as a function of the batch size is a line through two measurements. Operations are
+/// listed with their peak allocation, and arrays that are alive after a step by name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub struct Memory {
     /// Settings under a name, as of train.
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Operations and groups of arrays that are listed.
+    /// Number of operations and groups of arrays to list.
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub limit: usize,
     #[command(flatten)]

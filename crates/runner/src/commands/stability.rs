@@ -16,10 +16,10 @@ use gradewise_verify::precision::Divergence;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Scale the inputs of a model from 1e-6 to 1e6 and name the first layer that leaves the tolerance, or what is finite.
+/// Scale the inputs of a model from 1e-6 to 1e6 and name the first layer that exceeds the tolerance or is not finite.
 ///
-/// The loss of a task on a batch, forward and backward, with all inputs multiplied by each power of ten, beside the same in double
-/// precision. Exits with 1 if a result is not finite, or one of the forward pass is further off than the tolerance.
+/// Runs the loss of a task on a batch, forward and backward, with all inputs multiplied by each power of ten, and compares it with double
+/// precision. Exits with 1 if a result is not finite, or the error of a result of the forward pass exceeds the tolerance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,16 +32,16 @@ pub struct Stability {
     /// The smallest factor of the inputs.
     #[arg(long, default_value_t = 1e-6)]
     pub from: f64,
-    /// The largest one.
+    /// The largest factor.
     #[arg(long, default_value_t = 1e6)]
     pub to: f64,
-    /// The relative error of a result that passes.
+    /// The largest relative error of a result that passes.
     #[arg(long, default_value_t = 0.01)]
     pub tolerance: f64,
     /// Samples of the batch.
     #[arg(long, default_value_t = 8)]
     pub samples: usize,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Print one JSON object.

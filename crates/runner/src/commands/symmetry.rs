@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// Check that the predictions of a checkpoint have the symmetry of its task.
 ///
-/// Predictions for moved inputs are compared with what motions make of the predictions: rotations, reflections, translations or boosts, as
-/// the task has them; for text, that nothing changes before a change. Exits with 1 if they differ by more than the tolerance.
+/// Compares predictions for transformed inputs with the transformed predictions, for the rotations, reflections, translations or boosts of
+/// the task. For text, checks that later bytes do not affect earlier predictions. Exits with 1 if they differ by more than the tolerance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,10 +29,10 @@ pub struct Symmetry {
     /// The checkpoint.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: PathBuf,
-    /// The relative change that passes [default: 1e-9 in f64, 1e-3 in f32, 0.1 in 16 bits]
+    /// The largest relative change that passes [default: 1e-9 in f64, 1e-3 in f32, 0.1 in 16 bits]
     #[arg(long)]
     pub tolerance: Option<f64>,
-    /// How often motions are drawn.
+    /// Number of random motions.
     #[arg(long, default_value_t = 5)]
     pub draws: u64,
     /// Seed of the motions.

@@ -16,9 +16,9 @@ use std::{ffi::OsString, iter::once};
 
 /// Run another command in debug mode, after the information block and the initialisation test.
 ///
-/// Launches on a GPU are waited for and named, and the last of every thread are listed with an error; new memory is poisoned; the first
-/// operation, forward or backward, that makes a NaN or an infinity, or leaves elements unwritten, ends the command and is named with
-/// its inputs. Steps are not captured. On the CPU, memory and results are checked the same way.
+/// Launches on a GPU are synchronous and named, and an error lists the last launches of every thread; new memory is poisoned; the first
+/// operation, forward or backward, that produces a NaN or an infinity, or leaves elements unwritten, ends the command and is named with its
+/// inputs. Steps are not captured. On the CPU, memory and results are checked the same way.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,11 +27,11 @@ Examples:
   gradewise debug -- verify golden/clifford --device cuda
   gradewise debug --drill illegal-address                     what such an error looks like")]
 pub struct Debug {
-    /// Make this error on a GPU instead, to see how it is reported. The device is of no use to this process afterwards, and of as much
-    /// as ever to others.
+    /// Cause this error on a GPU instead, to see how it is reported. Afterwards this process cannot use the device; other processes are not
+    /// affected.
     #[arg(long, value_name = "ERROR", conflicts_with = "command")]
     pub drill: Option<Drill>,
-    /// Where a drill takes place: cuda or cuda:N.
+    /// Device of a drill: cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", requires = "drill")]
     pub device: DeviceName,
     /// The command, as it would follow `gradewise`.

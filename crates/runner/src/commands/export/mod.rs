@@ -55,8 +55,8 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
 
 /// Write the record of a run for TensorBoard and as one page with its figures, or its weights for another library.
 ///
-/// Into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which needs nothing beside
-/// itself; both unless one is asked for. A second export replaces the first. A run that goes on can be exported at any time.
+/// Writes into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained; both
+/// unless one is selected. A second export replaces the first. An unfinished run can be exported at any time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,11 +73,11 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
-    /// Write the weights as the published model of this library keeps them, for its load_state_dict. `import` is the way back.
+    /// Write the weights in the layout of the published model of this library, for its load_state_dict. `import` is the inverse.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Library>,
-    /// The file of those weights.
+    /// The file for these weights.
     #[arg(long, value_name = "FILE", requires = "to")]
     pub out: Option<PathBuf>,
 }

@@ -37,8 +37,8 @@ struct Entry {
 
 /// Make an archive for an issue: the machine, the doctor's report, and of a run its settings, last numbers and last error.
 ///
-/// Secrets, names of the user and of the machine, addresses, and paths outside the run folder are left out. What goes in is shown
-/// first, and nothing is written before you say so. It holds text alone: no weights, no data.
+/// Secrets, names of the user and of the machine, addresses, and paths outside the run folder are left out. The contents are shown first,
+/// and nothing is written before you confirm. The archive holds only text: no weights, no data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +56,7 @@ pub struct Report {
     /// Write it without asking.
     #[arg(long)]
     pub yes: bool,
-    /// Show the text of one of the files, as it goes in, and write nothing.
+    /// Show the text of one of the files of the archive, and write nothing.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["yes", "out"])]
     pub show: Option<String>,
 }
