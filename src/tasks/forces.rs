@@ -60,8 +60,8 @@ impl Task for Forces {
     const NAME: &'static str = "forces";
     const ABOUT: &'static str =
         "A force field: an energy learned from forces alone, whose dynamics conserves it";
-    const DETAILS: &'static str = "Charged particles bound by springs, or another potential in closed form (data.potential). The loss is on the slope of the energy, so \
-         its gradient takes second derivatives of the network. energy.svg shows the energies along the motion under \
+    const DETAILS: &'static str = "Charged particles bound by springs, or another potential in closed form (data.potential). The loss is on the gradient of the energy, so \
+         training needs second derivatives of the network. energy.svg shows the energies along the motion under \
          the learned forces.";
     const EXAMPLES: &'static str = "\
 gradewise train forces

@@ -19,7 +19,7 @@ Examples (after cargo bench --features cuda --bench gpu --):
 --op, --matmul, --sweep and --json fail without a CUDA device, and so does the plain table with GRADEWISE_REQUIRE_GPU=1;
 otherwise it says why it is skipped.";
 
-/// Time operators, layers and training steps on a CUDA device, beside their floors.
+/// Time operators, layers and training steps on a CUDA device, and compare them with their floors.
 ///
 /// Medians of CUDA events after a warm-up, on random inputs. Each comes with its share of the floor: the time of the
 /// minimum bytes and matrix products, at rates measured in the same run.
@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Arithmetic of f32 matrix products: tf32 or exact.
     #[arg(long, default_value = "tf32", value_delimiter = ',')]
     pub compute: Vec<Compute>,
-    /// What to time.
+    /// Passes to time.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fwd,both,graph")]
     pub pass: Vec<Pass>,
     /// Measured runs.

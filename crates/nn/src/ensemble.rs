@@ -30,7 +30,7 @@ use crate::{Error, Result, checkpoint::Checkpoint};
 #[derive(Clone, Debug)]
 pub struct Ensemble<M>(Vec<M>);
 
-/// What an ensemble predicts.
+/// The prediction of an ensemble.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
     /// The mean of each number over the models.

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong above the operators: with files, data sets, configurations and training.
+/// Errors above the level of operators: of files, data sets, configurations and training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -82,7 +82,7 @@ pub enum Error {
     /// The operating system refused to read.
     #[error("{operation}: {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! What a model's parameters look like after initialisation.
+//! Statistics of a model's parameters, for example after initialisation.
 
 use crate::{Module, Result};
 use gradewise_core::Shape;

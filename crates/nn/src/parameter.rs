@@ -126,7 +126,7 @@ impl fmt::Debug for Parameter {
     }
 }
 
-/// Where and in which dtype new parameters are made.
+/// The device and dtype of new parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The device.

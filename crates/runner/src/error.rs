@@ -27,9 +27,9 @@ pub enum Error {
     /// Memory ran out.
     #[error("{source}\n{advice}")]
     OutOfMemory {
-        /// What could not be allocated.
+        /// The failed allocation.
         source: Box<Error>,
-        /// What fits, and how to set it.
+        /// The remedies, with their settings.
         advice: String,
     },
     /// A file could not be written.

@@ -36,7 +36,7 @@ pub struct CheckpointMetadata {
     pub format_version: u32,
     /// Name of the model family, such as `nbody`.
     pub model: String,
-    /// What is needed to build the model again.
+    /// The configuration from which the model can be rebuilt.
     pub model_config: serde_json::Value,
     /// Optimiser steps taken.
     pub step: u64,
@@ -76,7 +76,7 @@ pub struct CheckpointMetadata {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checkpoint {
-    /// What the checkpoint says about itself.
+    /// The metadata.
     pub metadata: CheckpointMetadata,
     /// Its tensors.
     pub tensors: TensorFile,

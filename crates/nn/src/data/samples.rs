@@ -43,7 +43,7 @@ const AHEAD: usize = 2;
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
 pub trait Samples: Send + Sync + 'static {
-    /// What the model takes.
+    /// The batches that the model takes as input.
     type Batch: Batch + Send + 'static;
 
     /// Number of samples.

@@ -201,7 +201,7 @@ mod tests {
     fn simplices_messages_and_what_points_give_them() {
         let placement = Placement::new(&Device::Cpu, DType::F64);
         let complex = SimplicialComplex::complete(2, 4, 2, &placement).unwrap();
-        // Of each graph 4 points, 6 edges and 4 triangles; 12, 12 + 12 and 12 + 12 messages.
+        // Each graph has 4 points, 6 edges and 4 triangles, and 12, 12 + 12 and 12 + 12 messages.
         assert_eq!((complex.points, complex.simplices()), (8, 28));
         assert_eq!(complex.messages.senders.len(), 2 * 60);
         let graphs = complex.graphs.to_vec();

@@ -189,7 +189,7 @@ impl SteerableConvBuilder {
         self
     }
 
-    /// How the ends of the field are treated.
+    /// The padding at the boundaries of the field.
     #[must_use]
     pub fn padding(mut self, padding: SteerablePadding) -> Self {
         self.padding = padding;

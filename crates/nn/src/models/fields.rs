@@ -14,7 +14,7 @@ use gradewise_autograd::{Tensor, concat};
 use serde::{Deserialize, Serialize};
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of network.
     pub enum FieldModelKind {
         /// Clifford-steerable convolutions (arXiv:2402.14730)
         Steerable = "steerable",
@@ -41,11 +41,11 @@ pub struct FieldModelConfig {
     pub taps: usize,
     /// Whether blocks normalise.
     pub norm: bool,
-    /// Of `fourier`: frequencies kept along each axis.
+    /// Only for `fourier`: frequencies kept along each axis.
     pub modes: usize,
-    /// Of `steerable`: layers of each kernel network, at least 2.
+    /// Only for `steerable`: layers of each kernel network, at least 2.
     pub kernel_layers: usize,
-    /// Of `steerable`: channels of each kernel network.
+    /// Only for `steerable`: channels of each kernel network.
     pub kernel_hidden: usize,
 }
 

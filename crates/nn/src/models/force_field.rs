@@ -14,7 +14,7 @@ use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 crate::choices! {
-    /// What the energy is made of.
+    /// The kind of model of the energy.
     pub enum ForceFieldKind {
         /// Messages between all pairs in Cl(3,0)
         Messages = "messages",

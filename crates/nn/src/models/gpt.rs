@@ -122,7 +122,7 @@ pub struct Gpt {
     config: GptConfig,
 }
 
-/// How the next byte is chosen.
+/// Sampling of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// The logits are divided by the temperature. Below 1, likely bytes are preferred; 0 takes the most likely byte.

@@ -24,7 +24,7 @@ const COORDINATES: [(u16, f64); 3] = [(0b1110, -1.0), (0b1101, 1.0), (0b1011, -1
 const TRANSLATION: [u16; 3] = [0b1001, 0b1010, 0b1100];
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of model.
     pub enum GravityKind {
         /// Messages between all pairs in Cl(3,0), which make forces
         Messages = "messages",

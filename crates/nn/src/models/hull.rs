@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const EPSILON: f64 = 1e-12;
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of model.
     pub enum HullKind {
         /// Steerable products of all points at once
         Products = "products",

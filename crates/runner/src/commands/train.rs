@@ -101,7 +101,7 @@ fn of_task(task: &Registered) -> clap::Command {
     }
 }
 
-/// How a model is trained.
+/// Options of the training of a model.
 #[derive(Clone, Debug, Args)]
 pub struct TrainRun {
     /// Folder of the run [default: runs/TASK-N with the first free N]

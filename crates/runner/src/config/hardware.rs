@@ -25,7 +25,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// Settings for a kind of machine.
 #[derive(Clone, Debug)]
 pub struct Hardware {
-    /// What `--hardware` takes.
+    /// The name for `--hardware`.
     pub name: &'static str,
     /// The contents of the file.
     pub text: &'static str,

@@ -111,7 +111,7 @@ pub struct Runtime {
     pub census: Census,
     /// The same configuration gives bit-identical results on the same kind of machine: nondeterministic choices are refused or fixed.
     pub deterministic: bool,
-    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that made a NaN, or an
+    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that produced a NaN, or an
     /// infinity from finite numbers. For that, the step is recomputed.
     pub detect_anomaly: bool,
     /// Debug mode: launches on a GPU are synchronous and named in errors, new memory is poisoned, and anomalies are detected.

@@ -173,9 +173,9 @@ impl<T: Task> Splits<T> {
     }
 }
 
-/// Where a run keeps its files.
+/// The folder of a run's files.
 enum Place {
-    /// The folder of an earlier run, which goes on.
+    /// The folder of an earlier run, which is resumed.
     Resumed(RunFolder),
     /// This folder, or the first free one.
     New(Option<PathBuf>),

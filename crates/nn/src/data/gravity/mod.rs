@@ -147,7 +147,7 @@ impl GravityData {
         &self.0
     }
 
-    /// Some of the samples.
+    /// The samples at `indices`.
     ///
     /// # Errors
     /// [`Error::Argument`] if an index is out of range.

@@ -126,7 +126,7 @@ impl JetSets {
     }
 }
 
-/// A batch of jets as a model of the space-time algebra takes it.
+/// A batch of jets in the layout of models in the space-time algebra.
 #[derive(Clone, Debug)]
 pub struct JetBatch {
     /// `[16, jets × particles, 4]`: as vectors, the momentum of the particle and of the jet in units of the jet's mass; as scalars,
