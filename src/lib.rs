@@ -1,4 +1,4 @@
-//! The `gradewise` program as a library, for those who start it from elsewhere, such as the Python package.
+//! The `gradewise` program as a library, for other entry points, such as the Python package.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -17,7 +17,7 @@ gradewise doctor                               what works on this machine's GPU
 gradewise train nbody --hardware auto          settings for this machine
 gradewise debug -- train nbody --device cuda   what goes wrong there, and where";
 
-/// The program with our tasks, and the commands that are about them alone.
+/// The program with the tasks of this crate, and the commands specific to them.
 #[must_use]
 pub fn program() -> Program {
     let program = Program::new()

@@ -24,10 +24,10 @@ const CHANNELS: usize = 7;
 
 /// Predict with a checkpoint.
 ///
-/// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy
-/// file [systems, 7, particles] with the rows x y z vx vy vz charge. Output: predicted positions
-/// [systems, 3, particles], as tensor `prediction` or .npy by the name's ending. Of an ensemble, or of several checkpoints: their mean and,
-/// as tensor `deviation` or as NAME.deviation.npy, the standard deviation among them, which tells where they know little.
+/// Input: a safetensors file with `loc` and `vel` [systems, 3, particles] and `charges` [systems, particles]; or a .npy file [systems, 7,
+/// particles] with the rows x y z vx vy vz charge. Output: predicted positions [systems, 3, particles], as tensor `prediction` or .npy by
+/// the name's ending. For an ensemble, or several checkpoints: the mean prediction and, as tensor `deviation` or as NAME.deviation.npy, the
+/// standard deviation over the models, which estimates the uncertainty.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,11 +41,11 @@ pub struct Infer {
     /// The systems.
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
-    /// Where the predictions go.
+    /// File for the predictions.
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
-    /// checkpoint.
+    /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Only for
+    /// one checkpoint.
     #[arg(long, value_name = "LAYERS")]
     pub dump: Option<String>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ impl Command for Infer {
 
 fn run(arguments: &Infer) -> Result<()> {
     let config = task::configure::<NBodyTask>(None, &arguments.settings)?;
-    // Refused now rather than after the work is done.
+    // Checked before the work is done.
     let as_npy = match extension(&arguments.output).as_deref() {
         Some("npy") => true,
         Some("safetensors") => false,

@@ -1,4 +1,4 @@
-//! The commands that are about our own tasks and models, one file each; the others come with every program of gradewise-runner.
+//! The commands specific to the tasks and models of this crate, one file each; the others come with every program of gradewise-runner.
 
 mod bench;
 mod infer;
@@ -6,7 +6,7 @@ mod sample;
 
 use gradewise_runner::Program;
 
-/// Adds all of them.
+/// Adds all commands.
 pub fn add(program: Program) -> Program {
     program.command::<infer::Infer>().command::<sample::Sample>().command::<bench::Bench>()
 }

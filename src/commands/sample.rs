@@ -1,4 +1,4 @@
-//! `sample`: text that a trained transformer goes on with.
+//! `sample`: generates text with a trained transformer.
 
 use crate::tasks::GptTask;
 use clap::Args;
@@ -28,19 +28,19 @@ pub struct Sample {
     /// The checkpoint.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: PathBuf,
-    /// What the text begins with.
+    /// The beginning of the text.
     #[arg(long, default_value = "\n")]
     pub prompt: String,
     /// How many bytes to write.
     #[arg(long, default_value_t = 500)]
     pub bytes: usize,
-    /// Below 1 prefers what is likely; 0 takes the likeliest byte each time.
+    /// Sampling temperature: below 1 prefers likely bytes; 0 always takes the likeliest byte.
     #[arg(long, default_value_t = 0.8)]
     pub temperature: f64,
-    /// Choose among so many of the likeliest bytes; 0 for all.
+    /// Sample only from this many of the likeliest bytes; 0 for all.
     #[arg(long, default_value_t = 40)]
     pub top_k: usize,
-    /// Seed of the choices.
+    /// Seed of the sampling.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
@@ -82,13 +82,13 @@ fn run(arguments: &Sample) -> Result<()> {
     })
 }
 
-/// Writes the text as it comes.
+/// Writes the text while it is generated.
 fn write(model: &Gpt, arguments: &Sample) -> Result<()> {
     let sampling = Sampling { temperature: arguments.temperature, top_k: arguments.top_k };
     let mut rng = ChaCha8Rng::seed_from_u64(arguments.seed);
     let prompt = arguments.prompt.as_bytes();
     output::print(&arguments.prompt)?;
-    // Bytes are shown as soon as they make characters; a failure to show them is reported once, at the end.
+    // Bytes are printed as soon as they form complete characters; an output error is reported once, at the end.
     let (mut pending, mut shown) = (Vec::new(), Ok(()));
     let text = model.generate(prompt, arguments.bytes, &sampling, &mut rng, |byte| {
         pending.push(byte);

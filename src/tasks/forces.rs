@@ -1,4 +1,4 @@
-//! A force field learned from forces alone, and the dynamics that it drives.
+//! A force field learned only from forces, and its dynamics.
 
 use gradewise_core::Signature;
 use gradewise_nn::{
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Systems whose motion is followed.
+/// The number of systems whose motion is simulated.
 const FOLLOWED: usize = 16;
-/// Length of a step of the motion.
+/// Time step of the simulated motion.
 const TIME_STEP: f64 = 0.02;
 
 /// Charged particles bound by springs.
@@ -24,7 +24,7 @@ pub struct Forces;
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ForceSource {
-    /// What the forces are of.
+    /// The potential that gives the forces.
     pub potential: Potential,
     /// Seed of the systems.
     pub seed: u64,
@@ -33,7 +33,7 @@ pub struct ForceSource {
     pub splits: Splits,
     /// Particles of a system.
     pub particles: usize,
-    /// Steps of the motion that energy.svg follows.
+    /// Steps of the simulated motion in energy.svg.
     pub follow: usize,
 }
 
@@ -60,8 +60,8 @@ impl Task for Forces {
     const NAME: &'static str = "forces";
     const ABOUT: &'static str =
         "A force field: an energy learned from forces alone, whose dynamics conserves it";
-    const DETAILS: &'static str = "Charged particles bound by springs, or another potential in closed form (data.potential). The loss is on the slope of the energy, so \
-         its gradient takes second derivatives of the network. energy.svg shows the energies along the motion under \
+    const DETAILS: &'static str = "Charged particles bound by springs, or another potential in closed form (data.potential). The loss is on the gradient of the energy, so \
+         training needs second derivatives of the network. energy.svg shows the energies along the motion under \
          the learned forces.";
     const EXAMPLES: &'static str = "\
 gradewise train forces
@@ -251,7 +251,7 @@ gradewise train forces --preset silicon";
     }
 }
 
-/// Snapshots of a trajectory, and a model that sees neighbours.
+/// Settings for snapshots of a trajectory, and a model with a neighbour cutoff.
 const SNAPSHOTS: &[&str] = &[
     "data.particles=16",
     "data.train=1000",
@@ -266,7 +266,7 @@ const SNAPSHOTS: &[&str] = &[
     "train.select=best",
 ];
 
-/// Mean over particles of the cosine of the angle between the predicted and the exact force; 0 where one of them vanishes.
+/// Mean over particles of the cosine of the angle between the predicted and the exact force; 0 if one of them vanishes.
 fn mean_cosine(data: &ForceData, forces: &[f64]) -> f64 {
     let particles = data.particles();
     let systems = forces.chunks_exact(3 * particles).zip(data.force().chunks_exact(3 * particles));
@@ -282,8 +282,8 @@ fn mean_cosine(data: &ForceData, forces: &[f64]) -> f64 {
     cosines.sum::<f64>() / (data.len() * particles) as f64
 }
 
-/// Mean absolute error of energies. Forces say nothing about the energies of systems of different charges relative to each other, so the
-/// mean difference of the systems with one total charge is taken off.
+/// Mean absolute error of energies. Forces do not determine the relative energies of systems with different charges, so the mean difference
+/// is subtracted for each total charge.
 fn up_to_constants(data: &ForceData, energies: &[f64]) -> f64 {
     let mut groups: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
     let charges = data.charges().chunks_exact(data.particles());
@@ -301,15 +301,15 @@ fn up_to_constants(data: &ForceData, energies: &[f64]) -> f64 {
 /// Root mean square over systems of the change of the total energy since the start, step by step, in units of the standard deviation
 /// of the potential energy.
 struct Energies {
-    /// With the energy whose slope the forces are.
+    /// Change of the energy whose negative gradient the forces are.
     own: Vec<f64>,
-    /// With the energy in closed form.
+    /// Change of the energy in closed form.
     exact: Vec<f64>,
-    /// The step in which positions or velocities ceased to be finite, if they did; both lists end before it.
+    /// The step in which positions or velocities became infinite or NaN, if they did; both lists end before it.
     left: Option<usize>,
 }
 
-/// Follows systems under forces that come with an energy.
+/// Simulates systems under forces that belong to an energy.
 fn follow(
     start: &ForceData,
     steps: usize,
@@ -331,7 +331,7 @@ fn follow(
         &mut start.motion().clone(),
         (steps, TIME_STEP),
         |loc| {
-            // Where forces have led is no data to be checked as such: a model may drive particles beyond all numbers.
+            // Learned forces may drive particles to infinity; that is an outcome to report, not invalid data.
             if !loc.iter().all(|x| x.is_finite()) {
                 return Ok(vec![f64::NAN; loc.len()]);
             }
@@ -429,14 +429,14 @@ mod tests {
         assert_eq!((energies.own.len(), energies.own[0], energies.left), (301, 0.0, None));
         let worst = |values: &[f64]| values.iter().fold(0f64, |worst, value| worst.max(*value));
         assert!(worst(&energies.own) > 0.0 && worst(&energies.own) < 5e-3, "{}", worst(&energies.own));
-        // A field that drives particles apart ends in no error: the motion is followed as long as it is one.
+        // A diverging motion is not an error: it is simulated as long as it is finite.
         let wild = |data: &ForceData| {
             Ok((data.motion().loc.iter().map(|x| 1e150 * x).collect(), data.energy().to_vec()))
         };
         let far = follow(&start, 300, wild).unwrap();
         let left = far.left.unwrap();
         assert!((1..300).contains(&left) && far.own.len() == left, "{left} {}", far.own.len());
-        // Forces that belong to no such energy do not conserve it.
+        // Forces that are not the gradient of the energy do not conserve it.
         let wrong =
             |data: &ForceData| Ok((data.force().iter().map(|f| 1.2 * f).collect(), data.energy().to_vec()));
         assert!(worst(&follow(&start, 300, wrong).unwrap().own) > 20.0 * worst(&energies.own));

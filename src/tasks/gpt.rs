@@ -1,4 +1,4 @@
-//! Text, byte after byte.
+//! Byte-level language modelling.
 
 use gradewise_nn::{
     data::text::{BYTES, SAMPLE, TextBatch, TextData},
@@ -9,7 +9,7 @@ use gradewise_runner::prelude::*;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-/// Windows evaluated at once.
+/// Batch size of evaluations, in windows.
 const WINDOWS: usize = 16;
 
 /// A generative transformer.
@@ -187,7 +187,7 @@ gradewise sample --checkpoint runs/gpt-1/checkpoint.safetensors";
         Ok(Measures::new("loss", "loss", loss).and("bits", "bits per byte", loss / std::f64::consts::LN_2))
     }
 
-    /// Here the symmetry is causality: what comes later changes no prediction before it.
+    /// Here the symmetry is causality: later bytes do not affect earlier predictions.
     fn asymmetry(
         model: &Gpt,
         data: &TextData,

@@ -1,4 +1,4 @@
-//! Planets around a star: where will each body be?
+//! Planets around a star: predicts the position of each body.
 
 use super::nbody::check;
 use gradewise_core::Signature;
@@ -19,14 +19,14 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The part of the samples that a trimmed mean leaves out at either end.
+/// The fraction of samples that the trimmed mean omits at either end.
 const TRIMMED: f64 = 0.01;
 
 /// Bodies that attract each other.
 pub struct Gravity;
 
 gradewise_nn::choices! {
-    /// The published set that errors are reported on.
+    /// The published set that serves as the test split.
     pub enum Report {
         /// Systems like those that were fitted
         Evaluation = "evaluation",
@@ -40,7 +40,7 @@ gradewise_nn::choices! {
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GravitySource {
-    /// Which set is the test split.
+    /// The set that serves as the test split.
     pub report: Report,
     /// Samples of each split: the first ones of the published sets.
     #[serde(flatten)]
@@ -82,9 +82,8 @@ impl Task for Gravity {
     const NAME: &'static str = "gravity";
     const ABOUT: &'static str =
         "Planets around a star: predict positions from masses, positions and velocities";
-    const DETAILS: &'static str = "The gravity data of arXiv:2305.18415, drawn again from their seed. A few close passages decide the mean \
-         squared error, so the median and the mean without the hundredth of the samples that is best and worst stand beside it, and \
-         simple guesses beside all.";
+    const DETAILS: &'static str = "The gravity data of arXiv:2305.18415, reproduced from their seed. A few close encounters dominate the mean \
+         squared error, so the median and the 1%-trimmed mean are reported, too, and compared with simple baselines.";
     const EXAMPLES: &'static str = "\
 gradewise train gravity                                     minutes on two cores
 gradewise train gravity --preset full --device cuda         1,000 samples, 5,000 steps, as published
@@ -227,7 +226,7 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
             let isometry = Isometry::random(Signature::CL3, reflections, rng)?;
             let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
             let start = data.moved(&isometry, shift)?;
-            // Displacements, because a translation makes positions as large as one likes.
+            // Compares displacements, because positions grow with the translation and would hide errors.
             let displacements = |positions: &[f64], from: &GravityData| -> Vec<f64> {
                 positions.iter().zip(from.states().loc()).map(|(x, from)| x - from).collect()
             };
@@ -266,11 +265,11 @@ gradewise eval --checkpoint runs/gravity-1/best.safetensors data.report=objects"
     }
 }
 
-/// Mean squared errors of the publication's README, of 1,000 samples and 5,000 steps, one seed.
+/// Mean squared errors from the publication's README, with 1,000 samples, 5,000 steps and one seed.
 const PUBLISHED: [(&str, f64); 4] =
     [("Transformer", 0.0050), ("SE(3)-Transformer", 0.0025), ("SEGNN", 0.0006), ("GATr", 0.0005)];
 
-/// As many samples and steps as the publication's comparison has.
+/// The numbers of samples and steps of the publication's comparison.
 const PUBLISHED_SIZE: &[&str] = &[
     "data.train=1000",
     "data.valid=5000",

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Lorentz;
 
 gradewise_nn::choices! {
-    /// Where jets come from, if not from files.
+    /// The named sources of jets.
     pub enum Generator {
         /// A small generator of decay chains
         Simulate = "simulate",
@@ -189,7 +189,7 @@ gradewise train lorentz data.source=path/to/top-tagging data.train=1211000 data.
     }
 }
 
-/// The logarithm of the odds of three prongs, of each jet.
+/// The log odds of three prongs, for each jet.
 fn scores(model: &JetTagger, data: &JetSets, placement: &Placement) -> gradewise_nn::Result<Vec<f64>> {
     let mut scores = Vec::with_capacity(data.labels().len());
     for_each_batch(data, EVALUATION_BATCH, placement, |batch| {

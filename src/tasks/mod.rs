@@ -1,6 +1,6 @@
 //! The experiments, one file each.
 //!
-//! A new one is its file and its two lines here.
+//! A new experiment needs its file and two lines here.
 
 mod fields;
 mod forces;
@@ -23,7 +23,7 @@ use points::Points;
 
 macro_rules! tasks {
     ($($task:ty;)*) => {
-        /// Adds all of them, in the order in which help lists them.
+        /// Adds all tasks, in the order of the help.
         pub fn add(program: Program) -> Program {
             program$(.task::<$task>())*
         }

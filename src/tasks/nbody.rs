@@ -1,4 +1,4 @@
-//! The n-body experiment: its data, its model, and what others have reached.
+//! The n-body experiment: its data, its model, and published results.
 
 use super::rollout::rollout;
 use gradewise_core::Signature;
@@ -23,7 +23,7 @@ const PANELS: usize = 6;
 pub struct NBodyTask;
 
 gradewise_nn::choices! {
-    /// Where systems come from, if not from files.
+    /// The named sources of systems.
     pub enum Systems {
         /// Those of the published data set, drawn again from their seed
         Published = "published",
@@ -32,17 +32,17 @@ gradewise_nn::choices! {
     }
 }
 
-/// The named sources, as the setting holds them.
+/// The setting for the simulated source.
 const SIMULATED: Source<Systems> = Source::Named(Systems::Simulate);
 const PUBLISHED_SET: Source<Systems> = Source::Named(Systems::Published);
 
 /// `[data]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NBodySource {
-    /// `published`: the systems of the published data set, drawn again; `simulate`: systems of our own; or the folder of NumPy files as the
-    /// publication's generator writes them.
+    /// `published`: the systems of the published data set, reproduced from their seed; `simulate`: new systems; or a folder of NumPy files
+    /// in the format of the publication's generator.
     pub source: Source<Systems>,
-    /// Which files of the folder, such as `_charged5_initvel1small`; empty if there is but one set.
+    /// The suffix of the files in the folder, such as `_charged5_initvel1small`; empty if there is only one set.
     pub suffix: String,
     /// Seed of the simulated systems.
     pub seed: u64,
@@ -51,13 +51,13 @@ pub struct NBodySource {
     pub splits: Splits,
     /// Particles of a simulated system.
     pub particles: usize,
-    /// Moments of each simulated system that are fitted: from frame 30 to 40, from 40 to 50, and so on. One is the published task; a
-    /// model that is to go on from its own predictions needs more. Valid and test splits have the first alone.
+    /// The number of training samples from each simulated system: from frame 30 to 40, from 40 to 50, and so on. 1 is the published task; a
+    /// model for rollouts needs more. Valid and test splits have only the first.
     pub moments: usize,
-    /// How many earlier moments of each system are fitted, too: from frame 20 to 30, from 10 to 20, from 0 to 10. They are in the published
-    /// files of the same systems; the publications fit the last one alone. Not of files.
+    /// The number of additional training samples from earlier frames of each system: from frame 20 to 30, from 10 to 20, from 0 to 10. The
+    /// published files contain these frames, but the publications train only on frames 30 to 40. Not available for files.
     pub earlier: usize,
-    /// Whether each sample that is fitted is fitted backwards, too: from its end, with velocities turned round, to its start.
+    /// Whether each training sample is also used in reversed time: from its end, with velocities negated, to its start.
     pub reversal: bool,
 }
 
@@ -248,7 +248,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
         if !config.reversal {
             return Ok(forward);
         }
-        // Each beside its reverse, so that fewer samples are the first ones here, too.
+        // Each sample is followed by its reverse, so that a prefix of the samples is a prefix here, too.
         let samples = forward.len();
         let both = NBodyData::concat(&[forward.clone(), forward.reversed()?])?;
         Ok(both.select(&(0..2 * samples).map(|k| k % 2 * samples + k / 2).collect::<Vec<_>>())?)
@@ -303,11 +303,11 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
             let shift = [(); 3].map(|()| rng.random_range(-1.0..1.0));
             let start = data.moved(&isometry, shift)?;
             let moved = predict(model, &start, EVALUATION_BATCH)?;
-            // Displacements, because a translation makes positions as large as one likes.
+            // Compares displacements, because positions grow with the translation and would hide errors.
             let displacements = |positions: &[f64], from: &NBodyData| -> Vec<f64> {
                 positions.iter().zip(from.loc()).map(|(x, from)| x - from).collect()
             };
-            // Predictions are no data: those of weights that have diverged hold NaN, which the distance takes for infinitely far.
+            // Does not validate predictions as data: diverged weights give NaN, which counts as an infinite distance.
             let expected = turned(&plain, data.particles(), &isometry, shift)?;
             let error = relative_distance(&displacements(&moved, &start), &displacements(&expected, &start));
             worst = worst.max(error);
@@ -321,7 +321,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     }
 
     fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
-        // Measured on published systems, and on about as many: the mean over other systems, or over a few, is nothing to compare.
+        // Only comparable if measured on published systems, and on about as many of them.
         if config.data.source == SIMULATED || config.data.splits.test < COMPARABLE {
             return String::new();
         }
@@ -344,7 +344,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
     }
 }
 
-/// The check of the settings of a model of particles.
+/// Checks the settings of a particle model.
 pub fn check(config: &NBodyConfig) -> Result<(), ConfigError> {
     const KEYS: [&str; 6] = [
         "model.pushes",
@@ -359,7 +359,7 @@ pub fn check(config: &NBodyConfig) -> Result<(), ConfigError> {
     refuse(key, actual, expected)
 }
 
-/// Samples from the first moment of the systems of a split.
+/// One sample, from the published frames, for each system of a split.
 fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
     if config.source == PUBLISHED_SET {
         return Ok(NBodyData::published(split, config.splits.of(split))?);
@@ -367,10 +367,10 @@ fn single(config: &NBodySource, split: Split) -> Result<NBodyData> {
     Ok(NBodyData::from_trajectories(&trajectories(config, split)?)?)
 }
 
-/// Moments before the one that is predicted, without overlap.
+/// The number of non-overlapping samples from earlier frames.
 const EARLIER: usize = INPUT_FRAME / (TARGET_FRAME - INPUT_FRAME);
 
-/// Samples from the moment of the task and from those before it, system by system, so that fewer samples are fewer systems.
+/// Samples from the frames of the task and from earlier ones, ordered by system, so that a prefix covers fewer systems.
 fn earlier(config: &NBodySource) -> Result<NBodyData> {
     const APART: usize = TARGET_FRAME - INPUT_FRAME;
     let motion = trajectories(config, Split::Train)?;
@@ -382,7 +382,7 @@ fn earlier(config: &NBodySource) -> Result<NBodyData> {
     Ok(all.select(&order)?)
 }
 
-/// Samples from several moments of simulated systems.
+/// Samples from several frames of simulated systems.
 fn moments(config: &NBodySource) -> Result<NBodyData> {
     const APART: usize = TARGET_FRAME - INPUT_FRAME;
     let (moments, systems) = (config.moments, config.splits.train.div_ceil(config.moments));
@@ -396,12 +396,12 @@ fn moments(config: &NBodySource) -> Result<NBodyData> {
         NBodyData::between(&motion, INPUT_FRAME + APART * moment, TARGET_FRAME + APART * moment)
     };
     let all = NBodyData::concat(&(0..moments).map(at).collect::<Result<Vec<_>, _>>()?)?;
-    // System by system, so that fewer samples are fewer systems.
+    // Ordered by system, so that a prefix covers fewer systems.
     let order: Vec<usize> = (0..config.splits.train).map(|k| k % moments * systems + k / moments).collect();
     Ok(all.select(&order)?)
 }
 
-/// Mean squared error on the test split, as published.
+/// Published mean squared errors on the test split.
 const PUBLISHED: [(&str, f64); 8] = [
     ("SE(3)-Transformer", 0.0244),
     ("TFN", 0.0155),
@@ -413,7 +413,7 @@ const PUBLISHED: [(&str, f64); 8] = [
     ("Multivector Neurons", 0.0035),
 ];
 
-/// Test systems from which on an error is comparable to the published ones, which are of 2,000.
+/// The minimum number of test systems for a comparison with published errors, which are on 2,000.
 const COMPARABLE: usize = 1000;
 
 /// The trajectories of one split: simulated, or read from the published files.
@@ -442,11 +442,11 @@ pub fn trajectories(config: &NBodySource, split: Split) -> Result<Trajectories> 
     Ok(all.take(count)?)
 }
 
-/// The published table with `ours` in its place; a line alone where that is far from all of them.
+/// The published table with `ours` inserted; a single line if `ours` is far from all of them.
 fn table(ours: f64) -> String {
     let [worst, best] = [f64::max, f64::min]
         .map(|which| PUBLISHED.iter().map(|(_, error)| *error).reduce(which).unwrap_or(f64::NAN));
-    // NaN is far from all.
+    // NaN counts as far.
     if ours.is_nan() || ours >= 10.0 * worst {
         return format!("published   {worst} to {best}; a longer run comes nearer (--preset paper)\n");
     }
@@ -607,7 +607,7 @@ mod tests {
             ("runtime.autocast.softmax=f16", "expected one of 16-bit, f32, widest"),
         ] {
             let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
-            // Beside another setting, which is not at fault.
+            // Together with a valid setting, which must not be blamed.
             resolver.assignment("train.patience=3").unwrap().assignment(assignment).unwrap();
             let message = resolve::<NBodyTask>(&resolver).unwrap_err().to_string();
             let key = assignment.split('=').next().unwrap();

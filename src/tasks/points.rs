@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 gradewise_nn::choices! {
-    /// Where samples come from, if not from files.
+    /// The named sources of samples.
     pub enum Sampler {
         /// Drawn from the seed
         Sample = "sample",
@@ -27,8 +27,8 @@ pub struct PointData {
     pub source: Source<Sampler>,
     /// Seed of the samples.
     pub seed: u64,
-    /// In how many random orders of its points each sample is fitted: 1 for the one it has. Networks that take the points in a fixed
-    /// order can so learn that it does not matter.
+    /// The number of orders of its points in which each sample is used for training; 1 for the original order alone. Networks that are not
+    /// permutation invariant can learn the invariance from this augmentation.
     pub orders: usize,
     /// Samples of each split.
     #[serde(flatten)]
@@ -51,12 +51,12 @@ impl DataSection for PointData {
     }
 }
 
-/// The check of a perceptron's settings.
+/// Checks a perceptron's settings.
 pub fn check_perceptron(config: &PerceptronConfig) -> Result<(), ConfigError> {
     at_least_one(&[("model.hidden", config.hidden), ("model.layers", config.layers)])
 }
 
-/// A regression from points to a number that motions leave alone, or turn over with the orientation.
+/// A regression from points to an invariant scalar, or to a pseudoscalar.
 pub trait Regression: 'static {
     const NAME: &'static str;
     const ABOUT: &'static str;
@@ -67,7 +67,7 @@ pub trait Regression: 'static {
     const PRESETS: &'static [Preset];
     /// Names of the published files, points of a sample, and dimensions.
     const FILES: (&'static str, (usize, usize));
-    /// Whether the order of the points says nothing, but for the sign of a pseudoscalar.
+    /// Whether the target does not depend on the order of the points, except for the sign of a pseudoscalar.
     const UNORDERED: bool = true;
     /// Whether reflections, and odd permutations of the points, change the sign of the target.
     const PSEUDOSCALAR: bool = false;
@@ -219,7 +219,7 @@ pub const PAPER: &[&str] = &[
     "train.checkpoint_every=16384",
 ];
 
-/// [`PAPER`] with a rate that falls along half a cosine, and an average of the weights: both end the noise of the last steps.
+/// [`PAPER`] with a cosine decay of the learning rate and averaged weights, both of which reduce the noise of the last steps.
 pub const FALLING: &[&str] = &[
     "train.schedule=cosine",
     "train.warmup_steps=1024",

@@ -1,4 +1,4 @@
-//! Long motion from the n-body model, step after step on its own predictions, beside the simulator.
+//! Long autoregressive rollouts of the n-body model, compared with the simulator.
 
 use super::nbody::{self, NBodyTask};
 use gradewise_nn::{
@@ -23,17 +23,17 @@ const PACE: f64 = 0.5;
 /// Errors after a step.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Step {
-    /// In units of the simulator.
+    /// Time, in units of the simulator.
     time: f64,
     /// Mean squared error of positions, per coordinate.
     mse: f64,
-    /// Median over systems of the same.
+    /// Median of that error over systems.
     median: f64,
-    /// Median of what the positions would be without any force.
+    /// Median error of uniform motion without forces.
     median_without_forces: f64,
 }
 
-/// What rollout.json holds.
+/// The contents of rollout.json.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     systems: usize,
@@ -41,8 +41,8 @@ struct Record<'a> {
     steps: &'a [Step],
 }
 
-/// Follows the test systems for `steps` steps of the model, and writes rollout.svg, rollout-error.svg and rollout.json into `folder`.
-/// Returns a table. A model that is to hold for long is trained on later moments too (`data.moments`).
+/// Rolls the model out on the test systems for `steps` steps, and writes rollout.svg, rollout-error.svg and rollout.json into `folder`.
+/// Returns a table. For accurate long rollouts, train the model on later frames, too (`data.moments`).
 ///
 /// # Errors
 /// A model that predicts no velocities; from the operators or from writing.
@@ -66,7 +66,7 @@ pub fn rollout(model: &NBody, config: &TaskConfig<NBodyTask>, steps: usize, fold
             simulation.advance(FRAMES / FINE);
             scenes.truth(&simulation.loc());
         }
-        // Predictions are no data to be checked as such.
+        // Predictions are not validated as data, so check that they are finite.
         if loc.iter().chain(&vel).any(|value| !value.is_finite()) {
             return Err(Error::Diverged {
                 measured: format!("the motion has left the finite numbers in step {} of {steps}", step - 1),

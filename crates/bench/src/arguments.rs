@@ -1,4 +1,4 @@
-//! What the bench program is asked for.
+//! The command line of the bench program.
 
 use crate::{Case, Error, Op, Pass, Result, table};
 use clap::{Parser, builder::RangedU64ValueParser};
@@ -19,10 +19,10 @@ Examples (after cargo bench --features cuda --bench gpu --):
 --op, --matmul, --sweep and --json fail without a CUDA device, and so does the plain table with GRADEWISE_REQUIRE_GPU=1;
 otherwise it says why it is skipped.";
 
-/// Time operators, layers and training steps on a CUDA device, beside their floors.
+/// Time operators, layers and training steps on a CUDA device, and compare them with their floors.
 ///
-/// Medians of CUDA events after a warm-up, on random inputs; each with the share of the floor that the bytes and matrix
-/// products set which cannot be avoided, at rates measured in the same run.
+/// Medians of CUDA events after a warm-up, on random inputs. Each comes with its share of the floor: the time of the
+/// minimum bytes and matrix products, at rates measured in the same run.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "gpu", after_help = EXAMPLES, max_term_width = 110)]
 pub struct Arguments {
@@ -44,13 +44,13 @@ pub struct Arguments {
     /// Arithmetic of f32 matrix products: tf32 or exact.
     #[arg(long, default_value = "tf32", value_delimiter = ',')]
     pub compute: Vec<Compute>,
-    /// What to time.
+    /// Passes to time.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fwd,both,graph")]
     pub pass: Vec<Pass>,
     /// Measured runs.
     #[arg(long, default_value_t = 30, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub iters: usize,
-    /// Runs before those.
+    /// Warm-up runs.
     #[arg(long, default_value_t = 3)]
     pub warm_up: usize,
     /// Name warm-up and measurement as NVTX ranges, and leave out the ceilings: for profilers.
@@ -81,12 +81,12 @@ pub struct Arguments {
     /// The commit to name in the report, instead of git's.
     #[arg(long, value_name = "TEXT")]
     pub commit: Option<String>,
-    /// What cargo passes to every bench.
+    /// Ignored: cargo passes it to every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What is asked for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The table of docs/benchmarks.md, plain products included.
@@ -100,7 +100,7 @@ pub enum Kind {
 }
 
 impl Arguments {
-    /// What is asked for.
+    /// The kind of request.
     pub fn kind(&self) -> Kind {
         match self {
             Self { sweep: true, .. } => Kind::Sweep,
@@ -113,7 +113,7 @@ impl Arguments {
     /// The cases, each once, in the order in which they are measured.
     ///
     /// # Errors
-    /// A text for `--only` that no case has.
+    /// A text for `--only` that matches no case.
     pub fn cases(&self) -> Result<Vec<Case>> {
         let mut cases = match self.kind() {
             Kind::Table => table::table(),
@@ -151,13 +151,13 @@ impl Arguments {
         cases
     }
 
-    /// Whether the absence of a device is an error, rather than a reason to skip.
+    /// Whether a missing device is an error, rather than a reason to skip.
     pub(crate) fn insists(&self) -> bool {
         self.kind() != Kind::Table || self.json.is_some() || self.tune.is_some() || required()
     }
 }
 
-/// Whether `GRADEWISE_REQUIRE_GPU=1` makes the absence of a device a failure, as in tests.
+/// Whether `GRADEWISE_REQUIRE_GPU=1` makes a missing device a failure, as in tests.
 pub fn required() -> bool {
     std::env::var_os("GRADEWISE_REQUIRE_GPU").is_some_and(|value| value == "1")
 }
@@ -189,7 +189,7 @@ mod tests {
         let arguments =
             parse("--op layer,matmul --signature 2,0,0 --signature 3,0,0 --batch 8,16 --dtype f32,bf16")
                 .unwrap();
-        // Of a matrix product, the algebra makes no difference.
+        // A matrix product does not depend on the algebra.
         assert_eq!(arguments.cases().unwrap().len(), 2 * 2 * 2 + 2 * 2);
     }
 

@@ -6,7 +6,7 @@ use gradewise_kernels::Compute;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{fmt, str::FromStr};
 
-/// What is timed.
+/// The operator that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum Op {
     /// gelu_sgp_norm: the product with a weight per feature and path, gate and norm.
@@ -66,7 +66,7 @@ impl Op {
         Self::NBody,
     ];
 
-    /// Whether matrix products are part of it.
+    /// Whether the operator contains matrix products.
     pub const fn has_matrix_products(self) -> bool {
         !matches!(self, Self::Product | Self::MvSilu | Self::MvNormalization | Self::MvLayerNorm)
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// What of an operator is timed.
+/// The pass of an operator that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum Pass {
     /// Forward alone, without history.
@@ -102,7 +102,7 @@ impl Pass {
     /// Every pass.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Both, Self::Graph];
 
-    /// As figures call it.
+    /// The name in figures.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -136,16 +136,16 @@ pub struct Case {
     pub batch: usize,
     /// Features per row.
     pub features: usize,
-    /// How numbers are stored.
+    /// The storage dtype.
     #[serde(with = "text")]
     pub dtype: DType,
-    /// How products of `f32` matrices are computed; `exact` where there are none.
+    /// The arithmetic of `f32` matrix products; `exact` for operators without matrix products.
     #[serde(with = "text")]
     pub compute: Compute,
 }
 
 impl Case {
-    /// A case in its one spelling: what an operator does not depend on is set to a fixed value, so that equal
+    /// A case in canonical form: fields that do not affect the operator are set to fixed values, so that equal
     /// measurements have equal cases.
     pub fn new(
         op: Op,
@@ -194,7 +194,7 @@ mod signature {
     }
 }
 
-/// Anything by the text it prints and parses.
+/// Serializes a value through `Display` and `FromStr`.
 mod text {
     use super::*;
 
@@ -221,7 +221,7 @@ mod tests {
             let case = Case::new(op, Signature::STA, (1024, 128), DType::BF16, Compute::Tf32);
             let json = serde_json::to_string(&case).unwrap();
             assert_eq!(serde_json::from_str::<Case>(&json).unwrap(), case, "{json}");
-            // One name for the command line and for files.
+            // The command line and files use the same name.
             assert!(json.contains(&format!("\"op\":\"{op}\"")), "{json}");
         }
         for pass in Pass::ALL {

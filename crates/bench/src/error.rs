@@ -1,23 +1,23 @@
-//! What can go wrong.
+//! Errors of the measuring tools.
 
 use std::{io, path::PathBuf};
 
 /// An error of the measuring tools.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An algebra that does not exist, a name that nothing has.
+    /// An invalid algebra or an unknown name.
     #[error(transparent)]
     Core(#[from] gradewise_core::Error),
-    /// The driver, or cuBLASLt.
+    /// An error of the driver or of cuBLASLt.
     #[error(transparent)]
     Ffi(#[from] gradewise_ffi::Error),
-    /// An operator, or no device.
+    /// An error of an operator, or a missing device.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
-    /// A gradient.
+    /// An error of a gradient.
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
-    /// A layer, a model, or a file that could not be replaced.
+    /// An error of a layer or a model, or a file that could not be replaced.
     #[error(transparent)]
     Nn(#[from] gradewise_nn::Error),
     /// A file that cannot be read or written.
@@ -28,7 +28,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A file that is no report.
+    /// A file that is not a report.
     #[error("{path} is no report of this program: {reason}", path = path.display())]
     Format {
         /// The file.
@@ -39,7 +39,7 @@ pub enum Error {
     /// A figure that cannot be drawn.
     #[error("the figure {path} cannot be drawn: {reason}", path = path.display())]
     Figure {
-        /// Where it was to be.
+        /// The intended file.
         path: PathBuf,
         /// Why.
         reason: String,
@@ -47,10 +47,10 @@ pub enum Error {
     /// A tuning table that cannot be read or written.
     #[error(transparent)]
     Tuning(#[from] gradewise_kernels::tuning::TableError),
-    /// Something asked for that cannot be done, and what can.
+    /// A request that cannot be met, with what is possible.
     #[error("{0}")]
     Request(String),
-    /// Cases that failed, after the others were measured.
+    /// Some cases failed; the others were measured.
     #[error("{failed} of {total} cases failed; the reasons are above")]
     Cases {
         /// How many failed.

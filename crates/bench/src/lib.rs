@@ -1,10 +1,10 @@
-//! What the benches of gradewise are made of: cases and their floors, a timer over CUDA events, result files, and plots.
+//! The building blocks of gradewise's benches: cases and their floors, a timer over CUDA events, result files, and plots.
 //!
-//! - [`Case`] is one operator at one size, [`Pass`] what of it is timed, [`Work`] the bytes and operations it cannot avoid.
+//! - [`Case`] is one operator at one size, [`Pass`] the pass that is timed, [`Work`] its minimum bytes and operations.
 //! - [`gpu`] runs cases on a CUDA device and measures the device's ceilings in the same run.
-//! - [`Report`] is the result file, JSON with a version, which `benches/compare_gpu.py` writes for PyTorch too.
-//! - [`profile`] says where the time of a computation goes, operation by operation, on any device.
-//! - [`plots`] draws one report, or two against each other, as SVG: heat maps over batch × features, and a roofline.
+//! - [`Report`] is the result file, versioned JSON, which `benches/compare_gpu.py` writes for PyTorch, too.
+//! - [`profile`] breaks down the time of a computation by operation, on any device.
+//! - [`plots`] draws one report, or a comparison of two, as SVG: heat maps over batch × features, and a roofline.
 //!
 //! ```
 //! use gradewise_bench::{Case, Op, Pass, Work};

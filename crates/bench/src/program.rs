@@ -1,4 +1,4 @@
-//! The bench program: what is run, and what is printed.
+//! The bench program: runs cases and prints results.
 
 use crate::{
     Arguments, Case, Error, Pass, Report, Result, Row, Work,
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Runs the program.
 ///
 /// # Errors
-/// A request that cannot be met; [`Error::Cases`] after the others were measured.
+/// A request that cannot be met; [`Error::Cases`] if some cases failed, after all others were measured.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let cases = arguments.cases()?;
     let device = match CudaDevice::new(arguments.device) {
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Session::new(arguments, &device)?.run(&cases)
 }
 
-/// Tunes cases one after the other; what was found so far is in the file after each.
+/// Tunes cases one after the other, and writes the table to the file after each.
 fn tune(timer: &Timer, cases: &[Case], path: &Path) -> Result<()> {
     let mut table = if path.exists() { Table::read(path)? } else { Table::default() };
     let mut failed = 0;
@@ -65,7 +65,7 @@ fn tune(timer: &Timer, cases: &[Case], path: &Path) -> Result<()> {
     if failed > 0 { Err(Error::Cases { failed, total: cases.len() }) } else { Ok(()) }
 }
 
-/// A run under way.
+/// The state of a run.
 struct Session<'a> {
     arguments: &'a Arguments,
     timer: Timer,

@@ -16,20 +16,20 @@ use std::{
 /// The version of the format written and read here.
 pub const SCHEMA: &str = "gradewise-bench/1";
 
-/// Everything one run measured, and on what.
+/// All measurements of one run, with the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was measured, with its version, such as `gradewise 0.1.0` or `PyTorch 2.11.0`.
+    /// The library that was measured, with its version, such as `gradewise 0.1.0` or `PyTorch 2.11.0`.
     pub library: String,
-    /// The commit that was built, where it is known.
+    /// The commit that was built, if it is known.
     pub commit: Option<String>,
-    /// When, in UTC: `2026-11-21T13:00:00Z`.
+    /// The date, in UTC: `2026-11-21T13:00:00Z`.
     pub date: String,
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// What the device can do, measured in the same run.
+    /// The peak rates of the device, measured in the same run.
     pub ceilings: Ceilings,
     /// The measurements.
     pub rows: Vec<Row>,
@@ -40,20 +40,20 @@ pub struct Report {
 pub struct Machine {
     /// The vendor's name of the device.
     pub device: String,
-    /// Such as `9.0`.
+    /// The compute capability, such as `9.0`.
     pub compute_capability: String,
     /// Memory of the device.
     pub memory_bytes: u64,
-    /// The driver's version, where it can be asked.
+    /// The driver's version, if it can be queried.
     pub driver: Option<String>,
-    /// The version of CUDA that the driver has, such as `13.0`.
+    /// The CUDA version of the driver, such as `13.0`.
     pub cuda: String,
 }
 
-/// What a device was seen to do.
+/// The measured peak rates of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
-    /// Bytes per second of a large copy within the device's memory, read and written ones together.
+    /// Bytes per second of a large copy within the device's memory, counting bytes read and bytes written.
     pub copy_bytes_per_s: Option<f64>,
     /// The vendor's library for matrix products and its version, where it was found.
     #[serde(default)]
@@ -65,9 +65,9 @@ pub struct Ceilings {
 /// Operations per second of a large matrix product, two for each multiply-add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProductRate {
-    /// By the library measured.
+    /// The rate of the measured library.
     pub ours: Option<f64>,
-    /// By cuBLASLt, where it was found.
+    /// The rate of cuBLASLt, if it was found.
     pub vendor: Option<f64>,
 }
 
@@ -84,26 +84,26 @@ pub struct Row {
     /// The operator and its size.
     #[serde(flatten)]
     pub case: Case,
-    /// What of it was timed.
+    /// The pass that was timed.
     pub pass: Pass,
-    /// Which of several implementations, such as `compile`; none if there is but one.
+    /// The implementation, if there are several, such as `compile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
     /// Median of the times, in milliseconds.
     pub ms: f64,
-    /// The time that a tenth of the runs stay below.
+    /// The 10% quantile of the times, in milliseconds.
     pub low_ms: f64,
-    /// The time that nine tenths of the runs stay below.
+    /// The 90% quantile of the times, in milliseconds.
     pub high_ms: f64,
     /// Number of runs.
     pub runs: usize,
-    /// Most bytes in live tensors at any moment of the pass: inputs, parameters, results and what lies between.
+    /// Peak bytes of live tensors during the pass: inputs, parameters, results and intermediates.
     pub peak_bytes: Option<u64>,
-    /// Bytes that cannot be avoided ([`Work`](crate::Work)).
+    /// Minimum bytes of memory traffic ([`Work`](crate::Work)).
     pub bytes: u64,
     /// Operations, two for each multiply-add.
     pub flops: u64,
-    /// What the ceilings allow at best.
+    /// The lower bound on the time from the ceilings.
     pub floor_ms: Option<f64>,
     /// cuBLASLt's time for the same product.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ impl Report {
     /// Reads a report.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Format`] if the file is something else, of another version, or has times that are none.
+    /// [`Error::Io`]; [`Error::Format`] if the file is not a report, is of another version, or has invalid times.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
@@ -156,7 +156,7 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes the report; a file at `path` is replaced as a whole or not at all.
+    /// Writes the report; a file at `path` is replaced atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -172,7 +172,7 @@ impl Report {
     /// The rows of one variant, which becomes part of the library's name.
     ///
     /// # Errors
-    /// No row has this variant; the message names those there are.
+    /// No row has this variant; the message lists the known ones.
     pub fn only(&self, variant: &str) -> Result<Self> {
         let of = |row: &&Row| row.variant.as_deref() == Some(variant);
         let rows: Vec<Row> = self.rows.iter().filter(of).cloned().collect();
@@ -190,18 +190,18 @@ impl Report {
         rows.min_by(|a, b| a.ms.total_cmp(&b.ms))
     }
 
-    /// The least memory that a case and pass takes among its variants.
+    /// The smallest peak memory of a case and pass among its variants.
     pub fn smallest_peak(&self, case: &Case, pass: Pass) -> Option<u64> {
         let rows = self.rows.iter().filter(|row| row.case == *case && row.pass == pass);
         rows.filter_map(|row| row.peak_bytes).min()
     }
 }
 
-/// A moment as `2026-11-21T13:00:00Z`.
+/// Formats a moment as `2026-11-21T13:00:00Z`.
 fn date(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // The calendar from 1 March of year 0 on, so that the leap day is a year's last; 400 years have 146,097 days.
+    // Counts days from 1 March of year 0, so that the leap day is the last day of a year; 400 years have 146,097 days.
     let from_march = days + 719_468;
     let (era, day) = (from_march / 146_097, from_march % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Which cases are measured, and the lines they are printed as.
+//! The lists of cases, and their printed lines.
 
 use crate::{Case, Op, Pass, Report, Row};
 use gradewise_core::{DType, Signature};
@@ -70,7 +70,7 @@ pub fn sweep() -> Vec<Case> {
     cases
 }
 
-/// The arithmetics whose ceilings a run measures: TF32 and bf16 always, others where a case needs them.
+/// The arithmetics whose ceilings a run measures: TF32 and bf16 always, others if a case needs them.
 pub fn arithmetics(cases: &[Case]) -> Vec<(DType, Compute)> {
     let mut found = vec![(DType::F32, Compute::Tf32), (DType::BF16, Compute::Exact)];
     for case in cases {
@@ -81,7 +81,7 @@ pub fn arithmetics(cases: &[Case]) -> Vec<(DType, Compute)> {
     found
 }
 
-/// What all lines depend on, and the titles of their columns.
+/// Prints the machine and ceilings, which apply to all lines, and the column titles.
 pub fn print_head(report: &Report) {
     let machine = &report.machine;
     let driver = machine.driver.as_deref().unwrap_or("of unknown version");
@@ -132,7 +132,7 @@ impl fmt::Display for Line {
             let share = share.map(percent).unwrap_or_default();
             write!(f, "{time:>11}{share:>6}")?;
         }
-        // Of forward and backward where there is one: the larger.
+        // The largest peak of the passes: that of forward and backward, if it was measured.
         if let Some(peak) =
             self.rows.iter().filter(|row| row.pass != Pass::Graph).filter_map(|row| row.peak_bytes).max()
         {
@@ -145,7 +145,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Two digits that matter.
+/// Formats a percentage with two significant digits.
 fn percent(share: f64) -> String {
     let digits = usize::from(share < 9.95);
     format!("{share:.digits$}%")

@@ -1,12 +1,11 @@
-//! The bytes and operations that a case cannot avoid, and the floor they set.
+//! The minimum bytes and operations of a case, and the floor of its time.
 
 use crate::{Case, Ceilings, NBODY_HIDDEN, Op, Pass, Result};
 use gradewise_core::{Algebra, DType};
 use gradewise_kernels::Compute;
 use std::collections::BTreeSet;
 
-/// What a fully fused implementation reads, writes and computes: the tensors of the interface once per pass, and nothing
-/// in between.
+/// The work of a fully fused implementation: it reads or writes each input and output tensor once per pass, without intermediates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Bytes read and written.
@@ -25,7 +24,7 @@ impl Work {
     /// their gradients are counted once per pass each.
     ///
     /// # Errors
-    /// An algebra that does not exist.
+    /// An invalid algebra.
     pub fn of(case: &Case, pass: Pass) -> Result<Self> {
         if case.op == Op::NBody {
             return Ok(nbody(case, pass));
@@ -39,7 +38,7 @@ impl Work {
         let pairs: BTreeSet<_> = algebra.terms().iter().map(|term| (term.path, term.out)).collect();
         let full = 2 * pairs.len() as u64 * rows;
         let terms = 3 * algebra.terms().len() as u64 * batch * n;
-        // Inputs, parameters in elements, operations of matrices, of terms.
+        // Elements of inputs and parameters; operations of matrix products and of product terms.
         let (inputs, parameters, matrices, lanes) = match case.op {
             Op::Product => (2, n * paths, 0, terms),
             Op::FcProduct => (2, paths * n * n, full, 0),
@@ -67,13 +66,13 @@ impl Work {
         })
     }
 
-    /// The time in milliseconds below which the ceilings do not let the case go: its bytes over the copy rate, or its matrix
-    /// products over the product rate of its arithmetic, whichever takes longer. `None` if a ceiling it needs is unknown.
+    /// The lower bound on the time in milliseconds: bytes over the copy rate, or matrix products over the product rate of the arithmetic,
+    /// whichever is larger. `None` if a required ceiling is unknown.
     pub fn floor_ms(&self, case: &Case, ceilings: &Ceilings) -> Option<f64> {
         self.floor_ms_in(arithmetic(case), ceilings)
     }
 
-    /// As [`floor_ms`](Self::floor_ms), by the name that [`Ceilings::products`] has for the arithmetic.
+    /// As [`floor_ms`](Self::floor_ms), with the arithmetic by its key in [`Ceilings::products`].
     pub fn floor_ms_in(&self, arithmetic: &str, ceilings: &Ceilings) -> Option<f64> {
         let bytes = self.bytes as f64 / ceilings.copy_bytes_per_s?;
         if self.matrix_flops == 0 {
@@ -84,7 +83,7 @@ impl Work {
     }
 }
 
-/// The arithmetic of a case's matrix products, as [`Ceilings::products`] calls it.
+/// The arithmetic of a case's matrix products, as the key in [`Ceilings::products`].
 pub fn arithmetic(case: &Case) -> &'static str {
     match (case.dtype, case.compute) {
         (DType::F32, Compute::Tf32) => "tf32",
@@ -92,9 +91,9 @@ pub fn arithmetic(case: &Case) -> &'static str {
     }
 }
 
-/// The matrix products of the paper's model: per edge or node, `in · out` multiply-adds in every blade of every grade-wise
-/// map, two blocks of three maps in each of two networks, in three rounds. Bytes: the parameters and the optimiser's
-/// two moments, read and written, which no fusion avoids.
+/// The work of the paper's model. Matrix products: per edge or node, `in · out` multiply-adds in every blade of every grade-wise map, two
+/// blocks of three maps in each of two networks, in three rounds. Bytes: the parameters and the optimiser's two moments, read and written,
+/// which no fusion avoids.
 fn nbody(case: &Case, pass: Pass) -> Work {
     const PARAMETERS: u64 = 134_625;
     const PARTICLES: u64 = 5;
@@ -129,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The floors that were worked out by hand for an H200, in microseconds.
+    /// Floors computed by hand for an H200, in microseconds.
     #[test]
     fn floors_are_those_worked_out_by_hand() {
         let ceilings = ceilings();

@@ -14,7 +14,7 @@ pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
     /// The name in files and on the command line.
     fn name(self) -> &'static str;
 
-    /// What it means, in a few words.
+    /// A description in a few words, for help texts.
     fn about(self) -> &'static str;
 
     /// Other names that are accepted.
@@ -22,10 +22,10 @@ pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
         &[]
     }
 
-    /// The value of a name; upper and lower case are the same.
+    /// The value of a name, regardless of case.
     ///
     /// # Errors
-    /// [`UnknownName`], with the nearest name and all names.
+    /// [`UnknownName`], which lists the nearest name and all names.
     fn parse(text: &str) -> Result<Self, UnknownName> {
         let is = |name: &str| name.eq_ignore_ascii_case(text);
         let found =
@@ -37,13 +37,13 @@ pub trait Choice: Copy + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// A name that no value of a setting has.
+/// An unknown name for a setting; the message lists the valid ones.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{actual}`{}, expected {}", self.meant(), self.expected())]
 pub struct UnknownName {
-    /// What was found.
+    /// The name that was given.
     pub actual: String,
-    /// The names that there are.
+    /// The valid names.
     pub known: Vec<&'static str>,
 }
 
@@ -62,7 +62,7 @@ impl UnknownName {
     }
 }
 
-/// The candidate most like `name`, if any is much like it; none in a build without the feature `files`.
+/// The candidate closest to `name`, if one is close enough; `None` in a build without the feature `files`.
 pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a str> {
     #[cfg(not(feature = "files"))]
     {
@@ -78,7 +78,7 @@ pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a
         .map(|(_, candidate)| candidate)
 }
 
-/// Writes the name: `#[serde(with = "gradewise_nn::choice")]` is for choices that are types of other crates.
+/// Serializes a value as its name. `#[serde(with = "gradewise_nn::choice")]` is for choices that are types of other crates.
 ///
 /// # Errors
 /// Those of the serializer.
@@ -86,10 +86,10 @@ pub fn serialize<T: Choice, S: Serializer>(value: &T, serializer: S) -> Result<S
     serializer.serialize_str(value.name())
 }
 
-/// Reads the name.
+/// Deserializes a value from its name.
 ///
 /// # Errors
-/// What is no text; [`UnknownName`] in words.
+/// A value that is not a string; [`UnknownName`] as the deserializer's message.
 pub fn deserialize<'de, T: Choice, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
@@ -100,7 +100,7 @@ pub mod map {
     use serde::{Deserialize, Deserializer, Serializer, ser::SerializeMap};
     use std::collections::BTreeMap;
 
-    /// Writes the names.
+    /// Serializes the values as their names.
     ///
     /// # Errors
     /// Those of the serializer.
@@ -115,7 +115,7 @@ pub mod map {
         entries.end()
     }
 
-    /// Reads the names.
+    /// Deserializes the values from their names.
     ///
     /// # Errors
     /// As [`deserialize`](super::deserialize).
@@ -206,7 +206,7 @@ macro_rules! choices {
     };
 }
 
-/// What [`choices!`](crate::choices) writes paths to.
+/// Re-exported for the code that [`choices!`](crate::choices) generates.
 #[doc(hidden)]
 pub use serde;
 

@@ -4,9 +4,9 @@ use crate::{Error, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, grad};
 
 /// The product of the Hessian of `energy` at `at` with a `direction` of the same shape, `H·v = ∇(∇E·v)`: the derivative of the gradient of
-/// the gradient's component along the direction, by going backward through the backward pass (Pearlmutter 1994). It takes the time of a few
-/// gradients and, unlike the Hessian, no more memory. `energy` returns a scalar, made of operators that have second derivatives, as all of
-/// this project's have.
+/// the gradient's component along the direction, by going backward through the backward pass (Pearlmutter 1994). It costs the time of a few
+/// gradients and, unlike the full Hessian, no more memory than they do. `energy` returns a scalar, computed by operators that have second
+/// derivatives, as all operators of this project do.
 ///
 /// ```
 /// use gradewise_autograd::Tensor;
@@ -23,7 +23,7 @@ use gradewise_autograd::{BackwardOptions, Tensor, grad};
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for a direction of another shape, or an energy that does not depend on where it is taken; those of `energy`.
+/// [`Error::Argument`] for a direction of another shape, or an energy that does not depend on its argument; those of `energy`.
 pub fn hessian_vector_product(
     energy: impl Fn(&Tensor) -> Result<Tensor>,
     at: &Tensor,
@@ -52,14 +52,14 @@ pub fn hessian_vector_product(
         });
     };
     let along = slope.mul(&direction.detach())?.sum_all()?;
-    // A slope that does not depend on the point is that of a linear function.
+    // A directional derivative that does not depend on the point belongs to a linear function, whose Hessian is zero.
     match along.is_grad_required() {
         false => zeros(&at),
         true => slope_of(&along, false)?.map_or_else(|| zeros(&at), Ok),
     }
 }
 
-/// The Hessian of `energy` at `at`, `n × n` row-major for a point of `n` numbers, made symmetric: as many products as there are numbers.
+/// The Hessian of `energy` at `at`, `n × n` row-major for a point of `n` numbers, made symmetric. It takes `n` Hessian-vector products.
 ///
 /// # Errors
 /// As [`hessian_vector_product`].

@@ -1,4 +1,4 @@
-//! Several models whose mean is the prediction, and whose spread says how far it can be trusted.
+//! Ensembles: the mean over several models is the prediction, their spread an estimate of its uncertainty.
 
 use crate::{Error, Result, checkpoint::Checkpoint};
 
@@ -30,13 +30,13 @@ use crate::{Error, Result, checkpoint::Checkpoint};
 #[derive(Clone, Debug)]
 pub struct Ensemble<M>(Vec<M>);
 
-/// What an ensemble predicts.
+/// The prediction of an ensemble.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
-    /// The mean over models of each number.
+    /// The mean of each number over the models.
     pub mean: Vec<f64>,
-    /// The sample standard deviation among models of each number, in its unit: large where the models have learnt different things, which
-    /// is where there was little to learn from. None of a single model.
+    /// The sample standard deviation of each number over the models, in that number's unit. It is large where the models disagree, which is
+    /// where training data are scarce. `None` for a single model.
     pub deviation: Option<Vec<f64>>,
 }
 
@@ -76,7 +76,7 @@ impl<M> Ensemble<M> {
     /// Mean and spread of the numbers that `predict` gets from each model.
     ///
     /// # Errors
-    /// [`Error::Argument`] if models predict different numbers of numbers; those of `predict`.
+    /// [`Error::Argument`] if the models' predictions differ in length; those of `predict`.
     pub fn predict<E: From<Error>>(
         &self,
         predict: impl FnMut(&M) -> Result<Vec<f64>, E>,
@@ -90,7 +90,7 @@ impl Prediction {
     /// Mean and spread of the predictions of several models.
     ///
     /// # Errors
-    /// [`Error::Argument`] for none, or for different numbers of numbers.
+    /// [`Error::Argument`] for no prediction, or for predictions of different lengths.
     pub fn of(each: &[Vec<f64>]) -> Result<Self> {
         let lengths: Vec<usize> = each.iter().map(Vec::len).collect();
         let Some(&numbers) = lengths.first().filter(|first| lengths.iter().all(|length| length == *first))

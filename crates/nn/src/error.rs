@@ -5,23 +5,23 @@ use std::{io, path::PathBuf};
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong above the operators: with files, data sets, configurations and training.
+/// Errors above the level of operators: of files, data sets, configurations and training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A shape or dtype mistake, or a bad signature.
     #[error(transparent)]
     Core(#[from] gradewise_core::Error),
-    /// An array or an operator refused.
+    /// An error of an array or an operator.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
     /// A graph could not be built or differentiated.
     #[error(transparent)]
     Autograd(#[from] gradewise_autograd::Error),
-    /// An error of somebody's own samples, model or measure, as [`Error::other`] makes it.
+    /// An error of user-defined samples, models or measures, made by [`Error::other`].
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// Two parameters of a module with one name.
+    /// Two parameters of a module that have the same name.
     #[error(
         "two parameters of the model are named `{name}`, so that files and optimisers would keep one of them; where the \
          module visits its parts, give each a name of its own: visitor.modules(\"layers\", &self.layers) numbers those of a list"
@@ -44,10 +44,10 @@ pub enum Error {
          (permute [2, 1, 0]), and leave the tables of the algebra out"
     )]
     ReferenceLayout {
-        /// The tensor that tells.
+        /// The tensor that identifies the reference layout.
         table: String,
     },
-    /// Weights of another library that do not all have a place here, or that do not fill every place.
+    /// Weights of another library that do not match the model's parameters one to one.
     #[error("{operation}: {}: {reason}{}", path.display(), listed(missing, unused))]
     Published {
         /// `import` or `export`.
@@ -61,7 +61,7 @@ pub enum Error {
         /// Tensors of the file that the model has no place for.
         unused: Vec<String>,
     },
-    /// A parameter of another shape than the model's.
+    /// A parameter whose shape differs from the model's.
     #[error("load: parameter `{name}` has shape {actual}, the model's has {expected}")]
     ParameterShape {
         /// The parameter.
@@ -82,14 +82,14 @@ pub enum Error {
     /// The operating system refused to read.
     #[error("{operation}: {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// A file that is not what its name or place promises.
+    /// A file that is not in the format that its name or location implies.
     #[error("{} is not a usable {format} file: {reason}", path.display())]
     Format {
         /// The file.
@@ -117,7 +117,7 @@ pub enum Error {
         /// What is wrong and, where there is one, the remedy.
         reason: String,
     },
-    /// NaN or infinity where numbers are needed.
+    /// NaN or infinity where finite numbers are needed.
     #[error(
         "{operation}: `{argument}` holds {value} at index {index:?}; every value must be finite, \
          so drop or repair the sample"
@@ -157,7 +157,7 @@ pub enum Error {
         /// What was wrong with the last one.
         reason: String,
     },
-    /// The processes of a run could not go on together.
+    /// Communication between the processes of a run failed.
     #[error(transparent)]
     Exchange {
         /// Why.
@@ -173,7 +173,7 @@ pub enum Error {
     },
 }
 
-/// What to do about an error of writing, where there is something to do.
+/// The remedy for a write error; empty if there is none.
 fn room(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -184,7 +184,7 @@ fn room(source: &io::Error) -> &'static str {
     }
 }
 
-/// Tensors without a counterpart, as many as a line takes.
+/// The names of tensors without a counterpart, cut off after the first few.
 fn listed(missing: &[String], unused: &[String]) -> String {
     const SHOWN: usize = 8;
     let list = |what: &str, names: &[String]| match names {
@@ -198,7 +198,7 @@ fn listed(missing: &[String], unused: &[String]) -> String {
 }
 
 impl Error {
-    /// Wraps an error of the operating system with what was being done to which file.
+    /// Wraps an error of the operating system, adding the operation and the file.
     pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Io { operation, path: path.into(), source }
     }
@@ -213,7 +213,7 @@ impl Error {
         }
     }
 
-    /// Whether the error lies in what was given (files, data, arguments) rather than in what happened on the way.
+    /// Whether the input (files, data, arguments) is at fault, rather than the system or the computation.
     pub fn is_input(&self) -> bool {
         match self {
             Self::Io { .. }
@@ -238,7 +238,7 @@ impl Error {
         }
     }
 
-    /// An error of another kind, so that samples, models and measures of one's own can fail in their own way.
+    /// Wraps an error of user-defined samples, models or measures.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(error.into())
     }

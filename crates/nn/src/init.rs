@@ -1,4 +1,4 @@
-//! What a model's parameters look like after initialisation.
+//! Statistics of a model's parameters, for example after initialisation.
 
 use crate::{Module, Result};
 use gradewise_core::Shape;
@@ -26,7 +26,7 @@ pub struct InitTable(pub Vec<ParameterSummary>);
 /// Summarises every parameter of `module`.
 ///
 /// # Errors
-/// A parameter the host cannot read.
+/// From the device, if a parameter cannot be copied to the host.
 pub fn init_table(module: &dyn Module) -> Result<InitTable> {
     let row = |(name, parameter): (String, crate::Parameter)| {
         let values = parameter.array().to_f64_vec()?;

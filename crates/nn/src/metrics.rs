@@ -1,6 +1,6 @@
 //! Measures of classifiers.
 
-/// Scores of a binary classifier in their order, with the classes.
+/// The samples of a binary classifier, sorted by score.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     /// Signal and background at each distinct score, from the highest down.
@@ -44,8 +44,9 @@ impl Ranking {
         twice / 2.0 / (self.signal as f64 * self.background as f64)
     }
 
-    /// One over the share of background that passes where at least this share of the signal does. Where no background passes, the
-    /// number of background samples: the smallest rejection that the samples could have shown. NaN without samples of both classes.
+    /// Background rejection: one over the share of background that passes the cut at which at least the share `efficiency` of the signal
+    /// passes. If no background passes, it is the number of background samples: the smallest rejection that the samples could have shown.
+    /// NaN without samples of both classes.
     pub fn rejection(&self, efficiency: f64) -> f64 {
         if self.signal == 0 || self.background == 0 {
             return f64::NAN;

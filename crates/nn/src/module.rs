@@ -64,7 +64,8 @@ impl<M: Module + ?Sized> Module for Arc<M> {
 
 /// Anything with parameters: a layer, a model.
 ///
-/// Derive it: fields are visited under their names, lists number their elements, and a field without parameters says so.
+/// Derive it: fields are visited under their names, lists number their elements, and a field without parameters is marked
+/// `#[module(skip)]`.
 ///
 /// ```
 /// use gradewise_core::{DType, Signature};
@@ -108,7 +109,7 @@ pub trait Module {
         found
     }
 
-    /// The parameters with their full names, each of which is there once: what names can stand for, as in a file.
+    /// The parameters with their full names, which are checked to be unique: needed where a name identifies a parameter, as in a file.
     ///
     /// # Errors
     /// [`Error::DuplicateParameter`].
@@ -130,9 +131,9 @@ pub trait Module {
 
     /// Replaces every parameter by the array of its name, converted to the parameter's dtype and device.
     ///
-    /// Every name must be there (`values` gives `None` for one that is not), with the parameter's shape; axes of size 1 may differ (the
-    /// Python reference of [`CliffordLayer`](crate::layers::CliffordLayer) stores a bias as `[1, 1, features]`). Each is asked for once.
-    /// Nothing changes unless everything fits.
+    /// `values` must return an array of the parameter's shape for every name (`None` means missing); axes of size 1 may differ (the Python
+    /// reference of [`CliffordLayer`](crate::layers::CliffordLayer) stores a bias as `[1, 1, features]`). `values` is called once for each
+    /// name. Nothing changes unless everything fits.
     ///
     /// # Errors
     /// [`Error::DuplicateParameter`], [`Error::ReferenceLayout`], [`Error::MissingParameters`] or [`Error::ParameterShape`]; those of
@@ -174,8 +175,8 @@ pub trait Module {
     }
 }
 
-/// Refuses the state of a model of the Python reference by Ruhe et al.: names and, where a layer is square, shapes of its weights are those
-/// of ours, but its axes are in another order. Its modules carry tables of their algebra, which tell it from others.
+/// Refuses the state dict of a model of the Python reference by Ruhe et al. Its weights have the names and, in square layers, the shapes of
+/// this library's, but their axes are in another order. It is recognised by the tables of the algebra that its modules store.
 fn require_own_layout(
     parameters: &[(String, Parameter)],
     values: &dyn Fn(&str) -> Result<Option<Array>>,
@@ -192,7 +193,7 @@ fn require_own_layout(
     Ok(())
 }
 
-/// Refuses parameters of which two have one name.
+/// Refuses two parameters of the same name.
 pub(crate) fn require_unique(parameters: &[(String, Parameter)]) -> Result<()> {
     let mut seen = HashSet::with_capacity(parameters.len());
     match parameters.iter().find(|(name, _)| !seen.insert(name)) {

@@ -1,4 +1,4 @@
-//! Trainable parameters, and where they are made.
+//! Trainable parameters, and their placement: device and dtype.
 
 use crate::{Error, Result};
 use gradewise_autograd::Tensor;
@@ -60,13 +60,13 @@ impl Parameter {
         Ok(())
     }
 
-    /// Replaces the values by what `change` makes of a copy of them. If it fails or panics, the parameter stays as it was.
+    /// Applies `change` to a copy of the values and stores the copy. If `change` fails or panics, the parameter stays as it was.
     ///
     /// # Errors
     /// Whatever `change` returns; another shape, dtype or device than before.
     pub fn update<R>(&self, change: impl FnOnce(&mut Array) -> Result<R>) -> Result<R> {
         let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Two arrays show the storage, so the first change in place copies it.
+        // Two arrays share the storage, so the first in-place change copies it.
         let mut values = slot.array().clone();
         let result = change(&mut values)?;
         require_fit("update", &values, slot.array())?;
@@ -75,7 +75,7 @@ impl Parameter {
     }
 
     /// Changes the values in place, without a copy if no graph holds them any more. `change` must keep shape, dtype and device; if it
-    /// fails, the values are what it left.
+    /// fails, the values may be partly changed.
     ///
     /// # Errors
     /// Whatever `change` returns; no memory.
@@ -88,15 +88,14 @@ impl Parameter {
             }
         }
         let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // The slot must let go of the storage for the change to be in place.
+        // The change is in place only if the slot no longer shares the storage.
         let placeholder = Array::zeros([0], slot.dtype(), &Device::Cpu)?;
         let values = slot.array().clone();
         *slot = Tensor::new(placeholder);
         change(&mut Taken(&mut slot, values).1)
     }
 
-    /// Makes the values contiguous, in storage that nothing else shows, so that a device may write there. Copies them only if they are
-    /// not.
+    /// Makes the values contiguous, in storage that no other array shares, so that a device may write to it. Copies only if needed.
     pub(crate) fn make_unique(&self) -> Result<()> {
         {
             let slot = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +114,7 @@ impl Parameter {
     }
 }
 
-/// Refuses values that are not like those of a parameter.
+/// Refuses values whose shape, dtype or device differ from the parameter's.
 fn require_fit(operation: &'static str, values: &Array, current: &Array) -> Result<()> {
     values.require_like(current, operation, "values")?;
     Ok(values.require_shape(operation, "values", current.dims(), || "it replaces a parameter".to_owned())?)
@@ -127,7 +126,7 @@ impl fmt::Debug for Parameter {
     }
 }
 
-/// Where and in which dtype new parameters are made.
+/// The device and dtype of new parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The device.
@@ -220,14 +219,14 @@ mod tests {
         let leaf = parameter.tensor().id();
         parameter.make_unique().unwrap();
         assert_eq!(parameter.tensor().id(), leaf, "nothing else shows the values");
-        // Another array, and a leaf that a graph may hold.
+        // Storage is shared with another array, then with a leaf that a graph may hold.
         let held = parameter.array();
         parameter.make_unique().unwrap();
         assert!(!parameter.array().shares_storage(&held));
         let held = parameter.tensor();
         parameter.make_unique().unwrap();
         assert!(!parameter.array().shares_storage(held.array()));
-        // A view of storage that is its own, but whose elements a kernel would take for others.
+        // A strided view of unshared storage: a kernel that expects contiguous elements would misread it.
         let turned = Parameter::new(array().transpose(0, 1).unwrap());
         turned.make_unique().unwrap();
         assert!(turned.array().is_contiguous());

@@ -14,7 +14,7 @@ pub(crate) fn grade_index(algebra: &Algebra, device: &Device) -> Result<Index> {
     Ok(Index::new(&grades, algebra.grade_count(), device)?)
 }
 
-/// ⟨x̃x⟩ of each grade; what it takes is on the device once.
+/// The quadratic form ⟨x̃x⟩ of each grade. Its constants are copied to the device once.
 #[derive(Debug)]
 pub(crate) struct QuadraticForm {
     grades: Index,
@@ -23,7 +23,7 @@ pub(crate) struct QuadraticForm {
 }
 
 impl QuadraticForm {
-    /// That of `algebra`.
+    /// The quadratic form of `algebra`.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.

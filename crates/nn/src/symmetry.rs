@@ -18,11 +18,11 @@ pub struct Isometry {
 impl Isometry {
     /// The product of `reflections` reflections in random hyperplanes: a rotation or boost if even, a reflection if odd.
     ///
-    /// Normals near the null cone are passed over: they give boosts of large rapidity, under which vectors lose all their
-    /// digits against each other.
+    /// Normals near the null cone are rejected: they give boosts of large rapidity, under which vectors lose all significant digits to
+    /// cancellation.
     ///
     /// # Errors
-    /// [`Error::Argument`] for reflections of a signature whose generators are all null: it has none.
+    /// [`Error::Argument`] for reflections of a signature whose generators are all null: it has no reflections.
     pub fn random<R: Rng + ?Sized>(signature: Signature, reflections: usize, rng: &mut R) -> Result<Self> {
         let dimension = signature.dimension();
         if reflections > 0 && signature.p + signature.q == 0 {
@@ -42,7 +42,7 @@ impl Isometry {
         Ok(isometry)
     }
 
-    /// Follows the map by the reflection x − 2 (x·v)/(v·v) v.
+    /// Composes the map with a reflection, applied after it: x − 2 (x·v)/(v·v) v.
     fn reflect(&mut self, v: &[f64], signature: Signature) {
         let dual: Vec<f64> = v.iter().enumerate().map(|(axis, v)| v * square(signature, axis)).collect();
         let squared: f64 = v.iter().zip(&dual).map(|(v, dual)| v * dual).sum();
@@ -134,7 +134,7 @@ pub fn relative_distance(a: &[f64], b: &[f64]) -> f64 {
     let size: f64 = b.iter().map(|b| b * b).sum();
     match (difference / size).sqrt() {
         _ if difference == 0.0 => 0.0,
-        // The squares of both have overflowed: what cannot be compared is not near.
+        // The squares of both have overflowed, so the distance is unknown and counts as infinite.
         distance if distance.is_nan() => f64::INFINITY,
         distance => distance,
     }
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// The yardstick is the algebra: reflecting is x ↦ −v x v⁻¹.
+    /// Checked against the algebra, in which a reflection is x ↦ −v x v⁻¹.
     #[test]
     fn a_reflection_is_the_action_of_a_versor() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The result of a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A configuration that cannot be used.
@@ -15,24 +15,24 @@ pub enum Error {
     /// Arguments that contradict each other or the files they name.
     #[error("{0}")]
     Usage(String),
-    /// Data, files, layers, training.
+    /// An error of data, files, layers or training.
     #[error(transparent)]
     Nn(Box<gradewise_nn::Error>),
-    /// Arrays and devices.
+    /// An error of arrays or devices.
     #[error(transparent)]
     Kernels(#[from] gradewise_kernels::Error),
-    /// Several processes, one for each device.
+    /// An error of a run with several processes, one for each device.
     #[error(transparent)]
     Distributed(Box<gradewise_distributed::Error>),
     /// Memory ran out.
     #[error("{source}\n{advice}")]
     OutOfMemory {
-        /// What could not be allocated.
+        /// The failed allocation.
         source: Box<Error>,
-        /// What fits, and how to set it.
+        /// The remedies, with their settings.
         advice: String,
     },
-    /// Output that could not be written.
+    /// A file could not be written.
     #[error("write {}: {reason}", path.display())]
     Output {
         /// The file.
@@ -40,15 +40,15 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// A run that broke off, and what to do next.
+    /// A run that ended early, with advice.
     #[error("{source}\n{next}")]
     Stopped {
         /// Why.
         source: Box<Error>,
-        /// What is kept, and how to go on.
+        /// Which files are kept, and how to continue.
         next: String,
     },
-    /// Weights with which a model predicts no finite numbers. The data were checked when they were read.
+    /// Weights whose predictions are not finite. The data are not the cause: they were checked on reading.
     #[error(
         "diverged: {measured}: {weights} give no finite predictions; the data are not at fault\ntrain again with a lower \
          train.lr or with train.clip_norm=1; runtime.detect_anomaly=true names the operation that first gives no finite number"
@@ -56,19 +56,19 @@ pub enum Error {
     Diverged {
         /// What was measured, such as `the test MSE is NaN`.
         measured: String,
-        /// Which weights: a file, or the step they are of.
+        /// The weights: their file, or their step.
         weights: String,
     },
     /// The user stopped the work.
     #[error("{0}")]
     Interrupted(String),
-    /// The work was done and its result is bad: a check failed.
+    /// The command completed, but a check failed.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
-    /// 2 for bad usage or input, which the user can mend; 1 for anything that failed on the way.
+    /// 2 for bad usage or input, which the user can correct; 1 for all other failures.
     pub fn exit_code(&self) -> u8 {
         if self.is_input() { 2 } else { 1 }
     }
@@ -102,7 +102,7 @@ impl Error {
     }
 }
 
-/// A device, dtype or algebra that was asked for and is not there.
+/// Whether a requested device, dtype or algebra is not available.
 fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
     use gradewise_core::Error as Core;
     use gradewise_kernels::Error as Kernels;
@@ -122,7 +122,7 @@ fn is_kernels_input(error: &gradewise_kernels::Error) -> bool {
     }
 }
 
-/// No driver that serves, or no such device.
+/// Whether there is no usable driver, or no such device.
 fn is_absent(error: &gradewise_ffi::Error) -> bool {
     use gradewise_ffi::{Error, sys::CUresult};
     match error {

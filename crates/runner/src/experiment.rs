@@ -22,7 +22,7 @@ fn runtime(base: &Runtime, precision: DType) -> Runtime {
     Runtime { dtype, precision, ..base.clone() }
 }
 
-/// What a model gave in one precision.
+/// The results of a model in one precision.
 pub struct Outcome {
     pub loss: f64,
     pub recording: Recording,
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub gradients: Vec<(String, Vec<f64>)>,
 }
 
-/// A model and a batch, to be run in one precision or another.
+/// A model and a batch, to be run in different precisions.
 pub struct Experiment<'a, T: Task> {
     pub checkpoint: Option<&'a Path>,
     pub samples: usize,
@@ -39,10 +39,10 @@ pub struct Experiment<'a, T: Task> {
 }
 
 impl<T: Task> Experiment<'_, T> {
-    /// Loss, results and gradients in a precision, of the batch as `change` leaves it.
+    /// Loss, results and gradients in a precision, for the batch as modified by `change`.
     ///
     /// # Errors
-    /// A precision that there is not; from the operators.
+    /// An unsupported precision; from the operators.
     pub fn run(
         &self,
         precision: DType,
@@ -65,7 +65,7 @@ impl<T: Task> Experiment<'_, T> {
                 Some(mixed) => autocast_with(&mixed.policy, || T::loss(&model, &batch)),
                 None => T::loss(&model, &batch),
             }?;
-            // As in training, so that what f16 cannot hold is seen where a scaler would keep it.
+            // Scales the loss as in training, so that gradients underflow in f16 only where they would in training.
             let scale = mixed.as_ref().and_then(|mixed| mixed.scaler).map_or(1.0, |scaler| scaler.initial);
             let seed = Tensor::full(loss.shape(), scale, loss.dtype(), &loss.device())?;
             let gradients = loss.backward_with(&BackwardOptions::seed(seed))?;

@@ -1,8 +1,8 @@
 //! Turns a task into a program.
 //!
-//! A [`Task`] brings what is its own: data, a model, a loss and what is measured. The rest is here: settings in layers (defaults,
-//! the machine, a preset, a file, the command line), run folders, progress, plots, resuming, the best weights, patience, several seeds,
-//! learning curves, batches that fit the memory, several devices, and the tools that look at a run: `eval`, `profile`, `memory`,
+//! A [`Task`] provides what is specific to it: data, a model, a loss and measures. This crate provides the rest: layered settings
+//! (defaults, the machine, a preset, a file, the command line), run folders, progress, plots, resuming, the best weights, patience, several
+//! seeds, learning curves, batches that fit the memory, several devices, and tools to examine a run: `eval`, `profile`, `memory`,
 //! `symmetry`, `stability`, `compare-precision`, `bisect`, `export`, `report`, `doctor` and others.
 //!
 //! ```ignore

@@ -14,7 +14,7 @@ use gradewise_nn::choice::Choice;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Takes the names of a choice, and says those there are for any other.
+/// A parser for the names of a choice, whose error lists the valid names.
 pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
     let value = |choice: &T| {
         PossibleValue::new(choice.name()).help(choice.about()).aliases(choice.aliases().iter().copied())
@@ -22,13 +22,13 @@ pub fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(value)).try_map(|name| T::parse(&name))
 }
 
-/// Where and how to compute.
+/// Device, dtype and arithmetic.
 #[derive(Clone, Debug, Args)]
 pub struct RuntimeOptions {
-    /// cpu, cuda or cuda:N. A device that is not there is an error, never replaced by another.
+    /// cpu, cuda or cuda:N. A missing device is an error: there is no fallback.
     #[arg(long)]
     device: Option<String>,
-    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU serves f64 and f32).
+    /// Storage of numbers: f64, f32, bf16 or f16 (the CPU supports f64 and f32).
     #[arg(long, value_parser = one_of::<DType>(), ignore_case = true, hide_possible_values = true)]
     dtype: Option<DType>,
     /// Arithmetic of matrix products: exact or tf32.
@@ -37,12 +37,12 @@ pub struct RuntimeOptions {
     /// Mixed precision: bf16 or f16, with weights in f32; or full, as --dtype says.
     #[arg(long, value_parser = one_of::<Precision>(), ignore_case = true, hide_possible_values = true)]
     precision: Option<Precision>,
-    /// Debug mode: launches are waited for and named, memory is poisoned, results are checked (runtime.debug_cuda).
+    /// Debug mode: launches are synchronous and named in errors, memory is poisoned, results are checked (runtime.debug_cuda).
     #[arg(long)]
     debug_cuda: bool,
 }
 
-/// The settings of what trains nothing: where to compute, and nothing else.
+/// The settings of commands that do not train: only `[runtime]`.
 #[derive(Serialize, Deserialize)]
 struct Place {
     runtime: Runtime,
@@ -52,7 +52,7 @@ impl RuntimeOptions {
     /// These options over the defaults.
     ///
     /// # Errors
-    /// Values that no setting has.
+    /// Invalid values.
     pub fn alone(&self) -> Result<Runtime> {
         let mut resolver = Resolver::new(&Place { runtime: Runtime::default() })?;
         let Place { runtime } = self.apply(&mut resolver)?.finish()?;
@@ -60,7 +60,7 @@ impl RuntimeOptions {
         Ok(runtime)
     }
 
-    /// Lays the options given over a configuration.
+    /// Applies the given options on top of a configuration.
     ///
     /// # Errors
     /// Values of another type than the settings'.
@@ -83,13 +83,13 @@ impl RuntimeOptions {
     }
 }
 
-/// The layers of a configuration that come from the command line.
+/// The layers of settings from the command line.
 #[derive(Clone, Debug, Args)]
 pub struct Settings {
     /// A TOML file of settings, such as the config.toml of an earlier run.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Settings for a kind of machine, under all others: a name that `gradewise hardware` lists, or auto for this machine's.
+    /// Settings for a kind of machine, with the lowest precedence: a name that `gradewise hardware` lists, or auto for this machine.
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What these settings say of where to compute, for what needs no other settings.
+    /// The `[runtime]` settings alone, for commands that need no others.
     ///
     /// # Errors
     /// As [`apply`](Self::apply); settings of a task.
@@ -114,15 +114,15 @@ impl Settings {
         Ok(runtime)
     }
 
-    /// Lays the settings of the machine, the file, the options and the overrides over a configuration, in that order.
+    /// Applies the settings of the machine, the file, the options and the overrides to a configuration, in that order.
     ///
     /// # Errors
-    /// Files that cannot be read; settings that there are not, or values of another type.
+    /// Files that cannot be read; unknown settings, or values of another type.
     pub fn apply<'a>(&self, resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         self.apply_with(resolver, |_| Ok(()))
     }
 
-    /// As [`apply`](Self::apply), with the options of a command of its own under the overrides.
+    /// As [`apply`](Self::apply), with the options of the command applied before the overrides.
     ///
     /// # Errors
     /// As [`apply`](Self::apply); those of `options`.

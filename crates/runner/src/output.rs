@@ -1,4 +1,4 @@
-//! What the program says. Closing its output early (`| head`) is the reader's right, not an error.
+//! Output of the program. A closed output (`| head`) is not an error.
 
 use crate::error::{Error, Result};
 use std::{
@@ -11,13 +11,13 @@ use std::{
 /// The name of the program that runs.
 static PROGRAM: OnceLock<String> = OnceLock::new();
 
-/// The name of the program that runs, for advice such as "go on with: NAME train …": that of
-/// [`Program::name`](crate::Program::name); `gradewise` where no program runs.
+/// The name of the program that runs, for advice such as "go on with: NAME train …". It is set by
+/// [`Program::name`](crate::Program::name); without a program, it is `gradewise`.
 pub fn program() -> &'static str {
     PROGRAM.get().map_or("gradewise", String::as_str)
 }
 
-/// Sets [`program`]; the first name stays.
+/// Sets [`program`]; later calls have no effect.
 pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
 }
@@ -26,7 +26,7 @@ thread_local! {
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`, whose notes begin with a name: several such works speak at the same time.
+/// Runs `work` with its notes prefixed by a name, because several runs print notes concurrently.
 pub fn named<R>(name: &str, work: impl FnOnce() -> R) -> R {
     let before = NAME.replace(Some(name.to_owned()));
     let result = work();
@@ -34,13 +34,13 @@ pub fn named<R>(name: &str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether this thread is one of several that speak.
+/// Whether notes of this thread are prefixed by a name.
 pub fn is_named() -> bool {
     NAME.with_borrow(Option::is_some)
 }
 
-/// Whether lines of the log may hold the escape sequences of colours: on a terminal that shows them, unless `NO_COLOR` or `CLICOLOR=0`
-/// is set; elsewhere with `CLICOLOR_FORCE`. Help goes by the same rules, for each of the two streams.
+/// Whether lines of the log may hold the escape sequences of colours: on a terminal that shows them, unless `NO_COLOR` or `CLICOLOR=0` is
+/// set; elsewhere with `CLICOLOR_FORCE`. Help follows the same rules, separately for standard output and standard error.
 pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
@@ -56,20 +56,20 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Writes a line about the state of the work to the standard error.
+/// Writes a status line to the standard error.
 pub fn note(text: &str) {
     // There is nowhere left to report that the standard error is closed.
     let _ = NAME.with_borrow(|name| match name {
         None => writeln!(std::io::stderr(), "{text}"),
         Some(name) => {
-            // All lines at once, so that those of others do not come between.
+            // Written at once, so that lines of other threads do not interleave.
             let lines: String = text.lines().map(|line| format!("{name}: {line}\n")).collect();
             std::io::stderr().lock().write_all(lines.as_bytes())
         }
     });
 }
 
-/// Reports why a command ended.
+/// Reports the error that ended a command.
 pub fn error(error: &Error) {
     note(&format!("error: {error}"));
 }

@@ -1,4 +1,4 @@
-//! What the file of a task needs: `use gradewise_runner::prelude::*;`.
+//! The imports that a task needs: `use gradewise_runner::prelude::*;`.
 
 pub use crate::{
     config::{Config, ConfigError, DataSection, Runtime, Train, at_least_one, refuse},

@@ -1,4 +1,4 @@
-//! How this process was started, for the commands that start more processes of the program.
+//! The command line of this process, for commands that start more processes of the program.
 
 use crate::error::Result;
 use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
@@ -6,23 +6,24 @@ use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
 /// The command line of a process.
 #[derive(Clone, Debug)]
 struct Started {
-    /// The words that start the program; the executable if there are none.
+    /// The launcher's words that start the program; if empty, the executable.
     launcher: Vec<OsString>,
-    /// What follows the name of the program.
+    /// The arguments after the name of the program.
     words: Vec<OsString>,
 }
 
 static STARTED: OnceLock<Started> = OnceLock::new();
 
-/// Sets what [`command`] gives; the first command line stays.
+/// Sets the result of [`command`]; later calls have no effect.
 pub(crate) fn set(launcher: &[OsString], words: &[OsString]) {
     let started =
         Started { launcher: launcher.to_owned(), words: words.get(1..).unwrap_or_default().to_owned() };
     let _ = STARTED.set(started);
 }
 
-/// The executable and the arguments that start this program once more as it was started: those of
-/// [`Program::run`](crate::Program::run) behind [`Program::launcher`](crate::Program::launcher), or of this process where no program runs.
+/// The executable and the arguments that start this program again with the same command line: those of
+/// [`Program::run`](crate::Program::run) behind [`Program::launcher`](crate::Program::launcher), or those of this process without a
+/// program.
 ///
 /// # Errors
 /// The executable cannot be found.

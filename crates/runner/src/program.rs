@@ -1,4 +1,4 @@
-//! A program: its tasks, its commands, and what runs them.
+//! A program: its tasks, its commands, and their dispatch.
 
 use crate::{
     error::{Error, Result},
@@ -21,7 +21,7 @@ pub trait Command: Args + 'static {
     /// The word on the command line.
     const NAME: &'static str;
 
-    /// Does the work.
+    /// Runs the command.
     ///
     /// # Errors
     /// Whatever ends the program with an exit code other than 0.
@@ -32,22 +32,23 @@ pub trait Command: Args + 'static {
 pub trait TaskCommand: Args + 'static {
     /// The word on the command line.
     const NAME: &'static str;
-    /// What has been read to know the task, such as checkpoints.
+    /// The input that was read to determine the task, such as checkpoints.
     type Input: 'static;
 
-    /// The name of the task, and what has been read to know it; `None` if these arguments need no task and the work is done.
+    /// Determines the task: returns its name and the input read for that. `None` if these arguments need no task and the command is
+    /// complete.
     ///
     /// # Errors
     /// Files that cannot be read.
     fn start(&self) -> Result<Option<(String, Self::Input)>>;
 
-    /// Does the work for the task.
+    /// Runs the command on the task.
     ///
     /// # Errors
     /// Whatever ends the program with an exit code other than 0.
     fn run<T: Task>(&self, input: Self::Input) -> Result<()>;
 
-    /// Changes the arguments by the tasks of the program.
+    /// Adapts the arguments to the tasks of the program.
     fn arguments(command: clap::Command, tasks: &[Registered]) -> clap::Command {
         let names: Vec<&str> = tasks.iter().map(|task| task.name).collect();
         let help = match names.as_slice() {
@@ -62,10 +63,10 @@ pub trait TaskCommand: Args + 'static {
     }
 }
 
-/// What [`TaskCommand::run`] is for one task.
+/// [`TaskCommand::run`], instantiated for one task.
 struct Work<C: TaskCommand>(fn(&C, C::Input) -> Result<()>);
 
-/// A task of a program, without its type.
+/// A task of a program, type-erased.
 pub struct Registered {
     /// [`Task::NAME`]
     pub name: &'static str,
@@ -84,7 +85,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// The task `T`, which no command serves yet.
+    /// The task `T`, without commands.
     pub(crate) fn of<T: Task>() -> Self {
         Self {
             name: T::NAME,
@@ -97,7 +98,7 @@ impl Registered {
         }
     }
 
-    /// Lets a command work on this task, which is `T`.
+    /// Registers a command for this task, which is `T`.
     pub(crate) fn serve<C: TaskCommand, T: Task>(&mut self) {
         self.work.insert(TypeId::of::<C>(), Box::new(Work::<C>(C::run::<T>)));
     }
@@ -107,20 +108,20 @@ impl Registered {
     }
 }
 
-/// A command of a program, without its type.
+/// A command of a program, type-erased.
 pub(crate) struct Entry {
     name: &'static str,
     arguments: fn(&Program) -> clap::Command,
     run: fn(&Program, &ArgMatches) -> Result<()>,
 }
 
-/// Examples as help shows them.
+/// Formats examples for help texts.
 pub(crate) fn shown(examples: &str) -> String {
     let lines: Vec<String> = examples.lines().map(|line| format!("\n  {line}")).collect();
     format!("Examples:{}", lines.concat())
 }
 
-/// The arguments that were parsed; a usage error ends the program, as clap's own do.
+/// The parsed arguments; a usage error ends the program, as clap's own errors do.
 fn parsed<A: Args>(matches: &ArgMatches) -> A {
     A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
@@ -168,7 +169,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program without tasks, named as its executable is.
+    /// A program without tasks, named after its executable.
     pub(crate) fn with(commands: Vec<Entry>) -> Self {
         let executable = std::env::current_exe().ok();
         let name = executable.and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
@@ -183,36 +184,36 @@ impl Program {
         }
     }
 
-    /// Its name, in help and in advice about what to run next.
+    /// Sets its name, which is used in help and in advice about what to run next.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// What `--version` prints [default: the version of this crate].
+    /// Sets the output of `--version` [default: the version of this crate].
     #[must_use]
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = version;
         self
     }
 
-    /// The first line of its help.
+    /// Sets the first line of its help.
     #[must_use]
     pub fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    /// Command lines that the end of its help shows, one a line.
+    /// Sets the example command lines at the end of its help, one per line.
     #[must_use]
     pub fn examples(mut self, examples: &'static str) -> Self {
         self.examples = examples;
         self
     }
 
-    /// The words that start this program, which its arguments follow, where that is not its executable alone: `python -m NAME`, say.
-    /// Commands that start more processes of the program, such as `train --devices 2`, start them so.
+    /// Sets the words that start this program, if that is not the executable alone, such as `python -m NAME`. Commands that start more
+    /// processes of the program, such as `train --devices 2`, use them.
     #[must_use]
     pub fn launcher(mut self, words: Vec<OsString>) -> Self {
         self.launcher = words;
@@ -225,7 +226,7 @@ impl Program {
         self
     }
 
-    /// Adds a command. Of two with one name, the later one replaces the earlier one.
+    /// Adds a command. It replaces an earlier one of the same name.
     #[must_use]
     pub fn command<C: Command>(mut self) -> Self {
         self.commands.retain(|command| command.name != C::NAME);
@@ -238,7 +239,7 @@ impl Program {
         &self.tasks
     }
 
-    /// The task of a name.
+    /// Looks up a task by name.
     fn registered(&self, name: &str) -> Result<&Registered> {
         self.tasks.iter().find(|task| task.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name).collect();
@@ -253,7 +254,7 @@ impl Program {
         })
     }
 
-    /// The grammar of its command line.
+    /// The definition of its command line, for clap.
     pub fn arguments(&self) -> clap::Command {
         let examples = match self.examples {
             "" => String::new(),
@@ -282,7 +283,7 @@ impl Program {
             .fold(command, |command, entry| command.subcommand(self.adapted((entry.arguments)(self))))
     }
 
-    /// Help with the names of this program and its first task, where they are not those that the examples were written with.
+    /// Replaces the names in examples by those of this program and its first task.
     fn adapted(&self, command: clap::Command) -> clap::Command {
         let Some(examples) = command.get_after_help().map(ToString::to_string) else { return command };
         let mut text = examples;
@@ -301,7 +302,7 @@ impl Program {
     /// # Errors
     /// Those of the command.
     pub(crate) fn dispatch(&self, matches: &ArgMatches) -> Result<()> {
-        // Refused here for all commands, including those that would only fail later because of it.
+        // Checked here for all commands, so that none fails later on.
         backend::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
         gradewise_kernels::Options::from_environment().map_err(|error| Error::Usage(error.to_string()))?;
         let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
@@ -316,15 +317,14 @@ impl Program {
         self.arguments().try_get_matches_from(words)
     }
 
-    /// Does what the command line of this process asks for: the whole of a `main`.
+    /// Runs the command line of this process: the body of a `main`.
     pub fn main(self) -> ExitCode {
         ExitCode::from(self.run(std::env::args_os().collect()))
     }
 
-    /// Does what a command line asks for, whose first word is the name of the program. Returns the exit status: 0 done, 1 failed, 2 bad
-    /// usage or input.
+    /// Runs a command line, whose first word is the name of the program. Returns the exit status: 0 done, 1 failed, 2 bad usage or input.
     ///
-    /// It sets up the log and the panic hook of this process, as a program does that runs once.
+    /// It sets up the log and the panic hook of the process, so call it once.
     pub fn run(self, words: Vec<OsString>) -> u8 {
         output::set_program(&self.name);
         process::set(&self.launcher, &words);
@@ -343,7 +343,7 @@ impl Program {
             .with_ansi(output::is_coloured())
             .with_writer(std::io::stderr)
             .without_time();
-        // Fails where a caller has set up a log of its own, which then serves.
+        // Fails if the caller has set up a log, which is then used.
         let _ = log.try_init();
         run::remember_panics();
         match self.dispatch(&matches) {

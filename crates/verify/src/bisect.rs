@@ -1,8 +1,8 @@
-//! Which operation is wrong: every operation of a computation, forward and backward, against the same operation of the same
-//! inputs by the CPU in double precision.
+//! Finds a faulty operation: compares every operation of a computation, forward and backward, with the same operation on the same inputs on
+//! the CPU in double precision.
 //!
-//! [`Bisection`] is an observer: it stops at the first operation whose result or gradient is past its tolerance, and
-//! [`Deviant::write`] keeps what is needed to run that one operation again, [`replay`].
+//! [`Bisection`] is an observer: it stops at the first operation whose result or gradient exceeds its tolerance.
+//! [`Deviant::write`] saves that operation with its inputs, and [`replay`] runs it again.
 
 use super::{Tolerance, relative_error};
 use gradewise_autograd::{
@@ -15,42 +15,43 @@ use gradewise_kernels::{Array, Compute, Device};
 use gradewise_nn::checkpoint::TensorFile;
 use std::{fmt, path::Path};
 
-/// How far a result is from the reference, and may be.
+/// The error of a result against the reference, and its tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distance {
     /// ‖result − reference‖ / ‖reference‖.
     pub error: f64,
     /// The largest error that passes.
     pub tolerance: f64,
-    /// The error of the CPU in `f32`, if it was asked: ill conditioning is not the operation's fault, and widens the tolerance.
+    /// The error of the CPU in `f32`, if it was computed: ill conditioning is not the operation's fault, so this error widens the
+    /// tolerance.
     pub f32_error: Option<f64>,
 }
 
 impl Distance {
-    /// Whether the result is near enough. NaN is not.
+    /// Whether the error is within the tolerance; `false` for NaN.
     pub fn passes(&self) -> bool {
         self.error <= self.tolerance
     }
 }
 
-/// An operation whose result is past its tolerance, with all that it takes to run it again.
+/// An operation whose result exceeds its tolerance, with everything needed to run it again.
 #[derive(Clone, Debug)]
 pub struct Deviant {
     /// The operation.
     pub operation: String,
     /// The pass.
     pub pass: Pass,
-    /// The operation in whose backward rule it was called, if it was.
+    /// The operation whose backward rule called it, if any.
     pub within: Option<String>,
-    /// In a backward pass, the input whose gradient it is.
+    /// In a backward pass, the index of the input whose gradient deviates.
     pub position: usize,
-    /// How far.
+    /// The error and the tolerance.
     pub distance: Distance,
     /// The operation's non-tensor attributes.
     pub attributes: Attributes,
     /// The operations that led to it, the latest first.
     pub trail: Vec<&'static str>,
-    /// How many results agreed before.
+    /// The number of earlier results that agreed.
     pub agreed: usize,
     /// The device it ran on.
     pub device: Device,
@@ -96,7 +97,7 @@ impl fmt::Display for Deviant {
 }
 
 impl Deviant {
-    /// The element that is furthest off: its position, the value, the reference.
+    /// The element with the largest error: its position, its value, the reference.
     fn worst(&self) -> (usize, f64, f64) {
         let (actual, expected) =
             (self.actual.to_f64_vec().unwrap_or_default(), self.reference.to_f64_vec().unwrap_or_default());
@@ -107,7 +108,7 @@ impl Deviant {
             .map_or((0, f64::NAN, f64::NAN), |(at, (a, b))| (at, a, b))
     }
 
-    /// Writes inputs, the arriving gradient, the result and the reference to a safetensors file, whose metadata say what was run.
+    /// Writes inputs, the arriving gradient, the result and the reference to a safetensors file, whose metadata describe the operation.
     ///
     /// # Errors
     /// From the device or from writing.
@@ -136,14 +137,14 @@ impl Deviant {
     }
 }
 
-/// Stops at the first operation that is past its tolerance.
+/// An observer that stops at the first operation that exceeds its tolerance.
 #[derive(Debug, Default)]
 pub struct Bisection {
-    /// What was found.
+    /// The operation that was found.
     pub found: Option<Box<Deviant>>,
-    /// How many results agree.
+    /// The number of results that agree.
     pub agreed: usize,
-    /// The result nearest to its tolerance of those that agree: operation, pass, distance.
+    /// Of the results that agree, the one closest to its tolerance: operation, pass, distance.
     pub nearest: Option<(&'static str, Pass, Distance)>,
 }
 
@@ -151,7 +152,7 @@ pub struct Bisection {
 const FOUND: &str = "an operation is past its tolerance";
 
 impl Bisection {
-    /// Whether a computation ended because the observer found something.
+    /// Whether a computation ended because the observer found a deviating operation.
     pub fn ended<T>(&self, result: &gradewise_nn::Result<T>) -> bool {
         self.found.is_some() && result.is_err()
     }
@@ -210,7 +211,7 @@ fn measure(operation: &str, actual: &Array, reference: &Array, single: Option<&A
     Ok(Distance { error: distance(&actual.to_f64_vec()?, &expected), tolerance, f32_error })
 }
 
-/// The relative error, in which the same infinity on both sides, and what the reference has no number for either, do not count.
+/// The relative error, ignoring elements that are NaN on both sides or the same infinity on both sides.
 fn distance(actual: &[f64], expected: &[f64]) -> f64 {
     if actual.len() != expected.len() {
         return f64::INFINITY;
@@ -221,10 +222,10 @@ fn distance(actual: &[f64], expected: &[f64]) -> f64 {
     relative_error(&a, &b)
 }
 
-/// Runs the operation of a file that [`Deviant::write`] wrote on `device`, and compares it with the reference.
+/// Runs on `device` the operation of a file written by [`Deviant::write`], and compares it with the reference.
 ///
 /// # Errors
-/// A file that is no such record; an operation that there is not; from the operation.
+/// A file that is not such a record; an unknown operation; from the operation.
 pub fn replay(path: &Path, device: &Device) -> gradewise_nn::Result<Replay> {
     let file = TensorFile::read(path)?;
     let refuse = |reason: &str| gradewise_nn::Error::Format {
@@ -241,7 +242,7 @@ pub fn replay(path: &Path, device: &Device) -> gradewise_nn::Result<Replay> {
     let stored = |name: &str, dtype: Option<DType>, device: &Device| -> gradewise_nn::Result<Array> {
         let tensor = file.get(name).ok_or_else(|| refuse(&format!("there is no tensor `{name}`")))?;
         let own = tensor.dtype().ok_or_else(|| refuse(&format!("`{name}` is {}", tensor.dtype_name())))?;
-        // The values as they are stored, whatever they are converted to.
+        // Reads the stored values before any conversion.
         Ok(file.array(name, own, &Device::Cpu)?.cast(dtype.unwrap_or(own))?.to_device(device)?)
     };
     let count = (0..).take_while(|index| file.get(&format!("in.{index}")).is_some()).count();
@@ -267,7 +268,7 @@ pub fn replay(path: &Path, device: &Device) -> gradewise_nn::Result<Replay> {
     Ok(Replay { operation, backward, position, distance, stored_error, device: device.clone() })
 }
 
-/// The reference must not be what replacements and choices of this thread make of it.
+/// Runs the reference without the overrides and backend choices of this thread.
 fn run_reference(
     run: impl FnOnce(DType) -> gradewise_nn::Result<Array>,
     dtype: DType,
@@ -275,7 +276,7 @@ fn run_reference(
     gradewise_autograd::backend::untouched(|| run(dtype))
 }
 
-/// What came of running an operation again.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The operation.
@@ -284,11 +285,11 @@ pub struct Replay {
     pub backward: bool,
     /// In a backward pass, the input whose gradient was compared.
     pub position: usize,
-    /// How far it is from the reference.
+    /// Its distance from the reference.
     pub distance: Distance,
-    /// How far it was when the record was written.
+    /// Its error when the record was written.
     pub stored_error: f64,
-    /// Where it ran.
+    /// The device it ran on.
     pub device: Device,
 }
 

@@ -1,4 +1,4 @@
-//! The operators that golden files name.
+//! Evaluates the operators of golden files.
 
 use super::{Golden, Options, TensorReport, fields, general};
 use gradewise_autograd::{
@@ -22,7 +22,7 @@ impl Inputs {
     }
 }
 
-/// The output and the gradients that a file promises, by the name under which they are reported.
+/// The output and the gradients that a file contains, by the names in the report.
 type Values = Vec<(String, Vec<f64>)>;
 
 pub(super) fn run(golden: &Golden<'_>) -> Result<Vec<TensorReport>, String> {
@@ -42,8 +42,8 @@ pub(super) fn run(golden: &Golden<'_>) -> Result<Vec<TensorReport>, String> {
         };
         return actual.iter().map(compare).collect();
     }
-    // Rounding an input to 16 bits moves it further than the operator may err, so the reference is the function at the
-    // inputs as they are stored, by the CPU in double precision (which the same files hold to 1e-12).
+    // Rounding an input to 16 bits changes it by more than the tolerance of the operator. The reference is therefore
+    // evaluated at the rounded inputs, on the CPU in double precision (which the same files verify to 1e-12).
     let stored = |name: &str| -> Result<Array, String> {
         let text = |error: gradewise_kernels::Error| error.to_string();
         let array = golden.file.array(name, DType::F64, &Device::Cpu).map_err(|error| error.to_string())?;
@@ -53,7 +53,7 @@ pub(super) fn run(golden: &Golden<'_>) -> Result<Vec<TensorReport>, String> {
     actual.iter().zip(&expected).map(|((name, a), (_, b))| golden.measure(name, a, b)).collect()
 }
 
-/// Evaluates the file's operation, on the arrays that `read` gives for its tensors.
+/// Evaluates the file's operation on the arrays that `read` returns for its tensors.
 fn values(golden: &Golden<'_>, read: impl Fn(&str) -> Result<Array, String>) -> Result<Values, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let mut inputs = BTreeMap::new();
@@ -68,20 +68,20 @@ fn values(golden: &Golden<'_>, read: impl Fn(&str) -> Result<Array, String>) -> 
     for (name, tensor) in &more {
         found.push((format!("out.{name}"), values(tensor)?));
     }
-    // An output that the file holds and nothing computed must not pass.
+    // Outputs of the file that were not computed must not pass.
     let outputs = golden.file.iter().filter_map(|(name, _)| name.strip_prefix("out."));
     for name in outputs.filter(|name| *name != "y") {
         if !more.iter().any(|(made, _)| *made == name) {
             return Err(format!("the file holds `out.{name}`, which `{}` does not give", golden.operation));
         }
     }
-    // Losses are wider than what they are computed from.
+    // A loss may have a wider dtype than its inputs.
     let cotangent = read("cot.y")?.cast(output.dtype()).map_err(|e| text(&e))?;
     let cotangent = Tensor::new(cotangent);
     let gradients = output.backward_with(&BackwardOptions::seed(cotangent)).map_err(|e| text(&e))?;
     for (short, input) in &inputs.0 {
         let name = format!("grad.{short}");
-        // A file says by its table of errors which gradients it holds; one that has lost a gradient must not pass.
+        // The table of errors lists the gradients of a file; a file that lacks one of them must not pass.
         let promised = golden.f32_error.is_empty() || golden.f32_error.contains_key(&name);
         if promised || golden.file.get(&name).is_some() {
             let gradient = gradients.get(input).map_err(|e| text(&e))?;

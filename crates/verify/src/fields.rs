@@ -1,4 +1,4 @@
-//! The operators on multivector fields that golden files name. Every option is read from the metadata.
+//! Evaluates the operators on multivector fields of golden files. Every option is read from the metadata.
 
 use super::{Golden, cases::Inputs};
 use gradewise_autograd::{
@@ -13,10 +13,10 @@ use gradewise_autograd::{
 use gradewise_core::OrderedMetric;
 use std::{fmt::Display, str::FromStr};
 
-/// An operation's output, and what it makes besides, by the name in the file after `out.`.
+/// An operation's output, and its additional outputs by their name in the file after `out.`.
 pub(super) type Evaluated = (Tensor, Vec<(&'static str, Tensor)>);
 
-/// The layouts that an operation's tensors may have, if it is one of these.
+/// The layouts that an operation's tensors may have; `None` for other operations.
 pub(super) fn layouts(operation: &str) -> Option<&'static [&'static str]> {
     const FIELD: &[&str] = &["blades,batch,space...,channels", "blades,batch,channels"];
     match operation {
@@ -50,7 +50,7 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Evaluates the file's operation; `None` if it is not one of these.
+/// Evaluates the file's operation; `None` if it is not an operation on fields.
 pub(super) fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Option<Evaluated>, String> {
     let alone = |result: Result<Tensor, String>| result.map(|y| Some((y, Vec::new())));
     match golden.operation {
@@ -104,7 +104,7 @@ fn required<T: FromStr>(golden: &Golden<'_>, key: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("metadata `{key}` has the value `{value}`"))
 }
 
-/// Whole numbers separated by commas.
+/// Parses whole numbers separated by commas.
 fn list(golden: &Golden<'_>, key: &str) -> Result<Vec<usize>, String> {
     let value = golden.file.metadata.get(key).ok_or_else(|| format!("the metadata has no key `{key}`"))?;
     let numbers = value.split(',').filter(|number| !number.trim().is_empty());
@@ -113,7 +113,7 @@ fn list(golden: &Golden<'_>, key: &str) -> Result<Vec<usize>, String> {
         .collect()
 }
 
-/// The tensors `name.0`, `name.1`, … as one, along a new leading axis; at most `most` of them.
+/// Stacks the tensors `name.0`, `name.1`, … along a new leading axis; at most `most` of them.
 fn stacked(inputs: &Inputs, name: &str, most: usize) -> Result<Tensor, String> {
     let parts: Vec<&Tensor> = (0..most).map_while(|at| inputs.optional(&format!("{name}.{at}"))).collect();
     stack(&parts, 0).map_err(text)
@@ -129,7 +129,7 @@ fn options(golden: &Golden<'_>) -> Result<ConvolutionOptions, String> {
     })
 }
 
-/// A field with a bias `[blades, channels]` added.
+/// Adds a bias `[blades, channels]` to a field.
 fn biased(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
     let Some(bias) = bias else { return Ok(y) };
     let mut shape = vec![1; y.shape().rank()];
@@ -202,7 +202,7 @@ fn norm_options(golden: &Golden<'_>) -> Result<NormOptions, String> {
     Ok(NormOptions { epsilon: required(golden, "eps")?, whitening })
 }
 
-/// The bias `[I, C]`: as stored, or stored `[I, C]` and read as `[C, I]`, as the reference does.
+/// The bias `[I, C]`: as stored, or with the stored elements read as `[C, I]`, as the reference does.
 fn norm_bias(golden: &Golden<'_>, inputs: &Inputs) -> Result<Option<Tensor>, String> {
     let Some(bias) = inputs.optional("bias") else { return Ok(None) };
     match golden.file.metadata.get("bias_order").map(String::as_str) {

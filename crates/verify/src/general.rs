@@ -1,4 +1,4 @@
-//! The operators of ordinary networks that golden files name.
+//! Evaluates the operators of ordinary networks in golden files.
 
 use super::{Golden, cases::Inputs};
 use gradewise_autograd::Tensor;
@@ -7,12 +7,12 @@ use gradewise_kernels::{
     ops::{AttentionOptions, CrossEntropyOptions},
 };
 
-/// The layout of an operation's operands, if it is one of these and has one.
+/// The layout of an operation's operands; `None` for other operations, or without a layout.
 pub(super) fn layout(operation: &str) -> Option<&'static str> {
     (operation == "attention").then_some("batch,heads,tokens,head_dim")
 }
 
-/// Evaluates the file's operation; `None` if it is not one of these.
+/// Evaluates the file's operation; `None` if it is not an operator of ordinary networks.
 pub(super) fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Option<Tensor>, String> {
     let x = || inputs.get("x");
     let pair = || Ok::<_, String>((inputs.get("a")?, inputs.get("b")?));
@@ -43,7 +43,7 @@ pub(super) fn evaluate(golden: &Golden<'_>, inputs: &Inputs) -> Result<Option<Te
             let classes = x.shape().last().copied().unwrap_or(0);
             let loss =
                 x.cross_entropy(&index(&targets, classes, &x.device())?, &CrossEntropyOptions::default());
-            // The file has it as a vector of one element.
+            // The file stores the loss as a vector of one element.
             loss.and_then(|loss| loss.reshape([1]))
         }
         "attention" => {
@@ -60,7 +60,7 @@ fn index(values: &[usize], bound: usize, device: &Device) -> Result<Index, Strin
     Index::new(values, bound, device).map_err(|error| error.to_string())
 }
 
-/// A list, or a list of lists, of whole numbers in the metadata, with its shape.
+/// Parses a list, or a list of lists, of whole numbers in the metadata; returns its shape, too.
 fn numbers(golden: &Golden<'_>, key: &str) -> Result<(Vec<usize>, Vec<usize>), String> {
     let text = golden.file.metadata.get(key).ok_or_else(|| format!("the metadata has no key `{key}`"))?;
     let refuse = || format!("metadata `{key}` is not a list of whole numbers: {text}");

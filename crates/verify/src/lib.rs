@@ -1,7 +1,7 @@
 //! Checks of operators against golden vectors: files with inputs, the expected output, a cotangent, and the gradients
 //! of Σ output·cotangent, all in double precision.
 //!
-//! A file's metadata names the operation and its options. What is compared is ‖a − b‖/‖b‖; a NaN never passes.
+//! A file's metadata names the operation and its options. The error is ‖a − b‖/‖b‖; NaN never passes.
 
 pub mod bisect;
 mod cases;
@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where and how the operators run.
+/// Device and arithmetic of the operators.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The device.
@@ -31,7 +31,7 @@ pub struct Options {
     pub dtype: DType,
 }
 
-/// How far one tensor is from what was expected.
+/// The error of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorReport {
     /// `y` for the output, `grad.<name>` for a gradient.
@@ -43,7 +43,7 @@ pub struct TensorReport {
 }
 
 impl TensorReport {
-    /// Whether the error is within the tolerance. NaN is not.
+    /// Whether the error is within the tolerance; `false` for NaN.
     pub fn passes(&self) -> bool {
         self.error <= self.tolerance
     }
@@ -196,7 +196,7 @@ impl<'a> Golden<'a> {
         }
     }
 
-    /// A boolean of the metadata as Python writes it.
+    /// A boolean of the metadata, in Python's form.
     fn flag(&self, key: &str, default: bool) -> Result<bool, String> {
         match self.file.metadata.get(key).map(String::as_str) {
             None | Some("") => Ok(default),

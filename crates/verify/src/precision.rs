@@ -1,4 +1,4 @@
-//! Where two precisions part: the results of one computation, operation by operation, in both.
+//! Compares the results of one computation in two precisions, operation by operation.
 
 use super::relative_error;
 use gradewise_autograd::{
@@ -8,14 +8,14 @@ use gradewise_autograd::{
 use gradewise_core::DType;
 use std::collections::{BTreeMap, HashMap};
 
-/// A result of an operation.
+/// A recorded result of an operation.
 #[derive(Clone, Debug)]
 struct Kept {
     operation: &'static str,
     pass: Pass,
     /// The parameters it read.
     parameters: Vec<String>,
-    /// How many results of the same operation with the same parameters came before.
+    /// The number of earlier results of the same operation with the same parameters.
     ordinal: usize,
     position: usize,
     dtype: DType,
@@ -25,7 +25,7 @@ struct Kept {
 
 type Key = (&'static str, Pass, Vec<String>, usize, usize);
 
-/// Keeps the results of a computation, forward and backward. Conversions and views are left out: they differ between precisions and
+/// Records the results of a computation, forward and backward. Conversions and views are omitted: they differ between precisions and
 /// compute nothing.
 #[derive(Debug)]
 pub struct Recording {
@@ -34,12 +34,12 @@ pub struct Recording {
     counts: BTreeMap<(&'static str, Pass, Vec<String>), usize>,
 }
 
-/// Operations that compute nothing.
+/// Operations that compute nothing and are not recorded.
 const SILENT: [&str; 9] =
     ["cast", "reshape", "permute", "transpose", "slice", "contiguous", "broadcast_to", "embed", "alias"];
 
 impl Recording {
-    /// A recording that calls parameters by these names.
+    /// A recording with these names of parameters.
     pub fn new(names: impl IntoIterator<Item = (TensorId, String)>) -> Self {
         Self { names: names.into_iter().collect(), results: Vec::new(), counts: BTreeMap::new() }
     }
@@ -49,13 +49,13 @@ impl Recording {
         self.results.len()
     }
 
-    /// Whether nothing was seen.
+    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()
     }
 
-    /// The results of this recording beside those of `reference`, in the order in which they were computed. What only one of them has,
-    /// such as a kernel that serves one dtype alone, is left out.
+    /// Compares the results of this recording with those of `reference`, in the order of computation. Results that only one of them has,
+    /// such as those of a kernel for a single dtype, are omitted.
     pub fn compare(&self, reference: &Self) -> Vec<Divergence> {
         let known: HashMap<Key, &Kept> =
             reference.results.iter().map(|result| (result.key(), result)).collect();
@@ -119,15 +119,15 @@ pub struct Divergence {
     pub operation: &'static str,
     /// The pass.
     pub pass: Pass,
-    /// In a backward pass, the input whose gradient it is.
+    /// In a backward pass, the index of the input whose gradient this is.
     pub position: usize,
     /// The parameters that the operation read.
     pub parameters: Vec<String>,
-    /// The dtype of the result that is compared.
+    /// The dtype of the compared result.
     pub dtype: DType,
     /// ‖result − reference‖ / ‖reference‖.
     pub error: f64,
-    /// The fraction of elements that are zero: of the result, and of the reference.
+    /// The fractions of zero elements in the result and in the reference.
     pub zeros: (f64, f64),
 }
 
@@ -138,7 +138,7 @@ impl Divergence {
     }
 }
 
-/// The layer that parameters of these names belong to: the path that they have in common. None of no parameters.
+/// The layer of parameters with these names: their common path. `None` without parameters.
 pub fn layer_of(parameters: &[String]) -> Option<&str> {
     let first = parameters.first()?;
     let common = parameters.iter().fold(first.len(), |length, name| {

@@ -19,7 +19,7 @@ pub enum BenchTask {
     Step(StepTimes),
 }
 
-/// Where and in what steps are timed.
+/// Device and arithmetic of the timed steps.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
     /// cpu, cuda or, for one device, cuda:N.
@@ -34,17 +34,17 @@ pub struct Place {
 }
 
 impl Place {
-    /// As settings of a run.
+    /// Converts to the settings of a run.
     pub fn runtime(&self) -> Runtime {
         let Self { device, dtype, compute } = self.clone();
         Runtime { device, dtype, compute, ..Runtime::default() }
     }
 }
 
-/// Training steps on more and more devices of this host, and the bandwidth of sums over them.
+/// Time training steps on increasing numbers of devices of this host, and the bandwidth of sums over them.
 ///
-/// Weak scaling keeps the samples of each device, strong scaling those of all. Models: a stack of Clifford layers, and a large n-body
-/// model. scaling.json has every number, scaling.svg the efficiency.
+/// Weak scaling keeps the number of samples per device constant, strong scaling the total number. Models: a stack of Clifford layers, and a
+/// large n-body model. scaling.json has every number, scaling.svg the efficiency.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -59,10 +59,10 @@ pub struct Scaling {
     /// Timed steps of each model.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// Small models: to see whether it works.
+    /// Small models, for a quick test.
     #[arg(long)]
     pub quick: bool,
-    /// Mebibytes of a bucket of gradients [default: 25]
+    /// Size of a gradient bucket in MiB [default: 25]
     #[arg(long, value_name = "MIB")]
     pub bucket_mib: Option<usize>,
     /// Let NCCL add in one way only, as training does.
@@ -76,10 +76,10 @@ pub struct Scaling {
     pub worker: Option<PathBuf>,
 }
 
-/// The time of a training step over batch and width, of the n-body model.
+/// Time a training step of the n-body model over batch and width.
 ///
-/// Random systems of five particles; forward, backward and Adam. On a GPU, steps as they are launched and as they are replayed
-/// (captured). step.json has every number, step.svg the times on logarithmic axes.
+/// Random systems of five particles; forward, backward and Adam. On a GPU, measures both eager and captured steps. step.json has every
+/// number, step.svg the times on logarithmic axes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -102,7 +102,7 @@ pub struct StepTimes {
     /// Timed steps, whose median counts.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// A step.json whose lines are in the figure, too; several are separated by commas.
+    /// A step.json whose lines to add to the figure; several are separated by commas.
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     pub with: Vec<PathBuf>,
     /// Folder of the results.

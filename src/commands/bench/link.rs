@@ -1,12 +1,11 @@
-//! What the link between two GPUs carries.
+//! The bandwidth of the link between two GPUs.
 
 use gradewise_ffi::{Context, DeviceMemory, Driver, Error, Event, PeerAccess, Result, Stream};
 
 const BYTES: usize = 256 << 20;
 const ROUNDS: usize = 5;
 
-/// Bytes per second of copies from device 1 to device 0 by the copy engines, the best of some; none where the devices do not reach
-/// each other.
+/// Bytes per second of copies from device 1 to device 0 by the copy engines, the best of several; `None` without peer access.
 pub fn bandwidth(driver: &Driver) -> Result<Option<f64>> {
     if driver.device_count()? < 2 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `bench`: measurements of whole programs. Those of operators are in `cargo bench`.
+//! `bench`: measurements of whole programs. Operators are measured by `cargo bench`.
 
 mod arguments;
 mod link;

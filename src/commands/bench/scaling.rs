@@ -1,4 +1,4 @@
-//! `bench scaling`: the step of two models on more and more devices, and what the link between them carries.
+//! `bench scaling`: the training step of two models on increasing numbers of devices, and the bandwidth of the link between devices.
 
 use super::{
     arguments::Scaling,
@@ -17,20 +17,20 @@ use gradewise_runner::{
 use serde::Serialize;
 use std::{fmt::Write, path::Path};
 
-/// What scaling.json holds.
+/// The contents of scaling.json.
 #[derive(Debug, Serialize)]
 struct Report {
     device: String,
     dtype: String,
     compute: String,
-    /// Of copies from one device to another.
+    /// Bandwidth of copies from one device to another.
     link_bytes_per_second: Option<f64>,
     measured: Vec<Measured>,
     efficiency: Vec<Efficiency>,
 }
 
-/// The step of one process over that of several: with as many samples for each (weak), or over as many for all, times the number
-/// of processes (strong).
+/// The step time of one process over that of N processes: with a constant number of samples per process (weak), or with a constant total
+/// and divided by N (strong).
 #[derive(Clone, Debug, Serialize)]
 struct Efficiency {
     model: String,
@@ -92,7 +92,7 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<()> {
     Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
-/// The kind of device, how many there are, and what their link carries.
+/// The kind of device, the number of devices, and the bandwidth of their link.
 fn device(arguments: &Scaling) -> Result<(String, usize, Option<f64>)> {
     if arguments.place.device == DeviceName::Cpu {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -116,7 +116,7 @@ fn device(arguments: &Scaling) -> Result<(String, usize, Option<f64>)> {
     Ok((name, available, link))
 }
 
-/// The numbers of processes: those asked for, or powers of two.
+/// The numbers of processes: the requested ones, or powers of two.
 fn counts(arguments: &Scaling, available: usize) -> Result<Vec<usize>> {
     let mut counts: Vec<usize> = match &arguments.counts {
         None => {

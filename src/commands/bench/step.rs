@@ -20,7 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::{fmt::Write, path::Path};
 
-/// What step.json holds.
+/// The contents of step.json.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     device: String,
@@ -30,7 +30,7 @@ struct Report {
     times: Vec<Time>,
 }
 
-/// The step of one model with one batch.
+/// The time of a step with one model and one batch size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Time {
     width: u32,
@@ -38,9 +38,9 @@ struct Time {
     parameters: usize,
     /// Whether the step was replayed as a CUDA graph.
     captured: bool,
-    /// Of the median step.
+    /// The median time of a step.
     milliseconds: f64,
-    /// What the device's arrays held at most.
+    /// The peak memory of the device's arrays.
     peak_bytes: usize,
 }
 
@@ -96,7 +96,7 @@ fn read(path: &Path) -> Result<Report> {
     serde_json::from_str(&text).map_err(|error| refuse(format!("not written by bench step: {error}")))
 }
 
-/// A line for each device, width and way of launching.
+/// A line for each device, width and launch mode.
 fn lines(reports: &[&Report]) -> Vec<plots::Line> {
     let mut lines: Vec<plots::Line> = Vec::new();
     for report in reports {

@@ -1,4 +1,4 @@
-//! What each process of `bench scaling` does.
+//! The work of each process of `bench scaling`.
 
 use super::arguments::Scaling;
 use gradewise_core::{DType, Signature};
@@ -20,10 +20,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::{path::Path, time::Instant};
 
-/// Steps before those that are timed: the first runs eagerly, the second is captured.
+/// Warm-up steps before the timed ones: the first runs eagerly, the second is captured.
 const WARM_UP: usize = 5;
 
-/// What rank 0 of some processes measured.
+/// The measurements of rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub world: usize,
@@ -32,18 +32,18 @@ pub struct Measured {
     pub sums: Vec<Sum>,
 }
 
-/// The step of a model.
+/// The step time of a model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub model: String,
     pub parameters: usize,
-    /// `weak`: so many samples for each process; `strong`: so many for all.
+    /// `weak`: a fixed number of samples per process; `strong`: a fixed total.
     pub mode: String,
     /// Samples of each process.
     pub local_batch: usize,
-    /// Of the median step.
+    /// The median time of a step.
     pub milliseconds: f64,
-    /// What the process's device held at most.
+    /// The peak memory of the process's device.
     pub peak_bytes: usize,
 }
 
@@ -52,11 +52,11 @@ pub struct Step {
 pub struct Sum {
     pub bytes: usize,
     pub microseconds: f64,
-    /// 2(N − 1)/N of the bytes, which each device sends and receives at least, over the time: comparable with the link.
+    /// 2(N − 1)/N of the bytes, the minimum that each device sends and receives, over the time; comparable with the bandwidth of the link.
     pub bus_bytes_per_second: f64,
 }
 
-/// Sizes that fill a device of the kind.
+/// Model sizes that fill a device of this kind.
 struct Sizes {
     stack: (usize, usize, usize),
     nbody: (usize, usize, usize),
@@ -162,8 +162,8 @@ pub fn trainer<M: Module>(model: M) -> gradewise_nn::Result<Trainer<M>> {
     Trainer::new(model, TrainerConfig::new(method, schedule))
 }
 
-/// Milliseconds of the median of some training steps, after others that warm up and then `ready`; on a GPU, as `captured` says, replayed or
-/// launched one operation after the other.
+/// The median time in milliseconds of training steps, after warm-up steps and a call of `ready`. On a GPU, steps are replayed as a graph if
+/// `captured`, else launched eagerly.
 pub fn median<M: Module, B: Batch + Send + 'static>(
     trainer: &mut Trainer<M>,
     batches: &mut impl Iterator<Item = gradewise_nn::Result<B>>,
@@ -188,7 +188,7 @@ pub fn median<M: Module, B: Batch + Send + 'static>(
     Ok(times[times.len() / 2])
 }
 
-/// Sums of arrays of growing size.
+/// Times sums of arrays of increasing size.
 fn sums(sizes: &Sizes, placement: &Placement, team: &Team) -> Result<Vec<Sum>> {
     const ROUNDS: usize = 10;
     let mut sums = Vec::new();

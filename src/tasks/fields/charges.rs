@@ -33,11 +33,11 @@ pub struct ChargeSource {
     pub physics: Faults,
     /// Points along each side in the simulation; 256 as published.
     pub points: usize,
-    /// How many of them make one point for the model along each side; 8 as published.
+    /// Simulated points per point of the model along each side; 8 as published.
     pub factor: usize,
     /// Frames of a simulation; 256 as published.
     pub frames: usize,
-    /// Frames that the model sees, and predicts; 32 as published.
+    /// Input frames, and as many predicted frames; 32 as published.
     pub window: usize,
     /// Seed of the charges.
     pub seed: u64,
@@ -155,7 +155,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
             kind: FieldModelKind::Steerable,
             hidden: 6,
             blocks: 1,
-            // An output frame sees input frames as far from it as there are frames in a window.
+            // The output frames are as far from the input frames as a window is long, so the receptive field in time must cover that.
             taps: 5,
             norm: true,
             modes: 4,

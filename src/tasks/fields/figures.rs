@@ -1,4 +1,4 @@
-//! Maps of what is predicted, beside the truth.
+//! Maps of predictions and truth.
 
 use gradewise_nn::{
     data::fields::{FieldWindows, TimeAxis},
@@ -6,7 +6,7 @@ use gradewise_nn::{
 };
 use gradewise_runner::{plots, prelude::*};
 
-/// Seconds that a step of a rollout is shown for.
+/// Seconds per step in the animation of a rollout.
 const PACE: f64 = 0.8;
 
 /// Physical components of a plane of the last frame of a field: truth, prediction, and their difference, of each quantity.
@@ -15,7 +15,7 @@ struct Moment {
     prediction: Vec<f64>,
 }
 
-/// Writes the first step from the start of the first test trajectory, and a rollout from there.
+/// Draws the first step and a rollout from the start of the first test trajectory.
 pub fn draw(
     predict: Predictor<'_>,
     data: &FieldWindows,
@@ -44,7 +44,8 @@ pub fn draw(
     Ok(files)
 }
 
-/// `[x, y, components]` of the last frame; of space, in its middle along the third axis. Components are those of the data, in their units.
+/// `[x, y, components]` of the last frame; for fields in space, the middle plane along the third axis. Components are in the order and
+/// units of the data.
 fn plane(field: &Tensor, data: &FieldWindows) -> gradewise_nn::Result<Vec<f64>> {
     let (layout, space) = (data.set().layout(), data.set().space());
     let values = field.array().to_f64_vec()?;
@@ -70,7 +71,7 @@ fn rows(moments: &[Moment], data: &FieldWindows) -> Vec<plots::MapRow> {
     let (layout, space) = (data.set().layout(), data.set().space());
     let width = layout.components();
     let row = |(key, _, components): &(&'static str, &'static str, std::ops::Range<usize>)| {
-        // Arrows show what lies in the plane.
+        // Arrows show the components in the plane.
         let count = components.len().min(2);
         let map = |values: &[f64]| plots::Map {
             size: [space[0], space[1]],

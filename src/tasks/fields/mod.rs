@@ -1,4 +1,4 @@
-//! Fields that change in time: a fluid, and electromagnetic fields on space and on space-time.
+//! Time-dependent fields: a fluid, and electromagnetic fields in space and on space-time.
 
 mod charges;
 mod figures;
@@ -25,14 +25,14 @@ use gradewise_runner::{
 use rand::seq::IndexedRandom;
 use std::{fmt::Write, marker::PhantomData, sync::Arc};
 
-/// Windows that are predicted at once.
+/// Batch size of predictions, in windows.
 const BATCH: usize = 8;
-/// Windows whose predictions are compared before and after a motion, and motions.
+/// The number of windows for symmetry checks, and of motions.
 const SYMMETRY_WINDOWS: usize = 2;
 const MOTIONS: usize = 4;
 
 gradewise_nn::choices! {
-    /// Where fields come from, if not from files.
+    /// The named sources of fields.
     pub enum Simulator {
         /// Simulated as published, from the published seeds where there are any
         Simulate = "simulate",
@@ -52,13 +52,13 @@ pub trait Equation: 'static {
     type Source: DataSection;
 
     fn layout() -> &'static FieldLayout;
-    /// Frames in and out.
+    /// The numbers of input and output frames.
     fn window(source: &Self::Source) -> (usize, usize);
     fn load(source: &Self::Source, split: Split) -> Result<FieldSet>;
     fn source() -> Self::Source;
     fn model() -> FieldModelConfig;
     fn train() -> Train;
-    /// Checks settings of the model beyond those of all equations.
+    /// Checks settings of the model that are specific to the equation.
     fn check_model(_config: &FieldModelConfig) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -70,7 +70,8 @@ pub struct Fields<E>(PhantomData<E>);
 impl<E: Equation> Fields<E> {
     fn windows(source: &E::Source, split: Split) -> Result<FieldWindows> {
         let windows = FieldWindows::new(Arc::new(E::load(source, split)?), E::window(source), E::TIME)?;
-        // Fitted are windows from every frame on; of long windows, those measured overlap no more than their inputs do with the outputs before.
+        // Training windows start at every frame. On space-time, evaluation windows start every `outputs` frames, so that they overlap only
+        // where the inputs of one are outputs of the previous one.
         Ok(match (split, E::TIME) {
             (Split::Valid | Split::Test, TimeAxis::Grid) => windows.every(E::window(source).1),
             _ => windows,
@@ -122,7 +123,7 @@ impl<E: Equation> Task for Fields<E> {
         placement: &Placement,
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<FieldModel> {
-        // The number of frames is a matter of the equation, not of settings, where frames are channels.
+        // If frames are channels, their number depends only on the equation, not on settings.
         let (inputs, outputs) = E::window(&E::source());
         let task = FieldTask { layout: E::layout(), time: E::TIME, inputs, outputs };
         FieldModel::init(config, &task, placement, rng)
@@ -162,7 +163,7 @@ impl<E: Equation> Task for Fields<E> {
         let plain = no_grad(|| model.forward(&inputs))?;
         let mut worst = 0f64;
         for isometry in all[1..].sample(rng, MOTIONS) {
-            // Axes of different lengths cannot be exchanged.
+            // Skips isometries that exchange axes of different lengths.
             let Ok(moved) = isometry.apply(&inputs, first) else { continue };
             let after = no_grad(|| model.forward(&moved))?.array().to_f64_vec()?;
             let expected = isometry.apply(&plain, first)?.array().to_f64_vec()?;
@@ -196,7 +197,7 @@ impl<E: Equation> Task for Fields<E> {
     }
 }
 
-/// The errors of a predictor: of one step, and summed over the steps of a rollout.
+/// The errors of a predictor: for one step, and summed over the steps of a rollout.
 fn measure(
     predict: Predictor<'_>,
     data: &FieldWindows,
@@ -219,7 +220,7 @@ fn measure(
         .of_samples(errors.each()))
 }
 
-/// The optimiser of the publications: Adam with decoupled decay, a rate that falls along half a cosine, gradients of norm at most 1.
+/// The optimiser of the publications: AdamW with a cosine decay of the learning rate, and gradients clipped to norm 1.
 pub fn adamw(steps: u64, lr: f64, batch_size: usize) -> Train {
     Train {
         trainer: TrainerConfig {

@@ -18,7 +18,7 @@ pub struct SmokeSource {
     pub source: Source<Simulator>,
     /// Cells along each side in the simulation; 128 as published.
     pub cells: usize,
-    /// How many of them make one cell for the model along each side.
+    /// Simulated cells per cell of the model along each side.
     pub factor: usize,
     /// Trajectories of each split: the first ones of the published sets.
     #[serde(flatten)]

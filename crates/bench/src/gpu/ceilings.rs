@@ -1,4 +1,4 @@
-//! What the device can do at best, measured.
+//! Measures the peak rates of the device.
 
 use super::{Timer, Vendor, operators::random, vendor};
 use crate::{Ceilings, Op, Pass, ProductRate, Result, Work};
@@ -8,14 +8,14 @@ use gradewise_kernels::{Compute, Device, ops};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// Sizes of the square products that are the ceilings of tensor-core arithmetic, and those of `f32` and `f64`, which
-/// take a tenth of the rate.
+/// Sizes of the square products that measure the ceilings: for tensor-core arithmetic, and for `f32` and `f64`, which
+/// have a tenth of the rate.
 pub const PRODUCT_SIZES: [usize; 2] = [8192, 4096];
 
 const RUNS: (usize, usize) = (2, 8);
 
-/// Measures the copy rate and the rate of large square products in each of the given arithmetics, by our kernels and, where
-/// it is found, by cuBLASLt.
+/// Measures the copy rate and the rate of large square products in each of the given arithmetics, by our kernels and, if it is found, by
+/// cuBLASLt.
 ///
 /// # Errors
 /// From the device.
@@ -24,7 +24,7 @@ pub fn ceilings(
     vendor: Option<&Vendor>,
     arithmetics: &[(DType, Compute)],
 ) -> Result<Ceilings> {
-    // Not what a profile is about: no ranges.
+    // Without NVTX ranges, because ceilings are not part of a profile.
     let timer = Timer::new(timer.device(), RUNS.0, RUNS.1);
     let mut ceilings = Ceilings {
         copy_bytes_per_s: Some(copy(&timer)?),

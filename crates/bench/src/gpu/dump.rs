@@ -1,4 +1,4 @@
-//! One case as a file, for another program to check.
+//! Writes one case to a file, for another program to check.
 
 use super::operators;
 use crate::{Case, Error, Op, Result};
@@ -6,11 +6,11 @@ use gradewise_kernels::Device;
 use gradewise_nn::checkpoint::TensorFile;
 use std::path::Path;
 
-/// Runs a case once and writes its inputs (`input.NAME`), the gradient it was given (`seed`), its output (`output`) and its
-/// gradients (`grad.NAME`) as safetensors; the case is in the metadata.
+/// Runs a case once and writes its inputs (`input.NAME`), the seed gradient (`seed`), its output (`output`) and its gradients (`grad.NAME`)
+/// as safetensors; the case is in the metadata.
 ///
 /// # Errors
-/// From the device; a training step, which is no function of its inputs; a file that cannot be written.
+/// From the device; a training step, which has no output; a file that cannot be written.
 pub fn dump(case: &Case, device: &Device, path: impl AsRef<Path>) -> Result<()> {
     if case.op == Op::NBody {
         return Err(Error::Request(

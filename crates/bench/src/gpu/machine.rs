@@ -1,4 +1,4 @@
-//! On what, and from which commit, a run was made.
+//! The machine and the commit of a run.
 
 use crate::{Machine, Result};
 use gradewise_ffi::Nvml;
@@ -17,14 +17,14 @@ pub fn machine(device: &CudaDevice) -> Result<Machine> {
         device: info.name.clone(),
         compute_capability: format!("{major}.{minor}"),
         memory_bytes: info.memory as u64,
-        // A container may have the driver without its management library.
+        // A container may have the driver, but not NVML.
         driver: Nvml::load().and_then(|nvml| nvml.driver_version()).ok(),
         cuda: format!("{cuda_major}.{cuda_minor}"),
     })
 }
 
-/// The commit of the working tree, with `-dirty` if it has changes: what `git describe` says here, or, away from the
-/// repository, the file `REVISION` that scripts/pack-gpu writes.
+/// The commit of the working tree, with `-dirty` if it has changes: from `git describe` or, outside of the repository,
+/// from the file `REVISION` that scripts/pack-gpu writes.
 pub fn commit() -> Option<String> {
     let described =
         Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output().ok();

@@ -21,11 +21,11 @@ pub use workload::{Prepared, Workload, workload};
 use crate::{Case, Op, Pass, Result, Row, Work};
 use gradewise_kernels::Device;
 
-/// Measures a pass over a case: times, peak memory, and the work that cannot be avoided. The floor is left to
-/// [`Work::floor_ms`], which needs ceilings.
+/// Measures a pass over a case: times, peak memory, and minimum work. The floor is set later, by [`Work::floor_ms`],
+/// which needs the ceilings.
 ///
 /// # Errors
-/// From the device, out of memory among them.
+/// From the device, including out of memory.
 pub fn measure(timer: &Timer, case: &Case, pass: Pass) -> Result<Row> {
     let device = timer.device();
     let workload = workload(case, &Device::Cuda(device.clone()))?;
@@ -35,7 +35,7 @@ pub fn measure(timer: &Timer, case: &Case, pass: Pass) -> Result<Row> {
         let times = timer.times(|| (prepared.run)())?;
         device.reset_peak();
         (prepared.run)()?;
-        // A graph works in memory of its own, beside what is alive outside it.
+        // A graph has its own memory, in addition to live arrays outside it.
         let peak = device.memory()?.peak;
         let peak_bytes = prepared.graph_bytes.map(|graph| (peak + graph) as u64);
         Ok(Row {

@@ -17,7 +17,7 @@ const PARTICLES: usize = 5;
 
 pub(super) struct NBodyStep {
     placement: Placement,
-    /// On the host, as a loader delivers them.
+    /// The batch, on the host, as from a loader.
     example: Example,
 }
 
@@ -46,7 +46,7 @@ fn loss(model: &NBody, example: &Example) -> gradewise_nn::Result<gradewise_auto
 }
 
 impl Workload for NBodyStep {
-    /// A step waits for its report, as in training: its time is that of host and device together.
+    /// A step waits for its report, as in training, so its time includes host and device.
     fn prepare(&self, pass: Pass) -> Result<Prepared<'_>> {
         let model = self.model()?;
         if pass == Pass::Forward {
@@ -63,9 +63,9 @@ impl Workload for NBodyStep {
         let mut step = CapturedStep::new(device, pass == Pass::Graph);
         let mut examples = std::iter::repeat_with(|| Ok(self.example.clone()));
         let mut run = move || Ok(step.step(&mut trainer, &mut examples, loss).map(drop)?);
-        // The first step makes room for gradients and, if wanted, captures the second.
+        // The first step allocates gradients; with capture, the second step is captured.
         run()?;
-        // A captured step keeps its graph to itself.
+        // The memory of a captured step's graph is not accessible.
         Ok(Prepared { run: Box::new(run), graph_bytes: (pass == Pass::Both).then_some(0) })
     }
 }

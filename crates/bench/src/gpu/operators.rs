@@ -12,11 +12,11 @@ use gradewise_nn::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// Random numbers that are drawn before they repeat. A prime, so that no two rows of a tensor are alike for long.
+/// The period of the random numbers. A prime, so that rows of a tensor do not repeat at a small distance.
 const STRETCH: usize = 1_048_573;
 
-/// A tensor of standard normal samples times `scale`: a stretch of them is drawn on the host and repeated on the device,
-/// because drawing a hundred million takes longer than to measure with them.
+/// A tensor of standard normal samples times `scale`: one period is drawn on the host and repeated on the device, because drawing a hundred
+/// million numbers takes longer than the measurement.
 pub(super) fn random(
     shape: &[usize],
     scale: f64,

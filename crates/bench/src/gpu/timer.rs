@@ -1,4 +1,4 @@
-//! Times of work on a device, by its own clock.
+//! Times work on a device with CUDA events.
 
 use crate::{Error, Result};
 use gradewise_ffi::{Event, nvtx};
@@ -11,8 +11,8 @@ pub const MEASURE_RANGE: &str = "measure";
 
 /// Times work between CUDA events.
 ///
-/// Runs are queued one behind the other, each between two events, and waited for at the end: as long as the host queues
-/// faster than the device works, a time is the device's alone; small work shows the rate at which the host can launch it.
+/// Runs are queued back to back, each between two events, with one synchronisation at the end. If the host queues faster than the device
+/// works, a time is pure device time; for small work it is the host's launch time.
 pub struct Timer {
     device: CudaDevice,
     warm_up: usize,
@@ -21,12 +21,12 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer of `runs` runs, at least one, after `warm_up` others.
+    /// A timer of `runs` runs, at least one, after `warm_up` warm-up runs.
     pub fn new(device: &CudaDevice, warm_up: usize, runs: usize) -> Self {
         Self { device: device.clone(), warm_up, runs: runs.max(1), ranges: false }
     }
 
-    /// Whether warm-up and measurement are NVTX ranges, for profilers to tell apart.
+    /// Whether warm-up and measurement are marked as NVTX ranges, for profilers.
     #[must_use]
     pub fn ranges(mut self, ranges: bool) -> Self {
         self.ranges = ranges;
@@ -64,7 +64,7 @@ impl Timer {
         Times::new(times.collect::<Result<_>>()?)
     }
 
-    /// All the time that `runs` runs of `work` take together, in seconds, for criterion.
+    /// The total time of `runs` runs of `work`, in seconds, for criterion.
     ///
     /// # Errors
     /// As [`times`](Self::times).
@@ -78,7 +78,7 @@ impl Timer {
         Ok(f64::from(end.milliseconds_since(&start)?) / 1e3)
     }
 
-    /// Runs something to the end of its work on the device, so that nothing queued in a range runs outside it.
+    /// Runs `body` within an NVTX range, and synchronises, so that queued work does not run outside the range.
     fn within(&self, name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
         let _range = self.ranges.then(|| nvtx::range(name));
         body()?;
@@ -94,7 +94,7 @@ impl Times {
     /// The times of some runs, in any order.
     ///
     /// # Errors
-    /// No time at all, or one that is not a positive number: the device's clock did not advance.
+    /// No times, or a time that is not positive: the device's clock did not advance.
     pub fn new(mut times: Vec<f64>) -> Result<Self> {
         if times.is_empty() || !times.iter().all(|time| time.is_finite() && *time > 0.0) {
             return Err(Error::Request(format!("the device measured no times: {times:?}")));
@@ -103,12 +103,12 @@ impl Times {
         Ok(Self(times))
     }
 
-    /// The time in the middle.
+    /// The median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The time that this share of the runs do not exceed.
+    /// The quantile of the times at `share`.
     pub fn quantile(&self, share: f64) -> f64 {
         self.0[((self.0.len() as f64 * share) as usize).min(self.0.len() - 1)]
     }

@@ -1,4 +1,4 @@
-//! Finding the fastest tiles of matrix products by measuring what uses them.
+//! Finds the fastest tiles of matrix products by timing the cases that use them.
 
 use super::{Timer, workload};
 use crate::{Case, Pass, Result};
@@ -16,8 +16,8 @@ pub struct Tuned {
     pub ms: [f64; 2],
 }
 
-/// Measures forward and backward of a case with every tile for each of its products in turn, keeps the fastest in `table`, and
-/// installs that table. A tile has to be faster than the estimated one by a hundredth: less is noise.
+/// Measures forward and backward of a case with every tile for each of its products in turn, keeps the fastest in `table`, and installs
+/// that table. A tile must be at least 1% faster than the estimated one; less is noise.
 ///
 /// # Errors
 /// From the device.

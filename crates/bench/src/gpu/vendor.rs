@@ -1,4 +1,4 @@
-//! cuBLASLt's matrix products, to compare with.
+//! cuBLASLt's matrix products, for comparison.
 
 use super::Timer;
 use crate::{Case, Result};
@@ -18,29 +18,29 @@ pub struct Vendor {
     version: (u32, u32, u32),
 }
 
-/// What the library may use beside the matrices.
+/// Bytes of workspace for the library.
 const WORKSPACE: usize = 64 << 20;
-/// Candidates of the library that are timed.
+/// The number of algorithms of the library that are timed.
 const CANDIDATES: usize = 8;
 
 impl Vendor {
     /// The library, if it is found. `GRADEWISE_CUBLASLT` names the file or its folder.
     ///
     /// # Errors
-    /// With everything that was tried.
+    /// The library is not found; the error lists everything that was tried.
     pub fn open(device: &CudaDevice) -> Result<Self> {
         let library = CublasLt::load()?;
         let handle = Handle::new(&library, device.context())?;
         Ok(Self { version: library.version()?, handle })
     }
 
-    /// Such as `cuBLASLt 13.0.2`.
+    /// Name and version, such as `cuBLASLt 13.0.2`.
     pub fn name(&self) -> String {
         let (major, minor, patch) = self.version;
         format!("cuBLASLt {major}.{minor}.{patch}")
     }
 
-    /// The median time in milliseconds of an m × k by k × n product by the library's best candidate.
+    /// The median time in milliseconds of an m × k by k × n product with the library's fastest algorithm.
     ///
     /// # Errors
     /// From the device or the library.
@@ -69,7 +69,7 @@ impl Vendor {
     }
 }
 
-/// What the library calls the elements and arithmetic of a case.
+/// The library's element type and arithmetic for a case.
 pub(super) fn element(case: &Case) -> Element {
     match (case.dtype, case.compute) {
         (DType::F64, _) => Element::F64,

@@ -1,21 +1,21 @@
-//! What a case does, ready to be run.
+//! Cases prepared for repeated runs.
 
 use super::{nbody::NBodyStep, operators};
 use crate::{Case, Error, Op, Pass, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, no_grad};
 use gradewise_kernels::Device;
 
-/// Something to run over and over.
+/// A pass that can be run repeatedly.
 pub struct Prepared<'a> {
     /// Queues one run.
     pub run: Box<dyn FnMut() -> Result<()> + 'a>,
-    /// Bytes of memory that belong to a captured graph; `None` where that is not known.
+    /// Bytes of memory owned by a captured graph; `None` if unknown.
     pub graph_bytes: Option<usize>,
 }
 
 /// A case with its inputs on a device.
 pub trait Workload {
-    /// Makes a pass ready. What must happen once (a capture, the first step of a training run) happens here.
+    /// Prepares a pass. One-time work (a capture, the first step of a training run) happens here.
     ///
     /// # Errors
     /// From the device; [`Pass::Graph`] without a CUDA device.
@@ -25,7 +25,7 @@ pub trait Workload {
 /// The workload of a case, with random inputs, on any device.
 ///
 /// # Errors
-/// Sizes, algebras and dtypes that the operator does not serve; no memory.
+/// Sizes, algebras and dtypes that the operator does not support; no memory.
 pub fn workload(case: &Case, device: &Device) -> Result<Box<dyn Workload>> {
     Ok(match case.op {
         Op::NBody => Box::new(NBodyStep::new(case, device)?),
@@ -66,14 +66,14 @@ impl Workload for Operator {
                 let Device::Cuda(device) = self.seed.device() else {
                     return Err(Error::Request("only work on a CUDA device can be captured".to_owned()));
                 };
-                // Constants and kernels reach the device before the capture.
+                // Loads constants and kernels onto the device before the capture.
                 both()?;
                 let mut failure = None;
                 let captured = device.capture(|| {
                     failure = both().err();
                     Ok(())
                 });
-                // What went wrong inside is the reason; that the capture failed as well is its consequence.
+                // Returns the error from inside the capture, which is the root cause of the failed capture.
                 if let Some(failure) = failure {
                     return Err(failure);
                 }

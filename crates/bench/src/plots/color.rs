@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-/// Colours that stay apart for colour-blind readers (Okabe and Ito), for kinds of things.
+/// Categorical colours that colour-blind readers can distinguish (Okabe and Ito).
 pub const KINDS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -30,16 +30,16 @@ pub fn ratio(value: f64) -> RGBColor {
     if strength >= 0.0 { mix(WHITE, BLUE, strength) } else { mix(WHITE, VERMILION, -strength) }
 }
 
-/// The colour of an amount between the least and the largest of its figure, on a logarithmic scale: white to blue.
+/// The colour of a value between the smallest and the largest of its figure, on a logarithmic scale from white to blue.
 pub fn amount(value: f64, (least, largest): (f64, f64)) -> RGBColor {
     let range = (largest / least).ln();
     let share = if range > 0.0 { (value / least).ln() / range } else { 0.0 };
     mix(WHITE, BLUE, 0.1 + 0.8 * share)
 }
 
-/// Whether text on this colour is to be white.
+/// Whether text on this colour should be white.
 pub fn is_dark(RGBColor(red, green, blue): RGBColor) -> bool {
-    // Relative luminance, roughly.
+    // Approximate relative luminance.
     0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue) < 140.0
 }
 

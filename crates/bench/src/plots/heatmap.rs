@@ -9,10 +9,10 @@ use plotters::{
 };
 use std::path::Path;
 
-/// What the numbers of a panel are.
+/// The unit of a panel's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Ours against the reference: above 1 is better.
+    /// The ratio of the reference to ours: above 1, ours is better.
     Ratio,
     /// Median times.
     Milliseconds,
@@ -25,18 +25,18 @@ pub enum Unit {
 pub struct Panel {
     /// Heading.
     pub title: String,
-    /// What the numbers are.
+    /// The unit of the values.
     pub unit: Unit,
     /// The rows, from the top.
     pub batches: Vec<usize>,
     /// The columns.
     pub features: Vec<usize>,
-    /// `cells[row][column]`; none where there is no measurement, or none to compare with.
+    /// `cells[row][column]`; `None` without a measurement, or without one of the reference.
     pub cells: Vec<Vec<Option<f64>>>,
 }
 
-/// The panels of a family of cases: a time for each pass that was measured, and the memory of forward and backward. Panels
-/// without any value are left out.
+/// The panels of a family of cases: the time of each measured pass, and the memory of forward and backward. Panels without values are
+/// omitted.
 pub fn panels(report: &Report, reference: Option<&Report>, family: &Case) -> Vec<Panel> {
     let same = |case: &Case| Case { batch: case.batch, features: case.features, ..*family } == *case;
     let cases: Vec<Case> = report.rows.iter().map(|row| row.case).filter(same).collect();
@@ -81,7 +81,7 @@ const TOP: i32 = 96;
 const BOTTOM: i32 = 56;
 const GAP: i32 = 24;
 
-/// The map as SVG. `path` is for messages.
+/// Draws the maps as SVG. `path` is for messages.
 ///
 /// # Errors
 /// The figure cannot be drawn.
@@ -123,7 +123,7 @@ fn draw(root: &DrawingArea<SVGBackend<'_>, Shift>, panel: &Panel, left: i32) -> 
         let batch = panel.batches[row].to_string();
         root.draw(&Text::new(batch, (x(0) - 8, y(row) + CELL.1 / 2), right(font(13, &INK))))?;
         for (column, value) in cells.iter().enumerate() {
-            // Without measurement: nothing there, and no box.
+            // Cells without a measurement are empty, without a box.
             let Some(value) = *value else { continue };
             let fill = match panel.unit {
                 Unit::Ratio => color::ratio(value),
@@ -148,7 +148,7 @@ fn draw(root: &DrawingArea<SVGBackend<'_>, Shift>, panel: &Panel, left: i32) -> 
     Ok(())
 }
 
-/// Three digits that matter.
+/// Formats a value with three significant digits.
 fn label(value: f64, unit: Unit) -> String {
     let digits = match value {
         v if v >= 100.0 => 0,

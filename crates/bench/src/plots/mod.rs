@@ -22,10 +22,9 @@ const GRAY: RGBColor = RGBColor(120, 120, 120);
 const GRID: RGBColor = RGBColor(232, 232, 232);
 const FONT: &str = "sans-serif";
 
-/// Draws everything that `report` has to show into `folder`: a heat map for each operator, algebra and arithmetic that was
-/// measured over several batches and features, and the roofline. With a `reference` the heat maps show how many times faster
-/// the report is than the reference, and how many times more memory the reference takes; without one, milliseconds and
-/// megabytes. Gives the files' paths.
+/// Draws all figures of `report` into `folder`: a heat map for each operator, algebra and arithmetic that was measured over several batches
+/// and features, and the roofline. With a `reference` the heat maps show how many times faster the report is than the reference, and how
+/// many times more memory the reference takes; without one, milliseconds and megabytes. Returns the paths of the files.
 ///
 /// # Errors
 /// A report with nothing to draw; a file that cannot be written.
@@ -60,8 +59,8 @@ pub fn draw(report: &Report, reference: Option<&Report>, folder: &Path) -> Resul
     Ok(written)
 }
 
-/// The cases that differ only in batch and features, each family by one of them; those without two batches that have two
-/// numbers of features in common make no map and are left out.
+/// The cases that differ only in batch and features, one representative for each family. Families without at least two batches that share
+/// two numbers of features are omitted, because they make no map.
 fn families(report: &Report) -> Vec<Case> {
     let family = |case: &Case| Case { batch: 0, features: 0, ..*case };
     let mut members: Vec<(Case, BTreeMap<usize, BTreeSet<usize>>)> = Vec::new();
@@ -81,7 +80,7 @@ fn families(report: &Report) -> Vec<Case> {
     members.into_iter().map(|(case, _)| case).collect()
 }
 
-/// Two lines: what is shown, and on what it was measured.
+/// Two lines: the contents, and the machine.
 fn caption(report: &Report, reference: Option<&Report>, family: &Case) -> [String; 2] {
     let dtype = family.dtype;
     let arithmetic =
@@ -90,7 +89,7 @@ fn caption(report: &Report, reference: Option<&Report>, family: &Case) -> [Strin
     [format!("{}{against}: {} {}, {arithmetic}", report.library, family.op, family.signature), origin(report)]
 }
 
-/// Whether the arithmetic of its products is a matter of choice.
+/// Whether the arithmetic of the products can be chosen.
 fn has_choice(case: &Case) -> bool {
     case.dtype == DType::F32 && case.op.has_matrix_products()
 }

@@ -1,4 +1,4 @@
-//! Operations per byte against the rate at which they were done, under the measured ceilings.
+//! A roofline plot: achieved rate over operations per byte, with the measured ceilings.
 
 use super::{FONT, GRAY, GRID, INK, color, failed, origin};
 use crate::{Op, Pass, Report, Result, Row};
@@ -10,13 +10,13 @@ use std::path::Path;
 
 /// The roofline of a report as SVG: `None` if it has no operations or no ceilings. `path` is for messages.
 ///
-/// The bytes and operations of a point are those that cannot be avoided ([`Work`](crate::Work)), so that its distance from
-/// the roof is what there is to gain, wherever it goes: into bytes of intermediate results as well.
+/// The bytes and operations of a point are the minimum ones ([`Work`](crate::Work)), so its distance from the roof is the whole potential
+/// gain, including traffic of intermediate results.
 ///
 /// # Errors
 /// The figure cannot be drawn.
 pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
-    // Of a training step the bytes are not known: how much of it stays in caches is a matter of its many operators.
+    // Training steps are omitted: their bytes are unknown, because they depend on what stays in caches between operators.
     let shown = |row: &&Row| {
         let replaced = row.pass == Pass::Both && report.fastest(&row.case, Pass::Graph).is_some();
         row.flops > 0 && !replaced && row.case.op != Op::NBody
@@ -67,7 +67,7 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
             .axis_style(GRAY)
             .draw()
             .map_err(failed(path))?;
-        // The slope of the copy, up to the highest ceiling, and each ceiling from where the slope meets it.
+        // The bandwidth slope up to the highest ceiling, and each ceiling from its intersection with the slope.
         let start = x.start.max(y.start / copy);
         let slope = [(start, start * copy), (ridge, top)];
         chart.draw_series(LineSeries::new(slope, INK.stroke_width(2))).map_err(failed(path))?;
@@ -125,7 +125,7 @@ pub fn roofline(path: &Path, report: &Report) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// A number for a logarithmic axis: 1, 2 or 5 times a power of ten; what lies between is left without.
+/// The label of a logarithmic axis: only for 1, 2 or 5 times a power of ten.
 fn short(value: f64) -> String {
     let leading = value / 10f64.powf(value.log10().floor());
     if ![1.0, 2.0, 5.0, 10.0].iter().any(|digit| (leading / digit - 1.0).abs() < 1e-6) {

@@ -1,4 +1,4 @@
-//! Moments by the clock of what computes.
+//! Timestamps of the device or the host.
 
 use crate::{Error, Result};
 use gradewise_ffi::Event;
@@ -9,12 +9,12 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Clock(Option<CudaDevice>);
 
-/// A moment. On a GPU that at which the work queued before is done.
+/// A timestamp. On a GPU, it is the moment when the previously queued work completes.
 #[derive(Debug)]
 pub enum Mark {
-    /// By the host's clock.
+    /// A timestamp of the host's clock.
     Host(Instant),
-    /// By a device's.
+    /// A CUDA event.
     Device(Event),
 }
 
@@ -27,12 +27,12 @@ impl Clock {
         })
     }
 
-    /// Whether it is that of a GPU.
+    /// Whether this is the clock of a GPU.
     pub fn is_device(&self) -> bool {
         self.0.is_some()
     }
 
-    /// This moment. On a GPU nothing is waited for.
+    /// Records a timestamp, without waiting on a GPU.
     ///
     /// # Errors
     /// From the driver.
@@ -51,7 +51,7 @@ impl Clock {
         })
     }
 
-    /// Waits for everything queued so far.
+    /// Waits for all queued work.
     ///
     /// # Errors
     /// Those of the work.
@@ -61,7 +61,7 @@ impl Clock {
 }
 
 impl Mark {
-    /// Seconds from `start` to this moment; on a GPU both must have come.
+    /// Seconds from `start` to this timestamp; on a GPU, both events must have completed.
     ///
     /// # Errors
     /// From the driver; marks of two clocks.

@@ -1,28 +1,28 @@
-//! Copies between host and device, added up.
+//! Totals of copies between host and device.
 
 use gradewise_kernels::transfers::{Direction, Transfer};
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
-/// The copies of an operation in one direction, of a step.
+/// The copies of an operation in one direction, per step.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CopyRow {
-    /// The operation that asked for them.
+    /// The operation that caused them.
     pub operation: &'static str,
     /// `to device` or `to host`.
     pub direction: String,
-    /// Number of copies in a step.
+    /// Number of copies per step.
     pub calls: f64,
-    /// Bytes in a step.
+    /// Bytes per step.
     pub bytes: f64,
-    /// Time in a step.
+    /// Seconds per step.
     pub seconds: f64,
-    /// Bytes per second that were reached.
+    /// Achieved bytes per second.
     pub bytes_per_s: f64,
 }
 
 impl CopyRow {
-    /// The copies of so many steps by operation and direction, the longest first.
+    /// The copies of `steps` steps by operation and direction, the longest first.
     pub fn of(transfers: &[Transfer], steps: usize) -> Vec<Self> {
         let mut sums: BTreeMap<(Direction, &str), (usize, usize, f64)> = BTreeMap::new();
         for transfer in transfers {
@@ -43,7 +43,7 @@ impl CopyRow {
         rows
     }
 
-    /// The heading of the lines.
+    /// The column titles.
     pub fn heading() -> String {
         format!(
             "{:<33}{:<10}{:>8}{:>11}{:>11}{:>9}",

@@ -1,4 +1,4 @@
-//! What the host can do at best, measured.
+//! Measures the peak rates of the host.
 
 use crate::{Ceilings, ProductRate, Result};
 use gradewise_core::DType;
@@ -10,18 +10,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes that are copied, more than caches hold.
+/// Bytes that are copied, larger than caches.
 const BYTES: usize = 128 << 20;
 /// Size of the square products.
 const SIZE: usize = 768;
-/// Runs of which the fastest counts, at most, and how long they may take.
+/// The most runs, of which the fastest counts, and the time limit for all of them.
 const RUNS: usize = 8;
 const LIMIT: Duration = Duration::from_millis(800);
 
-/// Measures the rate at which all cores copy memory, read and written bytes together, and that of our matrix products in these dtypes.
+/// Measures the rate at which all cores copy memory, counting bytes read and bytes written, and the rate of our matrix products in these
+/// dtypes.
 ///
 /// # Errors
-/// A dtype that the CPU does not serve.
+/// A dtype that the CPU does not support.
 pub fn ceilings(dtypes: &[DType]) -> Result<Ceilings> {
     let mut ceilings = Ceilings { copy_bytes_per_s: Some(copy()), ..Ceilings::default() };
     for &dtype in dtypes {

@@ -1,7 +1,7 @@
-//! Where the time of a computation goes, operation by operation, on any device.
+//! Profiling of a computation by operation, on any device.
 //!
-//! A [`Recorder`] observes a thread ([`observe`](gradewise_autograd::observe::observe)); a [`Profile`] adds up what it saw and compares it
-//! with [`Ceilings`](crate::Ceilings); [`trace`] writes it for trace viewers. [`Timers`] take parts of a program by name.
+//! A [`Recorder`] observes a thread ([`observe`](gradewise_autograd::observe::observe)); a [`Profile`] sums its recording by operation and
+//! compares it with [`Ceilings`](crate::Ceilings); [`trace`] converts it for trace viewers. [`Timers`] time named parts of a program.
 
 mod clock;
 mod copies;

@@ -1,4 +1,4 @@
-//! The bytes and operations of an operation that was seen.
+//! The bytes and operations of an observed operation.
 
 use crate::Work;
 use gradewise_autograd::{
@@ -8,8 +8,8 @@ use gradewise_autograd::{
 use gradewise_kernels::Array;
 
 impl Work {
-    /// The work of an operation as it was seen: its inputs and outputs, read and written once, and the arithmetic that the operation
-    /// says it has. An operation without matrix products has none; its floor is then that of its bytes.
+    /// The work of an observed operation: its inputs and outputs, read and written once, and the arithmetic that the operation declares. An
+    /// operation without matrix products has none, so its floor follows from its bytes.
     pub fn observed(event: &Event<'_>) -> Self {
         let size = |array: &Array| (array.elements() * array.dtype().size()) as u64;
         let outputs: u64 = event.outputs.iter().map(|output| size(output)).sum();
@@ -24,7 +24,7 @@ impl Work {
         };
         let is_empty = event.outputs.first().is_none_or(|output| output.elements() == 0);
         let Cost { matrix_flops, element_flops } = event.cost();
-        // Backward, one product for each of two factors.
+        // The backward pass has one product for each of two factors.
         let times = if is_forward || is_empty { 1 } else { 2 };
         Self { bytes, matrix_flops: times * matrix_flops, flops: times * (matrix_flops + element_flops) }
     }
@@ -67,7 +67,7 @@ mod tests {
         all.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name} in {all:?}")).1
     }
 
-    /// What is seen has the operations that the cases of the benches have.
+    /// Observed operations have the same counts as the cases of the benches.
     #[test]
     fn clifford_operators_are_counted_as_in_the_benches() {
         let algebra = Algebra::new(Signature::CL3).unwrap();

@@ -1,4 +1,4 @@
-//! Every operation with its times.
+//! Records every operation with its times.
 
 use super::{Clock, Mark};
 use crate::Work;
@@ -13,21 +13,21 @@ pub struct Call {
     pub operation: &'static str,
     /// The pass.
     pub pass: Pass,
-    /// Whether it ran inside a backward rule that is a call itself.
+    /// Whether it ran inside a backward rule that is recorded as a call.
     pub inside: bool,
-    /// When its work began and was done, by the clock of the device.
+    /// Start and end of its work, by the clock of the device.
     pub marks: [Mark; 2],
-    /// When it was called and returned, in seconds since the recording began.
+    /// Times of the call and the return, in seconds since the start of the recording.
     pub host: [f64; 2],
     /// Sizes of its inputs.
     pub shapes: Vec<Vec<usize>>,
     /// The dtype of its first input.
     pub dtype: Option<DType>,
-    /// What it has to read, write and compute.
+    /// Its minimum bytes and operations.
     pub work: Work,
 }
 
-/// An observer that takes the time of every operation.
+/// An observer that times every operation.
 #[derive(Debug)]
 pub struct Recorder {
     clock: Clock,
@@ -37,7 +37,7 @@ pub struct Recorder {
     calls: Vec<Call>,
 }
 
-/// What was recorded.
+/// The recorded calls.
 #[derive(Debug)]
 pub struct Recording {
     /// The first mark.
@@ -47,12 +47,12 @@ pub struct Recording {
 }
 
 impl Recorder {
-    /// A recorder by a clock.
+    /// A recorder that uses this clock.
     pub fn new(clock: &Clock) -> Self {
         Self { clock: clock.clone(), begun: Instant::now(), start: None, open: Vec::new(), calls: Vec::new() }
     }
 
-    /// What was recorded.
+    /// The recorded calls.
     pub fn finish(self) -> Recording {
         Recording { start: self.start, calls: self.calls }
     }
@@ -75,7 +75,7 @@ impl Observer for Recorder {
     fn observe(&mut self, event: &Event<'_>) -> gradewise_autograd::Result<()> {
         let end = self.clock.mark()?;
         let now = self.now();
-        // What has an error between its beginning and its end is left behind.
+        // Calls that ended by an error were not closed; discard them.
         while let Some((operation, pass, start, called)) = self.open.pop() {
             if (operation, pass) != (event.operation, event.pass) {
                 continue;

@@ -1,4 +1,4 @@
-//! Calls added up by operation, beside what the device can do.
+//! Totals of calls by operation, compared with the ceilings of the device.
 
 use super::{Call, Recording};
 use crate::{Ceilings, Result, Work};
@@ -14,54 +14,54 @@ pub struct OperationRow {
     pub operation: &'static str,
     /// `forward` or `backward`.
     pub pass: String,
-    /// Sizes of its inputs, unless calls of several are added up.
+    /// Sizes of its inputs, unless calls with different sizes are grouped.
     pub shapes: Option<String>,
     /// The arithmetic of its matrix products: `f32`, `tf32`, ….
     pub arithmetic: String,
-    /// Number of calls in a step.
+    /// Number of calls per step.
     pub calls: f64,
-    /// Time of them in a step.
+    /// Seconds per step.
     pub seconds: f64,
-    /// Their part of the time of a step.
+    /// Share of the time of a step.
     pub share: f64,
-    /// Bytes that they cannot avoid, in a step.
+    /// Minimum bytes per step.
     pub bytes: f64,
-    /// Operations in a step.
+    /// Operations per step.
     pub flops: f64,
-    /// Bytes per second that were reached.
+    /// Achieved bytes per second.
     pub bytes_per_s: f64,
-    /// Operations per second that were reached.
+    /// Achieved operations per second.
     pub flops_per_s: f64,
-    /// The time that the ceilings allow, over the time taken; more than 1 where data were in a cache.
+    /// The lower bound on the time from the ceilings, over the measured time; above 1 if data were in a cache.
     pub roofline: Option<f64>,
 }
 
-/// Where the time of a step goes.
+/// The profile of a step.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Profile {
     /// Steps that were recorded.
     pub steps: usize,
-    /// Mean time of one.
+    /// Mean time of a step.
     pub step_seconds: f64,
-    /// The part that no operation accounts for: sums of gradients, norms, the update, copies, and waiting.
+    /// The time outside of operations: sums of gradients, norms, the update, copies, and waiting.
     pub other_seconds: f64,
-    /// What the device can do, measured beside.
+    /// The measured ceilings of the device.
     pub ceilings: Ceilings,
     /// The operations, the longest first.
     pub rows: Vec<OperationRow>,
 }
 
-/// How rows are made of calls.
+/// How calls are grouped into rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grouping {
-    /// One for each operation, pass and set of shapes.
+    /// One row for each operation, pass and set of shapes.
     #[default]
     Shapes,
-    /// One for each operation and pass.
+    /// One row for each operation and pass.
     Operations,
 }
 
-/// The name that [`Ceilings::products`] has for an arithmetic.
+/// The key of an arithmetic in [`Ceilings::products`].
 fn arithmetic(dtype: Option<DType>) -> &'static str {
     match (dtype, Compute::current()) {
         (Some(DType::F32), Compute::Tf32) => "tf32",
@@ -80,7 +80,7 @@ fn shapes(call: &Call) -> String {
 }
 
 impl Profile {
-    /// Adds up the calls of recordings, one for each step that took `step_seconds` on average.
+    /// Sums the calls of recordings, one recording for each step; `step_seconds` is the mean time of a step.
     ///
     /// # Errors
     /// From the clock.
@@ -138,7 +138,7 @@ impl Profile {
         Ok(Self { steps: recordings.len(), step_seconds, other_seconds, ceilings, rows })
     }
 
-    /// Time that operations take in a step.
+    /// Time of all operations per step.
     pub fn operation_seconds(&self) -> f64 {
         self.rows.iter().map(|row| row.seconds).sum()
     }
@@ -157,7 +157,7 @@ impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(profile, limit) = *self;
         let (shown, rest) = profile.rows.split_at(limit.min(profile.rows.len()));
-        // Names have two spaces behind them, at least.
+        // At least two spaces follow each name.
         let width = shown.iter().map(|row| row.operation.len() + 2).max().unwrap_or(0).max(18);
         writeln!(
             f,
@@ -281,7 +281,7 @@ mod tests {
             assert!(text.contains(part), "`{part}` is not in:\n{text}");
         }
         assert!(!text.contains("above 100%"), "{text}");
-        // A name longer than the column widens it, and a roof that was passed is explained.
+        // A long name widens its column, and a roofline above 100% is explained.
         let (mut long, mut fast) = (recording(), ceilings());
         long.calls[2].operation = "concat_segment_mean";
         fast.copy_bytes_per_s = Some(1e8);

@@ -1,4 +1,4 @@
-//! Times and memory by name.
+//! Times and memory of named parts of a program.
 
 use super::{Clock, Mark};
 use crate::Result;
@@ -6,8 +6,8 @@ use gradewise_kernels::{Device, memory};
 use serde::Serialize;
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
-/// Takes time and memory of parts of a program by name: CUDA events on a GPU, which are not waited for, the host's clock on the CPU.
-/// Parts may lie in one another.
+/// Measures time and memory of named parts of a program: with CUDA events on a GPU, without synchronisation, and with the host's clock on
+/// the CPU. Parts may be nested.
 ///
 /// ```
 /// use gradewise_bench::profile::Timers;
@@ -25,7 +25,7 @@ pub struct Timers {
     device: Device,
     clock: Clock,
     parts: RefCell<BTreeMap<String, Part>>,
-    /// The most that was allocated in each part that is open.
+    /// The peak allocation in each open part.
     open: RefCell<Vec<usize>>,
 }
 
@@ -41,13 +41,13 @@ struct Part {
 pub struct NamedTime {
     /// Its name.
     pub name: String,
-    /// How often it ran.
+    /// Number of calls.
     pub calls: usize,
-    /// Time of all of them.
+    /// Total time of all calls.
     pub seconds: f64,
-    /// The most that was allocated at once while it ran, what was there before included.
+    /// The peak allocation while it ran, including earlier allocations.
     pub peak_bytes: usize,
-    /// What was allocated more after it than before, over all of them.
+    /// The increase of allocated bytes from before to after, summed over all calls.
     pub kept_bytes: i64,
 }
 
@@ -76,7 +76,7 @@ impl Timers {
         }
     }
 
-    /// Allocated now, and at most since the last call.
+    /// Bytes allocated now, and the peak since the last call.
     fn memory(&self) -> (usize, usize) {
         match &self.device {
             Device::Cpu => {
@@ -92,7 +92,7 @@ impl Timers {
         }
     }
 
-    /// Runs `body` under a name. The peak of the device's memory starts again.
+    /// Runs `body` under a name. This resets the peak of the device's memory.
     pub fn time<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
         let (before, peak) = self.memory();
         if let Some(outer) = self.open.borrow_mut().last_mut() {
@@ -112,14 +112,14 @@ impl Timers {
         let part = parts.entry(name.to_owned()).or_default();
         part.peak = part.peak.max(peak);
         part.kept += after as i64 - before as i64;
-        // A clock that fails has failed work before it, which says so itself.
+        // The clock fails only after failed work, which reports its own error.
         if let (Ok(start), Ok(end)) = (start, end) {
             part.marks.push([start, end]);
         }
         result
     }
 
-    /// Waits for the device, and gives what was taken so far, the longest first.
+    /// Waits for the device, and returns the measurements so far, the longest first.
     ///
     /// # Errors
     /// From the device.

@@ -4,9 +4,8 @@ use super::Recording;
 use crate::Result;
 use serde_json::{Value, json};
 
-/// Recordings in the trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing show: a track for the host, which calls
-/// operations, and one for `device`, which computes them. Times are in microseconds since the first call of each recording, one
-/// after another.
+/// Converts recordings to the trace event format of Perfetto (ui.perfetto.dev) and chrome://tracing, with one track for calls on the host
+/// and one for the work on `device`. Times are in microseconds since the first call; recordings follow one another.
 ///
 /// # Errors
 /// From the clock.
@@ -38,7 +37,7 @@ pub fn trace(recordings: &[Recording], device: &str) -> Result<Value> {
                     "cat": category,
                     "pid": 1,
                     "tid": thread,
-                    // Whole nanoseconds.
+                    // Rounded to whole nanoseconds.
                     "ts": ((offset + from) * 1e9).round() * 1e-3,
                     "dur": ((to - from) * 1e9).round() * 1e-3,
                     "args": arguments,

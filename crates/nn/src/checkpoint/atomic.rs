@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// The bytes of a file, on behalf of `operation`. Devices, pipes and sockets are refused: they may have no end, or keep a reader waiting.
+/// The bytes of a file, on behalf of `operation`. Devices, pipes and sockets are refused: reading them may block or never end.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -17,7 +17,7 @@ pub fn read_file(operation: &'static str, path: impl AsRef<Path>) -> Result<Vec<
     std::fs::read(path).map_err(|source| Error::io(operation, path, source))
 }
 
-/// Refuses what is neither a file nor a folder, without opening it.
+/// Refuses a path that is neither a file nor a folder, without opening it.
 pub(crate) fn require_regular(operation: &'static str, path: &Path) -> Result<()> {
     let kind = std::fs::metadata(path).map_err(|source| Error::io(operation, path, source))?.file_type();
     if kind.is_file() || kind.is_dir() {
@@ -27,9 +27,8 @@ pub(crate) fn require_regular(operation: &'static str, path: &Path) -> Result<()
     Err(Error::io(operation, path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
 }
 
-/// Writes a file so that its name never stands for half of it: the contents go to `<name>.partial` in the same
-/// folder, reach the disk, and then take the place of `path` in one step. If anything fails, or the process is
-/// killed, a previous file at `path` stays as it was.
+/// Writes a file atomically: the contents go to `<name>.partial` in the same folder, are synced to the disk, and then
+/// replace `path` by a rename. If anything fails, or the process is killed, a previous file at `path` stays as it was.
 ///
 /// # Errors
 /// [`Error::Write`] from creating, writing (a full disk) or renaming; the partial file is removed.
@@ -61,7 +60,7 @@ fn write_and_sync(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Makes the renaming itself durable where folders can be synchronised; elsewhere it is the system's business.
+/// Syncs the folder, so that the rename itself is durable. Does nothing on systems where folders cannot be synced.
 fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(folder) = File::open(folder) {

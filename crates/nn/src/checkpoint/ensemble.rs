@@ -14,8 +14,8 @@ pub struct Member {
 }
 
 impl Checkpoint {
-    /// The weights of several models of one kind and size, each with the seed of its run: what an ensemble predicts is the mean of what
-    /// they predict. Where a run has kept a moving average of its weights, these are the weights; the state of the training is left out.
+    /// The weights of several models of one kind and size, each with the seed of its run. The ensemble's prediction is the mean of their
+    /// predictions. If a run kept a moving average of its weights, the average is stored in their place. The training state is left out.
     ///
     /// # Errors
     /// [`Error::Argument`] for no model at all, for models that differ in kind or size, and for ensembles among them.
@@ -140,7 +140,7 @@ mod tests {
         let models = read.models().unwrap();
         let weight =
             |model: &Checkpoint| model.tensors.get("linear.weight").unwrap().to_f64_vec().unwrap()[0];
-        // Of the second, the average.
+        // The second model is stored with its moving average.
         assert_eq!(models.iter().map(weight).collect::<Vec<_>>(), [1.0, 2.5]);
         for (model, (_, from)) in models.iter().zip(&both) {
             assert_eq!(model.tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["linear.weight"]);

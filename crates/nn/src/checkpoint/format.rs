@@ -1,4 +1,4 @@
-//! What the feature `files` brings: the safetensors format, and the hash that shows damage.
+//! Code behind the feature `files`: the safetensors format, and the hash that detects damage.
 
 use super::tensors::StoredTensor;
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ fn refused(path: &Path, error: &safetensors::SafeTensorError) -> Error {
     Error::Format { path: path.to_owned(), format: FORMAT, reason }
 }
 
-/// The types of elements that tensors in memory have.
+/// Stands in for `safetensors::Dtype` in builds without the feature `files`.
 #[cfg(not(feature = "files"))]
 #[allow(dead_code, clippy::upper_case_acronyms)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

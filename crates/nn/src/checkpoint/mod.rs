@@ -19,24 +19,24 @@ use std::path::Path;
 /// Version of the layout of a single model.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Version of the layout of several models, [`Checkpoint::ensemble`]. Readers refuse newer ones.
+/// Version of the layout of several models, [`Checkpoint::ensemble`]. Readers refuse newer versions.
 pub const ENSEMBLE_VERSION: u32 = 2;
 
 /// Key of the safetensors metadata under which [`CheckpointMetadata`] is stored as JSON. One key, because the
 /// safetensors header has no defined order and equal checkpoints should be equal bytes.
 const METADATA_KEY: &str = "gradewise";
 
-/// Key of the tensors' digest in that JSON. Checkpoints of earlier versions have none.
+/// Key of the tensors' digest in the JSON under [`METADATA_KEY`]. Checkpoints of earlier versions have none.
 const DIGEST_KEY: &str = "sha256";
 
-/// What a checkpoint says about itself.
+/// The metadata of a checkpoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointMetadata {
     /// Layout of the file: [`FORMAT_VERSION`], or [`ENSEMBLE_VERSION`] where there are [`members`](Self::members).
     pub format_version: u32,
     /// Name of the model family, such as `nbody`.
     pub model: String,
-    /// What is needed to build the model again.
+    /// The configuration from which the model can be rebuilt.
     pub model_config: serde_json::Value,
     /// Optimiser steps taken.
     pub step: u64,
@@ -47,7 +47,7 @@ pub struct CheckpointMetadata {
     pub members: Vec<Member>,
 }
 
-/// The weights of a model, with the state of its training if that is to go on.
+/// The weights of a model, with the training state if the run is to be resumed.
 ///
 /// On disk it is a safetensors file: the model's tensors under their own names, other sections as
 /// `section::name`, and [`CheckpointMetadata`] as JSON in the metadata. Several models, an [ensemble](Self::ensemble), lie in sections
@@ -76,7 +76,7 @@ pub struct CheckpointMetadata {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Checkpoint {
-    /// What the checkpoint says about itself.
+    /// The metadata.
     pub metadata: CheckpointMetadata,
     /// Its tensors.
     pub tensors: TensorFile,
@@ -134,8 +134,8 @@ impl Checkpoint {
         Ok(Self { metadata, tensors })
     }
 
-    /// Writes the checkpoint so that a file at `path` is complete at any moment: it is either the previous one or
-    /// this one (see [`replace_file`]).
+    /// Writes the checkpoint atomically: at any moment, the file at `path` is either the previous one or this one (see
+    /// [`replace_file`]).
     ///
     /// # Errors
     /// [`Error::Write`]; the previous file is untouched.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A tensor as it lies in a file: shape, dtype, and bytes that no computation has touched.
+/// A tensor as stored in a file: shape, dtype and unconverted bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredTensor {
     pub(super) dtype: Dtype,
@@ -115,7 +115,7 @@ impl StoredTensor {
         &self.shape
     }
 
-    /// The dtype, if it is one that arrays can have.
+    /// The dtype, if arrays support it.
     pub fn dtype(&self) -> Option<DType> {
         match self.dtype {
             Dtype::F64 => Some(DType::F64),
@@ -186,12 +186,12 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// No tensors yet.
+    /// An empty set of tensors.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No tensors yet, of what was read from `path`.
+    /// An empty set of tensors that will be read from `path`.
     pub(super) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), ..Self::default() }
     }
@@ -295,7 +295,7 @@ impl TensorFile {
         Ok(Array::from_f64(&values, tensor.shape(), dtype, device)?)
     }
 
-    /// Like [`TensorFile::array`], but `None` if there is no tensor of that name: what [`Module::load`](crate::Module::load) asks for.
+    /// Like [`TensorFile::array`], but `None` if there is no tensor of that name, as [`Module::load`](crate::Module::load) expects.
     ///
     /// # Errors
     /// [`Error::Tensor`] if it does not hold real numbers; no memory.

@@ -1,10 +1,10 @@
-//! What a training step takes its input from.
+//! Batches: the input of training steps.
 
 use crate::Result;
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Device, ops};
 
-/// The input of a step that is taken on a device, captured or not.
+/// The input of a training step on a device, whether or not the step is captured into a CUDA graph.
 pub trait Batch: Sized {
     /// The same values on `device`.
     ///
@@ -29,7 +29,7 @@ pub trait Batch: Sized {
     }
 }
 
-/// No input: the loss has all it needs.
+/// No input: the loss captures all its data.
 impl Batch for () {
     fn to_device(&self, _: &Device) -> Result<Self> {
         Ok(())

@@ -1,7 +1,7 @@
-//! Data that take long to make, kept in the user's cache directory.
+//! A cache in the user's cache directory for data that take long to generate.
 //!
-//! A file's name holds a hash of all that its data are made from, and of this crate's version. A file that is damaged, or that somebody
-//! else put there, is made anew; a directory that cannot be written costs the time of making data each time, and nothing else.
+//! A file's name contains a hash of everything that determines its data, this crate's version included. A damaged or foreign file is
+//! generated again. If the directory is not writable, data are generated each time.
 
 use crate::{
     Error, Result,
@@ -13,14 +13,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The variable that names another directory, or none at all if it is empty.
+/// The environment variable that names another directory. If it is empty, nothing is cached.
 pub const VARIABLE: &str = "GRADEWISE_DATA_CACHE";
 
 const KEY: &str = "made_from";
 const HASH: &str = "sha256";
 
-/// Where data are kept: what `GRADEWISE_DATA_CACHE` says, else `gradewise/data` in the user's cache directory. `None` if there is no such
-/// place.
+/// The cache directory: the value of `GRADEWISE_DATA_CACHE`, else `gradewise/data` in the user's cache directory. `None` if there is none.
 pub fn directory() -> Option<PathBuf> {
     if let Some(given) = std::env::var_os(VARIABLE) {
         return (!given.is_empty()).then(|| PathBuf::from(given));
@@ -32,8 +31,8 @@ pub fn directory() -> Option<PathBuf> {
     base.is_absolute().then(|| base.join("gradewise").join("data"))
 }
 
-/// Arrays in double precision from the cache, or from `make`, which are then kept. `key` names all that they depend on; `name` begins the
-/// file's name.
+/// Arrays in double precision from the cache; if they are missing, from `make`, whose result is then cached. `key` must name everything the
+/// arrays depend on; `name` is the prefix of the file's name.
 ///
 /// # Errors
 /// Those of `make`.
@@ -76,18 +75,18 @@ fn arrays_in_as<const N: usize>(
     make: impl FnOnce() -> Result<[Vec<f64>; N]>,
 ) -> Result<[Vec<f64>; N]> {
     let key = format!("{key}, gradewise {}", env!("CARGO_PKG_VERSION"));
-    // A build without files keeps nothing.
+    // A build without the feature `files` caches nothing.
     let Some(hash) = sha256([&key]) else { return make() };
     let path = folder.join(format!("{name}-{}.safetensors", &hash[..16]));
     if path.exists() {
         match read(&path, &key, names) {
             Some(arrays) => return Ok(arrays),
-            None => tracing::warn!("{} is not what was kept there; making its data anew", path.display()),
+            None => tracing::warn!("{} is damaged or foreign; generating its data again", path.display()),
         }
     }
     let arrays = make()?;
     if let Err(error) = keep((&path, dtype), &key, names, &arrays) {
-        tracing::warn!("data are not kept for next time: {error}");
+        tracing::warn!("cannot cache the data: {error}");
     }
     Ok(arrays)
 }
@@ -107,13 +106,13 @@ fn keep<const N: usize>(
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|source| Error::io("make the cache", folder, source))?;
     }
-    // Under a name of its own first: others may be keeping the same data at the same time.
+    // Written under a unique name first: other threads or processes may be caching the same data.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let own = path.with_extension(format!("{}-{number}", std::process::id()));
     file.write(&own)?;
     std::fs::rename(&own, path).map_err(|source| {
-        // What is left of it helps nobody, and the first error is the one to tell.
+        // Removes the temporary file; only the error of the rename is reported.
         let _ = std::fs::remove_file(&own);
         Error::Write { path: path.to_owned(), source }
     })

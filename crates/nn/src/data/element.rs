@@ -1,6 +1,6 @@
-//! Numbers as files hold them.
+//! Decodes numbers from the element types of binary files.
 
-/// What the bits of an element say.
+/// How the bits of an element are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// IEEE 754, of 4 or 8 bytes.
@@ -24,7 +24,7 @@ impl Element {
     /// The value of exactly `size` bytes. Integers beyond 2⁵³ are rounded.
     pub(super) fn decode(self, bytes: &[u8]) -> f64 {
         let unsigned = match <[u8; 4]>::try_from(bytes) {
-            // What most files are made of.
+            // Fast path for 4-byte elements, the most common ones.
             Ok(word) if self.big_endian => u32::from_be_bytes(word).into(),
             Ok(word) => u32::from_le_bytes(word).into(),
             Err(_) => self.word(bytes),

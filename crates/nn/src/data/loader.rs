@@ -161,7 +161,7 @@ impl<T: Send + 'static> Prefetch<T> {
 fn produce<T>(items: impl Iterator<Item = Result<T>>, sender: &SyncSender<Result<T>>) {
     for item in items {
         let failed = item.is_err();
-        // The consumer is gone when sending fails: nobody waits for the rest.
+        // Sending fails if the consumer has been dropped: the rest is not needed.
         if sender.send(item).is_err() || failed {
             return;
         }
@@ -194,7 +194,7 @@ impl<T> Drop for Prefetch<T> {
         // Closing the channel first is what lets a worker blocked in `send` end.
         self.receiver = None;
         if let Some(worker) = self.worker.take() {
-            // A panic of the worker after its consumer lost interest concerns nobody.
+            // The consumer has been dropped, so a panic of the worker is ignored.
             let _ = worker.join();
         }
     }

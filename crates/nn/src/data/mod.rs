@@ -28,14 +28,14 @@ pub use validate::{LARGE_VALUE, check_finite};
 
 use std::fmt;
 
-/// The part a sample plays: fitted, watched, or reported.
+/// The part of a data set that a sample belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Split {
     /// Samples the parameters are fitted to.
     Train,
-    /// Samples watched during training.
+    /// Samples evaluated during training.
     Valid,
-    /// Samples reported at the end.
+    /// Samples evaluated once, for the reported results.
     Test,
 }
 

@@ -1,7 +1,7 @@
 //! NumPy's legacy generator of random numbers, by which published data sets were drawn.
 //!
-//! NumPy freezes this stream (`numpy.random.RandomState`, NEP 19): a seed gives the same numbers in every release. What draws them
-//! here repeats it bit for bit, where the platform's logarithm is glibc's; elsewhere normal deviates may differ in the last bit.
+//! NumPy freezes this stream (`numpy.random.RandomState`, NEP 19): a seed gives the same numbers in every release. This implementation
+//! repeats it bit for bit where the platform's logarithm is glibc's; elsewhere normal deviates may differ in the last bit.
 
 use rand_mt::Mt;
 
@@ -9,7 +9,7 @@ use rand_mt::Mt;
 #[derive(Clone, Debug)]
 pub struct RandomState {
     words: Mt,
-    /// The second of the pair of normal deviates drawn last, if it was not asked for yet.
+    /// The second of the pair of normal deviates drawn last, if it has not been returned yet.
     cached: Option<f64>,
 }
 
@@ -31,8 +31,8 @@ impl RandomState {
         (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
     }
 
-    /// `standard_normal()`, by Marsaglia's polar method: the second deviate of a pair is given first, the first is kept for the next
-    /// call.
+    /// `standard_normal()`, by Marsaglia's polar method: the second deviate of a pair is returned first, and the first is cached for the
+    /// next call.
     pub fn normal(&mut self) -> f64 {
         if let Some(cached) = self.cached.take() {
             return cached;
@@ -43,7 +43,7 @@ impl RandomState {
         factor * second
     }
 
-    /// Goes on as if [`normal`](Self::normal) had been called `count` times.
+    /// Advances the stream as if [`normal`](Self::normal) had been called `count` times.
     pub fn skip_normals(&mut self, count: usize) {
         let mut left = count;
         if left > 0 && self.cached.take().is_some() {
@@ -83,8 +83,8 @@ impl RandomState {
         cumulative.iter().filter(|&&bound| bound / total <= sample).count()
     }
 
-    /// A whole number from 0 to `largest`, as `randint(0, largest + 1)`: words, cut to as many bits as it takes, until one is not too
-    /// large. Nothing is drawn for a range of one number.
+    /// A whole number from 0 to `largest`, as `randint(0, largest + 1)`: rejection sampling of words that are masked to the bits of
+    /// `largest`. A range of one number draws nothing.
     pub fn below_or_at(&mut self, largest: u32) -> u32 {
         if largest == 0 {
             return 0;
@@ -98,7 +98,7 @@ impl RandomState {
         }
     }
 
-    /// `permutation(len)`, of at most 2³² things: each place from the last on is exchanged with one up to it.
+    /// `permutation(len)`, of at most 2³² items: a Fisher–Yates shuffle from the last item down.
     pub fn permutation(&mut self, len: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..len).collect();
         for last in (1..len).rev() {
@@ -131,7 +131,7 @@ impl RandomState {
             }
         }
         for (rotation, [a, b]) in rotations.iter_mut().zip(signs) {
-            // The last sign makes a rotation of it.
+            // The last sign makes the determinant 1.
             for (row, sign) in rotation.iter_mut().zip([a, b, a * b]) {
                 row.iter_mut().for_each(|r| *r *= sign);
             }

@@ -43,7 +43,7 @@ const AHEAD: usize = 2;
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
 pub trait Samples: Send + Sync + 'static {
-    /// What the model takes.
+    /// The batches that the model takes as input.
     type Batch: Batch + Send + 'static;
 
     /// Number of samples.
@@ -76,14 +76,14 @@ pub fn batches<D: Samples>(
     Prefetch::new(AHEAD, indices.map(move |indices| data.batch(&indices, &placement)))
 }
 
-/// Calls `work` with all samples in order, `batch_size` at a time. What only evaluates does so under
+/// Calls `work` with all samples in order, `batch_size` at a time. Callers that only evaluate should do so under
 /// [`no_grad`](gradewise_autograd::no_grad).
 ///
-/// Where memory does not suffice, the rest goes in halves of that, beginning with the samples it happened to: `work` must not keep
-/// anything of a batch before it is done with it.
+/// If a batch runs out of memory, its samples are tried again in batches of half the size, as are all later samples. `work` must therefore
+/// keep no result of a batch before it has finished that batch.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`; that memory does not suffice for one sample.
+/// [`Error::Argument`](crate::Error::Argument) for a batch size of zero; those of `work`; out of memory with a single sample.
 pub fn for_each_batch<D: Samples>(
     data: &D,
     batch_size: usize,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Kinds of simplices: points, edges, triangles.
 const KINDS: usize = 3;
-/// Kinds of messages: between points that have an edge, from points to their edges and back, from edges to their triangles and back.
+/// Kinds of messages: between points joined by an edge, from points to their edges and back, from edges to their triangles and back.
 const MESSAGES: usize = 5;
 
 /// All edges and triangles between the points of graphs, with messages as in Liu et al. (2024, arXiv:2402.10011): between points, from
@@ -17,22 +17,22 @@ const MESSAGES: usize = 5;
 pub struct SimplicialComplex {
     /// Points of all graphs.
     pub points: usize,
-    /// From which simplex to which each message goes.
+    /// The sender and receiver simplex of each message.
     pub messages: Edges,
-    /// `[blades, messages, 5]`: which kind a message is of, as scalars.
+    /// `[blades, messages, 5]`: the kind of each message, one-hot in the scalar blade.
     pub attributes: Tensor,
     /// The graph of each simplex.
     pub graphs: Index,
-    /// `[blades, simplices, 3]`: which kind a simplex is of, as scalars.
+    /// `[blades, simplices, 3]`: the kind of each simplex, one-hot in the scalar blade.
     kinds: Tensor,
-    /// A point of a simplex, and the simplex.
+    /// Incidences: a point of a simplex, and the simplex.
     vertices: [Index; 2],
-    /// Two points of a simplex, and the simplex.
+    /// Incidences: two points of a simplex, and the simplex.
     pairs: [Index; 3],
 }
 
 impl SimplicialComplex {
-    /// Channels that [`lift`](Self::lift) makes of so many.
+    /// The number of channels that [`lift`](Self::lift) returns for `channels` input channels.
     pub const fn lifted(channels: usize) -> usize {
         2 * channels + KINDS
     }
@@ -40,7 +40,7 @@ impl SimplicialComplex {
     /// Channels of [`attributes`](Self::attributes).
     pub const ATTRIBUTES: usize = MESSAGES;
 
-    /// Every edge and every triangle within each of `graphs` graphs of `points` points, for multivectors of so many blades.
+    /// Every edge and every triangle within each of `graphs` graphs of `points` points, for multivectors of `blades` blades.
     ///
     /// # Errors
     /// More simplices than an index can hold, no blades, a dtype the device does not serve, or no memory.
@@ -118,9 +118,9 @@ impl SimplicialComplex {
         self.graphs.len()
     }
 
-    /// Features of the points `[blades, points, channels]` as features of all simplices, `[blades, simplices, 2·channels + 3]`: the mean over
-    /// a simplex's points, the sum over its pairs of points of ‖x_a − x_b‖² as a scalar, and its kind. None depends on an order of the
-    /// points, and in Cl(n,0) all turn with them.
+    /// Features of the points `[blades, points, channels]` as features of all simplices, `[blades, simplices, 2·channels + 3]`: the mean
+    /// over a simplex's points, the sum over its pairs of points of ‖x_a − x_b‖² as a scalar, and its kind. The features do not depend on
+    /// the order of the points and, in Cl(n,0), are equivariant under rotations.
     ///
     /// # Errors
     /// Features of another number of points or blades.
@@ -136,7 +136,7 @@ impl SimplicialComplex {
     }
 }
 
-/// `[blades, items, kinds]`: 1 as the scalar of each item's kind.
+/// `[blades, items, kinds]`: the kind of each item, one-hot in the scalar blade.
 fn chosen(kind_of: &[usize], kinds: usize, blades: usize, placement: &Placement) -> Result<Tensor> {
     let mut values = vec![0.0; blades * kind_of.len() * kinds];
     for (slot, &kind) in values.chunks_exact_mut(kinds).zip(kind_of) {
@@ -146,14 +146,14 @@ fn chosen(kind_of: &[usize], kinds: usize, blades: usize, placement: &Placement)
     Ok(Tensor::new(Array::from_f64(&values, shape, placement.dtype, &placement.device)?))
 }
 
-/// Complexes that were made before: a model that is given batches of one size makes its own once.
+/// A cache of complexes: a model whose batches all have one size builds its complex once.
 #[derive(Debug, Default)]
 pub struct Complexes(Mutex<Vec<Known>>);
 
-/// A complex, what it was made of, and where.
+/// A complex, with the sizes and the placement it was built for.
 type Known = ([usize; 3], Placement, Arc<SimplicialComplex>);
 
-/// Complexes that are kept.
+/// The capacity of the cache.
 const KEPT: usize = 4;
 
 impl Complexes {
@@ -177,7 +177,7 @@ impl Complexes {
             });
         }
         let sizes = [graphs, points, blades];
-        // Entries are whole, whatever panicked beside the lock.
+        // A panic cannot leave a partial entry, so a poisoned lock is usable.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, _, complex)) = known.iter().find(|(of, place, _)| *of == sizes && place == placement)
         {
@@ -201,7 +201,7 @@ mod tests {
     fn simplices_messages_and_what_points_give_them() {
         let placement = Placement::new(&Device::Cpu, DType::F64);
         let complex = SimplicialComplex::complete(2, 4, 2, &placement).unwrap();
-        // Of each graph 4 points, 6 edges and 4 triangles; 12, 12 + 12 and 12 + 12 messages.
+        // Each graph has 4 points, 6 edges and 4 triangles, and 12, 12 + 12 and 12 + 12 messages.
         assert_eq!((complex.points, complex.simplices()), (8, 28));
         assert_eq!(complex.messages.senders.len(), 2 * 60);
         let graphs = complex.graphs.to_vec();

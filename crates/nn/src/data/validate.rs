@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Magnitudes above this are almost always a unit mistake or an overflow upstream; they are reported, not refused.
+/// Magnitudes above this are almost always a unit mistake or an overflow upstream; they cause a warning, not an error.
 pub const LARGE_VALUE: f64 = 1e10;
 
 /// Refuses NaN and infinity, naming the first offending element of the row-major array `values` of shape `shape`;

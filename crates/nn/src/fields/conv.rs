@@ -1,4 +1,4 @@
-//! The Clifford convolution, forward, transposed and rotational.
+//! The Clifford convolution: ordinary, transposed and rotational.
 
 use super::{refuse, stacked};
 use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
@@ -14,7 +14,7 @@ use gradewise_kernels::{Array, Index};
 pub enum FieldBias {
     /// None.
     None,
-    /// The scalar, which keeps the symmetries.
+    /// The scalar, which preserves equivariance.
     Scalar,
     /// All, as published.
     #[default]
@@ -26,7 +26,7 @@ pub enum FieldBias {
 enum Form {
     /// By the geometric product.
     Product,
-    /// The same, scattered: these are the options' output paddings.
+    /// By the geometric product, transposed; holds the output paddings.
     Transposed(Vec<usize>),
     /// By rotations, of the metric (−1,−1).
     Rotation,
@@ -64,7 +64,8 @@ pub struct CliffordConvBuilder {
 }
 
 impl CliffordConv {
-    /// From `inputs` to `outputs` channels with so many taps along each axis of space, which keeps the extents of the grid.
+    /// A convolution from `inputs` to `outputs` channels with `taps` taps along each axis of space. Its padding preserves the extents of
+    /// the grid.
     ///
     /// ```
     /// use gradewise_autograd::Tensor;
@@ -122,7 +123,7 @@ impl CliffordConv {
     }
 }
 
-/// Some entries of an axis of blades.
+/// Selects blades along an axis of `kernel`.
 fn chosen(kernel: &Tensor, axis: usize, blades: &[usize], count: usize) -> Result<Tensor> {
     if blades.len() == count {
         return Ok(kernel.clone());
@@ -166,28 +167,28 @@ impl Layer for CliffordConv {
 }
 
 impl CliffordConvBuilder {
-    /// Positions of the input from one output to the next, along each axis.
+    /// The stride along each axis.
     #[must_use]
     pub fn stride(mut self, stride: &[usize]) -> Self {
         self.options.stride = stride.to_vec();
         self
     }
 
-    /// Positions added on both sides of each axis.
+    /// The padding on both sides of each axis.
     #[must_use]
     pub fn padding(mut self, padding: &[usize]) -> Self {
         self.options.padding = padding.iter().map(|&padding| [padding, padding]).collect();
         self
     }
 
-    /// What the positions that are added hold.
+    /// The values of the padding.
     #[must_use]
     pub fn padding_mode(mut self, mode: Padding) -> Self {
         self.options.mode = mode;
         self
     }
 
-    /// Positions of the input from one tap to the next, along each axis; the padding becomes that which keeps the extents.
+    /// The dilation along each axis. Resets the padding to that which preserves the extents.
     #[must_use]
     pub fn dilation(mut self, dilation: &[usize]) -> Self {
         self.options.dilation = dilation.to_vec();
@@ -195,7 +196,7 @@ impl CliffordConvBuilder {
         self
     }
 
-    /// Groups of adjacent channels, each convolved for itself.
+    /// Splits the channels into groups that are convolved independently.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.options.groups = groups;
@@ -209,7 +210,7 @@ impl CliffordConvBuilder {
         self
     }
 
-    /// The transposed convolution, with positions added at the end of its output along each axis.
+    /// Makes it a transposed convolution, with this output padding along each axis.
     #[must_use]
     pub fn transposed(mut self, output_padding: &[usize]) -> Self {
         self.form = Form::Transposed(output_padding.to_vec());
@@ -242,8 +243,8 @@ impl CliffordConvBuilder {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A rotation in another metric, groups that do not divide the channels, blades that there are not, a dtype the device does not serve,
-    /// or no memory.
+    /// A rotation in another metric, groups that do not divide the channels, blades that the metric does not have, a dtype the device does
+    /// not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,

@@ -1,9 +1,10 @@
-//! Fields as other libraries lay them.
+//! Conversion of fields from and to the layout of other libraries.
 
 use crate::Result;
 use gradewise_autograd::Tensor;
 
-/// A field `[batch, channels, *space, blades]`, as the published implementations take it, in our layout `[blades, batch, *space, channels]`.
+/// Converts a field `[batch, channels, *space, blades]`, the layout of the published implementations, to our layout `[blades, batch,
+/// *space, channels]`.
 ///
 /// # Errors
 /// Less than three axes.
@@ -21,7 +22,7 @@ pub fn field_from_channels_first(x: &Tensor) -> Result<Tensor> {
     Ok(x.permute(&axes)?.contiguous()?)
 }
 
-/// A field `[blades, batch, *space, channels]` as `[batch, channels, *space, blades]`.
+/// Converts a field `[blades, batch, *space, channels]` to `[batch, channels, *space, blades]`.
 ///
 /// # Errors
 /// Less than three axes.

@@ -9,7 +9,7 @@ use gradewise_autograd::{
 use gradewise_core::OrderedMetric;
 use serde::{Deserialize, Serialize};
 
-/// What the blocks of a [`FieldNet`] are.
+/// The kind of blocks of a [`FieldNet`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldBlock {
@@ -28,26 +28,26 @@ pub struct FieldNetConfig {
     pub metric: Vec<i8>,
     /// The blades that the data have: scalar and vector (0,1,2) of a fluid, vector and bivector (1…6) of an electromagnetic field.
     pub blades: Vec<usize>,
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels between.
+    /// Hidden channels.
     pub hidden: usize,
-    /// What the blocks are.
+    /// The kind of blocks.
     pub block: FieldBlock,
     /// Blocks in each stage.
     pub blocks: Vec<usize>,
     /// Frequencies kept along each axis, for Fourier blocks.
     pub modes: Vec<usize>,
-    /// Whether the convolutions rotate, in the metric (−1,−1).
+    /// Whether the convolutions are rotational; needs the metric (−1,−1).
     pub rotation: bool,
-    /// Whether blocks normalise, and if so over how many adjacent channels at a time.
+    /// The number of adjacent channels that blocks normalise together; `None` for no normalisation.
     pub norm: Option<usize>,
     /// Zeros added at the end of each axis between encoder and decoder, for fields that are not periodic.
     pub padding: usize,
-    /// Whether everything is as in the published implementation, so that its weights load: pairing and side of Fourier layers, whitening
-    /// and order of biases of norms. Otherwise, what commutes with shifts and what whitens.
+    /// Whether to follow the published implementation in all details, so that its weights load: pairing and side of Fourier layers,
+    /// whitening and bias order of norms. Otherwise, Fourier layers commute with shifts, and norms whiten.
     pub reference: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for FieldNetConfig {
     }
 }
 
-/// A block, whose parameters have the names of the published one.
+/// A block, whose parameters have the published names.
 #[derive(Debug)]
 enum Block {
     Residual { conv1: CliffordConv, conv2: CliffordConv, norms: Option<Box<[CliffordGroupNorm; 2]>> },
@@ -118,7 +118,7 @@ impl Layer for Block {
     }
 }
 
-/// Stages of blocks, named by two positions: `layers.1.0.conv1.…`.
+/// A stage of blocks. Parameters are named by stage and block: `layers.1.0.conv1.…`.
 #[derive(Debug)]
 struct Stage(Vec<Block>);
 
@@ -145,8 +145,8 @@ impl FieldNet {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Squares that are no metric, blades that it does not have, Fourier blocks outside of 2 and 3 dimensions, rotations in another metric
-    /// than (−1,−1), a dtype the device does not serve, or no memory.
+    /// Squares that are not a metric, blades that the metric does not have, Fourier blocks outside of 2 and 3 dimensions, rotations in
+    /// another metric than (−1,−1), a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &FieldNetConfig,
         placement: impl Into<Placement>,
@@ -177,7 +177,7 @@ impl FieldNet {
                 },
                 FieldBlock::Fourier => {
                     let options = match config.reference {
-                        // With the octant of released weights in three dimensions.
+                        // Released weights in three dimensions need the reference octant.
                         true => SpectralOptions {
                             octant_bug: axes == 3,
                             ..SpectralOptions::reference(&config.modes)

@@ -1,4 +1,4 @@
-//! Layers that turn vectors in space on a grid in the plane, and their ResNet.
+//! Layers that rotate three-dimensional vectors on a planar grid, and their ResNet.
 
 use super::{G3GroupNorm, refuse, stacked};
 use crate::{Module, Parameter, Placement, Result, Visitor, layers::Layer};
@@ -8,8 +8,8 @@ use gradewise_autograd::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A convolution whose taps turn and scale vectors, three blades (e1, e2, e3) on a plane ([`fields::g3_kernel`]), or its transpose, which
-/// turns them back.
+/// A convolution whose taps rotate and scale vectors, three blades (e1, e2, e3) on a planar grid ([`fields::g3_kernel`]), or its transpose,
+/// which applies the inverse rotations.
 ///
 /// Parameters: `weights.0` … `weights.3`, the quaternions, and `scale_param`, each `[out, in, *taps]` (`[in, out, *taps]` if transposed),
 /// uniform in ±1/√(second size · taps); `bias.0` … `bias.2` `[out]`, if there is a bias.
@@ -43,7 +43,7 @@ impl G3Conv {
 }
 
 impl G3ConvBuilder {
-    /// Positions of the input from one output to the next.
+    /// The stride.
     #[must_use]
     pub fn stride(mut self, stride: usize) -> Self {
         self.stride = stride;
@@ -126,7 +126,7 @@ impl Layer for G3Conv {
     }
 }
 
-/// x·σ(t) of vectors, t a learned linear map of the components ([`fields::g3_vsilu`]).
+/// Gates vectors: x·σ(t), with t a learned linear map of the components ([`fields::g3_vsilu`]).
 ///
 /// Parameters: `conv.weight` `[channels, 1, 1, 1, 3]` and `conv.bias` `[channels]`, uniform in ±1/√3.
 #[derive(Debug, Module)]
@@ -141,7 +141,7 @@ struct GateConv {
 }
 
 impl G3Gate {
-    /// Draws the parameters for so many channels.
+    /// Draws the parameters for `channels` channels.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -165,16 +165,16 @@ impl Layer for G3Gate {
     }
 }
 
-/// Whether a block normalises before it gates, and in how many groups.
+/// Position and groups of the normalisation in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockNorm {
-    /// Groups of channels; none for no normalisation.
+    /// Groups of channels; `None` for no normalisation.
     pub groups: Option<usize>,
-    /// Whether the norm is in front of the gate.
+    /// Whether the norm precedes the gate.
     pub before: bool,
 }
 
-/// Two convolutions with gates in front of them, and a shortcut.
+/// Two convolutions, each preceded by a gate, and a shortcut.
 #[derive(Debug, Module)]
 pub(super) struct G3Block {
     conv1: G3Conv,
@@ -214,7 +214,7 @@ impl G3Block {
     }
 }
 
-/// The norm, if there is one.
+/// Applies the norm, if there is one.
 pub(super) fn normalized(norm: Option<&G3GroupNorm>, x: &Tensor) -> Result<Tensor> {
     norm.map_or(Ok(x.clone()), |norm| norm.forward(x))
 }
@@ -236,17 +236,17 @@ impl Layer for G3Block {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct G3ResNetConfig {
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels between.
+    /// Hidden channels.
     pub hidden: usize,
     /// Blocks in each stage.
     pub blocks: Vec<usize>,
-    /// Groups of the norms; none for no normalisation.
+    /// Groups of the norms; `None` for no normalisation.
     pub norm: Option<usize>,
-    /// Whether norms are in front of gates.
+    /// Whether norms precede gates.
     pub norm_first: bool,
 }
 
@@ -256,7 +256,7 @@ impl Default for G3ResNetConfig {
     }
 }
 
-/// Blocks one after the other.
+/// A sequence of blocks.
 #[derive(Debug)]
 struct Stage(Vec<G3Block>);
 
@@ -268,8 +268,8 @@ impl Module for Stage {
     }
 }
 
-/// The ResNet of turned vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`, a scalar and a
-/// vector in the plane as one vector in space.
+/// The ResNet of rotated vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`. A scalar and
+/// a planar vector form one vector in space.
 #[derive(Debug, Module)]
 pub struct G3ResNet {
     conv_in1: G3Conv,

@@ -7,7 +7,7 @@ use gradewise_autograd::{
     fields::{self, Aggregation},
 };
 
-/// What the argument of a gate is made of.
+/// How the argument of a gate is computed from blades.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GateArgument {
     /// A learned linear map, for each channel.
@@ -19,7 +19,8 @@ pub enum GateArgument {
     Mean,
 }
 
-/// x·σ(t), where t is made of some blades of x ([`fields::mv_act`]). It commutes with isometries only if these are the scalar alone.
+/// Gates multivectors: x·σ(t), where t is computed from some blades of x ([`fields::mv_act`]). It commutes with isometries only if t
+/// depends on the scalar alone.
 ///
 /// Parameters of the linear argument: `conv.weight` `[channels, 1, blades]` and `conv.bias` `[channels]`, uniform in ±1/√blades.
 #[derive(Debug, Module)]
@@ -49,7 +50,7 @@ pub struct MvActBuilder {
 }
 
 impl MvAct {
-    /// For fields of so many channels on the blades `input_blades`, gated by themselves.
+    /// For fields of `channels` channels on the blades `input_blades`. By default, all of these determine the gate.
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(channels: usize, input_blades: &[usize]) -> MvActBuilder {
         let (input_blades, argument) = (input_blades.to_vec(), GateArgument::default());
@@ -58,14 +59,14 @@ impl MvAct {
 }
 
 impl MvActBuilder {
-    /// The blades that the gate is made of.
+    /// The blades that determine the gate.
     #[must_use]
     pub fn kernel_blades(mut self, blades: &[usize]) -> Self {
         self.kernel_blades = blades.to_vec();
         self
     }
 
-    /// How it is made of them; by a linear map unless told otherwise.
+    /// How the gate's argument is computed; a linear map by default.
     #[must_use]
     pub fn argument(mut self, argument: GateArgument) -> Self {
         self.argument = argument;

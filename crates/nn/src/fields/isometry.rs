@@ -6,7 +6,7 @@ use gradewise_autograd::Tensor;
 use gradewise_core::OrderedMetric;
 use gradewise_kernels::{Array, Index};
 
-/// A permutation of the axes of a grid, some of them reversed, which keeps the metric: quarter turns, mirrors, and what is made of them.
+/// A permutation of the axes of a grid with optional reversals that preserves the metric: quarter turns, reflections, and their products.
 ///
 /// It acts on a field as (T·f)(x) = ρ(T) f(T⁻¹x) about the centre of the grid, with ρ(T) its action on blades.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,12 +14,12 @@ pub struct GridIsometry {
     metric: OrderedMetric,
     /// The axis that each axis of the result comes from.
     source: Vec<usize>,
-    /// Whether it is reversed.
+    /// Whether each axis is reversed.
     reversed: Vec<bool>,
 }
 
 impl GridIsometry {
-    /// All of a metric, the identity first: 8 of 1,1; 48 of 1,1,1; 16 of −1,1,1.
+    /// All isometries of a metric, the identity first: 8 for 1,1; 48 for 1,1,1; 16 for −1,1,1.
     pub fn all(metric: &OrderedMetric) -> Vec<Self> {
         let n = metric.dimension();
         let mut permutations: Vec<Vec<usize>> = vec![vec![]];
@@ -44,7 +44,7 @@ impl GridIsometry {
         permutations.iter().flat_map(signs).collect()
     }
 
-    /// For each blade, the blade that takes its place and the sign it gets.
+    /// For each blade of the result, its source blade and sign.
     fn blades(&self) -> Vec<(usize, f64)> {
         let n = self.metric.dimension();
         // Blades by their generators, in the order of the metric.
@@ -53,7 +53,7 @@ impl GridIsometry {
             .collect();
         sets.sort_by_key(|set: &Vec<usize>| (set.len(), set.clone()));
         let image = |set: &Vec<usize>| {
-            // Generator e_source goes to ±e_axis, so the blade at these axes comes from that of their sources.
+            // e_source maps to ±e_axis, so the blade of these axes comes from the blade of their sources.
             let from: Vec<usize> = set.iter().map(|&axis| self.source[axis]).collect();
             let later = |at: usize| from[at + 1..].iter().filter(|&&other| other < from[at]).count();
             let odd = (0..from.len()).map(later).sum::<usize>()
@@ -66,10 +66,10 @@ impl GridIsometry {
         sets.iter().map(image).collect()
     }
 
-    /// A field `[blades, batch, *space, channels]` that has the blades from `first` on, moved.
+    /// Applies the isometry to a field `[blades, batch, *space, channels]`, whose blades begin with `first`.
     ///
     /// # Errors
-    /// A field of another number of axes, of axes that are exchanged and not equally long, or without all blades of its grades.
+    /// A field with the wrong number of axes, with exchanged axes of different lengths, or without all blades of its grades.
     pub fn apply(&self, x: &Tensor, first: usize) -> Result<Tensor> {
         const NAME: &str = "GridIsometry";
         let (n, shape) = (self.metric.dimension(), x.shape());
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// A vector field x ↦ (x − centre) is its own image under all of them, and e12 changes its sign with the orientation.
+    /// A vector field x ↦ (x − centre) is invariant under all isometries, and e12 changes its sign with the orientation.
     #[test]
     fn radial_vectors_stay_and_planes_turn_over() {
         let metric: OrderedMetric = "1,1".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Linear maps of multivectors by the geometric product and by conjugation.
+//! Linear layers by the geometric product and by conjugation.
 
 use super::refuse;
 use crate::{Module, Parameter, Placement, Result, layers::Layer};
@@ -75,7 +75,7 @@ const EVEN: [usize; 8] = [0, 5, 6, 7, 8, 9, 10, 15];
 /// Sums of conjugations in projective geometric algebra ([`fields::pga_conjugate_linear`]).
 ///
 /// Parameters: `_action` `[out, in, 8]`, on the even blades, drawn as unit rotations; `weight` `[out, in]`, uniform in ±1/√in; `embed_e0`
-/// `[in, 1]`, zero: points at infinity, which translations do not move.
+/// `[in, 1]`, zero: the e0 components of the input, where 0 means points at infinity, which translations do not move.
 #[derive(Debug, Module)]
 pub struct PgaConjugateLinear {
     #[module(rename = "_action")]
@@ -116,7 +116,7 @@ impl PgaConjugateLinearBuilder {
         if blades.iter().any(|&blade| blade >= 16) {
             return refuse("PgaConjugateLinear", "blades", blades, "blades below 16");
         }
-        // A rotation: the scalar and e12, e13, e23, of norm 1.
+        // A unit rotor: scalar, e12, e13 and e23 parts of norm 1.
         let drawn = Array::uniform(
             [outputs * inputs, 4],
             gradewise_kernels::DType::F64,

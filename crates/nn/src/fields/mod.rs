@@ -1,8 +1,8 @@
 //! Networks on multivector fields `[blades, batch, *space, channels]` over grids of 1 to 3 axes.
 //!
 //! The layers are those of Brandstetter et al. 2022 (arXiv:2209.04934), Ruhe et al. 2023 (arXiv:2302.06594) and Zhdanov et al. 2024
-//! (arXiv:2402.14730), and the models those that these works train on fluids and electromagnetic fields. Parameters have the names and the
-//! shapes of the published implementations, so that their weights load; `docs/fields.md` says which physical field goes to which blade.
+//! (arXiv:2402.14730), and the models are those that these works train on fluids and electromagnetic fields. Parameters have the names and
+//! the shapes of the published implementations, so that their weights load; `docs/fields.md` says which physical field goes to which blade.
 
 mod conv;
 mod convert;
@@ -40,13 +40,13 @@ pub use unet::{G3UNet, G3UNetConfig};
 use crate::{Parameter, Result};
 use gradewise_autograd::Tensor;
 
-/// Parameters of one shape as one tensor, along a new leading axis.
+/// Stacks parameters of one shape along a new leading axis.
 fn stacked(parameters: &[Parameter]) -> Result<Tensor> {
     let tensors: Vec<Tensor> = parameters.iter().map(Parameter::tensor).collect();
     Ok(gradewise_autograd::stack(&tensors.iter().collect::<Vec<_>>(), 0)?)
 }
 
-/// A refused setting.
+/// An [`Error::Argument`](crate::Error::Argument) about a setting.
 fn refuse<T>(
     operation: &'static str,
     argument: &'static str,

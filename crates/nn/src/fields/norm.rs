@@ -8,14 +8,14 @@ use gradewise_autograd::{
 };
 use gradewise_kernels::Array;
 
-/// How a stored bias `[blades, groups]` is read.
+/// The memory order of a stored bias `[blades, groups]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BiasOrder {
-    /// As it is.
+    /// `[blades, groups]`, as its shape says.
     #[default]
     BladeChannel,
-    /// Its elements, in the order they are stored, as `[groups, blades]`: the published implementation reshapes where it means to
-    /// transpose, and trained weights expect it.
+    /// The stored elements are read as `[groups, blades]`: the published implementation reshapes where it should transpose, and its trained
+    /// weights depend on that.
     ChannelBlade,
 }
 
@@ -45,8 +45,8 @@ pub struct CliffordGroupNormBuilder {
 }
 
 impl CliffordGroupNorm {
-    /// For fields of so many blades and channels, in groups of `channels_per_group`: 1 normalises each channel alone, all of them the whole
-    /// sample. (The published implementation calls this number `num_groups`.)
+    /// For fields of `blades` blades and `channels` channels, in groups of `channels_per_group`: 1 normalises each channel separately,
+    /// `channels` the whole sample. (The published implementation calls this number `num_groups`.)
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(blades: usize, channels: usize, channels_per_group: usize) -> CliffordGroupNormBuilder {
         let (options, order) = (NormOptions::default(), BiasOrder::default());
@@ -55,7 +55,7 @@ impl CliffordGroupNorm {
 }
 
 impl CliffordGroupNormBuilder {
-    /// As published: its whitening and the order of its bias.
+    /// Uses the whitening and the bias order of the published implementation.
     #[must_use]
     pub fn reference(mut self) -> Self {
         self.options.whitening = Whitening::Reference;
@@ -66,7 +66,7 @@ impl CliffordGroupNormBuilder {
     /// Makes the parameters.
     ///
     /// # Errors
-    /// Channels that do not form such groups, a dtype the device does not serve, or no memory.
+    /// A group size that does not divide the channels, a dtype the device does not serve, or no memory.
     pub fn init(self, placement: impl Into<Placement>) -> Result<CliffordGroupNorm> {
         let Self { blades, channels, channels_per_group, options, order } = self;
         if channels_per_group == 0 || !channels.is_multiple_of(channels_per_group) {
@@ -96,8 +96,8 @@ impl Layer for CliffordGroupNorm {
     }
 }
 
-/// Subtracts the mean of each component over space and groups of channels ([`fields::g3_group_norm`]), and divides by the mean length if
-/// that is asked for.
+/// Subtracts the mean of each component over space and groups of channels ([`fields::g3_group_norm`]), and optionally divides by the mean
+/// length.
 ///
 /// Parameters: `weight` `[channels]`, one, and `bias` `[channels, blades]`, zero.
 #[derive(Debug, Module)]
@@ -111,10 +111,11 @@ pub struct G3GroupNorm {
 }
 
 impl G3GroupNorm {
-    /// For fields of so many blades and channels, in so many groups; with `scale`, lengths are divided by their mean plus that number.
+    /// For fields of `blades` blades and `channels` channels in `groups` groups. With `scale`, vectors are divided by their mean length
+    /// plus `scale`.
     ///
     /// # Errors
-    /// Channels that do not form the groups, a dtype the device does not serve, or no memory.
+    /// Groups that do not divide the channels, a dtype the device does not serve, or no memory.
     pub fn init(
         blades: usize,
         channels: usize,

@@ -14,11 +14,11 @@ pub struct PlainResNetConfig {
     pub axes: usize,
     /// Components of a field.
     pub components: usize,
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels between.
+    /// Hidden channels.
     pub hidden: usize,
     /// Taps along each axis.
     pub taps: usize,
@@ -89,8 +89,8 @@ impl Layer for Block {
     }
 }
 
-/// Ordinary convolutions in residual blocks between pairs of 1×1 convolutions, on the components of fields
-/// `[components, batch, *space, inputs]` as so many channels: the peer of [`CliffordResNet`](super::CliffordResNet) without an algebra.
+/// Ordinary convolutions in residual blocks between pairs of 1×1 convolutions, on fields `[components, batch, *space, inputs]`, whose
+/// components and frames become channels: the baseline of [`CliffordResNet`](super::CliffordResNet) without an algebra.
 #[derive(Debug, Module)]
 pub struct PlainResNet {
     conv_in1: Conv,

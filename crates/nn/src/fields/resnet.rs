@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct CliffordResNetConfig {
     /// Squares of the generators, one for each axis of space.
     pub metric: Vec<i8>,
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels between.
+    /// Hidden channels.
     pub hidden: usize,
     /// Taps along each axis.
     pub taps: usize,
@@ -50,7 +50,7 @@ struct Block {
 
 impl Layer for Block {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        // One normalisation, with one set of parameters, after both convolutions, as published.
+        // Both convolutions share one normalisation and its parameters, as published.
         let norm = |x: Tensor| self.groupnorm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x));
         let y = norm(self.conv1.forward(x)?)?.gelu()?;
         let y = norm(self.conv2.forward(&y)?)?;
@@ -58,8 +58,8 @@ impl Layer for Block {
     }
 }
 
-/// Clifford convolutions in residual blocks between pairs of 1×1 convolutions, as the steerable work compares itself with (Zhdanov et al.
-/// 2024, arXiv:2402.14730, after Brandstetter et al. 2022). Fields `[blades, batch, *space, inputs]` to `[…, outputs]`.
+/// Clifford convolutions in residual blocks between pairs of 1×1 convolutions, the baseline of the steerable networks (Zhdanov et al. 2024,
+/// arXiv:2402.14730, after Brandstetter et al. 2022). Fields `[blades, batch, *space, inputs]` to `[…, outputs]`.
 #[derive(Debug, Module)]
 pub struct CliffordResNet {
     conv_in1: CliffordConv,
@@ -73,7 +73,7 @@ impl CliffordResNet {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Squares that are no metric, a dtype the device does not serve, or no memory.
+    /// Squares that are not a metric, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &CliffordResNetConfig,
         placement: impl Into<Placement>,
@@ -82,7 +82,7 @@ impl CliffordResNet {
         let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
         let (axes, hidden) = (metric.dimension(), config.hidden);
         let mut conv = |inputs: usize, outputs: usize, taps: usize| {
-            // On both sides, as published; an even number of taps adds a position.
+            // Equal padding on both sides, as published: an even number of taps enlarges the output by one position.
             let layer = CliffordConv::new(&metric, inputs, outputs, &vec![taps; axes]);
             layer.padding(&vec![taps / 2; axes]).init(&placement, rng)
         };

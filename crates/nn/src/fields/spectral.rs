@@ -29,7 +29,7 @@ pub struct CliffordSpectralConvBuilder {
 
 impl CliffordSpectralConv {
     /// From `inputs` to `outputs` channels, at `modes` positive and as many negative frequencies along each axis; the pairing and the side
-    /// are those that commute with shifts where there are such ([`SpectralOptions::new`]).
+    /// are chosen to commute with shifts where possible ([`SpectralOptions::new`]).
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(
         metric: &OrderedMetric,

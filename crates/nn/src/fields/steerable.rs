@@ -11,8 +11,8 @@ use gradewise_core::OrderedMetric;
 use gradewise_kernels::{Compute, DType};
 use std::sync::{Mutex, PoisonError};
 
-/// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]): it commutes with the isometries
-/// of the metric, as far as the grid has them, and with shifts.
+/// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]): it commutes with shifts and with
+/// those isometries of the metric that map the grid to itself.
 ///
 /// Parameters have the names of the published implementation: `CliffordSteerableKernel_0.…` and `bias`.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub struct SteerableConv {
     head: Parameter,
     layers: Vec<KernelLayer>,
     bias: Option<Parameter>,
-    /// The kernel of the last pass without history, which holds until a parameter changes.
+    /// A cache of the kernel for passes that record no gradients, valid until a parameter changes.
     kept: Mutex<Option<(Origin, Tensor)>>,
 }
 
-/// What a kernel was computed from: the values of the parameters, each of which is a tensor of its own, and the arithmetic in force.
+/// The cache key of a kernel: the parameters' tensors, whose ids change with their values, and the arithmetic in use.
 type Origin = (Vec<TensorId>, Option<DType>, Compute);
 
 /// One layer of the kernel network.
@@ -77,7 +77,7 @@ impl SteerableConv {
         }
     }
 
-    /// The kernel's weights as they are now.
+    /// The current weights of the kernel network.
     pub fn kernel(&self) -> SteerableKernel {
         let layer = |layer: &KernelLayer| SteerableLayerWeights {
             product: layer.product.tensor(),
@@ -99,17 +99,17 @@ impl SteerableConv {
         }
     }
 
-    /// The kernel between blades, `[I, out, I, *taps, in]`. Where no history is recorded it is computed once for the same parameters.
+    /// The kernel between blades, `[I, out, I, *taps, in]`. It is cached where no gradients are recorded.
     fn taps(&self) -> Result<Tensor> {
         let compute = || fields::cs_kernel(&self.metric, &self.kernel());
         if is_grad_enabled() {
-            // Training changes the parameters next: a kernel kept from an evaluation would only take memory.
+            // A training pass: the parameters will change, so a cached kernel would only use memory.
             *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return Ok(compute()?);
         }
         let parameters = self.parameters().iter().map(|parameter| parameter.tensor().id()).collect();
         let origin: Origin = (parameters, current_policy().map(|policy| policy.dtype()), Compute::current());
-        // A panic while the lock is held leaves the kernel as it was: it is replaced complete.
+        // The kernel is replaced as a whole, so a panic cannot leave it inconsistent.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Some((known, kernel)) if *known == origin => Ok(kernel.clone()),
@@ -161,7 +161,7 @@ impl Layer for SteerableConv {
 }
 
 impl SteerableConvBuilder {
-    /// Layers of the kernel network, two at least, and their channels.
+    /// Layers of the kernel network, at least 2, and their channels.
     #[must_use]
     pub fn network(mut self, layers: usize, hidden: usize) -> Self {
         (self.layers, self.hidden) = (layers.max(2), hidden);
@@ -175,21 +175,21 @@ impl SteerableConvBuilder {
         self
     }
 
-    /// The blades that biases are added to, those of the kernel network included; others than the scalar break the symmetry.
+    /// The blades that biases are added to, also within the kernel network. Biases on blades other than the scalar break equivariance.
     #[must_use]
     pub fn bias_blades(mut self, blades: &[usize]) -> Self {
         self.bias_blades = blades.to_vec();
         self
     }
 
-    /// Positions of the input from one output to the next.
+    /// The stride.
     #[must_use]
     pub fn stride(mut self, stride: usize) -> Self {
         self.stride = stride;
         self
     }
 
-    /// How the ends of the field are treated.
+    /// The padding at the boundaries of the field.
     #[must_use]
     pub fn padding(mut self, padding: SteerablePadding) -> Self {
         self.padding = padding;
@@ -199,7 +199,7 @@ impl SteerableConvBuilder {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A metric with null generators, blades that there are not, a dtype the device does not serve, or no memory.
+    /// A metric with null generators, blades that the metric does not have, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct SteerableResNetConfig {
     /// Squares of the generators, one for each axis of space.
     pub metric: Vec<i8>,
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels between.
+    /// Hidden channels.
     pub hidden: usize,
     /// Taps along each axis, an odd number.
     pub taps: usize,
@@ -57,8 +57,8 @@ impl Module for Block {
     }
 }
 
-/// Steerable convolutions in residual blocks between pairs of 1×1 convolutions (Zhdanov et al. 2024, arXiv:2402.14730):
-/// `[blades, batch, *space, inputs]` to `[…, outputs]`. It commutes with the isometries of the metric that the grid has.
+/// Steerable convolutions in residual blocks between pairs of 1×1 convolutions (Zhdanov et al. 2024, arXiv:2402.14730): `[blades, batch,
+/// *space, inputs]` to `[…, outputs]`. It commutes with those isometries of the metric that map the grid to itself.
 #[derive(Debug)]
 pub struct SteerableResNet {
     metric: OrderedMetric,
@@ -72,7 +72,7 @@ impl SteerableResNet {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Squares that are no metric or hold a 0, a dtype the device does not serve, or no memory.
+    /// Squares that are not a metric or hold a 0, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &SteerableResNetConfig,
         placement: impl Into<Placement>,

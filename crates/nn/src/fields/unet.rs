@@ -1,4 +1,4 @@
-//! The U-Net of turned vectors.
+//! The U-Net of rotated vectors.
 
 use super::{
     G3Conv, G3Gate, G3GroupNorm,
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct G3UNetConfig {
-    /// Fields in: those of so many past times.
+    /// Input fields: the number of past frames.
     pub inputs: usize,
-    /// Fields out.
+    /// Output fields.
     pub outputs: usize,
-    /// Channels at the finest grid, before they are multiplied.
+    /// Channels of the encoder, before the first multiplier.
     pub hidden: usize,
-    /// By how much the channels of each grid, from the finest on, are more than those of the grid before.
+    /// Factors between the channels of successive grids, from the finest on.
     pub multipliers: Vec<usize>,
     /// Blocks on each grid, on the way down; one more on the way up.
     pub blocks: usize,
-    /// Groups of the norms; none for no normalisation.
+    /// Groups of the norms; `None` for no normalisation.
     pub norm: Option<usize>,
-    /// Whether norms are in front of gates.
+    /// Whether norms precede gates.
     pub norm_first: bool,
 }
 
@@ -36,12 +36,12 @@ impl Default for G3UNetConfig {
     }
 }
 
-/// A step of the U-Net: a block, or another grid.
+/// A step of the U-Net: a block, or a change of resolution.
 #[derive(Debug)]
 enum Step {
     /// The name of the block within the step, and the block.
     Block(&'static str, Box<G3Block>),
-    /// To a grid of half, or twice, the extent.
+    /// Down- or upsampling by a factor of 2.
     Scale(G3Conv),
 }
 
@@ -60,8 +60,8 @@ struct Middle {
     res2: G3Block,
 }
 
-/// The U-Net of turned vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`, whose extents
-/// are multiples of 2 to the number of grids less one.
+/// The U-Net of rotated vectors (Ruhe et al. 2023, arXiv:2302.06594): `[3, batch, height, width, inputs]` to `[…, outputs]`, with extents
+/// that are multiples of 2^(grids − 1).
 #[derive(Debug, Module)]
 pub struct G3UNet {
     conv1: G3Conv,
@@ -89,7 +89,7 @@ impl G3UNet {
             return refuse("G3UNet", "multipliers", multipliers, "one grid at least, and channels on each");
         }
         let norm = BlockNorm { groups: config.norm, before: config.norm_first };
-        // In the middle and at the end of a grid, the published code normalises in one group.
+        // In the middle and in the last block of each grid on the way up, the published code normalises in one group.
         let single = BlockNorm { groups: config.norm.map(|_| 1), ..norm };
         let block = |name, inputs: usize, outputs: usize, norm: BlockNorm, rng: &mut R| -> Result<Step> {
             Ok(Step::Block(name, Box::new(G3Block::init(inputs, outputs, norm, &placement, rng)?)))
@@ -115,7 +115,7 @@ impl G3UNet {
             for _ in 0..config.blocks {
                 up.push(block("res", 2 * channels, channels, norm, rng)?);
             }
-            // What this grid began with is joined by the output of the step before it.
+            // The last skip connection of this grid is the output of the previous step on the way down, which has fewer channels.
             let outputs = channels / multiplier;
             up.push(block("res", channels + outputs, outputs, single, rng)?);
             channels = outputs;
@@ -153,7 +153,7 @@ impl Layer for G3UNet {
             x = match step {
                 Step::Scale(conv) => conv.forward(&x)?,
                 Step::Block(_, block) => {
-                    // As many outputs were kept on the way down as there are blocks on the way up.
+                    // There is one skip connection for each block on the way up.
                     let joined = match passed.pop() {
                         Some(skip) => concat(&[&x, &skip], 4)?,
                         None => x,

@@ -1,4 +1,4 @@
-//! Attention by what motions leave alone.
+//! Attention by invariants.
 
 use super::{Channels, EquiLinear, Space, Streams, space::Blades};
 use crate::{Error, Module, Placement, Result};
@@ -6,14 +6,14 @@ use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Algebra;
 use gradewise_kernels::{Array, Device, Index, ops::AttentionOptions};
 
-/// How tokens come together: `batch` sets of `tokens` each, one after the other.
+/// The grouping of tokens: `batch` sets of `tokens` tokens each, concatenated.
 #[derive(Clone, Debug)]
 pub struct TokenBatch {
     batch: usize,
     tokens: usize,
-    /// How many tokens of each set there are.
+    /// The number of tokens of each set that are not padding.
     lengths: Option<Index>,
-    /// `[batch, tokens, 1]`: 1/number for tokens that there are, 0 for padding.
+    /// `[batch, tokens, 1]`: 1/length of the set for its tokens, 0 for padding.
     weights: Option<Tensor>,
 }
 
@@ -23,7 +23,7 @@ impl TokenBatch {
         Self { batch, tokens, lengths: None, weights: None }
     }
 
-    /// Sets of which the first `lengths[i]` tokens are there and the rest is padding, which nothing attends to.
+    /// Padded sets: the first `lengths[i]` tokens of set `i` are valid, the rest is padding, which is masked in attention.
     ///
     /// # Errors
     /// A length above `tokens`; no memory.
@@ -40,8 +40,8 @@ impl TokenBatch {
         Ok(Self { batch, tokens, lengths, weights: Some(Tensor::new(weights)) })
     }
 
-    /// For each token of `x` the weight e₁₂₃ of the points of its set, in the mean over channels and tokens: `[1, tokens, 1]`; `None` where
-    /// there are no points.
+    /// For each token of `x`, the e₁₂₃ component averaged over the channels and tokens of its set: `[1, tokens, 1]`; `None` if the algebra
+    /// has no points.
     ///
     /// # Errors
     /// Another number of tokens.
@@ -83,10 +83,10 @@ pub struct AttentionSize {
     pub channels: Channels,
 }
 
-/// Attention of the tokens of each set to each other. The weights are softmax of the sum of invariant products of queries and keys,
-/// of products of their scalars and, where there are points, of minus the squared distance of the points that their trivectors are,
-/// times their weights w as w/(w² + ε): all as one inner product, for which the fused kernel serves, and so no matrix of tokens by tokens is
-/// in memory. Values are whole multivectors and scalars.
+/// Self-attention among the tokens of each set. The logit is the sum of the invariant products of queries and keys, the products of their
+/// scalars and, in algebras with points, minus the squared distance of the points that their trivectors represent, scaled by their weights
+/// w as w/(w² + ε). All terms form one inner product, so the fused attention kernel applies, and no tokens × tokens matrix is stored.
+/// Values are whole multivectors and scalars.
 ///
 /// On CUDA a head has at most 128 features, 16 for each multivector channel and one for each scalar.
 ///
@@ -105,7 +105,7 @@ pub struct GeometricAttention {
     points: Option<Points>,
 }
 
-/// What distances are of.
+/// The blades of a point.
 #[derive(Debug)]
 struct Points {
     weight: usize,
@@ -152,10 +152,10 @@ impl GeometricAttention {
         })
     }
 
-    /// What each token of `x` gathers from its set.
+    /// The attention output for each token of `x`.
     ///
     /// # Errors
-    /// Other channels or tokens than said; heads that are too large for the device.
+    /// Channels or tokens that differ from the configured ones; heads that are too large for the device.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch) -> Result<Streams> {
         tokens.check(x)?;
         let AttentionSize { heads, channels } = self.size;
@@ -201,7 +201,7 @@ impl GeometricAttention {
         Ok(x.reshape(shape)?.transpose(1, 2)?)
     }
 
-    /// The inverse of both for what was gathered.
+    /// The inverse of both, for the attention output.
     fn streams(&self, gathered: &Tensor, tokens: &TokenBatch) -> Result<Streams> {
         let AttentionSize { heads, channels } = self.size;
         let (blades, all) = (self.space.algebra().blade_count(), tokens.batch * tokens.tokens);
@@ -218,12 +218,12 @@ impl GeometricAttention {
     }
 }
 
-/// Features of a head, parts beside each other.
+/// Features of a head: the sum over its concatenated parts.
 fn width(parts: &[Tensor]) -> usize {
     parts.iter().map(|part| part.shape()[3]).sum()
 }
 
-/// Parts beside each other, with zeros up to the features of `values`: the kernel has one number of features for all.
+/// Concatenates parts and pads them with zeros to the features of `values`: the kernel needs equal sizes for queries, keys and values.
 fn joined(parts: &[Tensor], values: &Tensor) -> Result<Tensor> {
     let (&[batch, heads, tokens, features], own) = (values.shape().dims(), width(parts)) else {
         return Ok(values.clone());

@@ -1,13 +1,13 @@
-//! Products of multivectors with each other.
+//! Bilinear products of multivectors.
 
 use super::{Channels, EquiLinear, Space, Streams};
 use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::{Tensor, clifford, concat};
 
-/// Geometric products and, where there are points, joins of linear maps of the input, side by side, through one more linear map.
+/// Geometric products and, in algebras with points, joins of linear maps of the input, concatenated and followed by a linear map.
 ///
-/// The join x ∨ y of two multivectors turns its sign over under reflections; times a number that does so too it commutes with them. That
-/// number is of the `reference`, such as the weight of the points that came in.
+/// The join x ∨ y of two multivectors flips its sign under reflections. Multiplied by a pseudoscalar number, it is equivariant. That number
+/// comes from `reference`, such as the weight of the input's points.
 ///
 /// Parameters: those of `operands` and of `out`.
 #[derive(Debug, Module)]
@@ -21,7 +21,7 @@ pub struct GeometricBilinear {
 }
 
 impl GeometricBilinear {
-    /// With `hidden` channels of each product.
+    /// Draws the parameters, with `hidden` channels for each product.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -43,7 +43,7 @@ impl GeometricBilinear {
         })
     }
 
-    /// The products of `x`; `reference` is `[1, tokens, 1]`, one number for each token, and only used where there are points.
+    /// The products of `x`; `reference` is `[1, tokens, 1]`, one number for each token, and is used only in algebras with points.
     ///
     /// # Errors
     /// Other channels than the layer's; no reference where one is needed.

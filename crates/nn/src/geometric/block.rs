@@ -10,17 +10,17 @@ use gradewise_autograd::Tensor;
 /// Sizes of a [`GeometricBlock`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockConfig {
-    /// Of the streams.
+    /// Channels of the streams.
     pub channels: Channels,
-    /// Of the attention.
+    /// Size of the attention.
     pub attention: AttentionSize,
-    /// Between the maps of the perceptron.
+    /// Hidden channels of the perceptron.
     pub hidden: Channels,
-    /// Probability to drop a grade of what the block adds, while training.
+    /// Dropout probability of grades in the residual branches, in training.
     pub dropout: f64,
 }
 
-/// x + attention(norm(x)), then x + perceptron(norm(x)), where the perceptron is products, gate and a linear map.
+/// x + attention(norm(x)), then x + perceptron(norm(x)), where the perceptron consists of bilinear products, a gate and a linear map.
 ///
 /// Parameters: those of `attention`, `bilinear` and `out`.
 #[derive(Debug, Module)]
@@ -35,7 +35,7 @@ pub struct GeometricBlock {
 }
 
 impl GeometricBlock {
-    /// Draws the parameters; `seed` is that of the dropout's masks.
+    /// Draws the parameters; `seed` determines the dropout masks.
     ///
     /// # Errors
     /// No heads, a probability outside 0 ≤ p < 1, a dtype the device does not serve, or no memory.
@@ -63,7 +63,7 @@ impl GeometricBlock {
     /// New streams; `reference` as in [`GeometricBilinear::forward`].
     ///
     /// # Errors
-    /// Other channels or tokens than said.
+    /// Channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch, reference: Option<&Tensor>) -> Result<Streams> {
         let gathered = self.attention.forward(&self.norm.forward(x)?, tokens)?;
         let x = x.add(&self.dropouts[0].forward(&gathered)?)?;

@@ -44,7 +44,7 @@ impl EquiLinear {
         let algebra = space.algebra().clone();
         let (from, to) = (inputs.multivectors, outputs.multivectors);
         let (grades, blades) = (algebra.grade_count(), algebra.blade_count());
-        // What comes together keeps the size of one: e₀x is half of what reaches a blade, scalars half of what reaches scalars.
+        // Keeps the variance of sums at 1: e₀x contributes half of each blade, and scalars half of each scalar output.
         let terms = if space.reached().is_some() { 2 } else { 1 };
         let deviation = |fan: usize, terms: usize| ((fan.max(1) * terms) as f64).sqrt().recip();
         let weight = placement.normal([grades, from, to], deviation(from, terms), rng)?;
@@ -62,7 +62,7 @@ impl EquiLinear {
         Ok(Self { algebra, weight, factor, scalars, up, down })
     }
 
-    /// Both streams through the map.
+    /// Applies the map to both streams.
     ///
     /// # Errors
     /// Other channels than the map's; another dtype or device than the parameters'.
@@ -79,7 +79,7 @@ impl EquiLinear {
         })
     }
 
-    /// Matrices of the grades reached, after zeros for those before.
+    /// The matrices of the grades reached, preceded by zeros for lower grades.
     fn every_grade(&self, weight: &Tensor) -> Result<Tensor> {
         let &[reached, from, to] = weight.shape().dims() else { return Ok(weight.clone()) };
         let missing = self.algebra.grade_count() - reached;

@@ -1,8 +1,8 @@
-//! Layers of geometric-algebra transformers: tokens of multivectors beside tokens of plain numbers, and attention between them
-//! (Brehmer et al. 2023, arXiv:2305.18415; Spinner et al. 2024, arXiv:2405.14806).
+//! Layers of geometric-algebra transformers: tokens of multivectors and scalars, and attention between them (Brehmer et al. 2023,
+//! arXiv:2305.18415; Spinner et al. 2024, arXiv:2405.14806).
 //!
-//! All work on [`Streams`]: multivectors `[blades, tokens, channels]` that turn with the world, and scalars `[tokens, channels]` that do
-//! not. Equivariant they are under the group of their [`Space`]: f(u·x) = u·f(x).
+//! All layers map [`Streams`]: multivectors `[blades, tokens, channels]`, which transform under the group, and scalars `[tokens,
+//! channels]`, which do not. They are equivariant under the group of their [`Space`]: f(u·x) = u·f(x).
 
 mod attention;
 mod bilinear;
@@ -23,7 +23,7 @@ pub use transformer::{GeometricTransformer, TransformerConfig};
 use crate::{Error, Result};
 use gradewise_autograd::{Tensor, concat};
 
-/// What flows through a geometric network: tokens of multivectors and, beside them, of scalars.
+/// The features of a geometric network: tokens of multivectors and of scalars.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// `[blades, tokens, channels]`
@@ -35,21 +35,21 @@ pub struct Streams {
 /// Channels of the two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// Of multivectors.
+    /// Multivector channels.
     pub multivectors: usize,
-    /// Of scalars.
+    /// Scalar channels.
     pub scalars: usize,
 }
 
 impl Channels {
-    /// So many channels of each.
+    /// The numbers of channels.
     pub const fn new(multivectors: usize, scalars: usize) -> Self {
         Self { multivectors, scalars }
     }
 }
 
 impl Streams {
-    /// Streams of as many tokens each.
+    /// Streams with the same number of tokens.
     ///
     /// # Errors
     /// Multivectors that are not `[blades, tokens, channels]`, scalars that are not `[tokens, channels]`.
@@ -82,7 +82,7 @@ impl Streams {
         })
     }
 
-    /// Multivectors with `more` `[tokens, channels]` added to their scalar parts.
+    /// Adds `more` `[tokens, channels]` to the scalar parts of multivectors.
     fn raise(multivectors: &Tensor, more: &Tensor) -> Result<Tensor> {
         let (blades, shape) = (multivectors.shape()[0], more.shape());
         let raised = multivectors.slice(0, 0..1)?.add(&more.reshape([1, shape[0], shape[1]])?)?;

@@ -1,4 +1,4 @@
-//! What acts on each token alone: the norm, the gate, dropout of grades.
+//! Tokenwise layers: norm, gate and dropout of grades.
 
 use super::{Space, Streams};
 use crate::{
@@ -9,11 +9,11 @@ use crate::{
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device, Index, ops::layer_norm};
 
-/// What keeps the norm from dividing by nothing.
+/// Added under the root of the norm, to avoid division by zero.
 const EPSILON: f64 = 0.01;
 
-/// Multivectors by √(mean over channels of Σ over grades of |⟨x̃x⟩ of the grade| + 0.01), and scalars by their layer norm. Parts along a null
-/// generator count nothing, so that translations leave the norm alone; the absolute values are for metrics that are not definite.
+/// Divides multivectors by √(mean over channels of Σ over grades of |⟨x̃x⟩ of the grade| + 0.01); applies a layer norm to scalars. Blades
+/// with a null generator do not contribute, so the norm is invariant under translations. The absolute values serve indefinite metrics.
 #[derive(Debug)]
 pub struct InvariantLayerNorm(QuadraticForm);
 
@@ -50,8 +50,8 @@ pub fn scalar_gate(x: &Streams) -> Result<Streams> {
 }
 
 /// Zeroes whole grades of a token's channel, and single scalars, with probability `p` in a pass of
-/// [`training`](gradewise_autograd::training), and scales the rest by 1/(1 − p); the identity in every other pass. Blades of one grade go
-/// together: alone they have no meaning that motions leave alone.
+/// [`training`](gradewise_autograd::training), and scales the rest by 1/(1 − p); the identity in every other pass. All blades of a grade
+/// are dropped together, because dropping single blades is not equivariant.
 #[derive(Debug)]
 pub struct GradeDropout {
     multivectors: Dropout,
@@ -60,12 +60,12 @@ pub struct GradeDropout {
 }
 
 impl GradeDropout {
-    /// With drop probability `p`; its masks follow from `seed` and the number of the pass.
+    /// With drop probability `p`; its masks are determined by `seed` and the number of the pass.
     ///
     /// # Errors
     /// A probability outside 0 ≤ p < 1.
     pub fn new(space: &Space, p: f64, seed: u64, device: &Device) -> Result<Self> {
-        // Two streams of masks from one seed.
+        // Multivectors and scalars get different masks from one seed.
         Ok(Self {
             multivectors: Dropout::new(p, seed.wrapping_mul(2))?,
             scalars: Dropout::new(p, seed.wrapping_mul(2).wrapping_add(1))?,
@@ -73,7 +73,7 @@ impl GradeDropout {
         })
     }
 
-    /// What is left of both streams.
+    /// Applies dropout to both streams.
     ///
     /// # Errors
     /// Multivectors of another algebra; from the device.

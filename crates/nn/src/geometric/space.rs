@@ -1,4 +1,4 @@
-//! Which algebra, and which maps of multivectors its group leaves room for.
+//! The algebra, and the linear maps of multivectors that are equivariant under its group.
 
 use crate::{Error, Result};
 use gradewise_autograd::Tensor;
@@ -7,18 +7,18 @@ use gradewise_kernels::{Array, DType, Device, Index};
 
 /// The algebra of a geometric network and the group it is equivariant under.
 ///
-/// Linear maps that commute with the whole Pin group act on grades; with a null generator e₀, which every motion leaves alone, there are
-/// those of e₀x besides. Where orientation is to be seen, the pseudoscalar takes that place: then reflections are symmetries no more.
+/// Linear maps that commute with the whole Pin group act on each grade. A null generator e₀, which is invariant under every motion, allows
+/// maps of e₀x in addition. In an oriented space, the pseudoscalar takes the place of e₀, and the maps no longer commute with reflections.
 #[derive(Clone, Debug)]
 pub struct Space {
     algebra: Algebra,
-    /// The blade that multiplies from the left, if one does.
+    /// The blade that multiplies x from the left for the additional maps, if there is one.
     factor: Option<usize>,
 }
 
 impl Space {
-    /// Points, lines, planes and motions of space: Cl(3,0,1) under E(3), reflections included. Nine linear maps: five of grades, four of
-    /// e₀x.
+    /// Projective geometric algebra of space (points, lines, planes, motions): Cl(3,0,1) under E(3), reflections included. Nine linear
+    /// maps: five of grades, four of e₀x.
     pub fn projective() -> Self {
         Self::new(Signature::PGA3).unwrap_or_else(|_| unreachable!("one null generator"))
     }
@@ -49,7 +49,7 @@ impl Space {
         Ok(Self { algebra, factor })
     }
 
-    /// The space of `signature`, which has no null generators, with orientation: under even versors alone.
+    /// The space of `signature`, which has no null generators, with orientation: equivariance only under even versors.
     ///
     /// # Errors
     /// Null generators; more generators than are supported.
@@ -72,18 +72,18 @@ impl Space {
         &self.algebra
     }
 
-    /// Whether points are trivectors of a projective algebra of space, between which there are distances.
+    /// Whether the algebra is Cl(3,0,1), whose trivectors are points with distances between them.
     pub fn has_points(&self) -> bool {
         self.algebra.signature() == Signature::PGA3
     }
 
-    /// Blades that do not vanish in ⟨x̃x⟩, and their signs there.
+    /// Blades that contribute to ⟨x̃x⟩, with their signs.
     pub(super) fn invariant(&self) -> (Vec<usize>, Vec<f64>) {
         let squares = self.algebra.squared_norms().iter().enumerate();
         squares.filter(|(_, square)| **square != 0).map(|(blade, &square)| (blade, f64::from(square))).unzip()
     }
 
-    /// The lowest grade that the factor times something reaches, if there is a factor.
+    /// The lowest grade of products with the factor, if there is a factor.
     pub(super) fn reached(&self) -> Option<usize> {
         let factor = self.factor?;
         let grade = |(out, sign): (usize, i8)| (sign != 0).then(|| usize::from(self.algebra.grades()[out]));
@@ -92,7 +92,7 @@ impl Space {
             .min()
     }
 
-    /// The blade each result of the factor's product comes from, and its sign, 0 where nothing comes.
+    /// For each blade of the product factor·x: its source blade in x and the sign, which is 0 if there is no source.
     pub(super) fn sources(&self) -> Option<(Vec<usize>, Vec<f64>)> {
         let factor = self.factor?;
         let blades = self.algebra.blade_count();
@@ -107,7 +107,7 @@ impl Space {
     }
 }
 
-/// Some of the blades, with signs.
+/// Selects blades and multiplies them by signs.
 #[derive(Clone, Debug)]
 pub(super) struct Blades {
     sources: Index,
@@ -115,7 +115,7 @@ pub(super) struct Blades {
 }
 
 impl Blades {
-    /// `signs[i]` times blade `sources[i]`, of `blades`.
+    /// Output `i` is `signs[i]` times blade `sources[i]`, out of `blades` blades.
     pub fn new(
         (sources, signs): &(Vec<usize>, Vec<f64>),
         blades: usize,

@@ -1,4 +1,4 @@
-//! The whole transformer.
+//! The geometric transformer.
 
 use super::{BlockConfig, Channels, EquiLinear, GeometricBlock, Space, Streams, TokenBatch};
 use crate::{Module, Placement, Result};
@@ -6,18 +6,18 @@ use crate::{Module, Placement, Result};
 /// Sizes of a [`GeometricTransformer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerConfig {
-    /// What comes in.
+    /// Input channels.
     pub inputs: Channels,
-    /// What comes out.
+    /// Output channels.
     pub outputs: Channels,
-    /// Of each block.
+    /// Sizes of each block.
     pub block: BlockConfig,
     /// Number of blocks.
     pub blocks: usize,
 }
 
 /// A linear map, blocks, and a linear map (Brehmer et al. 2023, arXiv:2305.18415, in Cl(3,0,1); Spinner et al. 2024, arXiv:2405.14806, in
-/// Cl(1,3)). Tokens have no order: permuting them permutes the result.
+/// Cl(1,3)). It is equivariant under permutations of the tokens of a set.
 ///
 /// ```
 /// use gradewise_autograd::Tensor;
@@ -78,10 +78,10 @@ impl GeometricTransformer {
         })
     }
 
-    /// Streams of the outputs' channels for `x` of the inputs'.
+    /// Maps streams with the input channels to streams with the output channels.
     ///
     /// # Errors
-    /// Other channels or tokens than said.
+    /// Channels or tokens that differ from the configured ones.
     pub fn forward(&self, x: &Streams, tokens: &TokenBatch) -> Result<Streams> {
         let reference = tokens.reference(&self.space, x)?;
         let mut hidden = self.input.forward(x)?;

@@ -1,12 +1,12 @@
-//! Attention of tokens to each other.
+//! Self-attention.
 
 use super::{Layer, Linear};
 use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::ops::AttentionOptions;
 
-/// Multi-head attention of `[batch, tokens, features]` to itself (Vaswani et al. 2017, arXiv:1706.03762): one map to queries, keys and
-/// values of all heads, attention of each head, and one map of the heads together.
+/// Multi-head self-attention on `[batch, tokens, features]` (Vaswani et al. 2017, arXiv:1706.03762): one linear map to the queries, keys
+/// and values of all heads, attention in each head, and one linear map of the concatenated heads.
 ///
 /// Parameters: `qkv.weight` `[features, 3·features]`, `qkv.bias`, `out.weight` `[features, features]`, `out.bias`.
 #[derive(Debug, Module)]
@@ -37,7 +37,7 @@ impl SelfAttention {
 }
 
 impl SelfAttentionBuilder {
-    /// Whether a token sees itself and those before it only (not, by default).
+    /// Whether a token attends only to itself and earlier tokens; `false` by default.
     #[must_use]
     pub fn causal(mut self, causal: bool) -> Self {
         self.causal = causal;
@@ -54,7 +54,7 @@ impl SelfAttentionBuilder {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Features that the heads do not divide; a dtype the device does not serve, or no memory.
+    /// Features that are not a multiple of the heads; a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,

@@ -89,8 +89,8 @@ impl CliffordLayerBuilder {
         self
     }
 
-    /// Whether the mapped input is computed again in the backward pass instead of being kept: less memory by an array of the
-    /// size of the input, for one matrix product more. It is kept by default.
+    /// Whether the linearly mapped input is recomputed in the backward pass instead of being stored: saves an array of the size of the
+    /// input, for one more matrix product. It is stored by default.
     #[must_use]
     pub fn recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;

@@ -1,11 +1,11 @@
-//! A table of vectors.
+//! The embedding layer.
 
 use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::Tensor;
 use gradewise_core::Shape;
 use gradewise_kernels::Index;
 
-/// A vector of features for each of some entries, looked up by number.
+/// A lookup table with a feature vector for each entry.
 ///
 /// Parameter: `weight` `[entries, features]`.
 #[derive(Debug, Module)]
@@ -50,10 +50,10 @@ impl Embedding {
         EmbeddingBuilder { entries, features, deviation: 1.0 }
     }
 
-    /// The vectors that `ids` names, as `[…shape, features]`.
+    /// The vectors at `ids`, as `[…shape, features]`.
     ///
     /// # Errors
-    /// A bound of `ids` other than the number of entries, a shape that they do not fill, another device.
+    /// A bound of `ids` other than the number of entries, a shape with another number of elements than `ids`, another device.
     pub fn forward(&self, ids: &Index, shape: impl Into<Shape>) -> Result<Tensor> {
         Ok(self.weight.tensor().embedding(ids, shape)?)
     }

@@ -1,16 +1,16 @@
-//! The steerable product in a metric that is learned.
+//! The steerable product in a learned metric.
 
 use super::{Layer, MvLinear, MvNormalization, mv_linear::Bias};
 use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford::metric_sgp};
 use gradewise_core::{Algebra, Signature};
 
-/// [`SteerableProduct`](super::SteerableProduct) whose geometric product is that of a diagonal metric of parameters, which starts as the
+/// [`SteerableProduct`](super::SteerableProduct) with the geometric product of a learned diagonal metric, which is initialised to the
 /// signature's (metric learning of Ali et al. 2024, PMLR 251, for a diagonal metric).
 ///
-/// **What it learns is not equivariant as a fixed metric is.** Products of a metric commute with its own isometries. As soon as the entries
-/// differ, those of Cl(3,0) are no longer the rotations, but the isometries of an ellipsoid: of O(n) reflections in the coordinate planes
-/// are left, and permutations of axes whose entries are equal. The norm within the layer stays that of the signature.
+/// **A learned metric is less equivariant than a fixed one.** Products of a metric commute with the isometries of that metric. As soon as
+/// the entries differ, those of Cl(3,0) are no longer the rotations, but the isometries of an ellipsoid. Of O(n), only reflections in the
+/// coordinate planes and permutations of axes with equal entries remain. The norm within the layer is still that of the signature.
 ///
 /// Parameters: `metric` `[n]`, and those of [`SteerableProduct`](super::SteerableProduct) under their names, `weight` with the grade paths
 /// of Cl(n,0).
@@ -24,7 +24,7 @@ pub struct MetricProduct {
 }
 
 impl MetricProduct {
-    /// For `features` over the algebra of `signature`, as which the metric starts.
+    /// For `features` over the algebra of `signature`, which is the initial metric.
     ///
     /// # Errors
     /// More generators than are supported, a dtype the device does not serve, or no memory.
@@ -52,7 +52,7 @@ impl MetricProduct {
         })
     }
 
-    /// The squares of the generators as they are learned.
+    /// The learned squares of the generators.
     pub fn metric(&self) -> &Parameter {
         &self.metric
     }
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// How far the layer is from commuting with an isometry of Euclidean space on vectors and scalars.
+    /// The equivariance error of the layer for an isometry of Euclidean space, on vectors and scalars.
     fn error(layer: &MetricProduct, matrix: impl Fn(&[f64]) -> Vec<f64>, rng: &mut ChaCha8Rng) -> f64 {
         let x = Tensor::randn([3, 5, 2], DType::F64, &Device::Cpu, rng).unwrap().to_vec::<f64>().unwrap();
         let turn = |vectors: &[f64]| -> Vec<f64> {

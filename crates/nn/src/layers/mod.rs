@@ -1,4 +1,4 @@
-//! Layers. Each is a builder until `init` places it on a device and draws its parameters.
+//! Layers. Each is configured by a builder, whose `init` draws the parameters on a device.
 //!
 //! Features of a Clifford algebra are `[blades, batch, features]`; ordinary layers take `[…, features]`.
 
@@ -35,13 +35,12 @@ use gradewise_autograd::Tensor;
 
 /// A module that maps one tensor to one tensor.
 ///
-/// Layers that act in training alone ask for the mode of the pass under way ([`is_training`](gradewise_autograd::is_training)): it is
-/// evaluation unless the caller is within [`training`](gradewise_autograd::training), as in a step of a
-/// [`Trainer`](crate::train::Trainer).
+/// Layers that act only in training query the mode of the current pass ([`is_training`](gradewise_autograd::is_training)). It is evaluation
+/// unless the caller is within [`training`](gradewise_autograd::training), as in a step of a [`Trainer`](crate::train::Trainer).
 pub trait Layer: Module + Send + Sync {
     /// The layer's output for `x`.
     ///
     /// # Errors
-    /// Whatever the layer's operators refuse: shapes, dtypes or devices that do not fit, named.
+    /// Those of the layer's operators, which name the shapes, dtypes or devices that do not match.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 }

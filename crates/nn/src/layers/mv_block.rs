@@ -8,8 +8,8 @@ use gradewise_autograd::{
 };
 use gradewise_core::{Algebra, Signature};
 
-/// mv_linear → mv_silu → steerable product with its linear map → mv_layer_norm (Ruhe et al. 2023, arXiv:2305.11141), in one
-/// operator where the device has a kernel for that.
+/// mv_linear → mv_silu → steerable product with its linear map → mv_layer_norm (Ruhe et al. 2023, arXiv:2305.11141), fused into one
+/// operator where the device has a kernel for it.
 ///
 /// Parameters: those of [`MvLinear`], [`MvSilu`], [`SteerableProduct`] and [`MvLayerNorm`] under `0`, `1`, `2` and `3`.
 #[derive(Debug, Module)]
@@ -75,7 +75,7 @@ impl Layer for MvBlock {
 }
 
 impl MvBlock {
-    /// `residual + self(x)`, the sum in the same operator.
+    /// `residual + self(x)`, with the addition fused into the operator.
     ///
     /// # Errors
     /// As [`forward`](Layer::forward); a residual of another shape than the result's.

@@ -73,7 +73,7 @@ impl RmsNorm {
 }
 
 impl RmsNormBuilder {
-    /// Another ε.
+    /// Sets ε.
     #[must_use]
     pub fn epsilon(mut self, epsilon: f64) -> Self {
         self.epsilon = epsilon;
@@ -104,11 +104,11 @@ impl Layer for RmsNorm {
     }
 }
 
-/// Zeroes each element with probability `p` and scales the others by 1/(1 − p) in a pass of
-/// [`training`](gradewise_autograd::training), as a [`Trainer`](crate::train::Trainer) takes it; the identity in every other.
+/// Zeroes each element with probability `p` and scales the others by 1/(1 − p) in a pass of [`training`](gradewise_autograd::training),
+/// such as a step of a [`Trainer`](crate::train::Trainer); the identity in every other pass.
 ///
-/// The masks follow from the seed, the number of the pass and how often the pass has drawn from this seed before: a run repeats
-/// exactly, on every device, and goes on after a resume as if undisturbed. The layer itself keeps no state.
+/// The masks are a function of the seed, the number of the pass and the number of earlier draws from this seed in the pass. Runs are
+/// therefore reproducible on every device, and a resumed run draws the same masks as an uninterrupted one. The layer itself is stateless.
 #[derive(Clone, Copy, Debug, Module)]
 pub struct Dropout {
     #[module(skip)]
@@ -134,7 +134,7 @@ impl Dropout {
         Ok(Self { p, seed })
     }
 
-    /// Whether a forward pass drops anything at present, on this thread.
+    /// Whether a forward pass on this thread would drop anything now.
     pub fn drops(&self) -> bool {
         self.p > 0.0 && is_training()
     }

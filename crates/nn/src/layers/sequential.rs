@@ -1,4 +1,4 @@
-//! Layers one after the other.
+//! Composition of layers.
 
 use super::Layer;
 use crate::{Module, Result, Visitor};
@@ -14,7 +14,7 @@ impl Sequential {
         Self::default()
     }
 
-    /// With `layer` at the end.
+    /// Appends `layer`.
     #[must_use]
     pub fn then(mut self, layer: impl Layer + 'static) -> Self {
         self.0.push(Box::new(layer));
@@ -46,8 +46,7 @@ impl Layer for Sequential {
     }
 }
 
-/// An elementwise function as a layer. On multivectors these are not equivariant; use
-/// [`MvSilu`](super::MvSilu) there.
+/// An elementwise function as a layer. On multivectors it is not equivariant: use [`MvSilu`](super::MvSilu) there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// x·Φ(x).

@@ -110,7 +110,7 @@ impl SteerableProduct {
         self.linear_left.as_ref()
     }
 
-    /// The layer as one operator.
+    /// The layer as one fused operator.
     fn forward_fused(&self, x: &Tensor) -> Result<Tensor> {
         let left =
             self.linear_left.as_ref().and_then(|left| Some((left.weight().tensor(), left.bias()?.tensor())));

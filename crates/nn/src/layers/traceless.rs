@@ -1,14 +1,13 @@
-//! Products of rank 2 from vectors.
+//! Rank-2 products of vectors.
 
 use super::Layer;
 use crate::{Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, clifford::traceless_product};
 use gradewise_core::Signature;
 
-/// The symmetric traceless parts of products of linear maps of vectors: `[n, batch, inputs]` to
-/// `[n(n+1)/2 − 1, batch, features]` ([`traceless_product`]), of three dimensions the spherical tensors of degree 2 that the
-/// geometric product leaves out. The maps mix features alone, so the layer commutes with every isometry of the metric, reflections and
-/// the inversion included.
+/// The symmetric traceless parts of products of linear maps of vectors: `[n, batch, inputs]` to `[n(n+1)/2 − 1, batch, features]`
+/// ([`traceless_product`]), in three dimensions the spherical tensors of degree 2, which the geometric product lacks. The maps mix only
+/// features, so the layer commutes with every isometry of the metric, reflections and the inversion included.
 ///
 /// Parameters: `left` and `right` `[inputs, features]`, normal with variance 1/inputs.
 #[derive(Debug, Module)]
@@ -20,15 +19,15 @@ pub struct TracelessProduct {
 }
 
 /// The symmetric traceless part of the product of vectors in space, position by position: `[3, …]` of both to `[5, …]`
-/// ([`traceless_product`] without a choice of metric).
+/// ([`traceless_product`] in the Euclidean metric).
 ///
 /// # Errors
-/// Vectors of other shapes, dtypes or devices than each other's.
+/// Vectors that differ in shape, dtype or device.
 pub fn symmetric_traceless(u: &Tensor, v: &Tensor) -> Result<Tensor> {
     Ok(traceless_product(Signature::CL3, u, v)?)
 }
 
-/// A [`TracelessProduct`] to be.
+/// Settings of a [`TracelessProduct`].
 #[derive(Clone, Copy, Debug)]
 pub struct TracelessProductBuilder {
     inputs: usize,
@@ -125,7 +124,7 @@ mod tests {
         }
     }
 
-    /// `[n, n, rows·features]`, with the component that the trace determines.
+    /// The full tensor `[n, n, rows·features]`, including the component determined by the trace.
     fn whole(signature: Signature, n: usize, s: &Tensor) -> Tensor {
         let count = s.shape().elements() / s.shape()[0];
         let values = s.to_vec::<f64>().unwrap();

@@ -1,4 +1,4 @@
-//! Networks that predict fields from earlier ones.
+//! Networks that predict fields from earlier frames.
 
 use crate::{
     Error, Module, Placement, Result, Visitor,
@@ -14,7 +14,7 @@ use gradewise_autograd::{Tensor, concat};
 use serde::{Deserialize, Serialize};
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of network.
     pub enum FieldModelKind {
         /// Clifford-steerable convolutions (arXiv:2402.14730)
         Steerable = "steerable",
@@ -33,7 +33,7 @@ crate::choices! {
 pub struct FieldModelConfig {
     /// Which network.
     pub kind: FieldModelKind,
-    /// Multivector channels. Of `plain`, √blades times as many: its convolutions then have as many weights as Clifford ones.
+    /// Multivector channels. `plain` has √blades times as many, so that its convolutions have as many weights as Clifford convolutions.
     pub hidden: usize,
     /// Residual or Fourier blocks.
     pub blocks: usize,
@@ -41,24 +41,24 @@ pub struct FieldModelConfig {
     pub taps: usize,
     /// Whether blocks normalise.
     pub norm: bool,
-    /// Of `fourier`: frequencies kept along each axis.
+    /// Only for `fourier`: frequencies kept along each axis.
     pub modes: usize,
-    /// Of `steerable`: layers of each kernel network, at least 2.
+    /// Only for `steerable`: layers of each kernel network, at least 2.
     pub kernel_layers: usize,
-    /// Of `steerable`: channels of each kernel network.
+    /// Only for `steerable`: channels of each kernel network.
     pub kernel_hidden: usize,
 }
 
-/// What fields a model sees and predicts.
+/// The input and output fields of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldTask {
     /// The blades of the data.
     pub layout: &'static FieldLayout,
-    /// Where time is.
+    /// The axis of time.
     pub time: TimeAxis,
-    /// Frames in, where they are channels.
+    /// Input frames, where frames are channels.
     pub inputs: usize,
-    /// Frames out, where they are channels.
+    /// Output frames, where frames are channels.
     pub outputs: usize,
 }
 
@@ -69,8 +69,8 @@ enum Net {
     Plain(PlainResNet),
 }
 
-/// A network from fields of the blades that data have to such fields: `[blades, batch, *grid, inputs]` to `[…, outputs]`. The other blades
-/// are 0 at the input and left out at the output.
+/// A network on fields that have only the blades of the data: `[blades, batch, *grid, inputs]` to `[…, outputs]`. The other blades are set
+/// to 0 at the input and dropped at the output.
 pub struct FieldModel {
     net: Net,
     layout: &'static FieldLayout,
@@ -80,8 +80,7 @@ impl FieldModel {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Sizes that make no sense, Fourier layers in a metric whose pseudoscalar does not square to −1, a dtype the device does not serve, or no
-    /// memory.
+    /// Invalid sizes, Fourier layers in a metric whose pseudoscalar does not square to −1, a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &FieldModelConfig,
         task: &FieldTask,
@@ -162,12 +161,12 @@ impl FieldModel {
         Ok(Self { net, layout })
     }
 
-    /// The fields that the model sees and predicts.
+    /// The layout of the input and output fields.
     pub fn layout(&self) -> &'static FieldLayout {
         self.layout
     }
 
-    /// The mean squared error of the prediction, over everything.
+    /// The mean squared error of the prediction, over all elements.
     ///
     /// # Errors
     /// From the operators.
@@ -175,7 +174,7 @@ impl FieldModel {
         loss::mean_squared_error(&self.forward(inputs)?, targets)
     }
 
-    /// A network of all blades on fields that have some.
+    /// Applies a network on all blades to fields that have only some of them.
     fn embedded(&self, net: &impl Layer, x: &Tensor) -> Result<Tensor> {
         let range = self.layout.blade_range();
         let rest = (1usize << self.layout.metric.len()) - range.end;

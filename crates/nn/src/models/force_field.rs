@@ -1,4 +1,4 @@
-//! A force field: an energy that is invariant under the motions of space, and forces that are its slope.
+//! A force field: an energy that is invariant under the motions of space, and forces as its negative gradient.
 
 use super::{MessagePassing, TrackField};
 use crate::{
@@ -14,7 +14,7 @@ use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 crate::choices! {
-    /// What the energy is made of.
+    /// The kind of model of the energy.
     pub enum ForceFieldKind {
         /// Messages between all pairs in Cl(3,0)
         Messages = "messages",
@@ -35,9 +35,9 @@ pub struct ForceFieldConfig {
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
-    /// Radial functions; of vectors and tensors.
+    /// Radial functions; only for `vectors` and `tensors`.
     pub radial: usize,
-    /// Beyond this distance particles do not see each other; of vectors and tensors.
+    /// Beyond this distance particles do not interact; only for `vectors` and `tensors`.
     pub cutoff: f64,
 }
 
@@ -68,7 +68,7 @@ impl ForceField {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory; sizes that make no sense.
+    /// A dtype the device does not serve, or no memory; invalid sizes.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &ForceFieldConfig,
         placement: impl Into<Placement>,
@@ -97,8 +97,8 @@ impl ForceField {
         }
     }
 
-    /// Forces `[3, systems × particles]` and energies `[systems]`. With `differentiable` forces a loss on them reaches the parameters:
-    /// backward then goes through the backward pass.
+    /// Forces `[3, systems × particles]` and energies `[systems]`. With `differentiable`, a loss on the forces has gradients with respect
+    /// to the parameters, by differentiating through the backward pass.
     ///
     /// # Errors
     /// As [`energy`](Self::energy); called where no gradients are recorded.
@@ -127,12 +127,12 @@ impl ForceField {
     }
 }
 
-/// Scalar charges and vectors of position.
+/// Input channels: the charge as a scalar, and the position as a vector.
 const CHANNELS: usize = 2;
 
-/// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the
-/// sum over particles of the scalar part of the last features is the energy. Forces are exactly its slope, so the dynamics they
-/// drive conserves it.
+/// The energy of charged particles: rounds of messages in Cl(3,0) as in the n-body model of Ruhe et al. (2023, arXiv:2305.11141); the sum
+/// over particles of the scalar part of the last features is the energy. Forces are exactly its negative gradient, so their dynamics
+/// conserves it.
 #[derive(Module)]
 pub struct MessageField {
     embedding: MvLinear,
@@ -160,7 +160,7 @@ impl MessageField {
     fn energy(&self, positions: &Tensor, batch: &NBodyBatch) -> Result<Tensor> {
         let (systems, particles) = (batch.systems, batch.particles);
         let nodes = systems * particles;
-        // Relative to the centre of each system: a translation changes nothing.
+        // Positions relative to the centre of each system make the energy invariant under translations.
         let by_system = positions.reshape([3, systems, particles])?;
         let centered = by_system.sub(&by_system.mean(&[2], true)?)?.reshape([3, nodes, 1])?;
         let (dtype, device): (DType, Device) = (positions.dtype(), positions.device());

@@ -1,4 +1,4 @@
-//! A generative transformer over bytes (Radford et al. 2019): which comes next?
+//! A generative transformer over bytes (Radford et al. 2019), which predicts the next byte.
 
 use crate::{
     Error, Module, Parameter, Placement, Result, Visitor,
@@ -18,18 +18,17 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GptConfig {
-    /// Tokens that are seen at once.
+    /// The context length, in tokens.
     pub block: usize,
     /// Features of a token.
     pub width: usize,
-    /// Heads of attention, which divide the width.
+    /// Attention heads; a divisor of the width.
     pub heads: usize,
     /// Blocks of attention and perceptron.
     pub layers: usize,
-    /// Probability to drop what a block adds, while training.
+    /// Dropout probability in the residual branches, in training.
     pub dropout: f64,
-    /// Compute blocks again in the backward pass instead of keeping what they computed: a fraction of the memory for a third more
-    /// time.
+    /// Recompute blocks in the backward pass instead of storing their intermediates: a fraction of the memory for a third more time.
     pub recompute: bool,
 }
 
@@ -57,7 +56,7 @@ impl Block {
     ) -> Result<Self> {
         let placement = &placement.into();
         let width = config.width;
-        // What 2·layers blocks add keeps the size of one.
+        // Scaled so that the sum of 2·layers residual branches has the variance of one.
         let last = DEVIATION / (2.0 * config.layers as f64).sqrt();
         let attention = SelfAttention::new(width, config.heads)
             .causal(true)
@@ -93,7 +92,7 @@ impl Layer for Block {
     }
 }
 
-/// As [`Block::forward`], computed again in the backward pass.
+/// As [`Block::forward`], with recomputation in the backward pass.
 fn recomputed(block: &Arc<Block>, x: &Tensor) -> Result<Tensor> {
     let block = Arc::clone(block);
     let forward = move |x: &[Tensor]| {
@@ -112,7 +111,7 @@ fn recomputed(block: &Arc<Block>, x: &Tensor) -> Result<Tensor> {
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;
 
-/// The model: embeddings of bytes and of positions, blocks, a norm, and the embeddings of bytes again to compare with.
+/// The model: embeddings of bytes and of positions, blocks, a norm, and the transposed byte embeddings as the output layer.
 #[derive(Module)]
 pub struct Gpt {
     tokens: Embedding,
@@ -123,12 +122,12 @@ pub struct Gpt {
     config: GptConfig,
 }
 
-/// How the next byte is chosen.
+/// Sampling of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it: below 1 prefers what is likely; 0 takes the likeliest.
+    /// The logits are divided by the temperature. Below 1, likely bytes are preferred; 0 takes the most likely byte.
     pub temperature: f64,
-    /// Only so many of the likeliest are drawn from; 0 for all.
+    /// Sample only from the `top_k` most likely bytes; 0 for all.
     pub top_k: usize,
 }
 
@@ -139,7 +138,7 @@ impl Default for Sampling {
 }
 
 impl Gpt {
-    /// Draws the parameters: normal with deviation 0.02, what is added to the residual stream less by √(2·layers).
+    /// Draws the parameters: normal with deviation 0.02, smaller by √(2·layers) for the last layer of each residual branch.
     ///
     /// # Errors
     /// Sizes that do not fit together, a dtype the device does not serve, or no memory.
@@ -164,7 +163,7 @@ impl Gpt {
     /// Logits of the byte after each token, `[batch, tokens, 256]`, for `batch` rows of tokens.
     ///
     /// # Errors
-    /// More tokens in a row than the model sees; tokens on another device.
+    /// Rows longer than the context length; tokens on another device.
     pub fn forward(&self, tokens: &Index, batch: usize) -> Result<Tensor> {
         let length = tokens.len().checked_div(batch).unwrap_or(0);
         if length > self.config.block || length * batch != tokens.len() {
@@ -192,8 +191,8 @@ impl Gpt {
         Self::mean_loss(&[self], batch)
     }
 
-    /// The [`loss`](Self::loss) of the mean of several models' logits, that is of the normalised geometric mean of the
-    /// probabilities that they give.
+    /// The [`loss`](Self::loss) of the mean of several models' logits, which is the loss of the normalised geometric
+    /// mean of their probabilities.
     ///
     /// # Errors
     /// No models; as [`forward`](Self::forward).
@@ -217,7 +216,7 @@ impl Gpt {
         Ok(mean.cross_entropy(&batch.targets, &CrossEntropyOptions::default())?)
     }
 
-    /// `count` bytes that go on from `prompt`, which must not be empty; calls `seen` with each.
+    /// Generates `count` bytes after `prompt`, which must not be empty; calls `seen` with each.
     ///
     /// # Errors
     /// An empty prompt, a negative temperature; logits that are not finite; from the device.
@@ -258,7 +257,7 @@ impl Gpt {
     }
 }
 
-/// A byte by its logits.
+/// Samples a byte from its logits.
 fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Result<u8> {
     let kept = match (sampling.temperature, sampling.top_k) {
         (0.0, _) => 1,
@@ -268,7 +267,7 @@ fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Res
     let (values, bytes) = logits.top_k(0, kept, Order::Descending)?;
     let (values, bytes) = (values.array().to_f64_vec()?, bytes.to_vec()?);
     if values.iter().any(|value| !value.is_finite()) {
-        // Weights that have diverged prefer no byte to another.
+        // Logits of diverged weights are not finite and cannot be sampled from.
         let found = logits.array().validate()?;
         return Err(gradewise_kernels::Error::NotFinite {
             operation: "generate",
@@ -286,6 +285,6 @@ fn choose(logits: &Tensor, sampling: &Sampling, rng: &mut impl rand::Rng) -> Res
         left -= weight;
         left < 0.0
     });
-    // Rounding may leave a little: then it is the last.
+    // Rounding may leave a remainder, which goes to the last byte.
     Ok(bytes[drawn.unwrap_or(kept - 1)] as u8)
 }

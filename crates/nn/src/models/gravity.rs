@@ -1,4 +1,4 @@
-//! Models of a star and its planets: messages with forces between pairs, and the geometric transformer.
+//! Models of a star and its planets: message passing with pair forces, and the geometric transformer.
 
 use super::{NBody, NBodyBatch, NBodyConfig};
 use crate::{
@@ -14,9 +14,9 @@ use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
 
-/// How much of the transformer's loss is what keeps the weights of points at 1 and the scalars it does not need at 0.
+/// Weight of the transformer's regulariser, which keeps the weights of points at 1 and unused scalars at 0.
 const REGULARISER: f64 = 0.01;
-/// ε of w/(w² + ε), by which points of weight w are read off.
+/// ε of w/(w² + ε), used to normalise points of weight w.
 const EPSILON: f64 = 1e-6;
 /// Blades of Cl(3,0,1) as bits of its generators: the weight of a point, its coordinates with their signs, the bivectors of a translation.
 const WEIGHT: u16 = 0b0111;
@@ -24,7 +24,7 @@ const COORDINATES: [(u16, f64); 3] = [(0b1110, -1.0), (0b1101, 1.0), (0b1011, -1
 const TRANSLATION: [u16; 3] = [0b1001, 0b1010, 0b1100];
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of model.
     pub enum GravityKind {
         /// Messages between all pairs in Cl(3,0), which make forces
         Messages = "messages",
@@ -39,28 +39,28 @@ crate::choices! {
 pub struct GravityConfig {
     /// Which model.
     pub kind: GravityKind,
-    /// Multivector features of a body, or channels of a token.
+    /// Multivector features of a body (messages), or multivector channels of a token (transformer).
     pub hidden: usize,
     /// Rounds of messages, or blocks.
     pub layers: usize,
-    /// Scalar channels of a token; of the transformer.
+    /// Scalar channels of a token; only for the transformer.
     pub scalars: usize,
-    /// Heads of the attention; of the transformer.
+    /// Attention heads; only for the transformer.
     pub heads: usize,
-    /// Of messages: as [`NBodyConfig::substeps`].
+    /// As [`NBodyConfig::substeps`]; only for messages.
     pub substeps: usize,
-    /// Of messages: as [`NBodyConfig::kicks`].
+    /// As [`NBodyConfig::kicks`]; only for messages.
     pub kicks: usize,
-    /// Of messages: as [`NBodyConfig::softening`].
+    /// As [`NBodyConfig::softening`]; only for messages.
     pub softening: f64,
-    /// Of messages: as [`NBodyConfig::corrections`].
+    /// As [`NBodyConfig::corrections`]; only for messages.
     pub corrections: bool,
-    /// Of messages: as [`NBodyConfig::robust`].
+    /// As [`NBodyConfig::robust`]; only for messages.
     pub robust: f64,
 }
 
 impl GravityConfig {
-    /// The sizes of the model of messages.
+    /// The configuration of the message-passing model.
     pub fn messages(&self) -> NBodyConfig {
         let Self { hidden, layers, substeps, kicks, softening, corrections, robust, .. } = *self;
         let duration = DURATION;
@@ -78,7 +78,7 @@ impl GravityConfig {
     }
 }
 
-/// Where bodies will be that attract each other.
+/// A model that predicts the positions of bodies that attract each other.
 pub enum GravityModel {
     /// Messages between all pairs, with the sender's mass as the attribute of an edge.
     Messages(NBody),
@@ -90,7 +90,7 @@ impl GravityModel {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// A dtype the device does not serve, or no memory; sizes that make no sense.
+    /// A dtype the device does not serve, or no memory; invalid sizes.
     pub fn init<R: rand::Rng + ?Sized>(
         config: &GravityConfig,
         placement: impl Into<Placement>,
@@ -114,7 +114,7 @@ impl GravityModel {
         }
     }
 
-    /// The mean squared error of the predictions; of the transformer, with what keeps its points at weight 1.
+    /// The mean squared error of the predictions; for the transformer, including its regulariser.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -129,7 +129,7 @@ impl GravityModel {
         }
     }
 
-    /// Where the parameters are, and their dtype.
+    /// The device and dtype of the parameters.
     pub fn placement(&self) -> Placement {
         match self {
             Self::Messages(model) => model.placement(),
@@ -148,8 +148,8 @@ impl Module for GravityModel {
 }
 
 /// The transformer on bodies: one multivector for each, the mass (and 1) as its scalar, the position as a point, the velocity as a
-/// translation; what comes out is added to the point, which is then read off. It commutes with rotations and translations. Points of a
-/// reflected scene have the weight 1 as well, where reflections make it −1, so with reflections it does not commute.
+/// translation. The predicted point is normalised, and its displacement is added to the position. The model is equivariant under rotations
+/// and translations, but not under reflections: input points always have the weight 1, whereas a reflection changes the weight to −1.
 #[derive(Module)]
 pub struct GravityTransformer {
     transformer: GeometricTransformer,
@@ -177,7 +177,7 @@ impl GravityTransformer {
         Ok(Self { transformer: GeometricTransformer::init(&config, &space, placement, rng)?, space })
     }
 
-    /// Predicted positions, and for each system the mean over the batch of Σ ((w − 1)² + s²) over weights of points and scalars.
+    /// Predicted positions, and the regulariser: the mean over systems of Σ ((w − 1)² + s²) over the weights w and scalars s of the points.
     fn outputs(&self, batch: &NBodyBatch) -> Result<(Tensor, Tensor)> {
         let nodes = batch.positions.shape()[1];
         let input = self.tokens(batch, nodes)?;

@@ -9,11 +9,11 @@ use crate::{
 use gradewise_autograd::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// Added to squared norms, whose root has no derivative at zero.
+/// Added to squared norms, because the square root has no derivative at zero.
 const EPSILON: f64 = 1e-12;
 
 crate::choices! {
-    /// What predicts.
+    /// The kind of model.
     pub enum HullKind {
         /// Steerable products of all points at once
         Products = "products",
@@ -37,7 +37,7 @@ pub struct HullConfig {
     pub layers: usize,
 }
 
-/// What the model was before there were several.
+/// The default for configurations written before `kind` existed.
 fn products() -> HullKind {
     HullKind::Products
 }
@@ -91,9 +91,9 @@ impl Layer for HullModel {
     }
 }
 
-/// Messages between the points, edges and triangles of a sample ([`SimplicialComplex`], Liu et al. 2024, arXiv:2402.10011) with one network
-/// for all, which is told the kinds of simplices and of messages. The norms of each simplex's features go through a perceptron, their mean
-/// over the simplices of a sample makes the volume: a scalar of O(5), translations included, that knows no order of the points.
+/// Messages between the points, edges and triangles of a sample ([`SimplicialComplex`], Liu et al. 2024, arXiv:2402.10011) with shared
+/// weights for all kinds of simplices and messages, whose kind is an input. The norms of each simplex's features go through a perceptron,
+/// whose mean over the simplices of a sample is the volume. It is invariant under O(5), translations and permutations of the points.
 ///
 /// 16 points have 696 simplices and 4,080 messages.
 #[derive(Module)]
@@ -131,12 +131,12 @@ impl HullSimplices {
 impl Layer for HullSimplices {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let &[blades, samples, points] = x.shape().dims() else {
-            // The linear layer says what it expects.
+            // The error of the linear layer names the expected shape.
             return self.embedding.forward(x);
         };
         let placement = Placement::new(&x.device(), x.dtype());
         let complex = self.complexes.complete(samples, points, blades, &placement)?;
-        // A volume does not change where its points move together.
+        // Centring makes the volume invariant under translations.
         let centered = x.sub(&x.mean(&[2], true)?)?.reshape([blades, samples * points, 1])?;
         let mut h = self.embedding.forward(&complex.lift(&centered)?)?;
         for layer in &self.layers {

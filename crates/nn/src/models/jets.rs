@@ -26,8 +26,8 @@ pub struct JetTaggerConfig {
     pub units: usize,
 }
 
-/// Rounds of messages between all particles of a jet, the invariants of their features averaged over the jet, and a perceptron: in the
-/// manner of Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
+/// Rounds of messages between all particles of a jet, the invariants of their features averaged over the jet, and a perceptron: similar to
+/// Ruhe et al. (2023, arXiv:2305.11141) and LorentzNet (Gong et al. 2022, arXiv:2201.08187), smaller than either.
 ///
 /// The logits are invariant under all of O(1,3), boosts included: there are no reference vectors such as beams.
 #[derive(Module)]
@@ -84,10 +84,10 @@ impl JetTagger {
         self.classifier.forward(&pooled)
     }
 
-    /// The scalar part, and for the other grades the root of the size of the quadratic form, with its sign: `[grades, nodes, features]`.
+    /// The scalar part, and for the other grades sign(q)·√|q| of the quadratic form q, smoothed at 0: `[grades, nodes, features]`.
     fn invariants(&self, h: &Tensor) -> Result<Tensor> {
         let forms = self.form.by_grade(h)?;
-        // x/(x² + 1)^¼ is x near zero, and the root of its size far from it.
+        // x/(x² + 1)^¼ approximates x near zero, and sign(x)·√|x| far from it.
         let roots = forms.div(&forms.square()?.add_scalar(1.0)?.sqrt()?.sqrt()?)?;
         let grades = roots.shape()[0];
         Ok(gradewise_autograd::concat(&[&h.slice(0, 0..1)?, &roots.slice(0, 1..grades)?], 0)?)

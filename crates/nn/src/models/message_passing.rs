@@ -8,9 +8,9 @@ use crate::{
 use gradewise_autograd::{Tensor, concat};
 use gradewise_core::Signature;
 
-/// Blocks of mv_linear → mv_silu → steerable product → mv_layer_norm, the last block included ([`MvBlock`]).
+/// A sequence of identical blocks: mv_linear → mv_silu → steerable product → mv_layer_norm ([`MvBlock`]).
 ///
-/// Parameters are named by the position of their layer among all: `0.weight`, `1.a`, `2.weight`, `3.a`, `4.weight`, ….
+/// Parameters are named by the position of their layer, counted across blocks: `0.weight`, `1.a`, `2.weight`, `3.a`, `4.weight`, ….
 pub struct MvMlp(Vec<MvBlock>);
 
 impl MvMlp {
@@ -33,7 +33,7 @@ impl MvMlp {
 }
 
 impl MvMlp {
-    /// `residual + self(x)`, the sum by the last block.
+    /// `residual + self(x)`, with the addition fused into the last block.
     ///
     /// # Errors
     /// As [`forward`](Layer::forward); a residual of another shape than the result's.
@@ -89,12 +89,12 @@ impl MessagePassing {
     /// New features of the nodes: `h` `[blades, nodes, features]`, `attributes` `[blades, edges, attributes]`.
     ///
     /// # Errors
-    /// Shapes, dtypes or devices that do not fit together, named.
+    /// Shapes, dtypes or devices that do not match.
     pub fn forward(&self, h: &Tensor, attributes: &Tensor, edges: &Edges) -> Result<Tensor> {
         Ok(self.forward_with_messages(h, attributes, edges)?.0)
     }
 
-    /// As [`forward`](Self::forward), and the messages `[blades, edges, features]`.
+    /// As [`forward`](Self::forward), but also returns the messages `[blades, edges, features]`.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -109,8 +109,8 @@ impl MessagePassing {
         Ok((self.update(h, &joined)?, messages))
     }
 
-    /// As [`forward`](Self::forward), with the sum of the messages times `weights` `[1, edges, 1]` instead of their mean: zero for
-    /// edges that are not there.
+    /// As [`forward`](Self::forward), with the sum of the messages times `weights` `[1, edges, 1]` instead of their mean: a weight of 0
+    /// masks an edge.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -131,7 +131,7 @@ impl MessagePassing {
         self.edge.forward(&h.edge_difference(Some(attributes), receivers, senders)?)
     }
 
-    /// `joined` are the features of the nodes and, after them, what each received.
+    /// `joined` are the features of the nodes, concatenated with the messages that each received.
     fn update(&self, h: &Tensor, joined: &Tensor) -> Result<Tensor> {
         self.node.forward_residual(joined, h)
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const CL5: Signature = Signature::new(5, 0, 0);
 /// Multivector features of the O(5) regression.
 const O5_FEATURES: usize = 8;
-/// Added to squared norms, whose root has no derivative at zero.
+/// Added to squared norms, because the square root has no derivative at zero.
 const EPSILON: f64 = 1e-12;
 
 /// Sizes of [`SignedVolume`] and [`HullVolume`].
@@ -90,7 +90,7 @@ impl HullVolume {
         })
     }
 
-    /// With products of one's own choice.
+    /// A hull model with the given products.
     pub(super) fn of<R: rand::Rng + ?Sized>(
         points: usize,
         config: &PerceptronConfig,
@@ -129,8 +129,8 @@ pub struct O5Config {
 
 /// A function of the invariants of two vectors in 5 dimensions.
 ///
-/// A linear map to 8 features, a steerable product, whose scalar parts are polynomials in the invariants, and a perceptron on
-/// these with two hidden layers and rectifiers. What it returns is scaled to the mean and deviation of the target
+/// A linear map to 8 features, a steerable product, whose scalar parts are polynomials in the invariants, and a perceptron on these with
+/// two hidden layers and rectifiers. The output is scaled to the mean and deviation of the target
 /// ([`O5_MEAN`](crate::data::points::O5_MEAN)).
 #[derive(Module)]
 pub struct O5Regression {

@@ -1,4 +1,4 @@
-//! An energy of rounds of messages whose features have tensors of rank 2, or none.
+//! An energy from rounds of messages, with or without tensors of rank 2.
 
 use crate::{
     Module, Placement, Result,
@@ -8,14 +8,14 @@ use crate::{
 };
 use gradewise_autograd::Tensor;
 
-/// Standard deviation of the first weights of the readout: energies start small.
+/// Standard deviation of the initial weights of the readout, so that energies start small.
 const READOUT: f64 = 0.1;
 
 /// Energies from distances and directions within a cutoff. Nodes start as scalars, from their charges; in each round a node receives
-/// [`TrackMessages`] and is changed by two products of what it has and what it received. The energy of a node is read off its scalars.
+/// [`TrackMessages`] and is updated by two products of its features with the messages. The energy of a node is a function of its scalars.
 ///
-/// Products are polynomials without a norm in them, as those of potentials in many-body expansions are (Batatia et al. 2022,
-/// arXiv:2206.07697). One round with tensors holds every invariant of degree 4 of sums over neighbours of spherical functions of degree 2.
+/// Products are polynomials without normalisation, as in many-body expansions of potentials (Batatia et al. 2022, arXiv:2206.07697). One
+/// round with tensors spans every invariant of degree 4 of sums over neighbours of spherical functions of degree 2.
 #[derive(Module)]
 pub struct TrackField {
     #[module(skip)]
@@ -39,7 +39,7 @@ struct TrackRound {
 }
 
 impl TrackField {
-    /// Draws the parameters of so many rounds.
+    /// Draws the parameters of `rounds` rounds.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -57,7 +57,7 @@ impl TrackField {
                 join: TrackLinear::init(2 * channels, size, true, placement, rng)?,
                 first: TrackProduct::init(size, placement, rng)?,
                 gate: TrackGate::init(size, placement)?,
-                // Energies are read off scalars: after the last round there is no use for tensors.
+                // Energies depend only on scalars, so the last round computes no tensors.
                 second: match index + 1 == rounds {
                     true => TrackProduct::without_tensors(size, placement, rng)?,
                     false => TrackProduct::init(size, placement, rng)?,
@@ -84,7 +84,7 @@ impl TrackField {
     pub fn energy(&self, positions: &Tensor, batch: &NBodyBatch) -> Result<Tensor> {
         let nodes = batch.systems * batch.particles;
         let (edges, points) = (&batch.edges, positions.reshape([3, nodes, 1])?);
-        // From the receiver to the sender.
+        // Vectors from the receiver to the sender.
         let differences = points.edge_difference(None, &edges.receivers, &edges.senders)?.neg()?;
         let radial = self.basis.forward(&differences)?;
         let charges = batch.features.slice(0, 0..1)?.slice(2, 0..1)?;

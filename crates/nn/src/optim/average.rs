@@ -35,7 +35,7 @@ impl MovingAverage {
             });
         }
         require_unique(&parameters)?;
-        // Copies of their own: sharing would make the next in-place update copy the parameter instead.
+        // Copies that do not share storage: otherwise the next in-place update would copy the parameter.
         let copy = |(_, p): &(String, Parameter)| -> Result<Array> {
             let values = p.array();
             Ok(Array::from_f64(&values.to_f64_vec()?, values.shape(), values.dtype(), &values.device())?)
@@ -44,7 +44,7 @@ impl MovingAverage {
         Ok(Self { decay, parameters, averages })
     }
 
-    /// How much of the average stays at an update.
+    /// The decay: the weight of the old average in an update.
     pub(crate) fn decay(&self) -> f64 {
         self.decay
     }
@@ -54,7 +54,7 @@ impl MovingAverage {
         &self.averages
     }
 
-    /// Takes the parameters' current values in.
+    /// Updates the averages with the parameters' current values.
     ///
     /// # Errors
     /// From the device.
@@ -65,8 +65,8 @@ impl MovingAverage {
         Ok(())
     }
 
-    /// Runs `work` with the averages in place of the parameters, which get their own values back afterwards, also if `work` fails or
-    /// panics. Whoever holds the same parameters meanwhile, on this thread or another, sees the averages.
+    /// Runs `work` with the averages in place of the parameters, and restores the parameters' values afterwards, also if `work` fails or
+    /// panics. Meanwhile, every holder of the same parameters, on any thread, sees the averages.
     ///
     /// # Errors
     /// Those of `work`.

@@ -6,9 +6,9 @@ use gradewise_kernels::{Array, ops};
 /// Euclidean norms of the gradients of one step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GradientNorms {
-    /// Of all gradients together.
+    /// The norm of all gradients together.
     pub total: f64,
-    /// Of each gradient, in the order given; 0 for a missing one.
+    /// The norm of each gradient, in the order given; 0 for a missing one.
     pub each: Vec<f64>,
 }
 
@@ -47,7 +47,7 @@ impl GradientNorms {
 }
 
 /// Scales all gradients by one factor so that their norm is at most `limit`; returns whether it was above. Norms that
-/// are not finite cannot be scaled away and are refused: skip the step.
+/// are not finite cannot be clipped and are refused: skip the step.
 ///
 /// # Errors
 /// [`Error::Argument`] for a limit that is not positive, or norms that are not finite.

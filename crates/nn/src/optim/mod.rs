@@ -1,4 +1,4 @@
-//! Optimisers, learning-rate schedules, and what happens to gradients and weights around a step.
+//! Optimisers, learning-rate schedules, gradient clipping and diagnostics, loss scaling, and weight averaging.
 
 mod average;
 mod clip;

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The rule of an optimiser and its constants; the learning rate comes with every step.
+/// The update rule of an optimiser and its constants; the learning rate is an argument of every step.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -92,7 +92,7 @@ impl Method {
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     method: Method,
-    /// The state of each parameter by its name, which a step looks up several times.
+    /// The state of each parameter by name. A step looks it up several times, hence the fast hash.
     slots: FxHashMap<String, Slot>,
 }
 
@@ -164,7 +164,7 @@ impl Optimizer {
         self.slots.get(name).map_or(&[], |slot| &slot.arrays)
     }
 
-    /// The state arrays of a parameter, with what they are.
+    /// The state arrays of a parameter, with their names.
     pub(crate) fn kept(&self, name: &str) -> impl Iterator<Item = (&'static str, &Array)> {
         self.method.slots().iter().copied().zip(self.slots(name))
     }
@@ -172,7 +172,7 @@ impl Optimizer {
     /// The number of updates so far of all these parameters.
     ///
     /// # Errors
-    /// [`Error::Argument`] if they differ, for one launch updates them all by one rule.
+    /// [`Error::Argument`] if they differ: one launch updates all parameters with the same constants.
     pub(crate) fn common_step<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<u64> {
         let step = |name: &str| self.slots.get(name).map_or(0, |slot| slot.step);
         let first = names.next().map_or(0, step);
@@ -187,7 +187,7 @@ impl Optimizer {
         }
     }
 
-    /// Counts an update of these parameters that was made on a device.
+    /// Counts an update of these parameters that ran on a device.
     pub(crate) fn advance<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         for name in names {
             if let Some(slot) = self.slots.get_mut(name) {
@@ -196,7 +196,7 @@ impl Optimizer {
         }
     }
 
-    /// Puts the constants of update number `step` on a device.
+    /// Writes the constants of update number `step` to a device.
     pub(crate) fn set_constants(&self, state: &optim::cuda::StepState, lr: f64, step: u64) -> Result<()> {
         let adam =
             |betas, eps, weight_decay, decay| optim::Adam { lr, betas, eps, weight_decay, decay, step };
@@ -214,7 +214,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Adds the state to `tensors`, as `optimizer.<slot>::<parameter>`, and returns the rest of it.
+    /// Adds the state to `tensors`, as `optimizer.<slot>::<parameter>`, and returns the scalars of the state.
     ///
     /// # Errors
     /// From the device.

@@ -1,4 +1,4 @@
-//! What is wrong with the gradients of a step, parameter by parameter.
+//! Diagnosis of the gradients of a step, parameter by parameter.
 
 use crate::{Error, Parameter, Result};
 use gradewise_kernels::{Array, Validation};
@@ -9,9 +9,9 @@ use std::fmt;
 pub enum GradientState {
     /// Every element is finite.
     Finite,
-    /// There is none: the loss does not depend on the parameter.
+    /// There is no gradient: the loss does not depend on the parameter.
     Missing,
-    /// So many elements are NaN and infinite.
+    /// Some elements are NaN or infinite.
     NotFinite {
         /// Number of NaN.
         nan: usize,
@@ -25,7 +25,7 @@ pub enum GradientState {
 pub struct GradientReport(pub Vec<(String, GradientState)>);
 
 impl GradientReport {
-    /// Looks at the gradient of every parameter. Reads all of them on the host: for diagnosis, not for every step.
+    /// Checks the gradient of every parameter. Copies all of them to the host: for diagnosis, not for every step.
     ///
     /// # Errors
     /// [`Error::Argument`] if there are not as many gradients as parameters.

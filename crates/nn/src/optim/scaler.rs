@@ -6,14 +6,14 @@ use gradewise_kernels::{Array, DType, Device};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, PoisonError};
 
-/// How the scale of the loss moves (Micikevicius et al. 2018, arXiv:1710.03740).
+/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv:1710.03740).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ScalerConfig {
     /// The scale of the first step.
     pub initial: f64,
-    /// What it is multiplied by after `interval` steps without overflow.
+    /// The factor after `interval` steps without overflow.
     pub growth: f64,
-    /// What it is multiplied by after a step that overflowed.
+    /// The factor after a step that overflowed.
     pub backoff: f64,
     /// Steps without overflow before the scale grows.
     pub interval: u64,
@@ -45,9 +45,9 @@ impl ScalerConfig {
     }
 }
 
-/// The range of scales.
+/// The smallest scale.
 const LEAST: f64 = 1.0 / (1u64 << 24) as f64;
-/// See [`LEAST`].
+/// The largest scale.
 const MOST: f64 = (1u128 << 64) as f64;
 
 /// Training in mixed precision: parameters, their gradients and the optimiser in `f32`, operations by a policy.
@@ -60,21 +60,21 @@ pub struct MixedPrecision {
 }
 
 impl MixedPrecision {
-    /// The usual rules in a 16-bit dtype. `f16` has few exponents and gets a scaler; `bf16` has those of `f32` and needs none.
+    /// The usual rules in a 16-bit dtype. `f16` has a small exponent range and gets a scaler; `bf16` has the range of `f32` and needs none.
     ///
     /// # Errors
-    /// A dtype that has not 16 bits.
+    /// A dtype that is not 16 bits wide.
     pub fn new(dtype: DType) -> Result<Self> {
         let scaler = (dtype == DType::F16).then(ScalerConfig::default);
         Ok(Self { policy: Policy::new(dtype)?, scaler })
     }
 }
 
-/// What a scaler has come to, as stored in checkpoints.
+/// The state of a scaler, as stored in checkpoints.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct ScalerState {
     scale: f64,
-    /// Steps without overflow since the scale last moved.
+    /// Steps without overflow since the scale last changed.
     steady: u64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct ScalerState {
 pub struct GradientScaler {
     config: ScalerConfig,
     state: ScalerState,
-    /// The scale where a device reads it, in captured steps, too.
+    /// The scale in device memory, which captured steps read, too.
     resident: Mutex<Option<Array>>,
 }
 
@@ -98,12 +98,12 @@ impl GradientScaler {
         Ok(Self { config, state, resident: Mutex::default() })
     }
 
-    /// What losses are multiplied by, and gradients divided by.
+    /// The factor by which losses are multiplied, and gradients divided.
     pub fn scale(&self) -> f64 {
         self.state.scale
     }
 
-    /// The gradient that a backward pass from `loss` starts with: the scale.
+    /// The seed gradient of a backward pass from `loss`: the scale.
     pub(crate) fn seed(&self, loss: &Tensor) -> Result<Tensor> {
         let device = loss.device();
         let scale = |device: &Device| Array::full([], self.scale(), loss.dtype(), device);
@@ -123,7 +123,7 @@ impl GradientScaler {
         Ok(Tensor::new(array.reshape(loss.shape())?))
     }
 
-    /// Moves the scale after a step, which overflowed or did not.
+    /// Updates the scale after a step.
     pub(crate) fn update(&mut self, overflowed: bool) -> Result<()> {
         let ScalerConfig { growth, backoff, interval, .. } = self.config;
         let scale = self.state.scale;
@@ -138,7 +138,7 @@ impl GradientScaler {
         if scale == self.state.scale { Ok(()) } else { self.publish() }
     }
 
-    /// Puts the scale where a device reads it.
+    /// Copies the scale to the device.
     fn publish(&self) -> Result<()> {
         if let Some(array) = self.resident.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             array.overwrite_shared(&Array::full(
@@ -161,7 +161,7 @@ impl GradientScaler {
     }
 }
 
-/// Says once when too many elements of gradients are zero.
+/// Warns once if too many elements of gradients are zero.
 #[derive(Debug, Default)]
 pub(crate) struct UnderflowWatch {
     first: Option<f64>,
@@ -169,12 +169,12 @@ pub(crate) struct UnderflowWatch {
 }
 
 impl UnderflowWatch {
-    /// More zeros than in the first step by so much are a sign of underflow.
+    /// An increase of the fraction of zeros over the first step that indicates underflow.
     const MORE: f64 = 0.1;
-    /// So many are one by themselves.
+    /// A fraction of zeros that indicates underflow in itself.
     const MANY: f64 = 0.5;
 
-    /// Looks at the fraction of zeros in a step's gradients; returns whether it warned.
+    /// Checks the fraction of zeros in a step's gradients; returns whether it warned.
     pub fn see(&mut self, step: u64, zeros: f64, scale: Option<f64>) -> bool {
         let first = *self.first.get_or_insert(zeros);
         if self.said || !(zeros > first + Self::MORE || zeros > Self::MANY) {

@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// A learning rate for every step. All but [`Schedule::Step`] rise first, over `warmup` steps.
+/// A learning rate for every step. All schedules but [`Schedule::Step`] begin with a warm-up of `warmup` steps.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
@@ -15,7 +15,7 @@ pub enum Schedule {
         /// Steps of warm-up.
         warmup: u64,
     },
-    /// Half a cosine up, a plateau, half a cosine down: the schedule of Ruhe et al. 2023.
+    /// Cosine warm-up, a plateau, cosine decay: the schedule of Ruhe et al. 2023.
     Cosine {
         /// Learning rate of the plateau.
         lr: f64,
@@ -23,12 +23,12 @@ pub enum Schedule {
         final_lr: f64,
         /// Steps of warm-up.
         warmup: u64,
-        /// Steps of the fall.
+        /// Steps of decay.
         decay: u64,
-        /// Steps of the run; the fall ends there.
+        /// Steps of the run; the decay ends with the run.
         total: u64,
     },
-    /// A line up, a plateau, a line down.
+    /// Linear warm-up, a plateau, linear decay.
     Linear {
         /// Learning rate of the plateau.
         lr: f64,
@@ -36,9 +36,9 @@ pub enum Schedule {
         final_lr: f64,
         /// Steps of warm-up.
         warmup: u64,
-        /// Steps of the fall.
+        /// Steps of decay.
         decay: u64,
-        /// Steps of the run; the fall ends there.
+        /// Steps of the run; the decay ends with the run.
         total: u64,
     },
     /// Multiplied by `factor` after every `every` steps.
@@ -47,7 +47,7 @@ pub enum Schedule {
         lr: f64,
         /// Steps between two changes.
         every: u64,
-        /// What it is multiplied by.
+        /// The factor of each change.
         factor: f64,
     },
 }

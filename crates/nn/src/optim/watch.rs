@@ -1,48 +1,48 @@
-//! Gradients that are about to explode or to vanish: the norm of each layer beside its own recent past.
+//! Detects exploding and vanishing gradients by comparing the norm of each layer with its recent values.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
 };
 
-/// Steps that the median is of.
+/// Length of the running median, in steps.
 const WINDOW: usize = 64;
-/// Steps before anything is told: the first ones of a run change the most.
+/// Steps before anything is reported: the first steps of a run change the most.
 const LEAST: usize = 10;
 
-/// Compares the gradient norm of each layer with the median of its last steps. Reads norms alone, so that it can watch every step.
+/// Compares the gradient norm of each layer with the median of its last steps. It reads only norms, so it is cheap enough for every step.
 #[derive(Debug, Default)]
 pub struct GradientWatch {
     layers: BTreeMap<String, VecDeque<f64>>,
     /// Norms of all gradients together.
     totals: VecDeque<f64>,
     told: bool,
-    /// Steps with a layer beyond the factor.
+    /// Steps in which a layer was beyond [`FACTOR`](Self::FACTOR).
     steps: u64,
 }
 
-/// A layer whose gradient norm left its past.
+/// A layer whose gradient norm is far from its recent median.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Excursion {
-    /// The step, as the caller counts.
+    /// The number of the step, given by the caller.
     pub step: u64,
-    /// What the names of the layer's parameters have in common.
+    /// The common prefix of the names of the layer's parameters.
     pub layer: String,
     /// The norm of the layer's gradients in this step.
     pub norm: f64,
-    /// The median of its norms in the steps before.
+    /// The median of its norms in the previous steps.
     pub median: f64,
 }
 
 impl GradientWatch {
-    /// How far a norm may be from the median, above or below, before it is told.
+    /// The largest ratio of a norm and the median, above or below, that is not reported.
     pub const FACTOR: f64 = 100.0;
-    /// The share of the median of all gradients' norms that a layer's norm, or its median, must have to count. Weight decay puts whole
-    /// branches of a network out of use; what is left of their gradients moves by any factor and means nothing.
+    /// A layer counts only if its norm, or its median, is at least this share of the median of the total norm. Weight decay can switch off
+    /// whole branches of a network, whose tiny gradients then vary by any factor without meaning.
     pub const SHARE: f64 = 0.1;
 
-    /// Looks at the norms of a step, one for each parameter, and gives the layer that left its past by the largest factor, once:
-    /// later ones are counted ([`steps`](Self::steps)). Norms that are not finite are for those who skip such steps.
+    /// Checks the norms of a step, one for each parameter. Returns the layer with the largest deviation the first time there is one; later
+    /// ones are only counted ([`steps`](Self::steps)). Norms that are not finite are ignored: such steps are skipped elsewhere.
     pub fn see<'a>(
         &mut self,
         step: u64,
@@ -71,7 +71,7 @@ impl GradientWatch {
             if past.len() >= LEAST {
                 let median = median(past);
                 let factor = if norm > median { norm / median } else { median / norm };
-                // A layer without gradients so far has no past to compare with.
+                // A layer without gradients so far has no median to compare with.
                 if median > 0.0
                     && norm.max(median) >= least
                     && factor > Self::FACTOR
@@ -88,13 +88,13 @@ impl GradientWatch {
         (!std::mem::replace(&mut self.told, true)).then_some(found)
     }
 
-    /// Steps so far with a layer beyond the factor, the one that was told included.
+    /// Steps so far in which a layer was beyond the factor, including the one that was reported.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 }
 
-/// Adds a value; the oldest goes if the window is full.
+/// Appends a value; drops the oldest if the window is full.
 fn push(values: &mut VecDeque<f64>, value: f64) {
     if values.len() == WINDOW {
         values.pop_front();
@@ -141,7 +141,7 @@ mod tests {
     fn a_layer_that_leaves_its_past_is_told_once_and_counted() {
         let mut watch = GradientWatch::default();
         for number in 0..100 {
-            // Noise by a factor of ten, and a slow fall by four orders of magnitude.
+            // Noise by a factor of ten, and a slow decay by four orders of magnitude.
             let noise = [1.0, 3.0, 0.4, 10.0][number % 4];
             let fall = 10f64.powf(-(number as f64) / 25.0);
             assert_eq!(watch.see(number as u64, step(noise, noise * fall)), None, "step {number}");
@@ -164,7 +164,7 @@ mod tests {
     fn a_layer_with_a_small_share_of_the_gradients_is_not_told() {
         let mut watch = GradientWatch::default();
         for number in 0..200 {
-            // What weight decay leaves of a branch: numbers near nothing, moving by orders of magnitude.
+            // A branch switched off by weight decay: tiny gradients that vary by orders of magnitude.
             let dead = [1e-12, 1e-30, 1e-3, 1e-20][number % 4];
             assert_eq!(watch.see(number as u64, step(1.0, dead)), None, "step {number}");
         }

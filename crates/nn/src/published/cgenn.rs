@@ -9,7 +9,7 @@ use crate::{
 use gradewise_core::{Algebra, DType, Signature};
 use std::collections::BTreeSet;
 
-/// What the published code and ours call the model.
+/// The name of the model, in the published code and in checkpoints.
 const MODEL: &str = "nbody";
 /// Modules of a block: linear map, activation, product, norm.
 const MODULES: usize = 4;
@@ -29,13 +29,13 @@ pub(super) fn published(file: &TensorFile) -> Result<Layout, String> {
             ));
         }
     };
-    // By the names, however far their numbers go: what is not there is found missing.
+    // Counts the layers by distinct names, whatever their numbers; missing tensors are reported later.
     let layers: BTreeSet<&str> =
         file.iter().filter_map(|(name, _)| name.strip_prefix("layers.")?.split('.').next()).collect();
     layout(NBodyConfig { hidden, layers: layers.len(), ..NBodyConfig::default() })
 }
 
-/// The layout of a checkpoint of ours, if the published network has a place for its model.
+/// The layout of a gradewise checkpoint, if the published network can represent its model.
 pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
     let metadata = &checkpoint.metadata;
     if metadata.model != MODEL {
@@ -46,8 +46,8 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
     }
     let config: NBodyConfig = serde_json::from_value(metadata.model_config.clone())
         .map_err(|error| format!("its model configuration is malformed: {error}"))?;
-    // Whatever is not as in the publication, settings of later versions included.
-    // How the loss weighs systems is no part of the network.
+    // Collects all settings that differ from the publication, including those of later versions. `robust` changes the
+    // loss, not the network.
     let NBodyConfig { hidden, layers, robust, .. } = config;
     let published = NBodyConfig { hidden, layers, robust, ..NBodyConfig::default() };
     let settings = |config| serde_json::to_value(config).map_err(|error| error.to_string());
@@ -69,7 +69,7 @@ fn layout(config: NBodyConfig) -> Result<Layout, String> {
     let algebra = Algebra::new(Signature::CL3).map_err(|error| error.to_string())?;
     let (grades, paths, width) = (algebra.grade_count(), algebra.paths().len(), config.hidden);
     let mut weights = Vec::new();
-    // Modules that have an `algebra`, of which the state_dict repeats the tables.
+    // Modules with a buffer `algebra`: the state_dict repeats its tables for each.
     let mut modules = vec![String::new(), "embedding.".to_owned(), "projection.0.".to_owned()];
     let mut add = |published: String, here: String, shape: &[usize], axes: &[usize], turned: &[usize]| {
         weights.push(Weight::new(published, here, shape, axes, turned));

@@ -1,8 +1,8 @@
-//! The networks for fields of "Clifford Neural Layers for PDE Modeling" (Brandstetter et al. 2022, arXiv:2209.04934) and "Geometric
-//! Clifford Algebra Networks" (Ruhe et al. 2023, arXiv:2302.06594) in PyTorch.
+//! The PyTorch networks for fields of "Clifford Neural Layers for PDE Modeling" (Brandstetter et al. 2022, arXiv:2209.04934) and "Geometric
+//! Clifford Algebra Networks" (Ruhe et al. 2023, arXiv:2302.06594).
 //!
-//! Our networks give their parameters the published names and shapes, so the list of weights is that of our network; its sizes are read
-//! off the published file.
+//! The networks of this library give their parameters the published names and shapes, so the list of weights comes from a network of this
+//! library, whose sizes are derived from the published file.
 
 use super::{Layout, PublishedModel, Weight};
 use crate::{
@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What checkpoints of the networks are called. No task of the program has them.
+/// Model names in the checkpoints of these networks. No task of the program trains them.
 const FIELD_NET: &str = "field_net";
 const G3_RESNET: &str = "g3_resnet";
 const G3_UNET: &str = "g3_unet";
@@ -39,7 +39,7 @@ pub(super) fn published(file: &TensorFile, model: PublishedModel) -> Result<Layo
     })
 }
 
-/// The layout of a checkpoint of ours, if the published networks have a place for its model.
+/// The layout of a gradewise checkpoint, if the published networks can represent its model.
 pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
     let metadata = &checkpoint.metadata;
     let config = &metadata.model_config;
@@ -65,7 +65,7 @@ fn read<T: serde::de::DeserializeOwned>(config: &Value) -> Result<T, String> {
         .map_err(|error| format!("its model configuration is malformed: {error}"))
 }
 
-/// The shape of a tensor of so many axes.
+/// The shape of a tensor, which must have `axes` axes.
 fn shape<'a>(file: &'a TensorFile, name: &str, axes: usize) -> Result<&'a [usize], String> {
     let tensor = file.get(name).ok_or_else(|| format!("it has no `{name}`, so it is another model's"))?;
     let shape = tensor.shape();
@@ -75,7 +75,7 @@ fn shape<'a>(file: &'a TensorFile, name: &str, axes: usize) -> Result<&'a [usize
     Ok(shape)
 }
 
-/// How many blocks each stage has, by the names `layers.STAGE.BLOCK.…`.
+/// The number of blocks of each stage, from the names `layers.STAGE.BLOCK.…`.
 fn blocks(file: &TensorFile) -> Result<Vec<usize>, String> {
     let mut found: BTreeSet<[usize; 2]> = BTreeSet::new();
     for (name, _) in file.iter() {
@@ -85,7 +85,7 @@ fn blocks(file: &TensorFile) -> Result<Vec<usize>, String> {
             found.insert([stage, block]);
         }
     }
-    // In order: each is the next block of the last stage, or the first of the next.
+    // Names are sorted: each is the next block of the current stage, or the first block of the next stage.
     let mut counts: Vec<usize> = Vec::new();
     for &[stage, block] in &found {
         if stage == counts.len() {
@@ -99,7 +99,7 @@ fn blocks(file: &TensorFile) -> Result<Vec<usize>, String> {
     Ok(counts)
 }
 
-/// Refuses sizes whose weights would be more than the file has: a network of these sizes is made before its weights are looked for.
+/// Refuses sizes whose weights exceed those of the file, because a network of these sizes is allocated before its weights are looked up.
 fn require_room(file: &TensorFile, kernels: usize, channels: usize) -> Result<(), String> {
     let elements: usize = file.iter().map(|(_, tensor)| tensor.shape().iter().product::<usize>()).sum();
     match channels.checked_mul(channels).and_then(|kernel| kernel.checked_mul(kernels)) {
@@ -145,7 +145,7 @@ fn field_net(file: &TensorFile, axes: usize) -> Result<FieldNetConfig, String> {
         rotation: file.get("encoder.scale_param").or_else(|| file.get("encoder.weight.5")).is_some()
             && axes == 2,
         norm,
-        // Attributes of the published classes.
+        // Constants of the published classes.
         padding: if axes == 2 { 9 } else { 2 },
         reference: true,
     })
@@ -185,7 +185,7 @@ fn unet(file: &TensorFile) -> Result<G3UNetConfig, String> {
         }
         counts.push(0);
     }
-    // Of the middle, where there are most channels.
+    // The middle has the most channels.
     require_room(file, 4, channels)?;
     Ok(G3UNetConfig {
         inputs,
@@ -201,7 +201,7 @@ fn unet(file: &TensorFile) -> Result<G3UNetConfig, String> {
 fn layout(network: Network) -> Result<Layout, String> {
     let (placement, mut rng) = (Placement::new(&Device::Cpu, DType::F32), ChaCha8Rng::seed_from_u64(0));
     let fail = |error: crate::Error| error.to_string();
-    // A network with such sizes: its parameters have the published names.
+    // Builds a network of these sizes, whose parameters have the published names.
     let (model, config, metric): (_, _, &[i8]) = match &network {
         Network::Field(config) => {
             let net = FieldNet::init(config, placement, &mut rng).map_err(fail)?;
@@ -226,14 +226,14 @@ fn layout(network: Network) -> Result<Layout, String> {
     for (name, parameter) in parameters {
         let tensor = parameter.tensor();
         let shape = tensor.shape().dims();
-        // Convolutions keep the metric; so do Fourier layers of the plane, and not those of space.
+        // Convolutions store the metric as a buffer, and so do Fourier layers in 2 dimensions, but not in 3.
         let keeps = name.strip_suffix("weight.0").or_else(|| {
             name.strip_suffix("weights").filter(|_| metric.len() == 2 && name.ends_with("fourier.weights"))
         });
         if let Some(prefix) = keeps.filter(|_| !metric.is_empty()) {
             derived.push((format!("{prefix}g"), table(&[squares.len()], &squares)?));
         }
-        // Rotational convolutions list their scale among the kernels, and a kernel of zeros, under two names each.
+        // Rotational convolutions store their scale and a kernel of zeros under two names each, one of them in the list of kernels.
         if let Some(prefix) = name.strip_suffix("scale_param") {
             let list = if metric.is_empty() { "weights" } else { "weight" };
             copies.push((format!("{prefix}{list}.4"), name.clone()));

@@ -1,4 +1,4 @@
-//! The layer of Flash Clifford, alone or several under names of somebody's model.
+//! The layer of Flash Clifford: one layer, or several layers within a user's model.
 //!
 //! Its bias goes to all blades: build the layers that take the weights with
 //! [`Bias::AllBlades`](crate::layers::Bias::AllBlades).
@@ -8,9 +8,9 @@ use crate::checkpoint::{Checkpoint, StoredTensor, TensorFile};
 use gradewise_core::{Algebra, Signature};
 use serde_json::{Map, Value, json};
 
-/// What checkpoints of such layers are called. No task of the program has them.
+/// Model name in the checkpoints of such layers. No task of the program trains them.
 const MODEL: &str = "clifford_layer";
-/// The weight that tells where a layer is.
+/// The weight that identifies a layer.
 const MARK: &str = "gp_weight";
 
 /// The layout of a published file, by the sizes of its weights.
@@ -18,7 +18,7 @@ pub(super) fn published(file: &TensorFile) -> Result<Layout, String> {
     layout(file)
 }
 
-/// The layout of a checkpoint of ours: the weights have the same names.
+/// The layout of a gradewise checkpoint: the weights have the same names.
 pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
     layout(&checkpoint.tensors)
 }
@@ -26,7 +26,7 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Layout, String> {
 fn layout(file: &TensorFile) -> Result<Layout, String> {
     let (mut weights, mut derived, mut layers) = (Vec::new(), Vec::new(), Map::new());
     for (name, product) in file.iter() {
-        // Sections of a checkpoint are no weights.
+        // Names with `::` are sections of a checkpoint, not weights.
         let Some(prefix) = name
             .strip_suffix(MARK)
             .filter(|prefix| !prefix.contains("::") && (prefix.is_empty() || prefix.ends_with('.')))
@@ -42,7 +42,7 @@ fn layout(file: &TensorFile) -> Result<Layout, String> {
                 linear.shape()
             ));
         };
-        // The published layer is for the plane and for space.
+        // The published layer supports 2 and 3 dimensions.
         let signature = match grades {
             3 => Signature::CL2,
             4 => Signature::CL3,

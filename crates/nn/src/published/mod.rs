@@ -1,9 +1,8 @@
-//! Weights of published models, across the border: the file of a `state_dict` becomes a checkpoint, and a checkpoint the file of a
-//! `state_dict`.
+//! Import and export of the weights of published models: conversion between the file of a `state_dict` and a checkpoint.
 //!
-//! Names are mapped and axes are turned; no number is computed, so that a round trip gives the same bits. Every tensor is accounted
-//! for ([`Account`]): the model's weights are all there and each has the shape that it should have, what follows from the algebra is
-//! what it should be, and a file with anything else is refused.
+//! Names are mapped and axes are permuted; no arithmetic is done, so a round trip is bit-exact. Every tensor is accounted for
+//! ([`Account`]): all weights of the model must be present with the right shapes, tables of the algebra must have the right values, and any
+//! other tensor is refused.
 //!
 //! ```no_run
 //! use gradewise_nn::{checkpoint::TensorFile, published::{self, Library, PublishedModel}};
@@ -55,7 +54,7 @@ crate::choices! {
     }
 }
 
-/// A tensor under both of its names.
+/// A tensor, with its name and shape on both sides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapped {
     /// The name in the published model.
@@ -68,19 +67,19 @@ pub struct Mapped {
     pub checkpoint_shape: Vec<usize>,
 }
 
-/// What became of every tensor. A file that leaves any without a counterpart is refused, so there are no others.
+/// The use of every tensor. A file with a tensor that fits nowhere is refused, so the lists are complete.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
     /// Weights, in the order of their names in the checkpoint.
     pub used: Vec<Mapped>,
-    /// Tensors of the published file that follow from the algebra and hold no weights. They were compared with what they should be
+    /// Tensors of the published file that follow from the algebra and hold no weights. They were compared with the expected values
     /// (import), or written (export).
     pub derived: Vec<String>,
-    /// Sections of the checkpoint that are no weights and that a published file has no place for, such as an optimiser's (export).
+    /// Sections of the checkpoint that are not weights and have no place in a published file, such as those of an optimiser (export).
     pub left_out: Vec<String>,
 }
 
-/// How one weight is kept in either library.
+/// The name and layout of one weight in either library.
 struct Weight {
     mapped: Mapped,
     /// Axis `axes[k]` of the published tensor is the k-th one here.
@@ -116,14 +115,14 @@ struct Layout {
     model: &'static str,
     config: serde_json::Value,
     weights: Vec<Weight>,
-    /// Published tensors that follow from the algebra, with the value that each should have.
+    /// Published tensors that follow from the algebra, with their expected values.
     derived: Vec<(String, StoredTensor)>,
-    /// Second names of published weights, of which a file may have either or both: the name, and that of the weight.
+    /// Aliases of published weights, as (alias, name): a file may have either or both.
     copies: Vec<(String, String)>,
 }
 
 impl Layout {
-    /// A published weight, under whichever of its names the file has.
+    /// Finds a published weight by its name or an alias.
     fn find<'a>(&self, file: &'a TensorFile, name: &str) -> Option<&'a StoredTensor> {
         let second = || self.copies.iter().find(|(_, weight)| weight == name);
         file.get(name).or_else(|| file.get(&second()?.0))
@@ -133,8 +132,8 @@ impl Layout {
 /// The weights of a published model as a checkpoint.
 ///
 /// # Errors
-/// [`Error::Published`] for a model that the library does not have, and for a file that lacks a weight, has tensors that the model has no
-/// place for, or tables of another algebra; [`Error::Tensor`] for a weight of another shape.
+/// [`Error::Published`] for a model that the library does not have, and for a file that lacks a weight, has tensors that do not belong to
+/// the model, or has tables of another algebra; [`Error::Tensor`] for a weight of another shape.
 pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
     const OPERATION: &str = "import";
     let refused = |reason: String, missing: Vec<String>, unused: Vec<String>| Error::Published {
@@ -228,12 +227,12 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
     Ok((Checkpoint { metadata, tensors }, account))
 }
 
-/// The weights of a checkpoint as the published model keeps them, with the tables of the algebra that its `load_state_dict` asks for. If
-/// the checkpoint has a moving average of the weights, that is what is written, as in `eval` and `infer`.
+/// The weights of a checkpoint in the layout of the published model, with the tables of the algebra that its `load_state_dict` requires. If
+/// the checkpoint has a moving average of the weights, the average is written, as `eval` and `infer` use it.
 ///
 /// # Errors
-/// [`Error::Published`] for a model that the library does not have or that has settings which the published one has no place for, and for
-/// a checkpoint that lacks a weight or has others; [`Error::Tensor`] for a weight of another shape.
+/// [`Error::Published`] for a model that the library does not have, for settings that the published model does not support, and for a
+/// checkpoint that lacks a weight or has others; [`Error::Tensor`] for a weight of another shape.
 pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Account)> {
     const OPERATION: &str = "export";
     let path = checkpoint.tensors.path();

@@ -7,8 +7,8 @@ use crate::{
 };
 use gradewise_core::Signature;
 
-/// A matrix for each grade of the multivectors, one for the tensors. The bias, if there is one, goes to the scalars alone: a constant of
-/// any other kind would be no tensor of a turned world.
+/// A matrix for each grade of the multivectors, one for the tensors. The bias, if there is one, is added only to scalars: a constant of any
+/// other kind would break equivariance.
 ///
 /// Parameters: those of [`MvLinear`] under `multivectors`, and `tensors` `[inputs, outputs]`; normal with variance 1/inputs.
 #[derive(Debug, Module)]
@@ -18,7 +18,7 @@ pub struct TrackLinear {
 }
 
 impl TrackLinear {
-    /// From so many channels to those of `size`.
+    /// Draws the parameters of a map from `inputs` channels to those of `size`.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -37,10 +37,10 @@ impl TrackLinear {
         Ok(Self { multivectors, tensors: tensors.then(of_tensors).transpose()? })
     }
 
-    /// The map of `x`.
+    /// Applies the map to `x`.
     ///
     /// # Errors
-    /// Other channels, or tensors that the layer does not know or does not find.
+    /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
         let tensors = match (&self.tensors, &x.tensors) {
             (None, None) => None,

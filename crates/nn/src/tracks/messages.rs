@@ -9,10 +9,10 @@ use gradewise_autograd::{
 };
 use gradewise_core::{Algebra, Signature};
 
-/// What messages are divided by: about the number of neighbours, so that sums start with the size of their terms' root.
+/// Sums of messages are divided by the root of a typical number of neighbours, so that their variance starts at that of one message.
 const NEIGHBOURS: f64 = 16.0;
 
-/// Sums over neighbours j of learned functions of the distance times what a direction n and the features of j make:
+/// Sums over neighbours j of learned functions of the distance times products of the direction n with the features of j:
 ///
 /// | to | |
 /// |---|---|
@@ -20,7 +20,7 @@ const NEIGHBOURS: f64 = 16.0;
 /// | tensors | s_j (n⊗n − I/3), S_j, ½(n⊗v_j + v_j⊗n) − ⅓(n·v_j)I |
 /// | vectors | S_j·n |
 ///
-/// Where only scalars have been made yet, in a first layer, nothing else is computed: s_j, n s_j and s_j (n⊗n − I/3).
+/// A first layer has only scalar features, so it computes only s_j, n s_j and s_j (n⊗n − I/3).
 ///
 /// Parameters: `linear`, a [`TrackLinear`] of the senders' features, and `radial`, a [`RadialWeights`].
 #[derive(Module)]
@@ -36,7 +36,7 @@ pub struct TrackMessages {
 }
 
 impl TrackMessages {
-    /// For features of this size; `first` if they are scalars alone.
+    /// For features of this size; `first` if the features are only scalars.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -53,7 +53,7 @@ impl TrackMessages {
             (true, true) => 3,
             (true, false) => 6,
         };
-        // Features that are scalars have no tensors to map.
+        // A first layer has only scalars, so there are no tensors to map.
         let sent = TrackSize { tensors: size.tensors && !first, ..size };
         Ok(Self {
             algebra: Algebra::new(Signature::CL3)?,
@@ -64,10 +64,10 @@ impl TrackMessages {
         })
     }
 
-    /// What each node receives.
+    /// The sum of messages at each node.
     ///
     /// # Errors
-    /// Shapes, dtypes or devices that do not fit together, named.
+    /// Shapes, dtypes or devices that do not match.
     pub fn forward(&self, x: &Tracks, radial: &Radial, edges: &Edges) -> Result<Tracks> {
         let x = match self.first {
             true => self.linear.forward(&x.without_tensors())?,

@@ -1,10 +1,10 @@
-//! Layers of features that have tensors of rank 2 beside multivectors.
+//! Layers on features that consist of multivectors and tensors of rank 2.
 //!
 //! The geometric product of two vectors in space is u·v and u∧v: spherical tensors of degree 0 and 1. Its symmetric traceless part, of
-//! degree 2, is in no multivector, so that a network of Cl(3,0) meets quadrupoles only by way of several layers. A channel of [`Tracks`]
-//! is a multivector and, if there are tensors, a symmetric traceless S (the construction of arXiv:2606.29584). Couplings are those that keep
-//! the parity of what they make: the term S_ik ε_kjl v_l of that publication, odd under the inversion where S is even, is left out, so that
-//! every layer commutes with all of O(3).
+//! degree 2, is not part of a multivector, so a network in Cl(3,0) can represent quadrupoles only through several layers. A channel of
+//! [`Tracks`] is a multivector and, if there are tensors, a symmetric traceless S (the construction of arXiv:2606.29584). Only couplings
+//! that preserve parity are used: the term S_ik ε_kjl v_l of that publication, which is odd under the inversion where S is even, is
+//! omitted, so every layer commutes with all of O(3).
 
 mod linear;
 mod messages;
@@ -24,12 +24,12 @@ use gradewise_autograd::{Tensor, clifford::COMPONENTS, concat};
 /// Blades of Cl(3,0).
 const BLADES: usize = 8;
 
-/// What a network of tracks is made of: how many channels, and whether they have tensors.
+/// The size of tracks: the number of channels, and whether they have tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackSize {
     /// Channels.
     pub channels: usize,
-    /// Whether each has a tensor beside its multivector.
+    /// Whether each channel has a tensor in addition to its multivector.
     pub tensors: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Tracks of as many rows and channels each.
+    /// Tracks whose multivectors and tensors have equal rows and channels.
     ///
     /// # Errors
     /// Multivectors that are not `[8, rows, channels]`, tensors that are not `[5, rows, channels]`.
@@ -65,7 +65,7 @@ impl Tracks {
         Ok(Self { multivectors, tensors })
     }
 
-    /// Scalars `[1, rows, channels]` as tracks, all else zero.
+    /// Scalars `[1, rows, channels]` as tracks; all other components are zero.
     ///
     /// # Errors
     /// Another shape; from the device.
@@ -81,7 +81,7 @@ impl Tracks {
         Self::new(multivectors, if tensors { Some(rest(COMPONENTS)?) } else { None })
     }
 
-    /// The multivectors alone.
+    /// Drops the tensors.
     #[must_use]
     pub fn without_tensors(&self) -> Self {
         Self { multivectors: self.multivectors.clone(), tensors: None }
@@ -106,12 +106,12 @@ impl Tracks {
     /// The sum of both.
     ///
     /// # Errors
-    /// Shapes that differ, tensors that one alone has.
+    /// Shapes that differ, or tensors in only one of the two.
     pub fn add(&self, other: &Self) -> Result<Self> {
         self.with(other, |a, b| Ok(a.add(b)?))
     }
 
-    /// The channels of both, one after the other.
+    /// Concatenates the channels of both.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -119,7 +119,7 @@ impl Tracks {
         self.with(other, |a, b| Ok(concat(&[a, b], 2)?))
     }
 
-    /// Multiplied by a number.
+    /// Multiplies the tracks by a number.
     ///
     /// # Errors
     /// From the device.
@@ -148,7 +148,7 @@ fn multivectors(scalars: &Tensor, vectors: &Tensor) -> Result<Tensor> {
     Ok(concat(&[scalars, vectors, &rest], 0)?)
 }
 
-/// The error where tensors meet features that have none.
+/// The error for missing or unexpected tensors.
 fn tensors_missing(operation: &'static str, expected: bool) -> Error {
     let name = |tensors: bool| if tensors { "tensors of rank 2" } else { "multivectors alone" };
     Error::Argument {

@@ -1,4 +1,4 @@
-//! What acts on each channel alone: a gate; and the norm over channels.
+//! The gate of each channel, and the norm over channels.
 
 use super::{TrackSize, Tracks, tensors_missing};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use gradewise_autograd::{Tensor, clifford::tensor_dot};
 use gradewise_core::Signature;
 
-/// Added to S:S, whose root has no derivative at zero, and to what a norm divides by.
+/// Added to S:S, because the square root has no derivative at zero, and to the divisor of the norm.
 const EPSILON: f64 = 1e-8;
 
 /// [`MvSilu`] on multivectors, S·σ(a‖S‖ + b) on tensors, with the Frobenius norm ‖S‖ = √(S:S + 1e-8).
@@ -39,7 +39,7 @@ impl TrackGate {
     /// The gated tracks.
     ///
     /// # Errors
-    /// Other channels, or tensors that the layer does not know or does not find.
+    /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
         let tensors = match (&self.slope, &self.shift, &x.tensors) {
             (Some(slope), Some(shift), Some(tensors)) => {
@@ -53,7 +53,7 @@ impl TrackGate {
     }
 }
 
-/// [`MvLayerNorm`] on multivectors; tensors by √(mean over channels of S:S + 1e-8), with a learned gain.
+/// [`MvLayerNorm`] on multivectors; tensors are divided by √(mean over channels of S:S + 1e-8), with a learned gain.
 ///
 /// Parameters: `multivectors.a`; `tensors`, one, `[channels]`.
 #[derive(Debug, Module)]
@@ -76,7 +76,7 @@ impl TrackNorm {
     /// The normalised tracks.
     ///
     /// # Errors
-    /// Other channels, or tensors that the layer does not know or does not find.
+    /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
         let tensors = match (&self.tensors, &x.tensors) {
             (Some(gain), Some(tensors)) => {

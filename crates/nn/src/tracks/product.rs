@@ -1,4 +1,4 @@
-//! Products of two maps of the same features.
+//! Products of two linear maps of the same features.
 
 use super::{TrackLinear, TrackSize, Tracks, multivectors, tensors_missing};
 use crate::{Module, Parameter, Placement, Result, layers::symmetric_traceless};
@@ -9,7 +9,7 @@ use gradewise_autograd::{
 use gradewise_core::{Algebra, Signature};
 
 /// `(left(x) + x ∘ right(x)) / √2` with linear maps `left` and `right`, where ∘ is, channel by channel with a weight for each path, the
-/// geometric product and, with tensors, all of rank at most 2 that two factors of these ranks make without a change of parity:
+/// geometric product and, with tensors, all parity-preserving products of these ranks whose result has rank at most 2:
 ///
 /// | factors | result |
 /// |---|---|
@@ -19,7 +19,8 @@ use gradewise_core::{Algebra, Signature};
 /// | S, S' | S·S' + S'·S − ⅔(S:S')I to the tensors |
 /// | S, s' and s, S' | s'S, sS' to the tensors |
 ///
-/// Products are of degree 2, so that a layer is a polynomial: there is no norm in it. A layer whose tensors nobody reads makes none.
+/// The layer is a polynomial of degree 2, without normalisation. Tensors that are not used by later layers need not be computed
+/// ([`without_tensors`](Self::without_tensors)).
 ///
 /// Parameters: those of `left` and `right`; `weight` `[channels, 20]` with variance 1/4, `coupling` `[7, channels]` with variance 1/4 in the
 /// order of the table, `[3, channels]` of a layer that makes no tensors.
@@ -40,7 +41,7 @@ const LOWERING: usize = 3;
 const COUPLINGS: usize = 7;
 
 impl TrackProduct {
-    /// For tracks of this size, which the result has, too.
+    /// Draws the parameters for inputs and outputs of this size.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -52,7 +53,7 @@ impl TrackProduct {
         Self::of(size, size.tensors, &placement.into(), rng)
     }
 
-    /// For tracks of this size, of which multivectors alone are made.
+    /// Draws the parameters for inputs of this size and outputs without tensors.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -86,7 +87,7 @@ impl TrackProduct {
     /// The layer's output.
     ///
     /// # Errors
-    /// Other channels, or tensors that the layer does not know or does not find.
+    /// Other channels; tensors for a layer without tensors, or missing tensors.
     pub fn forward(&self, x: &Tracks) -> Result<Tracks> {
         let right = self.right.forward(x)?;
         let left = match self.makes_tensors {
@@ -110,7 +111,7 @@ impl TrackProduct {
     }
 }
 
-/// The geometric product with what the tensors `s` of `x` and `t` of `y` add to its scalars and vectors.
+/// The geometric product, plus the contributions of the tensors `s` of `x` and `t` of `y` to scalars and vectors.
 fn lowered(
     x: &Tracks,
     y: &Tracks,
@@ -125,7 +126,7 @@ fn lowered(
     Ok(product.add(&multivectors(&scalars, &vectors)?)?)
 }
 
-/// The tensors that both make.
+/// The tensors of the product.
 fn raised(x: &Tracks, y: &Tracks, (s, t): (&Tensor, &Tensor), coupling: &Tensor) -> Result<Tensor> {
     let weight = |path: usize| coupling.slice(0, LOWERING + path..LOWERING + path + 1);
     let tensors = symmetric_traceless(&x.vectors()?, &y.vectors()?)?.mul(&weight(0)?)?;

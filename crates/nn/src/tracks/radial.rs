@@ -7,20 +7,20 @@ use crate::{
 use gradewise_autograd::Tensor;
 use gradewise_kernels::Array;
 
-/// Added to squared distances, whose root has no derivative at zero.
+/// Added to squared distances, because the square root has no derivative at zero.
 const EPSILON: f64 = 1e-12;
 /// Power of the envelope.
 const POWER: f64 = 6.0;
 
-/// Spherical Bessel functions √(2/c)·sin(kπr/c)/r, k = 1, 2, …, and the envelope 1 − 28u⁶ + 48u⁷ − 21u⁸ of u = r/c, which ends at the cutoff
-/// c with two derivatives of zero (Gasteiger et al. 2020, arXiv:2003.03123).
+/// Spherical Bessel functions √(2/c)·sin(kπr/c)/r, k = 1, 2, …, and the envelope 1 − 28u⁶ + 48u⁷ − 21u⁸ of u = r/c, whose value and first
+/// two derivatives vanish at the cutoff c (Gasteiger et al. 2020, arXiv:2003.03123).
 #[derive(Clone, Debug)]
 pub struct RadialBasis {
     cutoff: f64,
     functions: usize,
 }
 
-/// What a [`RadialBasis`] says of differences of positions.
+/// The values of a [`RadialBasis`] for differences of positions.
 #[derive(Clone, Debug)]
 pub struct Radial {
     /// Unit vectors, `[3, edges, 1]`.
@@ -32,10 +32,10 @@ pub struct Radial {
 }
 
 impl RadialBasis {
-    /// So many functions up to a distance.
+    /// A basis of `functions` functions up to the distance `cutoff`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no function, or a cutoff that is no positive number.
+    /// [`Error::Argument`] for no function, or a cutoff that is not a positive number.
     pub fn new(functions: usize, cutoff: f64) -> Result<Self> {
         if functions == 0 || !(cutoff > 0.0 && cutoff.is_finite()) {
             return Err(Error::Argument {
@@ -62,7 +62,7 @@ impl RadialBasis {
         let squared = differences.square()?.sum(&[0], true)?.add_scalar(EPSILON)?;
         let (distance, inverse) = (squared.sqrt()?, squared.rsqrt()?);
         let directions = differences.mul(&inverse)?;
-        // Beyond the cutoff every function is as at the cutoff: nothing, with the envelope.
+        // Distances are clamped to the cutoff, where the envelope makes every function zero.
         let u = distance.reshape([edges, 1])?.mul_scalar(1.0 / self.cutoff)?.clamp(0.0, 1.0)?;
         let frequencies: Vec<f64> = (1..=self.functions).map(|k| std::f64::consts::PI * k as f64).collect();
         let frequencies =
@@ -96,7 +96,7 @@ pub struct RadialWeights {
 const HIDDEN: usize = 32;
 
 impl RadialWeights {
-    /// So many functions on a basis.
+    /// Draws the parameters of `outputs` functions on a basis.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.

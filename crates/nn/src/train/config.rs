@@ -1,4 +1,4 @@
-//! How a trainer trains: the settings of a run that it obeys, as files and command lines hold them.
+//! The settings of a trainer, as they appear in files and on command lines.
 
 use crate::{
     Error, Result, choices,
@@ -37,15 +37,14 @@ choices! {
 pub enum Capture {
     /// Never: operator by operator.
     Off,
-    /// Unless the loss does something that cannot be captured: then a warning says so, and steps go on operator by operator.
+    /// If the loss can be captured. Otherwise, falls back to steps operator by operator, with a warning.
     #[default]
     WhenPossible,
     /// A loss that cannot be captured is an error.
     Required,
 }
 
-/// How a [`Trainer`](super::Trainer) trains. Its fields are settings of a run: they are read from files and command lines as they stand
-/// here, and nothing is between those and the trainer.
+/// The settings of a [`Trainer`](super::Trainer). Files and command lines are deserialized directly into these fields.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TrainerConfig {
     /// Optimiser steps of the whole run.
@@ -75,10 +74,10 @@ pub struct TrainerConfig {
     /// `clip_norm` is given, too, it acts first.
     #[serde(with = "zero_for_none")]
     pub clip_value: Option<f64>,
-    /// Decay of an exponential moving average of the weights, which is then what is evaluated, if one is kept; files have 0 for none.
+    /// Decay of an exponential moving average of the weights; evaluation then uses the average. Files have 0 for none.
     #[serde(with = "zero_for_none")]
     pub ema: Option<f64>,
-    /// Constants that are no settings.
+    /// Constants that are not settings.
     #[serde(skip)]
     pub constants: Constants,
 }
@@ -90,7 +89,7 @@ pub struct Constants {
     pub betas: (f64, f64),
     /// Added to the root of the second moment.
     pub eps: f64,
-    /// What the learning rate is multiplied by at each drop (step).
+    /// The factor of the learning rate at each drop (step).
     pub factor: f64,
 }
 
@@ -124,7 +123,7 @@ impl Default for TrainerConfig {
 }
 
 impl TrainerConfig {
-    /// A rule and a schedule; one batch for each step, no limits, no average.
+    /// A configuration with this rule and schedule, one batch per step, no clipping and no average.
     pub fn new(method: Method, schedule: Schedule) -> Self {
         let mut config =
             Self { weight_decay: 0.0, warmup_steps: 0, decay_steps: 0, final_lr: 0.0, ..Self::default() };
@@ -160,12 +159,12 @@ impl TrainerConfig {
         config
     }
 
-    /// Steps of warm-up for a run of so many steps.
+    /// The default number of warm-up steps for a run of `steps` steps.
     pub const fn usual_warmup(steps: u64) -> u64 {
         steps / 40
     }
 
-    /// Steps of decay for a run of so many steps: many, because a short run gains most while the learning rate falls.
+    /// The default number of decay steps for a run of `steps` steps: many, because a short run gains most while the learning rate falls.
     pub const fn usual_decay(steps: u64) -> u64 {
         steps - steps / 8 * 3
     }
@@ -191,7 +190,7 @@ impl TrainerConfig {
         }
     }
 
-    /// Checks the numbers; those of the optimiser are checked where it is made.
+    /// Checks the numbers, except those of the optimiser, which its constructor checks.
     ///
     /// # Errors
     /// [`Error::Argument`] for constants outside their range.
@@ -212,7 +211,7 @@ impl TrainerConfig {
     }
 }
 
-/// Numbers that may be missing: 0 in files, where every setting has a value.
+/// Serializes `None` as 0, because every setting has a value in files.
 mod zero_for_none {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

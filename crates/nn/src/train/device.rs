@@ -1,5 +1,5 @@
-//! Training steps on a CUDA device: forward, backward, norms, the decision to take the step, and the update, without the
-//! host in between; captured once and replayed, if wanted.
+//! Training steps on a CUDA device: forward, backward, norms, the decision to take the step, and the update, without host synchronisation
+//! in between; optionally captured once and replayed.
 
 use super::{Batch, Capture, Trainer, trainer::StepReport};
 use crate::optim::{GradientNorms, Method};
@@ -17,7 +17,7 @@ use gradewise_kernels::{
 /// The state of the steps of one trainer on one device.
 pub(super) struct DeviceSteps {
     device: CudaDevice,
-    /// The positions of the parameters that get gradients.
+    /// The indices of the parameters that get gradients.
     trained: Vec<usize>,
     decision: Decision,
     decided: StepState,
@@ -25,20 +25,19 @@ pub(super) struct DeviceSteps {
     average: Option<StepState>,
 }
 
-/// A step as captured work, with what it reads and writes.
+/// A captured step, with the arrays it reads and writes.
 struct Captured<B> {
     graph: CapturedGraph,
-    /// What the graph reads its input from.
+    /// The batches that the graph reads.
     inputs: Vec<B>,
-    /// The parameters' storage, which the graph updates.
+    /// The parameters' storage, which the graph updates in place.
     parameters: Vec<Array>,
 }
 
-/// Takes the steps of a [`Trainer`] on a CUDA device: what [`Trainer::step`] does there.
+/// Takes the steps of a [`Trainer`] on a CUDA device; [`Trainer::step`] uses it there.
 ///
-/// The first step runs operator by operator; with `capture`, the next is recorded as a CUDA graph, which every further step
-/// replays: one launch instead of hundreds, computing the same bits. A batch of another shape, or parameters that were
-/// replaced, make it record again.
+/// The first step runs operator by operator; with `capture`, the next is recorded as a CUDA graph, which every further step replays: one
+/// launch instead of hundreds, with bit-identical results. A batch of another shape, or replaced parameters, cause a new recording.
 pub struct CapturedStep<B> {
     device: CudaDevice,
     capture: Capture,
@@ -47,7 +46,7 @@ pub struct CapturedStep<B> {
 }
 
 impl<B: Batch> CapturedStep<B> {
-    /// Steps on `device`, captured if `capture`: a loss that cannot be is an error then.
+    /// Steps on `device`. With `capture`, they are captured, and a loss that cannot be captured is an error.
     pub fn new(device: &CudaDevice, capture: bool) -> Self {
         Self::with(device, if capture { Capture::Required } else { Capture::Off })
     }
@@ -57,7 +56,7 @@ impl<B: Batch> CapturedStep<B> {
         Self { device: device.clone(), capture, steps: None, captured: None }
     }
 
-    /// Number of kernels, copies and fills of the captured step; `None` as long as there is none.
+    /// Number of kernels, copies and fills of the captured step; `None` before a step is captured.
     ///
     /// # Errors
     /// From the device.
@@ -83,7 +82,7 @@ impl<B: Batch> CapturedStep<B> {
         self.captured = None;
         let device = Device::Cuda(self.device.clone());
         let inputs = given.iter().map(|batch| batch.to_device(&device)).collect::<Result<Vec<_>>>()?;
-        // Updates write where the parameters are, so nothing else may show that storage.
+        // Updates are in place, so no other array may share the parameters' storage.
         for (_, parameter) in &trainer.parameters {
             parameter.make_unique()?;
         }
@@ -106,7 +105,7 @@ impl<B: Batch> CapturedStep<B> {
         Ok(report)
     }
 
-    /// Whether a captured step took these batches.
+    /// Replays the captured step on these batches; `false` if none fits them.
     fn replay<M: Module>(&self, trainer: &mut Trainer<M>, given: &[B]) -> Result<bool> {
         let (Some(captured), Some(steps)) = (&self.captured, &self.steps) else { return Ok(false) };
         let stays = |(array, (_, parameter)): (&Array, &(String, crate::Parameter))| {
@@ -126,7 +125,7 @@ impl<B: Batch> CapturedStep<B> {
         Ok(true)
     }
 
-    /// Room for the gradients that this step found; what there is is kept if it fits.
+    /// Allocates buffers for the gradients of this step, unless the existing ones fit.
     fn prepare<M: Module>(&mut self, trainer: &mut Trainer<M>, gradients: &[Option<Array>]) -> Result<()> {
         let found = |(position, gradient): (usize, &Option<Array>)| gradient.as_ref().map(|_| position);
         let trained: Vec<usize> = gradients.iter().enumerate().filter_map(found).collect();
@@ -167,7 +166,7 @@ impl<B: Batch> CapturedStep<B> {
             let (value, gradients) = trainer.gradients(&inputs, loss)?;
             steps.finish(trainer, &value, &gradients)
         };
-        // The kernels' error type goes through the capture; this crate's is carried around it.
+        // The capture can only return the kernels' error type, so this crate's error is passed in a variable.
         let mut failure = None;
         let captured = self.device.capture(|| {
             if let Err(error) = work() {
@@ -184,11 +183,11 @@ impl<B: Batch> CapturedStep<B> {
         Ok(())
     }
 
-    /// Waits for the step that was queued, and counts it.
+    /// Waits for the queued step, and counts it.
     fn report<M: Module>(&self, trainer: &mut Trainer<M>) -> Result<StepReport> {
         let Some(steps) = &self.steps else { unreachable!("a step was queued") };
         let report = steps.decision.report();
-        // What broke off says more than what came of it.
+        // If the exchange failed, its error is the root cause of a failed report.
         if let Some(exchange) = &trainer.exchange {
             exchange.check()?;
         }
@@ -202,7 +201,7 @@ impl<B: Batch> CapturedStep<B> {
 }
 
 impl DeviceSteps {
-    /// Puts the numbers of the next step on the device.
+    /// Writes the constants of the next step to the device.
     fn set_constants<M: Module>(&self, trainer: &Trainer<M>) -> Result<()> {
         let lr = trainer.next_lr();
         let names = self.trained.iter().map(|&position| trainer.parameters[position].0.as_str());
@@ -217,7 +216,7 @@ impl DeviceSteps {
         Ok(())
     }
 
-    /// Queues everything after the gradients.
+    /// Queues the work that follows the gradients: norms, decision and update.
     fn finish<M: Module>(
         &self,
         trainer: &Trainer<M>,

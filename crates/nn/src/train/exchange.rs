@@ -1,33 +1,31 @@
-//! Steps that several processes take together.
+//! Data parallelism: steps that several processes take together.
 
 use super::Batch;
 use crate::{Error, Result};
 use gradewise_autograd::Tensor;
 use gradewise_kernels::{Array, Device};
 
-/// What makes the same step out of the gradients of several processes: each computes those of its part of a batch, and all
-/// take the step that their sum asks for.
+/// The all-reduce of gradients. Each process computes the gradients of its part of a batch, and all take the same step with their sum.
 ///
 /// Every process calls [`finish`](Self::finish) once for each step, in the same order.
 pub trait Exchange: Send + Sync {
-    /// The gradient of the parameter at `position` is complete, while the backward pass goes on: its way to the other processes
-    /// may begin. Nothing changes it any more.
+    /// Called during the backward pass once the gradient of the parameter at `position` is final, so that its transfer may begin.
     ///
     /// # Errors
-    /// What keeps the processes from going on together; the step has then failed.
+    /// A failure of communication; the step has then failed.
     fn ready(&self, position: usize, gradient: &Array) -> Result<()>;
 
-    /// Puts the sums over all processes in place of `gradients`, which are in the order of the parameters, and returns that of
-    /// `loss`. On a device, work is queued and nothing waited for.
+    /// Replaces `gradients`, which are in the order of the parameters, by their sums over all processes, and returns the sum of `loss`. On
+    /// a device, the work is queued without waiting.
     ///
     /// # Errors
     /// As [`ready`](Self::ready).
     fn finish(&self, loss: &Array, gradients: &mut [Option<Array>]) -> Result<Array>;
 
-    /// Called once the work of a step is done: whether the sums can be trusted.
+    /// Called when the work of a step has completed, to check whether the exchange succeeded.
     ///
     /// # Errors
-    /// If the exchange broke off.
+    /// If the exchange failed.
     fn check(&self) -> Result<()>;
 }
 
@@ -37,9 +35,10 @@ pub trait Exchange: Send + Sync {
 /// over the part, whatever their sizes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Part<B> {
-    /// What is computed with.
+    /// The samples of this part.
     pub batch: B,
-    /// The samples of this part over those of the whole; 1 for the whole, 0 for a part that only keeps in step.
+    /// The samples of this part over those of the whole; 1 for the whole, 0 for a part without samples, which takes part only to stay
+    /// synchronised.
     pub weight: f64,
 }
 
@@ -63,7 +62,7 @@ impl<B: Batch> Batch for Part<B> {
         Ok(Self { batch: self.batch.to_device(device)?, weight: self.weight })
     }
 
-    /// The weight is a constant of captured work.
+    /// Captured work holds the weight as a constant, so parts of another weight do not fit.
     fn overwrite(&self, source: &Self) -> Result<bool> {
         if self.weight != source.weight { Ok(false) } else { self.batch.overwrite(&source.batch) }
     }

@@ -1,4 +1,4 @@
-//! Errors of predicted fields, of one step and of several.
+//! Errors of predicted fields, for single steps and rollouts.
 
 use crate::{
     Error, Placement, Result,
@@ -14,13 +14,13 @@ use std::ops::Range;
 
 /// Steps of a rollout, at most.
 pub const ROLLOUT_STEPS: usize = 5;
-/// Starts of rollouts in a trajectory, at most: 0 to 5.
+/// The most rollouts per trajectory: starts 0 to 5.
 pub const ROLLOUT_STARTS: usize = 6;
 
-/// What predicts the frames after some: a network, or a guess.
+/// Predicts the next frames from past ones: a network, or a baseline.
 pub type Predictor<'a> = &'a dyn Fn(&Tensor) -> Result<Tensor>;
 
-/// The mean of what models predict.
+/// The mean prediction of several models.
 ///
 /// # Errors
 /// From the operators; [`Error::Argument`] for no models.
@@ -45,7 +45,7 @@ pub fn mean_of(models: &[&FieldModel], x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// The last frame again, for each frame that is to be predicted.
+/// The persistence baseline: repeats the last frame for each frame to predict.
 ///
 /// # Errors
 /// From the operators.
@@ -68,7 +68,7 @@ fn squares(prediction: &Tensor, target: &Tensor, layout: &FieldLayout) -> Result
     let rows = prediction.chunks_exact(width.max(1)).zip(target.chunks_exact(width.max(1)));
     for (at, (prediction, target)) in rows.enumerate() {
         let sum: f64 = prediction.iter().zip(target).map(|(p, t)| (p - t).powi(2)).sum();
-        // Blade by blade, and window by window in each.
+        // Ordered by blade, then by window.
         errors[at % windows][layout.blades[at / windows].0] = sum / width as f64;
     }
     Ok(errors)
@@ -82,7 +82,7 @@ pub struct StepErrors {
 }
 
 impl StepErrors {
-    /// Those of a predictor.
+    /// The errors of a predictor.
     ///
     /// # Errors
     /// From the operators.
@@ -110,7 +110,7 @@ impl StepErrors {
         mean(&self.windows.iter().map(|window| mean(&window[components.clone()])).collect::<Vec<_>>())
     }
 
-    /// Over all components.
+    /// The mean over windows and all components.
     pub fn total(&self) -> f64 {
         self.mean(0..self.layout.components())
     }
@@ -125,12 +125,12 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Steps of the rollouts that the data have room for: at most [`ROLLOUT_STEPS`].
+/// The length of rollouts: [`ROLLOUT_STEPS`], or fewer if trajectories are shorter.
 pub fn rollout_steps(data: &FieldWindows) -> usize {
     ((data.set().frames() - data.inputs()) / data.outputs()).min(ROLLOUT_STEPS)
 }
 
-/// What predictions from predictions give: the frames of each step, from a tensor of frames.
+/// An autoregressive rollout from a tensor of frames: the predicted frames of each step.
 ///
 /// # Errors
 /// From the operators.
@@ -160,7 +160,7 @@ pub fn rollout(
 pub struct RolloutErrors(Vec<Vec<f64>>);
 
 impl RolloutErrors {
-    /// From the first starts of all trajectories (0 to 5 where there is room, as PDEArena has it).
+    /// Rollouts from the first starts of all trajectories (0 to 5 if trajectories are long enough, as in PDEArena).
     ///
     /// # Errors
     /// From the operators.
@@ -193,13 +193,13 @@ impl RolloutErrors {
         Ok(Self(errors))
     }
 
-    /// The mean over rollouts, of each step.
+    /// For each step, the mean over rollouts.
     pub fn steps(&self) -> Vec<f64> {
         let steps = self.0.first().map_or(0, Vec::len);
         (0..steps).map(|step| mean(&self.0.iter().map(|errors| errors[step]).collect::<Vec<_>>())).collect()
     }
 
-    /// The sum over steps, of each rollout; its mean is PDEArena's rollout error.
+    /// For each rollout, the sum over steps; its mean is PDEArena's rollout error.
     pub fn each(&self) -> Vec<f64> {
         self.0.iter().map(|errors| errors.iter().sum()).collect()
     }
@@ -241,7 +241,7 @@ mod tests {
             let errors = StepErrors::of(&stay, &data, 3, &place).unwrap();
             assert_eq!((errors.mean(0..1), errors.mean(1..2)), (1.0, 9.0));
             assert_eq!((errors.total(), errors.summed(), errors.each().len()), (5.0, 10.0, 12));
-            // After k steps k times as far: k²·(1 + 9)/2.
+            // The distance grows linearly: the error after k steps is k²·(1 + 9)/2.
             let errors = RolloutErrors::of(&stay, &data, 4, &place).unwrap();
             assert_eq!(errors.steps(), [5.0, 20.0, 45.0, 80.0, 125.0]);
             assert_eq!(errors.each(), [275.0; 4], "of each start");

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Appends records to a `.jsonl` file; each is on the disk's side of the program before the next step.
+/// Appends records to a `.jsonl` file; each is flushed to the operating system before the next step.
 #[derive(Debug)]
 pub struct MetricsLog {
     path: PathBuf,
@@ -30,8 +30,8 @@ impl MetricsLog {
         }
     }
 
-    /// Goes on with the record of a run that is resumed after `step` steps: later records, which the run will write
-    /// again, and a line cut off by a crash are dropped. Without a file an empty record is started.
+    /// Continues the record of a run that is resumed after `step` steps. Later records, which the run will write again,
+    /// and a line truncated by a crash are dropped. If there is no file, starts an empty record.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Write`].
@@ -61,7 +61,7 @@ impl MetricsLog {
             .map_err(|source| Error::Write { path: self.path.clone(), source })
     }
 
-    /// The records of a file. Lines that are not JSON objects, such as one cut off by a crash, are left out.
+    /// The records of a file. Lines that are not JSON objects, such as one truncated by a crash, are skipped.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -7,7 +7,7 @@ use crate::{Error, Placement, Result};
 use gradewise_autograd::{Tensor, concat, no_grad};
 use gradewise_kernels::Device;
 
-/// A batch with what is to be predicted.
+/// A batch with its targets.
 #[derive(Clone, Debug)]
 pub struct Example {
     /// The model's input.
@@ -81,7 +81,7 @@ pub fn predict(model: &NBody, data: &NBodyData, batch_size: usize) -> Result<Vec
     predict_by(|batch| model.forward(batch), data, batch_size, &model.placement())
 }
 
-/// As [`predict`], by what makes positions `[3, systems × particles]` of a batch.
+/// As [`predict`], with a function that maps a batch to positions `[3, systems × particles]`.
 ///
 /// # Errors
 /// As [`predict`].

@@ -1,4 +1,4 @@
-//! `bisect`: the first operation that is past its tolerance, by itself.
+//! `bisect`: finds the first operation that exceeds its tolerance on its own.
 
 use crate::{
     TaskCommand,
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// Find the operation that is wrong: the first whose result or gradient leaves the tolerance.
 ///
 /// Runs the loss of a task on a batch, forward and backward. Every operation is compared with the CPU in double precision, on the same
-/// inputs; the first that is too far off is named, and written with its inputs to a file that --replay runs again. Exits with 1 if
-/// one is found, and also if all agree on a loss or on gradients that are not finite.
+/// inputs; the first that exceeds its tolerance is named, and written with its inputs to a file for --replay. Exits with 1 if one is found,
+/// and also if all agree on a loss or on gradients that are not finite.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,13 +29,13 @@ pub struct Bisect {
     /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
     #[arg(required_unless_present = "replay")]
     pub task: Option<String>,
-    /// Run the operation of such a file again instead.
+    /// Rerun the operation of a file that an earlier bisect wrote, instead of a task.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["task", "checkpoint"])]
     pub replay: Option<PathBuf>,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
-    /// Where the operation that is found is written.
+    /// File for the operation that is found.
     #[arg(long, value_name = "FILE", default_value = "bisect.safetensors")]
     pub out: PathBuf,
     #[command(flatten)]

@@ -18,14 +18,14 @@ use std::{
     path::Path,
 };
 
-/// Numbers that are of the machine, not of the computation.
+/// Prefixes of numbers that depend on the machine, not on the computation.
 const OF_THE_MACHINE: [&str; 6] = ["seconds", "joules", "memory", "devices", "gpu", "utilization"];
 
 /// Compare two runs, or two checkpoints: where their parameters, numbers and settings differ.
 ///
-/// Of two folders of runs: the relative difference of each parameter, the first step at which each number of metrics.jsonl parts, and the
-/// settings that differ. Of files: the parameters. With --tolerance, what is past it, the largest first. Exits with 1 if anything but settings differs by more than the tolerance, so that
-/// it tells whether two runs have the same bits.
+/// For two run folders, shows the relative difference of each parameter, the first step at which each number of metrics.jsonl differs, and
+/// the settings that differ. For files, shows the parameters. With --tolerance, lists the differences above it, the largest first. Exits
+/// with 1 if anything but settings differs by more than the tolerance; the default, 0, tests whether two runs have the same bits.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,13 +36,13 @@ pub struct Compare {
     /// The folder of a run, or a file of tensors.
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// Another one.
+    /// Another folder or file, to compare with.
     #[arg(value_name = "B")]
     pub second: PathBuf,
-    /// The relative difference that passes.
+    /// The largest relative difference that passes.
     #[arg(long, default_value_t = 0.0)]
     pub tolerance: f64,
-    /// Parameters that are listed, those that differ most first.
+    /// Number of parameters to list, those that differ most first.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
     /// Print one JSON object.
@@ -76,7 +76,7 @@ fn run(arguments: &Compare) -> Result<()> {
     )))
 }
 
-/// One of the two.
+/// One of the two runs or files.
 struct Side {
     tensors: TensorFile,
     records: Vec<Value>,
@@ -95,7 +95,7 @@ impl Side {
         Ok(Self { tensors: TensorFile::read(folder.checkpoint())?, records, settings })
     }
 
-    /// The weights, without the state of training.
+    /// The weights, without the training state.
     fn weights(&self) -> BTreeMap<&str, (Vec<usize>, Vec<f64>)> {
         let all = self.tensors.iter().filter(|(name, _)| !name.contains("::"));
         all.filter_map(|(name, tensor)| Some((name, (tensor.shape().to_vec(), tensor.to_f64_vec()?))))
@@ -131,47 +131,47 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, see: &mut dyn FnMut(&str, 
     }
 }
 
-/// A parameter of both, and how far they are apart.
+/// A parameter in both, and the difference of its values.
 #[derive(Debug, Serialize)]
 struct Parameter {
     name: String,
-    /// ‖a − b‖ / ‖b‖; none if it is not a number, or shapes differ.
+    /// ‖a − b‖ / ‖b‖; `None` if it is NaN or infinite, or shapes differ.
     difference: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shapes: Option<[Vec<usize>; 2]>,
 }
 
-/// Where a number of the record parts.
+/// A number of the record that differs.
 #[derive(Debug, Serialize)]
 struct Parting {
     name: String,
-    /// The first step at which it is not the same.
+    /// The first step at which it differs.
     step: u64,
     values: [f64; 2],
-    /// The largest relative difference at any step; none if it is not a number.
+    /// The largest relative difference at any step; `None` if it is NaN or infinite.
     largest: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     parameters: Vec<Parameter>,
-    /// Of all parameters together.
+    /// The relative difference of all parameters together.
     difference: Option<f64>,
     only_first: Vec<String>,
     only_second: Vec<String>,
     /// Steps that both records have.
     steps: usize,
     partings: Vec<Parting>,
-    /// Key, and the value in each.
+    /// Settings that differ: the key, and both values.
     settings: Vec<(String, String, String)>,
 }
 
-/// Whether a difference does not pass: what is no number never does.
+/// Whether a difference exceeds the tolerance; a missing one always does.
 fn beyond(difference: Option<f64>, tolerance: f64) -> bool {
     difference.is_none_or(|difference| difference > tolerance)
 }
 
-/// A difference to sort by.
+/// The sort key of a difference.
 fn size(difference: Option<f64>) -> f64 {
     difference.unwrap_or(f64::INFINITY)
 }
@@ -221,7 +221,7 @@ impl Report {
             }
             partings.extend(parting);
         }
-        // Those of single parameters come after those of the whole.
+        // Numbers of single parameters come after total ones.
         partings.sort_by_key(|parting| (parting.step, parting.name.contains('.'), parting.name.clone()));
         Self {
             only_first: only(&a, &b),
@@ -234,7 +234,7 @@ impl Report {
         }
     }
 
-    /// How many parameters and numbers are not within a tolerance.
+    /// The number of parameters and numbers that exceed a tolerance.
     fn beyond(&self, tolerance: f64) -> usize {
         self.parameters.iter().filter(|parameter| beyond(parameter.difference, tolerance)).count()
             + self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).count()
@@ -242,14 +242,14 @@ impl Report {
             + self.only_second.len()
     }
 
-    /// What is past the tolerance, the largest first; of what is within, the number alone.
+    /// Lists differences above the tolerance, the largest first, and counts the others.
     fn text(&self, limit: usize, tolerance: f64) -> String {
         let differ = self.parameters.iter().filter(|parameter| parameter.difference != Some(0.0)).count();
         let mut text = format!("parameters  {} in both, {differ} differ", self.parameters.len());
         if differ > 0 {
             text += &format!("; all together by {}", Shown(self.difference));
         }
-        // They come sorted.
+        // The parameters are sorted by difference.
         let past =
             self.parameters.iter().take_while(|parameter| beyond(parameter.difference, tolerance)).count();
         if tolerance > 0.0 && differ > 0 {
@@ -280,7 +280,7 @@ impl Report {
         let mut past: Vec<&Parting> =
             self.partings.iter().filter(|parting| beyond(parting.largest, tolerance)).collect();
         if tolerance > 0.0 {
-            // By default in the order in which they part: the first is where the runs went apart.
+            // By default in the order of their first difference, because the first one is where the runs diverged.
             past.sort_by(|a, b| size(b.largest).total_cmp(&size(a.largest)));
             if !self.partings.is_empty() {
                 let (parted, past) = (self.partings.len(), past.len());
@@ -300,7 +300,7 @@ impl Report {
     }
 }
 
-/// A relative difference, or that there is none.
+/// Formats a relative difference, if there is one.
 struct Shown(Option<f64>);
 
 impl fmt::Display for Shown {

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 
 /// Run a model in two precisions and name the layers that diverge.
 ///
-/// The loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with the
-/// relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64
-/// or f32 (storage), or bf16 or f16 (mixed precision). Exits with 1 if the loss, a result or a gradient is not finite.
+/// Runs the loss of a task on a batch, forward and backward, with the same weights. Lists operations in the order in which they ran, with
+/// the relative error of their results against the first precision, and the parameters they read; then the gradients. A precision is f64 or
+/// f32 (storage), or bf16 or f16 (mixed precision). Exits with 1 if the loss, a result or a gradient is not finite.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,19 +33,19 @@ Examples:
 pub struct ComparePrecision {
     /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
     pub task: String,
-    /// The precision that is taken to be right, and the one that is compared with it.
+    /// The reference precision, and the one that is compared with it.
     #[arg(long, value_name = "A,B", default_value = "f32,bf16")]
     pub precisions: String,
-    /// The relative error from which on a result counts as diverged.
+    /// The relative error above which a result counts as diverged.
     #[arg(long, default_value_t = 0.02)]
     pub threshold: f64,
     /// Samples of the batch.
     #[arg(long, default_value_t = 8)]
     pub samples: usize,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
-    /// All operations instead of those with parameters and those that diverge.
+    /// List all operations, not only those with parameters and those that diverge.
     #[arg(long)]
     pub all: bool,
     /// Print one JSON object.
@@ -143,7 +143,7 @@ struct Gradient<'a> {
     name: &'a str,
     /// ‖gradient − reference‖ / ‖reference‖.
     error: f64,
-    /// The fraction of elements that are zero, beyond those of the reference.
+    /// The fraction of elements that are zero, but not in the reference.
     lost: f64,
     is_finite: bool,
 }
@@ -165,11 +165,11 @@ impl<'a> Gradient<'a> {
     }
 }
 
-/// What the comparison comes to, gradients included.
+/// The outcome of the comparison, gradients included.
 struct Verdict<'a> {
-    /// Those past the threshold, the worst first.
+    /// Gradients beyond the threshold, the worst first.
     gradients: Vec<&'a Gradient<'a>>,
-    /// What is not finite in the precision that is compared.
+    /// Results that are not finite in the compared precision.
     not_finite: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Verdict<'a> {
         if !other.loss.is_finite() {
             not_finite.push(format!("the loss ({})", other.loss));
         }
-        // A relative error is finite wherever both results are, but for squares that overflow.
+        // A relative error is finite if both results are, unless squares overflow.
         let result = divergences.iter().find(|d| d.pass == Pass::Forward && !d.error.is_finite());
         not_finite.extend(result.map(|d| format!("a result of `{}`", d.operation)));
         let gradients: Vec<&str> = past.iter().filter(|g| !g.is_finite).map(|g| g.name).collect();
@@ -218,7 +218,7 @@ impl<'a> Verdict<'a> {
     }
 
     /// # Errors
-    /// [`Error::Failed`] if something is not finite. Rounding alone is a finding, and no failure.
+    /// [`Error::Failed`] if something is not finite. Rounding errors are reported, but are not a failure.
     fn result(&self, precision: &str) -> Result<()> {
         if self.is_finite() {
             return Ok(());
@@ -255,7 +255,7 @@ mod tests {
             found.of_gradients(4, 0.02)
         );
         assert_eq!(gradients[2].lost, 1.0);
-        // Rounding is no failure, and agreement is said of gradients, too.
+        // Rounding is not a failure, and agreement of gradients is reported, too.
         assert!(verdict(&gradients[..3], 1.0).result("f16").is_ok());
         assert!(verdict(&gradients[..1], 1.0).of_gradients(1, 0.02).contains("no gradient diverges"));
         assert!(verdict(&gradients[..1], f64::NAN).result("f16").is_err());

@@ -1,4 +1,4 @@
-//! `doctor`: what works on this machine, and what to do about the rest.
+//! `doctor`: checks this machine and gives advice about failures.
 
 use crate::{
     Command, Program, doctor,
@@ -9,9 +9,9 @@ use clap::Args;
 
 /// Check the GPU, its driver and this build, and say what to do.
 ///
-/// One line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator runs
-/// once, forward and backward, and is compared with the CPU. Processes of others are listed and left alone. Exits with 1 if
-/// a check fails, as without a driver or in a build without CUDA kernels.
+/// One line for each check: ok, info, warn, or FAIL followed by what to do about it. On each device, every operator runs once, forward and
+/// backward, and is compared with the CPU. Processes of others are listed, but never ended. Exits with 1 if a check fails, as without a
+/// driver or in a build without CUDA kernels.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ pub struct Doctor {
     /// Exit with 0 even if a check fails.
     #[arg(long)]
     pub warn: bool,
-    /// Leave out the self-test.
+    /// Skip the self-test.
     #[arg(long)]
     pub quick: bool,
 }

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// Measure the error of a checkpoint.
 ///
-/// Of several, or of an ensemble (what `train --seeds` writes): the error of the mean of what they predict. With it comes the interval in
-/// which the mean error over other samples of the same kind is to be expected: what so few samples leave open. The data are those of the config.toml beside the (first) checkpoint, if there
-/// is one.
+/// For several checkpoints, or an ensemble (written by `train --seeds`), it is the error of their mean prediction. It comes with a 95%
+/// confidence interval of the mean error for the choice of samples. The data are those of the config.toml beside the (first) checkpoint, if
+/// there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,15 +37,15 @@ pub struct Eval {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Write what layers compute for the first samples into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Of one
-    /// checkpoint.
+    /// Write what layers compute for the first samples into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Only for
+    /// one checkpoint.
     #[arg(long, value_name = "LAYERS", conflicts_with = "rollout")]
     pub dump: Option<String>,
-    /// Follow the test systems of an n-body model that predicts velocities (model.velocities=true) on its own predictions, beside the
-    /// simulator, and write an animation, the error over time, and a table into this folder.
+    /// Roll an n-body model that predicts velocities (model.velocities=true) out on the test systems, compare it with the simulator, and
+    /// write an animation, the error over time, and a table into this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "json")]
     pub rollout: Option<PathBuf>,
-    /// Steps of the model, each of 10 frames or one unit of time.
+    /// Steps of the rollout, each of 10 frames or one unit of time.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "rollout")]
     pub rollout_steps: usize,
     #[command(flatten)]
@@ -99,7 +99,7 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
     })
 }
 
-/// The settings of the first checkpoint's run count.
+/// Uses the settings of the first checkpoint's run.
 fn evaluate<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint]) -> Result<()> {
     let config = task::settings::<T>(checkpoints[0].tensors.path(), &arguments.settings)?;
     let split = arguments.split;

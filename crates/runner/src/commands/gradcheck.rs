@@ -13,14 +13,14 @@ use gradewise_autograd::{
 use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::DeviceName;
 
-/// Rows and features of the samples: odd and small, so that tails of vectors are met.
+/// Rows and features of the samples: odd and small, so that vectorised loops have tails.
 const SIZES: [usize; 2] = [3, 5];
 
 /// Check gradients against central differences, in double precision.
 ///
-/// Every operator, element by element; also second derivatives with --second. Exits with 1 if one disagrees.
-/// Norms of algebras with an indefinite metric are nearly singular where a square crosses zero: inputs drawn there
-/// can fail without a fault in the operator; try another seed.
+/// Checks every operator, element by element; with --second, second derivatives, too. Exits with 1 if one disagrees.
+/// Norms of algebras with an indefinite metric are nearly singular where a square crosses zero: inputs drawn there can
+/// fail although the operator is correct; try another seed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub struct Gradcheck {
     /// Only operators whose name contains this.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Second derivatives too.
+    /// Check second derivatives, too.
     #[arg(long)]
     pub second: bool,
     /// Elements checked per input.

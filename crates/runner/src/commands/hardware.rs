@@ -1,11 +1,11 @@
-//! `hardware`: the presets of kinds of machines.
+//! `hardware`: the presets for kinds of machines.
 
 use crate::{Command, Program, config::Hardware, error::Result, output};
 use clap::Args;
 
 /// Settings for kinds of machines, which --hardware takes; and which of them this machine is.
 ///
-/// They lie under all other settings: what a file, an option or key=value says wins.
+/// They have the lowest precedence: a file, an option or key=value overrides them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
   gradewise train nbody --hardware auto           the preset of this machine
   gradewise train nbody --hardware h100 --compute exact")]
 pub struct HardwareList {
-    /// A preset, whose file is shown.
+    /// The preset whose file to show.
     pub name: Option<String>,
 }
 

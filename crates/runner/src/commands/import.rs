@@ -1,4 +1,4 @@
-//! `import`: weights of a published model as a checkpoint.
+//! `import`: converts the weights of a published model to a checkpoint.
 
 use crate::{Command, Program, error::Result, options::one_of, output};
 use clap::Args;
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// Make a checkpoint of the weights of a published model.
 ///
 /// The file is the `state_dict` of the PyTorch model, written by `safetensors.torch.save_file` or `save_model`. Names are mapped and axes
-/// are turned, and no number changes. Every tensor is accounted for: a file that lacks a weight, or has one that the model has no place
-/// for, is refused. `export --to` is the way back.
+/// are permuted, and no number changes. Every tensor is accounted for: a file that lacks a weight, or has one that the model does not have,
+/// is refused. `export --to` is the inverse.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,10 +24,10 @@ pub struct Import {
     /// The published weights.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The library that they are of.
+    /// The library that the weights come from.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>())]
     pub from: Library,
-    /// The model that they are of.
+    /// The model that the weights belong to.
     #[arg(long, default_value = "nbody", value_parser = one_of::<PublishedModel>())]
     pub model: PublishedModel,
     /// The checkpoint to write.
@@ -46,7 +46,7 @@ impl Command for Import {
     }
 }
 
-/// What became of the tensors, in words.
+/// Describes the use of the tensors.
 pub(super) fn said(account: &Account) -> String {
     let mut text = format!("{} tensors of weights", account.used.len());
     if !account.derived.is_empty() {

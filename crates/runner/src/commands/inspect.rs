@@ -1,4 +1,4 @@
-//! `inspect`: names, shapes and statistics of what a file holds.
+//! `inspect`: names, shapes and statistics of the tensors in a file.
 
 use crate::{Command, Program, error::Result, output};
 use clap::Args;
@@ -10,10 +10,10 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Characters of a metadata value that a table shows.
+/// The most characters of a metadata value that the table shows.
 const LONGEST_VALUE: usize = 160;
 
-/// What there is to say about a file.
+/// The description of a file.
 #[derive(Debug, Serialize)]
 struct Report {
     file: String,
@@ -33,7 +33,7 @@ struct TensorReport {
     statistics: Option<Statistics>,
 }
 
-/// Of the finite values; the others are counted.
+/// Statistics of the finite values, and counts of the others.
 #[derive(Debug, PartialEq, Serialize)]
 struct Statistics {
     min: Option<f64>,

@@ -1,4 +1,4 @@
-//! `kernels`: what the GPU kernels of this build need, and how many of their blocks fit together.
+//! `kernels`: resource usage and occupancy of the GPU kernels of this build.
 
 use crate::{
     Command, Program,
@@ -26,7 +26,7 @@ struct Line {
     /// Threads and bytes of shared memory of a block.
     threads: u32,
     shared: u32,
-    /// What fits on a multiprocessor, or why nothing does.
+    /// Occupancy of a multiprocessor, or why no block fits.
     #[serde(flatten)]
     fit: Fit,
 }
@@ -40,9 +40,9 @@ enum Fit {
 
 /// List the GPU kernels of this build: what each needs, and how many blocks of it a multiprocessor holds.
 ///
-/// Registers, static shared memory, stack and spills are the compiler's; occupancy follows from them, from the threads of the blocks
-/// that the library launches, and from the dynamic shared memory of a block, which depends on shapes where it is not that of a tile of
-/// matrix products (--shared). Needs no GPU, but a build with kernels.
+/// Registers, static shared memory, stack and spills are as the compiler reports them. Occupancy follows from these, from the threads of
+/// the blocks that the library launches, and from the dynamic shared memory of a block. For matrix products the tile determines the dynamic
+/// shared memory; for other kernels it depends on shapes (--shared). Needs no GPU, but a build with kernels.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +52,7 @@ Examples:
   gradewise kernels sgp_fwd --threads 128 --shared 65536    for blocks of another size
   gradewise kernels --json")]
 pub struct Kernels {
-    /// Text that the name has.
+    /// Only kernels whose name contains this text.
     pub name: Option<String>,
     /// An architecture, such as 90a.
     #[arg(long, value_name = "NAME")]
@@ -118,7 +118,7 @@ fn line(arguments: &Kernels, resources: Resources) -> Line {
     let shared = shared.saturating_add(dynamic);
     let fit = match Limits::of(target) {
         None => Fit::Not { problem: format!("nothing is known about sm_{target}") },
-        // On other architectures these kernels are empty, and never launched.
+        // On other architectures these kernels are compiled empty, and are never launched.
         Some(limits) if limits.capability != 90 && tile.is_some() => {
             Fit::Not { problem: "for sm_90a only".to_owned() }
         }

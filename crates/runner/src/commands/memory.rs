@@ -1,4 +1,4 @@
-//! `memory`: what a training step takes, by the batch, by operation, and by name.
+//! `memory`: memory usage of a training step, by batch size, operation and array name.
 
 use crate::{
     TaskCommand,
@@ -17,14 +17,14 @@ use gradewise_nn::{
     train::{Part, Samples},
 };
 
-/// What the columns of the table of operations mean.
+/// Explains the columns of the table of operations.
 const LEGEND: &str = "kept: left allocated, less what was let go of; negative where the backward pass frees what the forward pass kept\n\
                       forward: also the operations that backward rules call";
 
 /// Measure the memory of a training step: what it takes by the batch, by operation, and what stays.
 ///
-/// Takes a few steps with a model that is dropped again. Memory over the batch size is a line through two measurements; operations are
-/// listed with the most that was allocated while they ran; what is alive after a step is listed by name.
+/// Takes a few steps with a temporary model. Memory as a function of the batch size is a line through two measurements. Operations are
+/// listed with their peak allocation, and arrays that are alive after a step by name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub struct Memory {
     /// Settings under a name, as of train.
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Operations and groups of arrays that are listed.
+    /// Number of operations and groups of arrays to list.
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub limit: usize,
     #[command(flatten)]
@@ -64,7 +64,7 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
     let batch = config.train.batch_size;
     let advice = fit::advice::<T>(&config, &data, &placement, 1)?;
     let mut text = format!("on {}: {}\n\n", placement.device, advice.text);
-    // What does not fit is shown by what does.
+    // If the batch does not fit, a smaller one that does is analysed instead.
     let smaller = advice.needs.as_ref().map(Needs::largest).filter(|samples| *samples < batch);
     let found = match detail::<T>(arguments, &config, &data, &placement, batch) {
         Err(error) if error.is_out_of_memory() => {
@@ -83,7 +83,7 @@ fn show<T: Task>(arguments: &Memory) -> Result<()> {
     output::print(&(text + &found?))
 }
 
-/// One step, eagerly, for its operations and for what is alive after it.
+/// Takes one eager step; lists its operations and the arrays alive after it.
 fn detail<T: Task>(
     arguments: &Memory,
     config: &TaskConfig<T>,

@@ -1,6 +1,6 @@
 //! The commands that every program has, one file each: its arguments, its help and what it does.
 //!
-//! A new command is its file and its two lines here.
+//! A new command needs its file and two lines here.
 
 mod bisect;
 mod compare;
@@ -27,16 +27,16 @@ use crate::{
     task::Task,
 };
 
-/// Lists commands in the order of the help: `task` for those that work on a task, `plain` for others.
+/// Lists the commands in the order of the help: `task` for commands on a task, `plain` for others.
 macro_rules! commands {
     ($($kind:ident $arguments:path;)*) => {
         impl Program {
-            /// A program without tasks, named as its executable is, with the commands that every program has.
+            /// A program without tasks, named after its executable, with the commands that every program has.
             pub fn new() -> Self {
                 Self::with(vec![$(Entry::$kind::<$arguments>()),*])
             }
 
-            /// Adds a task, on which all commands for tasks work then. Of two with one name, the later one replaces the earlier one.
+            /// Adds a task, for which all task commands become available. It replaces an earlier one of the same name.
             #[must_use]
             pub fn task<T: Task>(self) -> Self {
                 let mut registered = Registered::of::<T>();
@@ -79,9 +79,9 @@ commands! {
     plain report::Report;
 }
 
-/// The greatest of some numbers that are not negative; NaN counts as the greatest.
+/// The maximum of non-negative numbers; NaN counts as the greatest.
 fn worst(values: impl Iterator<Item = f64>) -> f64 {
-    // Written so that a comparison with NaN takes it, and nothing after it.
+    // The negated comparison selects NaN, which no later value replaces.
     values.fold(0.0, |worst: f64, value| if value <= worst || worst.is_nan() { worst } else { value })
 }
 

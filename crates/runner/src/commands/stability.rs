@@ -1,4 +1,4 @@
-//! `stability`: the scale of the inputs at which a model leaves its tolerance, and the layer that does.
+//! `stability`: the input scale at which a model exceeds its tolerance, and the layer at fault.
 
 use crate::{
     TaskCommand,
@@ -16,10 +16,10 @@ use gradewise_verify::precision::Divergence;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Scale the inputs of a model from 1e-6 to 1e6 and name the first layer that leaves the tolerance, or what is finite.
+/// Scale the inputs of a model from 1e-6 to 1e6 and name the first layer that exceeds the tolerance or is not finite.
 ///
-/// The loss of a task on a batch, forward and backward, with all inputs multiplied by each power of ten, beside the same in double
-/// precision. Exits with 1 if a result is not finite, or one of the forward pass is further off than the tolerance.
+/// Runs the loss of a task on a batch, forward and backward, with all inputs multiplied by each power of ten, and compares it with double
+/// precision. Exits with 1 if a result is not finite, or the error of a result of the forward pass exceeds the tolerance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,16 +32,16 @@ pub struct Stability {
     /// The smallest factor of the inputs.
     #[arg(long, default_value_t = 1e-6)]
     pub from: f64,
-    /// The largest one.
+    /// The largest factor.
     #[arg(long, default_value_t = 1e6)]
     pub to: f64,
-    /// The relative error of a result that passes.
+    /// The largest relative error of a result that passes.
     #[arg(long, default_value_t = 0.01)]
     pub tolerance: f64,
     /// Samples of the batch.
     #[arg(long, default_value_t = 8)]
     pub samples: usize,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Print one JSON object.
@@ -75,11 +75,11 @@ fn factors(from: f64, to: f64) -> Result<Vec<f64>> {
     Ok((first..=last).map(|exponent| 10f64.powi(exponent)).collect())
 }
 
-/// What a model gives for inputs of one scale.
+/// The results of a model for inputs of one scale.
 struct Row {
     factor: f64,
     loss: f64,
-    /// Of all gradients together.
+    /// The norm of all gradients together.
     norm: f64,
     /// The largest relative error of a result of the forward pass.
     error: f64,
@@ -102,7 +102,7 @@ impl Row {
         self.left.is_some() || !self.loss.is_finite() || !self.norm.is_finite()
     }
 
-    /// The first that left, for readers.
+    /// Names the first operation that left the tolerance.
     fn culprit(&self) -> String {
         match &self.left {
             None if self.leaves() => "the loss or a gradient is not finite".to_owned(),

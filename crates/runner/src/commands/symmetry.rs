@@ -1,4 +1,4 @@
-//! `symmetry`: whether a checkpoint's predictions move as their inputs do.
+//! `symmetry`: checks the equivariance of a checkpoint's predictions.
 
 use crate::{
     TaskCommand,
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// Check that the predictions of a checkpoint have the symmetry of its task.
 ///
-/// Predictions for moved inputs are compared with what motions make of the predictions: rotations, reflections, translations or boosts, as
-/// the task has them; for text, that nothing changes before a change. Exits with 1 if they differ by more than the tolerance.
+/// Compares predictions for transformed inputs with the transformed predictions, for the rotations, reflections, translations or boosts of
+/// the task. For text, checks that later bytes do not affect earlier predictions. Exits with 1 if they differ by more than the tolerance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,10 +29,10 @@ pub struct Symmetry {
     /// The checkpoint.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: PathBuf,
-    /// The relative change that passes [default: 1e-9 in f64, 1e-3 in f32, 0.1 in 16 bits]
+    /// The largest relative change that passes [default: 1e-9 in f64, 1e-3 in f32, 0.1 in 16 bits]
     #[arg(long)]
     pub tolerance: Option<f64>,
-    /// How often motions are drawn.
+    /// Number of random motions.
     #[arg(long, default_value_t = 5)]
     pub draws: u64,
     /// Seed of the motions.
@@ -62,7 +62,7 @@ impl TaskCommand for Symmetry {
     }
 }
 
-/// What rounding alone may change.
+/// The relative change that rounding may cause.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-9,
@@ -89,7 +89,7 @@ fn check<T: Task>(arguments: &Symmetry, checkpoint: &Checkpoint) -> Result<()> {
         rng.set_stream(draw);
         changes.push(T::asymmetry(&model, &data, &placement, &mut rng)?);
     }
-    // Nothing that is not finite passes.
+    // Changes that are not finite count as the worst.
     let worst = super::worst(changes.iter().copied());
     let tolerance = arguments.tolerance.unwrap_or_else(|| tolerance(placement.dtype));
     let holds = worst <= tolerance;

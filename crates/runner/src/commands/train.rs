@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct Train {
     task: String,
     run: TrainRun,
-    /// Options of the task: the settings they stand for, with their values.
+    /// Options of the task, as the settings they set, with their values.
     given: Vec<(String, String)>,
 }
 
@@ -38,7 +38,7 @@ impl FromArgMatches for Train {
             .subcommand()
             .ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))?;
         let run = TrainRun::from_arg_matches(matches)?;
-        // Options of the task have the names of settings.
+        // The ids of the task's options are names of settings.
         let options = matches.ids().map(clap::Id::as_str).filter(|id| id.contains('.'));
         let given = options.filter_map(|key| Some((key.to_owned(), matches.get_one::<String>(key)?.clone())));
         Ok(Self { task: task.to_owned(), run, given: given.collect() })
@@ -101,13 +101,13 @@ fn of_task(task: &Registered) -> clap::Command {
     }
 }
 
-/// How a model is trained.
+/// Options of the training of a model.
 #[derive(Clone, Debug, Args)]
 pub struct TrainRun {
     /// Folder of the run [default: runs/TASK-N with the first free N]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in this folder.
+    /// Resume the run in this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
     /// Settings under a name.
@@ -118,25 +118,25 @@ pub struct TrainRun {
     /// ensemble.safetensors is all models in one checkpoint, for eval and infer.
     #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
     pub seeds: Option<String>,
-    /// As many of the runs of --seeds as this at the same time, on a GPU each in a stream of its own: what keeps a GPU from being busy
-    /// with a small model is that each of its kernels waits for the one before.
+    /// Number of runs of --seeds to train at the same time, on a GPU each in its own stream. A single small model cannot keep a GPU busy,
+    /// because each of its kernels waits for the previous one.
     #[arg(long, value_name = "N", requires = "seeds", default_value_t = 1)]
     pub at_once: usize,
     /// A learning curve: runs with these numbers of training samples, into folders train-N/seed-S of the run folder.
     /// curve.json, curve.svg and a table have the test errors.
     #[arg(long, value_name = "LIST", conflicts_with = "resume")]
     pub curve: Option<String>,
-    /// Several processes on this host, one for each device: a number, or auto for all GPUs. Batches are divided among them, so
-    /// results are those of one device to rounding. What ranks other than 0 say is in logs/ of the run folder. (runtime.devices)
+    /// Several processes on this host, one for each device: a number, or auto for all GPUs. Batches are divided among them, so results are
+    /// those of one device to rounding. The output of ranks other than 0 is in logs/ of the run folder. (runtime.devices)
     #[arg(long, value_name = "N|auto", conflicts_with_all = ["seeds", "curve"])]
     devices: Option<String>,
-    /// How few GPUs will do if there are not as many as --devices.
+    /// Minimum number of GPUs to accept if there are fewer than --devices.
     #[arg(long, value_name = "N")]
     min_devices: Option<u32>,
-    /// What will do if there are fewer GPUs still: cpu, in one process.
+    /// Fallback if there are fewer GPUs still: cpu, in one process.
     #[arg(long, value_name = "cpu", value_parser = one_of::<Fallback>(), hide_possible_values = true)]
     fallback: Option<Fallback>,
-    /// Divide batches into as many parts as the free memory needs; a step stays on the same samples. (runtime.fit_memory)
+    /// Divide batches into the smallest number of parts that fit the free memory; a step uses the same samples. (runtime.fit_memory)
     #[arg(long)]
     fit_memory: bool,
     /// Write what layers compute for the first samples, before the first step, into dump/LAYER.npy of the run folder: names such as
@@ -151,8 +151,7 @@ pub struct TrainRun {
 }
 
 impl TrainRun {
-    /// Lays all that was said over a configuration, `given` being options of the task by the settings they stand for; what is set by
-    /// `key=value` takes precedence.
+    /// Applies all options to a configuration; `given` holds the options of the task as (setting, value). `key=value` takes precedence.
     fn apply<'a>(&self, given: &[(String, String)], resolver: &'a mut Resolver) -> Result<&'a mut Resolver> {
         self.settings.apply_with(resolver, |resolver| {
             for (key, value) in given {

@@ -1,4 +1,4 @@
-//! Settings that files have as text, of types that are written and read as such: `#[serde(with = "as_text")]`.
+//! Serializes settings through their `Display` and `FromStr`, as text: `#[serde(with = "as_text")]`.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use std::{fmt::Display, str::FromStr};

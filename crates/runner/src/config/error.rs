@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where it came from.
+//! Errors of configurations, and the origin of settings.
 
 use std::{fmt, path::PathBuf};
 
@@ -23,7 +23,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What can be wrong with a configuration.
+/// An error of a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -48,13 +48,13 @@ pub enum ConfigError {
         /// The argument.
         text: String,
     },
-    /// A key that no setting has.
+    /// An unknown key.
     #[error(transparent)]
     UnknownKey(Box<UnknownKey>),
     /// A value of the wrong type.
     #[error("{origin}: `{key}` is {actual}, expected {expected}")]
     WrongType {
-        /// Which layer sets it.
+        /// The layer that sets it.
         origin: Origin,
         /// The setting.
         key: String,
@@ -63,7 +63,7 @@ pub enum ConfigError {
         /// The type of the setting.
         expected: &'static str,
     },
-    /// A value that makes no sense, alone or with others.
+    /// A value that is invalid, alone or in combination with others.
     #[error("configuration: `{key}` is {actual}, expected {expected}")]
     Value {
         /// The setting.
@@ -73,7 +73,7 @@ pub enum ConfigError {
         /// What is accepted.
         expected: String,
     },
-    /// A value of the right type that the setting does not accept, such as a name that there is not.
+    /// A value of the right type that the setting does not accept, such as an unknown name.
     #[error("configuration: `{key}` is {reason}")]
     Unacceptable {
         /// The setting.
@@ -81,7 +81,7 @@ pub enum ConfigError {
         /// The value and what is accepted.
         reason: String,
     },
-    /// A number below zero where things are counted.
+    /// A negative count.
     #[error("configuration: `{key}` is {actual}, expected a whole number, {expected}")]
     Negative {
         /// The setting.
@@ -96,15 +96,15 @@ pub enum ConfigError {
     Form(String),
 }
 
-/// A key that no setting has, and what could have been meant.
+/// An unknown key, with suggestions.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: unknown key `{key}`{}; {}", self.suggest(), self.list())]
 pub struct UnknownKey {
     pub(super) origin: Origin,
     pub(super) key: String,
-    /// Full keys, in quotes.
+    /// Full keys that may have been meant, in quotes.
     pub(super) suggestion: Option<String>,
-    /// The table the key is not in; empty at the top.
+    /// The table in which the key was looked up; empty for the top level.
     pub(super) table: String,
     pub(super) valid: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Settings of an experiment that the tests of this crate lay layers over.
+//! The settings of an experiment, used by the tests of this crate.
 
 use super::{Config, ConfigError, DataSection, Resolver, Runtime, Train, at_least_one, refuse};
 use serde::{Deserialize, Serialize};

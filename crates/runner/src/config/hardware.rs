@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::fmt::Write;
 use toml::Table;
 
-/// From the smallest to the largest.
+/// The presets, from the smallest machine to the largest.
 const FILES: [(&str, &str); 8] = [
     ("cpu", include_str!("../../presets/hardware/cpu.toml")),
     ("gpu-8gb", include_str!("../../presets/hardware/gpu-8gb.toml")),
@@ -25,24 +25,24 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// Settings for a kind of machine.
 #[derive(Clone, Debug)]
 pub struct Hardware {
-    /// What `--hardware` takes.
+    /// The name for `--hardware`.
     pub name: &'static str,
-    /// The file as it stands.
+    /// The contents of the file.
     pub text: &'static str,
-    /// The machines it is for, in words.
+    /// The machines it is for, as text.
     pub about: String,
-    /// Cards that it is for, as `--hardware` takes their names.
+    /// The cards it is for, by the names that `--hardware` accepts.
     cards: Vec<String>,
-    /// What a GPU must have; none for the CPU.
+    /// The requirements on a GPU; `None` for the CPU.
     needs: Option<Needs>,
     settings: Table,
 }
 
-/// The least that a GPU must have.
+/// The minimum requirements on a GPU.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 struct Needs {
     capability: (u32, u32),
-    /// In GiB.
+    /// Memory in GiB.
     memory: f64,
 }
 
@@ -58,7 +58,7 @@ struct Header {
     memory_gib: f64,
 }
 
-/// Which preset is for this machine, and why.
+/// The preset for this machine, with the reason.
 #[derive(Clone, Debug)]
 pub struct Detected {
     pub hardware: Hardware,
@@ -66,10 +66,10 @@ pub struct Detected {
 }
 
 impl Hardware {
-    /// All of them.
+    /// All presets.
     ///
     /// # Errors
-    /// None that a build which passes its tests has.
+    /// Only if a built-in preset is malformed.
     pub fn all() -> Result<Vec<Self>, ConfigError> {
         FILES.iter().map(|&(name, text)| Self::read(name, text)).collect()
     }
@@ -88,8 +88,8 @@ impl Hardware {
         Ok(Self { name, text, about, cards, needs, settings })
     }
 
-    /// The one of this name or for the card of this name (`rtx3060`, `NVIDIA GeForce RTX 3060`), or, for `auto`, that of this machine,
-    /// with the reason.
+    /// Finds a preset by its name, by the name of a card (`rtx3060`, `NVIDIA GeForce RTX 3060`), or, for `auto`, the preset of this
+    /// machine, with the reason.
     ///
     /// # Errors
     /// Unknown name; lists the valid ones.
@@ -120,7 +120,7 @@ impl Hardware {
         })
     }
 
-    /// The one for this machine: by the GPU that `--device cuda` means, or for the CPU.
+    /// The preset for this machine: for the GPU that `--device cuda` selects, or for the CPU.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -149,7 +149,7 @@ impl Hardware {
         })
     }
 
-    /// Lays the settings over what there is.
+    /// Applies the settings to a configuration.
     ///
     /// # Errors
     /// As [`Resolver::table`].
@@ -170,7 +170,7 @@ impl Hardware {
         text
     }
 
-    /// What it is for, in a word: `8.0, 11 GiB`.
+    /// The requirement, in short: `8.0, 11 GiB`.
     pub fn requirement(&self) -> String {
         self.needs.map_or_else(String::new, |Needs { capability: (major, minor), memory }| {
             format!("{major}.{minor} {memory:.0} GiB")
@@ -178,8 +178,8 @@ impl Hardware {
     }
 }
 
-/// The name of a card as the presets have it: `NVIDIA GeForce RTX 3060 Ti` is `rtx3060ti`, `A100-SXM4-80GB` is `a100`. What differs by
-/// memory keeps its ending; no SUPER has less than the card it is named after.
+/// The name of a card in the form that the presets use: `NVIDIA GeForce RTX 3060 Ti` is `rtx3060ti`, `A100-SXM4-80GB` is `a100`. Suffixes
+/// of variants with other memory are kept; `SUPER` is dropped, because such a card never has less memory than the card it is named after.
 fn card(name: &str) -> String {
     let name = name.to_ascii_lowercase().replace(['-', '_'], " ");
     let words: Vec<&str> = name
@@ -201,8 +201,8 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The most demanding preset that a GPU with these properties satisfies: compute capability counts before memory. Without a GPU, or
-/// for one that none is for, the first, which is the CPU's.
+/// The most demanding preset that a GPU with these properties satisfies: compute capability counts before memory. Without a GPU, or if no
+/// preset fits it, the first preset, for the CPU.
 fn for_gpu(all: &[Hardware], gpu: Option<Needs>) -> &Hardware {
     let serves = |hardware: &&Hardware| match (hardware.needs, gpu) {
         (Some(needs), Some(gpu)) => gpu.capability >= needs.capability && gpu.memory >= needs.memory,
@@ -285,7 +285,7 @@ mod tests {
         ] {
             assert_eq!(Hardware::find(name).unwrap().hardware.name, expected, "{name}");
         }
-        // With less memory than the card of the same number.
+        // A laptop GPU has less memory than the desktop card of the same number.
         assert!(Hardware::find("NVIDIA GeForce RTX 4090 Laptop GPU").is_err());
         let all = Hardware::all().unwrap();
         let cards: Vec<&String> = all.iter().flat_map(|hardware| &hardware.cards).collect();

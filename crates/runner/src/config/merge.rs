@@ -14,7 +14,7 @@ use toml::{Table, Value};
 /// Settings as the text of a file that [`Resolver::file`] reads.
 ///
 /// # Errors
-/// [`ConfigError::Form`] for what TOML cannot hold, such as a whole number above 2^63.
+/// [`ConfigError::Form`] for values that TOML cannot represent, such as a whole number above 2^63.
 pub fn text(settings: &impl Serialize) -> Result<String, ConfigError> {
     toml::to_string_pretty(settings).map_err(|error| ConfigError::Form(error.to_string()))
 }
@@ -30,7 +30,7 @@ pub struct Resolver {
     set: BTreeSet<String>,
 }
 
-/// The text of a file, or of a pipe such as `<(…)`; an error for one that goes on beyond any configuration.
+/// The text of a file, or of a pipe such as `<(…)`; an error if it exceeds the size limit.
 fn read_limited(path: &Path) -> io::Result<String> {
     const MOST: u64 = 1 << 20;
     let mut text = String::new();
@@ -51,7 +51,7 @@ impl Resolver {
         Ok(Self { defaults: table.clone(), table, set: BTreeSet::new() })
     }
 
-    /// Lays a TOML file over what there is.
+    /// Adds a TOML file as a layer.
     pub fn file(&mut self, path: &Path) -> Result<&mut Self, ConfigError> {
         let text =
             read_limited(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -61,13 +61,13 @@ impl Resolver {
         Ok(self)
     }
 
-    /// Lays the settings of a preset for a kind of machine over what there is.
+    /// Adds the settings of a preset for a kind of machine as a layer.
     pub fn table(&mut self, layer: Table, preset: &'static str) -> Result<&mut Self, ConfigError> {
         self.merge(layer, &Origin::Hardware(preset))?;
         Ok(self)
     }
 
-    /// Lays one `table.key=value` over what there is. Strings need no quotes.
+    /// Adds one `table.key=value` as a layer. Strings need no quotes.
     pub fn assignment(&mut self, text: &str) -> Result<&mut Self, ConfigError> {
         let malformed = || ConfigError::NotAnOverride { text: text.to_owned() };
         let (key, value) = text.split_once('=').ok_or_else(malformed)?;
@@ -85,7 +85,7 @@ impl Resolver {
             .filter(|table| table.len() == 1)
             .and_then(|mut table| table.remove("value"));
         let value = match (parsed, default.flatten()) {
-            // What is expected to be text is taken literally unless it is quoted text.
+            // A value for a text setting is taken literally, unless it is quoted.
             (Some(Value::String(quoted)), _) => Value::String(quoted),
             (_, Some(Value::String(_))) | (None, _) => Value::String(value.to_owned()),
             (Some(other), _) => other,
@@ -93,7 +93,7 @@ impl Resolver {
         self.set(key, value, text)
     }
 
-    /// Lays one value over what there is, which `argument` of the command line says: `--dtype bf16` for `runtime.dtype`.
+    /// Adds one value as a layer, set by `argument` of the command line: `--dtype bf16` for `runtime.dtype`.
     pub fn set(
         &mut self,
         key: &str,
@@ -121,7 +121,7 @@ impl Resolver {
     /// The settings as a typed value.
     pub fn finish<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         self.table.clone().try_into().map_err(|error: toml::de::Error| {
-            // Whole numbers are counts and seeds; the deserialiser would name the type of Rust that holds them.
+            // Whole numbers are counts and seeds. Checked here, because the deserialiser's error would name the Rust type.
             match negative(&self.table, "") {
                 Some((key, actual)) => {
                     ConfigError::Negative { key, actual, expected: "at least 0".to_owned() }
@@ -134,8 +134,8 @@ impl Resolver {
         })
     }
 
-    /// The setting without which the others make a `T`: the one that the error is about, which itself does not say so where tables are
-    /// flattened into one another.
+    /// The setting that causes the error: without it, the others deserialize to `T`. The error itself does not name it where tables are
+    /// flattened.
     fn culprit<T: DeserializeOwned>(&self) -> Option<String> {
         let is_fine_without = |key: &&String| {
             let mut table = self.table.clone();
@@ -147,7 +147,7 @@ impl Resolver {
     }
 }
 
-/// Puts the default of a key in its place, or removes a key that has none.
+/// Restores the default of a key, or removes a key that has none.
 fn restore(table: &mut Table, defaults: &Table, key: &[&str]) {
     let Some((name, rest)) = key.split_first() else { return };
     match (defaults.get(*name), rest) {
@@ -173,10 +173,10 @@ fn negative(table: &Table, prefix: &str) -> Option<(String, i64)> {
     })
 }
 
-/// Text that may be a number, written without quotes.
+/// Text settings that also accept a number without quotes.
 const NUMBER_OR_WORD: [&str; 1] = ["runtime.devices"];
 
-/// Tables whose keys are names of operations, and whose values are text.
+/// Tables with arbitrary keys, the names of operations, and text values.
 const OPEN: [&str; 2] = ["runtime.backends", "runtime.autocast"];
 
 fn merge(
@@ -192,7 +192,7 @@ fn merge(
             let origin = origin.clone();
             let (expected, actual) = ("the text", describe(&value));
             match value {
-                // An override whose name has a dot of its own.
+                // A key that itself contains a dot.
                 Value::Table(inner) => {
                     let dotted =
                         inner.into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)).collect();
@@ -213,7 +213,7 @@ fn merge(
             let valid: Vec<String> = base.keys().cloned().collect();
             let suggestion = match (prefix, &value) {
                 ("", Value::Table(_)) => nearest(&name, &valid).map(|near| format!("`{near}`")),
-                // A setting without its table.
+                // A setting given without its table.
                 ("", _) => settings_named(&name, base),
                 _ => nearest(&name, &valid).map(|near| format!("`{prefix}.{near}`")),
             };
@@ -263,7 +263,7 @@ fn describe(value: &Value) -> &'static str {
     }
 }
 
-/// The settings of any table whose own name is most like `name`: `train.batch_size` for `batch_size`.
+/// The settings, in any table, whose name is closest to `name`: `train.batch_size` for `batch_size`.
 fn settings_named(name: &str, tables: &Table) -> Option<String> {
     let tables = || tables.iter().filter_map(|(table, value)| Some((table, value.as_table()?)));
     let leaves: Vec<&str> = tables().flat_map(|(_, inner)| inner.keys()).map(String::as_str).collect();
@@ -317,7 +317,7 @@ mod tests {
         assert!(message.contains("did you mean `train`?") && message.contains("runtime"), "{message}");
         assert!(!refuse("train.qqqq=4").contains("did you mean"));
         assert!(refuse("train.steps.more=4").contains("expected a whole number"));
-        // The table is what is missing.
+        // Only the table is missing.
         assert!(
             refuse("batch_size=4").contains("unknown key `batch_size`, did you mean `train.batch_size`?")
         );

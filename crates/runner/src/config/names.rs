@@ -1,4 +1,4 @@
-//! The settings that are one of a few names.
+//! Settings that take one of a few names.
 
 use gradewise_kernels::{DType, memory::census::Detail};
 use gradewise_nn::choices;
@@ -14,7 +14,7 @@ choices! {
 }
 
 choices! {
-    /// What will do if there are fewer GPUs than `min_devices`.
+    /// The fallback if there are fewer GPUs than `min_devices`.
     pub enum Fallback {
         /// Nothing: it is an error
         None = "none",
@@ -32,7 +32,7 @@ choices! {
 }
 
 choices! {
-    /// What is kept of each array that is alive, for what is said about growing memory.
+    /// The details recorded for each live array, for reports about growing memory.
     pub enum Census {
         /// Nothing
         Off = "off",
@@ -56,7 +56,7 @@ choices! {
 }
 
 impl Census {
-    /// How much is kept, if anything.
+    /// The level of detail, if any.
     pub fn detail(self) -> Option<Detail> {
         match self {
             Self::Off => None,
@@ -67,7 +67,7 @@ impl Census {
 }
 
 impl Precision {
-    /// The dtype of products, if they have one of their own.
+    /// The dtype of products, if it differs from the storage.
     pub fn products(self) -> Option<DType> {
         match self {
             Self::Full => None,

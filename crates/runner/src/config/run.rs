@@ -21,22 +21,22 @@ impl<S: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync> 
 
 /// `[data]` of a task.
 pub trait DataSection: Section {
-    /// Checks what types alone do not.
+    /// Checks constraints beyond types.
     ///
     /// # Errors
     /// [`ConfigError::Value`] naming the key, its value and what is accepted.
     fn validate(&self) -> Result<(), ConfigError>;
 
-    /// Number of samples to fit: `data.train`.
+    /// Number of training samples: `data.train`.
     fn train(&self) -> usize;
 
-    /// How many samples these become, which are the first ones of a larger set.
+    /// The number of samples that these become by augmentation; they are the first ones of the augmented set.
     fn fitted(&self) -> usize {
         self.train()
     }
 }
 
-/// Everything a run can be told.
+/// All settings of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config<D, M> {
@@ -53,12 +53,12 @@ pub struct Config<D, M> {
 /// `[train]`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Train {
-    /// What the trainer obeys. Warm-up and decay follow the number of steps unless they are set.
+    /// The settings of the trainer. Warm-up and decay default to values derived from the number of steps.
     #[serde(flatten)]
     pub trainer: TrainerConfig,
     /// Samples of a batch.
     pub batch_size: usize,
-    /// Record the steps on a GPU as a CUDA graph and replay it: the same bits, with one launch for each step.
+    /// Record the steps on a GPU as a CUDA graph and replay it: bit-identical results, with one launch for each step.
     pub capture: bool,
     /// Which weights are reported.
     pub select: Select,
@@ -70,7 +70,7 @@ pub struct Train {
     pub eval_every: u64,
     /// Steps between checkpoints; 0 for the end only.
     pub checkpoint_every: u64,
-    /// Stop after so many seconds, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
+    /// Stop after this many seconds, leaving a resumable checkpoint; 0 for no limit. Runs cut short this way are not
     /// reproducible in length.
     pub time_budget: f64,
     /// Seed of the weights and of the order of the batches.
@@ -95,33 +95,32 @@ pub struct Runtime {
     /// Processes, one for each device: a number, or `auto` for all GPUs of this host.
     #[serde(with = "as_text")]
     pub devices: Wanted,
-    /// How few GPUs will do if there are not as many as `devices`; 0 for no fewer.
+    /// Minimum number of GPUs to accept; 0 means all of `devices`.
     pub min_devices: usize,
-    /// What will do if there are fewer GPUs still.
+    /// The fallback if there are fewer GPUs than `min_devices`.
     pub fallback: Fallback,
     /// How devices share the work.
     pub strategy: Strategy,
     /// Batches that a thread of the host prepares ahead of their use; 0 for none. Results do not depend on it.
     pub prefetch: usize,
-    /// Before training, divide the batch into as many parts (`train.accumulation`) as the free memory needs, by measuring.
+    /// Before training, divide the batch into the smallest number of parts (`train.accumulation`) that fit the free memory, by measuring.
     pub fit_memory: bool,
-    /// Mebibytes that arrays may take in all, on a GPU of its memory; 0 for all there is.
+    /// Limit of the memory of all arrays, in MiB, on a GPU of its device memory; 0 for no limit.
     pub memory_mib: usize,
-    /// What is kept of each array that is alive, for what is said about growing memory.
+    /// The details recorded for each live array, for reports about growing memory.
     pub census: Census,
-    /// The same configuration gives the same bits on the same kind of machine: what could choose differently the next time is refused
-    /// or told its choice.
+    /// The same configuration gives bit-identical results on the same kind of machine: nondeterministic choices are refused or fixed.
     pub deterministic: bool,
-    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that made a NaN, or an
-    /// infinity out of finite numbers: the step's work is done once more for that.
+    /// Stop when a step gives no finite loss or gradients, and name the first operation, forward or backward, that produced a NaN, or an
+    /// infinity from finite numbers. For that, the step is recomputed.
     pub detect_anomaly: bool,
-    /// Debug mode: launches on a GPU are waited for and named, new memory is poisoned, and anomalies are detected.
+    /// Debug mode: launches on a GPU are synchronous and named in errors, new memory is poisoned, and anomalies are detected.
     pub debug_cuda: bool,
     /// Mixed precision.
     pub precision: Precision,
-    /// The loss scale of the first step with precision f16; 0 for the usual one.
+    /// The loss scale of the first step with precision f16; 0 for the default.
     pub loss_scale: f64,
-    /// Other rules for operations in mixed precision, by the operation's name.
+    /// Overrides of the rules for operations in mixed precision, by the operation's name.
     #[serde(with = "choice::map")]
     pub autocast: BTreeMap<String, Rule>,
     /// Implementations by operation, or by `OPERATION.forward` and `OPERATION.backward`.
@@ -129,7 +128,7 @@ pub struct Runtime {
     pub backends: BTreeMap<String, Backend>,
 }
 
-/// Batches are kept in memory until they are used.
+/// The most prefetched batches: they stay in memory until they are used.
 const MOST_PREFETCHED: usize = 1024;
 
 impl Default for Train {
@@ -175,12 +174,12 @@ impl Default for Runtime {
     }
 }
 
-/// Refuses a value that makes no sense.
+/// Refuses an invalid value.
 pub fn refuse(key: &'static str, actual: impl ToString, expected: &str) -> Result<(), ConfigError> {
     Err(ConfigError::Value { key, actual: actual.to_string(), expected: expected.to_owned() })
 }
 
-/// Refuses a zero among counts.
+/// Refuses counts of zero.
 pub fn at_least_one(counts: &[(&'static str, usize)]) -> Result<(), ConfigError> {
     match counts.iter().find(|(_, count)| *count == 0) {
         Some((key, _)) => refuse(key, 0, "at least 1"),
@@ -189,8 +188,8 @@ pub fn at_least_one(counts: &[(&'static str, usize)]) -> Result<(), ConfigError>
 }
 
 impl<D: DataSection, M: Section> Config<D, M> {
-    /// The settings that layers leave, the lengths of the schedule following `train.steps` unless they are set, checked; `check_model`
-    /// checks those of the model.
+    /// Resolves and checks the settings. The lengths of the schedule follow `train.steps` unless they are set; `check_model` checks the
+    /// settings of the model.
     ///
     /// # Errors
     /// As [`Config::validate`].
@@ -216,7 +215,7 @@ impl<D: DataSection, M: Section> Config<D, M> {
         Ok(config)
     }
 
-    /// What is accepted of a count, by what is said of it where it is 0.
+    /// The accepted range of a count, such as `at least 1`: the expectation in the error that validating 0 gives.
     fn least(
         resolver: &Resolver,
         key: &str,
@@ -229,7 +228,7 @@ impl<D: DataSection, M: Section> Config<D, M> {
         }
     }
 
-    /// Checks what types alone do not.
+    /// Checks constraints beyond types.
     ///
     /// # Errors
     /// [`ConfigError::Value`] naming the key, its value and what is accepted.
@@ -246,7 +245,7 @@ impl<D: DataSection, M: Section> Config<D, M> {
 }
 
 impl Runtime {
-    /// Checks what types alone do not.
+    /// Checks constraints beyond types.
     ///
     /// # Errors
     /// [`ConfigError::Value`] naming the key, its value and what is accepted.
@@ -270,7 +269,7 @@ impl Runtime {
 }
 
 impl Train {
-    /// Whether the weights that are best on the valid split are kept and reported.
+    /// Whether the best weights on the valid split are kept and reported.
     pub fn keeps_best(&self) -> bool {
         self.select == Select::Best
     }
@@ -290,7 +289,7 @@ impl Train {
             ("train.ema", ema, (0.0..1.0).contains(&ema), "at least 0 (none) and less than 1"),
             ("train.time_budget", time, time >= 0.0, "at least 0 seconds (0 for no limit)"),
         ] {
-            // Written so that NaN is refused.
+            // The negated condition also refuses NaN.
             if !(accepted && value.is_finite()) {
                 return refuse(key, value, expected);
             }

@@ -1,24 +1,24 @@
-//! Containers: what kind this process is in, and how it would see a GPU.
+//! Detects the kind of container this process runs in, and how to give it a GPU.
 
 use super::report::Check;
 use std::{env, fs, path::Path};
 
-/// A kind of container, by what it leaves behind.
+/// A kind of container, with the traces that identify it.
 struct Kind {
     name: &'static str,
-    /// What the variable `container` says there: a convention of systemd that others follow.
+    /// The value of the environment variable `container`, a convention of systemd that others follow.
     variable: &'static str,
-    /// A file that is there alone.
+    /// A file that exists only in this kind.
     file: &'static str,
-    /// A variable that is set there alone.
+    /// A variable that is set only in this kind.
     own: &'static str,
-    /// Part of the lines of /proc/1/cgroup, where control groups are version 1.
+    /// A substring of /proc/1/cgroup, with control groups of version 1.
     group: &'static str,
-    /// How it gets GPUs.
+    /// How to give it a GPU.
     gpus: &'static str,
 }
 
-/// The more telling first: a pod of Kubernetes is often one of Docker or containerd, too.
+/// The most specific kinds first: a Kubernetes pod often looks like a Docker or containerd container, too.
 const KINDS: [Kind; 6] = [
     Kind {
         name: "Kubernetes",
@@ -87,12 +87,12 @@ fn found() -> Option<&'static Kind> {
     kind(Path::new("/"), |name| env::var(name).ok())
 }
 
-/// What kind of container this process is in; `None` outside of those that are recognised.
+/// The kind of container this process runs in; `None` outside of a recognised one.
 pub fn container() -> Option<String> {
     found().map(|kind| kind.name.to_owned())
 }
 
-/// The line about the container, if this is one, where CUDA shows so many devices.
+/// The check of the container, if this is one, given the number of devices that CUDA shows.
 pub fn check(devices: usize) -> Option<Check> {
     found().map(|kind| describe(kind, devices))
 }

@@ -4,7 +4,7 @@ use super::report::{Check, gib};
 use gradewise_ffi::{DeviceInfo, Driver, Error, sys::CUresult};
 use gradewise_kernels::{BuildInfo, Code, code_remedy, setup_remedy};
 
-/// What this build has.
+/// The kernels of this build.
 pub fn build(build: &BuildInfo) -> Check {
     const NAME: &str = "build";
     if build.kernels == 0 {
@@ -26,14 +26,14 @@ pub fn build(build: &BuildInfo) -> Check {
     )
 }
 
-/// Whether the driver is there.
+/// Whether the driver is usable.
 pub fn driver(driver: &Result<Driver, Error>) -> Check {
     const NAME: &str = "driver";
     let error = match driver {
         Ok(driver) => return Check::ok(NAME, driver.provider()),
         Err(error) => error,
     };
-    // The messages of the first two end with what to do.
+    // The messages of the first two errors already contain advice.
     let advice = match error {
         Error::Library { library, tried, hint } => {
             return Check::fail(NAME, format!("{library} was not found; tried {}", tried.join("; ")), *hint);
@@ -57,7 +57,7 @@ fn major_minor(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Whether a driver that serves CUDA `served` runs what `build` was compiled by.
+/// Whether a driver that supports CUDA `served` can run the kernels of `build`.
 pub fn compatible(served: (u32, u32), build: &BuildInfo) -> Check {
     const NAME: &str = "driver version";
     let detail = format!("serves CUDA {}.{}", served.0, served.1);
@@ -77,7 +77,7 @@ pub fn compatible(served: (u32, u32), build: &BuildInfo) -> Check {
     Check::ok(NAME, format!("{detail}; the kernels need {}.0 or newer", toolkit.0))
 }
 
-/// Whether a device can be used, in two lines: what it is, and which code it runs.
+/// Two checks of a device: its properties, and the code it runs.
 pub fn device(info: &DeviceInfo, served: (u32, u32), build: &BuildInfo) -> [Check; 2] {
     let (major, minor) = info.compute_capability;
     let name = format!("cuda:{}", info.ordinal);
@@ -159,7 +159,7 @@ mod tests {
         let check = |capability, served| code("cuda:0 code", capability, served, &BUILD);
         let machine = check((9, 0), (13, 0));
         assert!(machine.verdict == Verdict::Ok && machine.detail.contains("sm_90a"), "{machine:?}");
-        // PTX needs a driver that knows the toolkit's language, machine code does not.
+        // PTX needs a driver that knows the PTX version of the toolkit; machine code does not.
         let new = check((12, 1), (13, 1));
         assert!(new.verdict == Verdict::Warn && new.advice.unwrap().contains("GRADEWISE_CUDA_ARCHS=121"));
         let behind = check((12, 1), (13, 0));

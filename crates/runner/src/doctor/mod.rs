@@ -1,4 +1,4 @@
-//! What works on this machine, and what to do about the rest.
+//! Checks of this machine, with advice about failures.
 
 mod container;
 mod driver;
@@ -14,7 +14,7 @@ pub use report::Check;
 use report::{CudaInfo, Report, Versions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Everything that is known of this machine's GPUs; without the self-test if `quick`.
+/// Examines the GPUs of this machine; without the self-test if `quick`.
 pub fn examine(quick: bool) -> Report {
     examine_testing(|_| !quick)
 }
@@ -22,13 +22,13 @@ pub fn examine(quick: bool) -> Report {
 /// Whether this process has shown its information block.
 static INTRODUCED: AtomicBool = AtomicBool::new(false);
 
-/// Says that this process has shown its information block, and whether it had before.
+/// Marks the information block as shown; returns whether it had been shown before.
 pub fn is_introduced() -> bool {
     INTRODUCED.swap(true, Ordering::Relaxed)
 }
 
-/// What debug mode shows first, once a process: the information block, and the self-test of the device that is about to compute (`cpu`,
-/// `cuda` or `cuda:N`). A test that fails is a warning: the command that follows is what one wants to see.
+/// Shows the introduction of debug mode, once per process: the information block, and the self-test of the selected device (`cpu`, `cuda`
+/// or `cuda:N`). A failed test is only a warning, because the command that follows is being debugged.
 pub fn introduce(device: DeviceName) {
     if is_introduced() {
         return;
@@ -38,7 +38,7 @@ pub fn introduce(device: DeviceName) {
     introduction(&report, ordinal).iter().for_each(|text| output::note(text));
 }
 
-/// The information block and, for a device, its self-test; a test that fails is followed by a line that warns.
+/// The information block and, for a device, its self-test; a failed test is followed by a warning.
 fn introduction(report: &Report, ordinal: Option<usize>) -> Vec<String> {
     let mut said = vec![report.information()];
     let name = ordinal.map(|ordinal| format!("cuda:{ordinal} self-test"));
@@ -56,7 +56,7 @@ fn introduction(report: &Report, ordinal: Option<usize>) -> Vec<String> {
     said
 }
 
-/// As [`examine`], with the self-test of the devices that `tests` says by their numbers.
+/// As [`examine`], with the self-test of those devices whose number `tests` accepts.
 fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
     let build = build_info();
     let loaded = Driver::load();
@@ -75,7 +75,7 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
         cuda.versions.driver = nvml.driver_version().ok();
     }
     if let Ok(driver) = &loaded {
-        // Asked for when it was loaded, and answered.
+        // The driver answered this call when it was loaded.
         let served = driver.version().unwrap_or_default();
         cuda.versions.cuda = Some(format!("{}.{}", served.0, served.1));
         checks.push(driver::compatible(served, &build));
@@ -94,7 +94,7 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
                 }
             };
             checks.extend(driver::device(&info, served, &build));
-            // Before this process computes there, too.
+            // Queried before this process uses the device, too.
             checks.extend(nvml.iter().flat_map(|nvml| tools::activity(nvml, &info)));
             let usable = build.code_for(info.compute_capability).is_some();
             let test = self_test(ordinal, usable, !tests(ordinal));
@@ -116,12 +116,12 @@ fn examine_testing(tests: impl Fn(usize) -> bool) -> Report {
     Report::new(cuda, checks)
 }
 
-/// Whether a device can be computed on: kernels run there, and where they were tested, they do not compute something else.
+/// Whether a device is usable: kernels run there and, if they were tested, give correct results.
 fn is_available(usable: bool, test: &Check) -> bool {
     usable && !test.is_failed()
 }
 
-/// With what is known of the device that `--device cuda` means.
+/// Adds the properties of the device that `--device cuda` selects.
 fn with_current(cuda: CudaInfo, info: &DeviceInfo, available: bool) -> CudaInfo {
     let (major, minor) = info.compute_capability;
     CudaInfo {

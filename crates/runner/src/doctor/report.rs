@@ -1,15 +1,15 @@
-//! What was found, as text and as JSON.
+//! The report of the doctor, as text and as JSON.
 
 use serde::Serialize;
 use std::fmt;
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// Passed.
     Ok,
-    /// Neither good nor bad.
+    /// Information only.
     Info,
     /// Works, but not as well as it could.
     Warn,
@@ -23,7 +23,7 @@ pub struct Check {
     pub check: String,
     pub verdict: Verdict,
     pub detail: String,
-    /// What to do about it.
+    /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -75,18 +75,18 @@ impl fmt::Display for Check {
     }
 }
 
-/// What bug reports want to know.
+/// The information for bug reports.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CudaInfo {
-    /// Whether `--device cuda` finds a device that this build's kernels run on and, where it was tested, compute rightly on.
+    /// Whether `--device cuda` finds a device on which this build's kernels run and, if tested, give correct results.
     pub available: bool,
     /// Number of devices that CUDA shows.
     pub count: usize,
-    /// The device that `--device cuda` means.
+    /// The device that `--device cuda` selects.
     pub current: Option<usize>,
     pub name: Option<String>,
     pub compute_capability: Option<String>,
-    /// In bytes.
+    /// Memory in bytes.
     pub memory: Option<usize>,
     pub versions: Versions,
 }
@@ -94,20 +94,20 @@ pub struct CudaInfo {
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Versions {
     pub gradewise: String,
-    /// The newest CUDA version that the driver serves.
+    /// The newest CUDA version that the driver supports.
     pub cuda: Option<String>,
-    /// The driver's own, from NVML.
+    /// The version of the driver, from NVML.
     pub driver: Option<String>,
-    /// The compiler that made this build's kernels.
+    /// The version of the compiler of this build's kernels.
     pub kernels: Option<String>,
-    /// The compiler that a build here would use.
+    /// The version of the compiler that a build on this machine would use.
     pub nvcc: Option<String>,
     pub nvrtc: Option<String>,
     pub nvml: Option<String>,
     pub nccl: Option<String>,
 }
 
-/// The whole page.
+/// The whole report.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Whether nothing failed.
@@ -121,7 +121,7 @@ impl Report {
         Self { ok: checks.iter().all(|check| check.verdict != Verdict::Fail), cuda, checks }
     }
 
-    /// The tests of devices.
+    /// The self-tests of devices.
     pub fn self_tests(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.check.ends_with(" self-test"))
     }

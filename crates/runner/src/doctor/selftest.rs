@@ -12,17 +12,17 @@ use rand_chacha::ChaCha8Rng;
 
 /// Rows and features of the samples.
 const SIZES: [usize; 2] = [3, 5];
-/// Largest relative error that passes. A kernel that computes something else is off by far more; how exact the operators
-/// are is for `verify`.
+/// Largest relative error that passes. A faulty kernel is off by far more; `verify` checks the accuracy of operators.
 const TOLERANCE: f64 = 1e-4;
-/// Operators that a failing line names.
+/// The most operators that a failed check names.
 const SHOWN: usize = 4;
 
-/// What one operator computes: its result and the gradients of its inputs.
+/// Runs one operator: its result and the gradients of its inputs.
 fn compute(sample: &AnySample, inputs: &[Tensor]) -> Result<Vec<Array>> {
     let inputs: Vec<Tensor> = inputs.iter().map(Tensor::requires_grad).collect();
     let output = sample.run(&inputs)?;
-    // A random direction, of numbers that f32 holds: that of the output itself would ask a normalised output for the slope of a constant.
+    // A random cotangent, exactly representable in f32. The output itself would not do: the norm of a normalised output is constant, so its
+    // gradient would be 0.
     let direction =
         Input::normal(output.shape().clone()).draw(DType::F32, &mut ChaCha8Rng::seed_from_u64(1))?;
     let direction = Tensor::new(direction.cast(output.dtype())?.to_device(&output.device())?);
@@ -43,7 +43,7 @@ fn error(entry: &Entry, sizes: &Sizes, device: &Device) -> Result<f64> {
         device.synchronize()?;
         let expected = compute(&sample, &sample.place(&drawn, DType::F64, &Device::Cpu)?)?;
         for (tested, expected) in tested.iter().zip(&expected) {
-            // Not finite is infinitely far.
+            // Values that are not finite count as an infinite error.
             worst = worst.max(tested.relative_error(expected)?);
         }
     }
@@ -84,7 +84,7 @@ fn judge(name: String, outcomes: &[(&str, Result<f64>)]) -> Check {
     let more = failures.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = failures[..failures.len().min(SHOWN)].join(", ");
-    // The first tells most: an error that stays fails all that follow.
+    // The first failure is the most informative: a sticky error fails everything after it.
     let first = reasons.first().map_or("", String::as_str);
     Check::fail(
         name,

@@ -1,4 +1,4 @@
-//! What else there is on the machine: compilers, the management library, and Windows underneath.
+//! Other tools on the machine: compilers, libraries, NVML, and the Windows Subsystem for Linux.
 
 use super::report::{Check, gib};
 use gradewise_ffi::{
@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-/// The compiler that a build here would use, and its version.
+/// The nvcc that a build on this machine would use, and its version.
 pub fn nvcc() -> (Check, Option<String>) {
     const NAME: &str = "nvcc";
     let Some(path) = nvcc_candidates().into_iter().find(|path| path.is_file()) else {
@@ -37,7 +37,7 @@ pub fn nvcc() -> (Check, Option<String>) {
     }
 }
 
-/// Where the build looks, in its order.
+/// The paths where the build looks for nvcc, in its order.
 fn nvcc_candidates() -> Vec<PathBuf> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(named) = variable("GRADEWISE_NVCC") {
@@ -89,7 +89,7 @@ pub fn nvrtc() -> (Check, Option<String>) {
     }
 }
 
-/// What several GPUs need, and its version.
+/// NCCL, which training on several GPUs needs, and its version.
 pub fn nccl() -> (Check, Option<String>) {
     const NAME: &str = "NCCL";
     let found = Nccl::load().and_then(|nccl| Ok((nccl.version()?, nccl.provider())));
@@ -104,7 +104,7 @@ pub fn nccl() -> (Check, Option<String>) {
     }
 }
 
-/// The management library, with its version and the driver's.
+/// NVML, with its version and the driver's.
 pub fn nvml() -> (Check, Option<Nvml>) {
     const NAME: &str = "NVML";
     let versions = |nvml: &Nvml| Ok::<_, gradewise_ffi::Error>((nvml.version()?, nvml.driver_version()?));
@@ -119,7 +119,7 @@ pub fn nvml() -> (Check, Option<Nvml>) {
     }
 }
 
-/// What a device is doing now, and for whom else.
+/// The current activity of a device, and the other processes on it.
 pub fn activity(nvml: &Nvml, info: &DeviceInfo) -> Vec<Check> {
     let name = format!("cuda:{}", info.ordinal);
     let device = match nvml.device_of(info) {
@@ -152,8 +152,8 @@ fn now(name: &str, device: &Device) -> Check {
     }
     parts.extend(device.utilization().map(|rates| format!("{} % busy", rates.gpu)));
     let detail = if parts.is_empty() { "NVML does not tell".to_owned() } else { parts.join(", ") };
-    /// External brakes and heat: `nvmlClocksThrottleReasonHwSlowdown`, `SwThermalSlowdown`, `HwThermalSlowdown`,
-    /// `HwPowerBrakeSlowdown`.
+    /// Throttling by power brake or heat: `nvmlClocksThrottleReasonHwSlowdown`, `SwThermalSlowdown`,
+    /// `HwThermalSlowdown`, `HwPowerBrakeSlowdown`.
     const HELD_BACK: u64 = 8 | 32 | 64 | 128;
     if device.throttle_reasons().is_ok_and(|reasons| reasons & HELD_BACK != 0) {
         let advice = "check cooling and power supply; times measured now mean little";
@@ -162,7 +162,7 @@ fn now(name: &str, device: &Device) -> Check {
     Check::info(name, detail)
 }
 
-/// Lists the processes that are not this one. They are the user's to judge: nothing is ever ended.
+/// Lists the other processes. This is for information only: none is ever ended.
 fn processes(name: &str, all: &[Process]) -> Check {
     const SHOWN: usize = 6;
     let others: Vec<&Process> = all.iter().filter(|process| process.pid != std::process::id()).collect();
@@ -187,7 +187,7 @@ fn processes(name: &str, all: &[Process]) -> Check {
     )
 }
 
-/// What the Windows Subsystem for Linux needs; `None` elsewhere.
+/// The check of the Windows Subsystem for Linux; `None` elsewhere.
 pub fn wsl() -> Option<Check> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     wsl_from(&read("/proc/version"), &read("/proc/meminfo"), Path::new("/dev/dxg").exists())

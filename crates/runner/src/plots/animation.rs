@@ -1,4 +1,4 @@
-//! True and learned motion as an animated SVG, which browsers play.
+//! True and learned motion, as an animated SVG for browsers.
 
 use super::{BLUE, FONT, GRAY, INK, VERMILION, escaped, save};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use std::{fmt::Write, path::Path};
 /// A particle of a scene: positions at equal intervals of time, of both motions over the same time.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// The sign chooses the colour.
+    /// The charge, whose sign determines the colour.
     pub charge: f64,
     /// The motion of the simulator.
     pub truth: Vec<[f64; 3]>,
@@ -19,7 +19,7 @@ pub struct Track {
 /// A system of particles in motion.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Shown above it.
+    /// The heading.
     pub title: String,
     /// Its particles.
     pub tracks: Vec<Track>,
@@ -29,8 +29,8 @@ const SIZE: f64 = 360.0;
 const HEADER: f64 = 76.0;
 const MARGIN: f64 = 24.0;
 
-/// Draws the scenes side by side, projected on x and y, each to a scale of its own; discs move as the particles do, rings as the model
-/// says, and faint lines show the paths. Without scenes nothing is drawn.
+/// Draws the scenes side by side, projected on x and y, each with its own scale. Discs are the true particles, rings the model's, and faint
+/// lines their paths. Without scenes, nothing is drawn.
 ///
 /// # Errors
 /// The figure cannot be written.
@@ -98,7 +98,7 @@ pub fn animation(path: &Path, scenes: &[Scene], title: &str, seconds: f64) -> Re
     save(path, &svg)
 }
 
-/// From the coordinates of a scene to those of the figure.
+/// The transformation from the coordinates of a scene to those of the figure.
 struct View {
     left: f64,
     center: [f64; 2],
@@ -106,7 +106,7 @@ struct View {
 }
 
 impl View {
-    /// Shows all of the true motion; the learned one may leave the picture.
+    /// Fits the true motion into the panel; the learned motion may leave it.
     fn of(scene: &Scene, left: f64) -> Self {
         let range = |axis: usize| {
             let values = scene.tracks.iter().flat_map(|track| &track.truth).map(|p| p[axis]);
@@ -128,7 +128,7 @@ impl View {
         HEADER + SIZE / 2.0 - self.bounded((point[1] - self.center[1]) * self.scale)
     }
 
-    /// Nothing leaves its own picture, and what is not a number stands at its corner.
+    /// Clamps coordinates to the panel; NaN maps to a corner.
     fn bounded(&self, offset: f64) -> f64 {
         let limit = SIZE / 2.0 - 8.0;
         if offset.is_nan() { limit } else { offset.clamp(-limit, limit) }

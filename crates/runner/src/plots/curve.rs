@@ -5,14 +5,14 @@ use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// What came of one number of training samples.
+/// The results with one number of training samples.
 #[derive(Clone, Debug)]
 pub struct CurvePoint {
-    /// The number.
+    /// The number of training samples.
     pub samples: usize,
-    /// Of the errors.
+    /// The mean of the errors.
     pub mean: f64,
-    /// One for each seed.
+    /// The error of each seed.
     pub errors: Vec<f64>,
 }
 

@@ -1,18 +1,18 @@
-//! Fields in the plane as maps of colours with arrows, beside each other and, if there are several moments, one after the other.
+//! Fields in the plane as colour maps with arrows, side by side and, for several moments, animated.
 
 use super::{BLUE, FONT, GRAY, INK, VERMILION, escaped, save};
 use crate::error::Result;
 use plotters::style::RGBColor;
 use std::{fmt::Write, path::Path};
 
-/// A field in a square of points: one number at each, or two.
+/// A field on a rectangular grid, with one or two components.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// Points along each side.
     pub size: [usize; 2],
-    /// The number, or the two components, at each point, `[x, y, components]`.
+    /// The values at each point, `[x, y, components]`.
     pub values: Vec<f64>,
-    /// Numbers at each point: 1 or 2. Of two, the length is the colour, and arrows show the direction.
+    /// 1 or 2 components. For two, the colour shows the length, and arrows show the direction.
     pub components: usize,
 }
 
@@ -22,7 +22,7 @@ impl Map {
         self.values.get(at..at + self.components).unwrap_or_default()
     }
 
-    /// The number that the colour shows.
+    /// The value that the colour shows.
     fn height(&self, x: usize, y: usize) -> f64 {
         match self.point(x, y) {
             [value] => *value,
@@ -51,9 +51,9 @@ impl Map {
 /// One physical quantity.
 #[derive(Clone, Debug)]
 pub struct MapRow {
-    /// Its name.
+    /// The name of the quantity.
     pub title: String,
-    /// One for each column, at each moment: `[moments][columns]`.
+    /// The maps: `[moments][columns]`.
     pub maps: Vec<Vec<Map>>,
 }
 
@@ -61,12 +61,12 @@ const PANEL: f64 = 200.0;
 const GAP: f64 = 16.0;
 const LEFT: f64 = 96.0;
 const HEADER: f64 = 72.0;
-/// Colours of a map, so that equal neighbours become one rectangle.
+/// Number of colour levels; few enough that equal neighbours can be merged into one rectangle.
 const LEVELS: usize = 48;
-/// Points of a map, and arrows in it, along each side.
+/// The most points of a map, and arrows in it, along each side.
 const POINTS: usize = 64;
 const ARROWS: usize = 14;
-/// Dark blue to yellow through green (viridis), which readers of all eyes see in this order.
+/// Dark blue to yellow through green (viridis), a perceptually ordered scale that is safe for colour-blind readers.
 const SEQUENCE: [RGBColor; 5] = [
     RGBColor(68, 1, 84),
     RGBColor(59, 82, 139),
@@ -74,13 +74,13 @@ const SEQUENCE: [RGBColor; 5] = [
     RGBColor(94, 201, 98),
     RGBColor(253, 231, 37),
 ];
-/// How long an arrow may be, in units of the longest of the truth.
+/// The longest arrow, in units of the longest true arrow.
 const LONGEST: f64 = 1.5;
 const SIGNED: [RGBColor; 3] = [BLUE, RGBColor(250, 250, 250), VERMILION];
 
-/// Draws the quantities below each other with columns such as truth, prediction, error. A quantity has one scale of colours for all
-/// moments, that of the first column, which is the truth; blue to red through white where that has negative numbers, and in the last
-/// column, which is a difference. Several moments follow each other, each for `seconds`.
+/// Draws the quantities below each other with columns such as truth, prediction, error. A quantity has one colour scale for all moments,
+/// that of the first column, the truth. The scale is diverging (blue, white, red) if the truth has negative values, and in the last column,
+/// which is a difference. Several moments are animated, each shown for `seconds`.
 ///
 /// # Errors
 /// The figure cannot be written.
@@ -128,7 +128,7 @@ pub fn maps(path: &Path, rows: &[MapRow], columns: &[&str], title: &str, seconds
                 0 => ("inline;none".to_owned(), format!("0;{}", share(1))),
                 _ => ("none;inline;none".to_owned(), format!("0;{};{}", share(moment), share(moment + 1))),
             };
-            // The last one ends with the whole, where no further value may follow.
+            // The last moment ends with the animation, after which no value may follow.
             let (values, times) = if moment + 1 == moments && moment > 0 {
                 ("none;inline".to_owned(), format!("0;{}", share(moment)))
             } else {
@@ -157,7 +157,7 @@ pub fn maps(path: &Path, rows: &[MapRow], columns: &[&str], title: &str, seconds
     save(path, &svg)
 }
 
-/// The numbers that the ends of the colours stand for.
+/// The values at both ends of the colour scale.
 struct Scale {
     low: f64,
     high: f64,
@@ -178,7 +178,7 @@ impl Scale {
         Self { low: 0.0, high: high.max(f64::MIN_POSITIVE), signed: false }
     }
 
-    /// Of differences of numbers on this scale; of vectors, which have lengths, as it is.
+    /// The scale for differences of values on this scale; unchanged for vectors, which are shown by length.
     fn of_differences(&self, components: usize) -> Self {
         if components > 1 {
             return Self { ..*self };
@@ -190,7 +190,7 @@ impl Scale {
         if self.high.is_finite() { format!("{:.2} … {:.2}", self.low, self.high) } else { String::new() }
     }
 
-    /// A level of colour; `None` for what is no number.
+    /// The colour level of a value; `None` for NaN.
     fn level(&self, value: f64) -> Option<usize> {
         let share = (value - self.low) / (self.high - self.low);
         share.is_finite().then(|| ((share.clamp(0.0, 1.0) * LEVELS as f64) as usize).min(LEVELS - 1))
@@ -248,7 +248,8 @@ fn arrows(svg: &mut String, map: &Map, scale: &Scale, left: f64, top: f64) {
             if !length.is_finite() || length < 0.03 {
                 continue;
             }
-            // The longest is as long as from one to the next, but for predictions beyond the truth; y grows downwards in a figure.
+            // The longest true arrow has the length of the arrow spacing; predictions may be longer, up to LONGEST. y grows downwards in a
+            // figure.
             let scaled = unit / scale.high * (LONGEST / length).min(1.0);
             let (dx, dy) = (u * scaled, -v * scaled);
             let (px, py) = (left + (x as f64 + 0.5) * unit, top + ((rows - 1 - y) as f64 + 0.5) * unit);

@@ -12,11 +12,11 @@ use std::path::Path;
 pub struct Line {
     /// Its name in the legend.
     pub label: String,
-    /// x and y; those that are not finite or, on logarithmic axes, not positive are left out.
+    /// (x, y) points. Points that are not finite or, on logarithmic axes, not positive are omitted.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A name, and the points that can be shown.
+/// The name and the visible points of a line.
 type Shown<'a> = (&'a str, Vec<(f64, f64)>);
 
 /// The colours of lines on logarithmic axes: those of the other figures, then the rest of Okabe and Ito's.
@@ -30,7 +30,7 @@ const COLORS: [RGBColor; 7] = [
     GRAY,
 ];
 
-/// Draws up to three lines. Values that are not finite are left out; without any value nothing is drawn.
+/// Draws up to three lines. Values that are not finite are omitted; without any value, nothing is drawn.
 ///
 /// # Errors
 /// The figure cannot be drawn or written.
@@ -94,14 +94,14 @@ fn shown(lines: &[Line], can_be: impl Fn(f64) -> bool) -> Vec<Shown<'_>> {
     lines.iter().map(|line| (line.label.as_str(), points(line))).collect()
 }
 
-/// The least and the greatest x, and those of y; `None` without any point.
+/// The ranges of x and of y; `None` without any point.
 fn extent(lines: &[Shown<'_>]) -> Option<[(f64, f64); 2]> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let (across, up) = (range(points().map(|&(x, _)| x)), range(points().map(|&(_, y)| y)));
     (across.0 <= across.1).then_some([across, up])
 }
 
-/// Draws the lines, dots of so many pixels at their points, and their names.
+/// Draws the lines, dots of the given radius in pixels at their points, and their names.
 fn draw<'a, 'b: 'a, CT: CoordTranslate<From = (f64, f64)>>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, CT>,
     lines: Vec<Shown<'_>>,

@@ -5,7 +5,7 @@ use crate::error::Result;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// What `loss.svg` shows: (step, value) pairs.
+/// The data of `loss.svg`: (step, value) pairs.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     /// Mean loss of the batches since the previous entry.

@@ -23,7 +23,7 @@ use plotters::{
 };
 use std::{fmt::Display, path::Path};
 
-/// Colours that stay apart for colour-blind readers (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const GRAY: RGBColor = RGBColor(120, 120, 120);
@@ -31,7 +31,7 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(232, 232, 232);
 const FONT: &str = "sans-serif";
 
-/// Text as it stands between the tags of SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -44,12 +44,12 @@ fn failed<E: Display>(path: &Path) -> impl Fn(E) -> Error {
     |error| Error::Output { path: path.to_owned(), reason: format!("the figure cannot be drawn: {error}") }
 }
 
-/// The least and the greatest of some numbers; the first above the second where there are none.
+/// The minimum and maximum of some numbers; (∞, −∞) if there are none.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// The look that the axes of all figures have.
+/// The common style of axes.
 fn styled<'m, 'a, 'b, X: Ranged, Y: Ranged, DB: DrawingBackend>(
     mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
 ) -> &'m mut MeshStyle<'a, 'b, X, Y, DB> {
@@ -63,7 +63,7 @@ fn styled<'m, 'a, 'b, X: Ranged, Y: Ranged, DB: DrawingBackend>(
 /// Logarithmic axes both ways.
 type LogAxes = Cartesian2d<LogCoord<f64>, LogCoord<f64>>;
 
-/// A chart with such axes, and room around what lies between.
+/// A chart with logarithmic axes, whose ranges are extended by a margin.
 fn log_chart<'a, 'b>(
     root: &'a DrawingArea<SVGBackend<'b>, Shift>,
     title: &str,
@@ -78,7 +78,7 @@ fn log_chart<'a, 'b>(
         .build_cartesian_2d((left / 1.2..right * 1.2).log_scale(), (low / 1.6..high * 1.6).log_scale())
 }
 
-/// What stands for a line in the legend.
+/// The sample of a line in the legend.
 fn swatch(color: RGBColor) -> impl Fn((i32, i32)) -> PathElement<(i32, i32)> {
     move |(x, y)| PathElement::new([(x, y), (x + 24, y)], color.stroke_width(2))
 }

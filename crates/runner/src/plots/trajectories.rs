@@ -8,7 +8,7 @@ use std::path::Path;
 /// One particle of a panel.
 #[derive(Clone, Debug)]
 pub struct Particle {
-    /// Its charge; the sign chooses the colour.
+    /// Its charge, whose sign determines the colour.
     pub charge: f64,
     /// True positions from the model's input to its target.
     pub path: Vec<[f64; 3]>,
@@ -94,7 +94,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel) -> Drawn {
         return Ok(());
     }
     let extent = |axis: &usize| ranges[*axis].1 - ranges[*axis].0;
-    // Leave out the axis along which least is to be seen.
+    // Hides the axis with the smallest extent.
     let hidden = (0..3).min_by(|a, b| extent(a).total_cmp(&extent(b))).unwrap_or(2);
     let [h, v] = match hidden {
         0 => [1, 2],

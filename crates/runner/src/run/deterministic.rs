@@ -1,4 +1,4 @@
-//! What could give other bits the next time.
+//! Checks for sources of nondeterminism.
 
 use crate::{
     config::Runtime,
@@ -7,11 +7,11 @@ use crate::{
 use gradewise_distributed::{DETERMINISTIC, Launch, Wanted};
 use gradewise_kernels::DeviceName;
 
-/// Refuses what chooses by measurement, and so perhaps differently the next time, unless `runtime.deterministic` is false. Everything
-/// else is deterministic by itself: no operator adds in an order that is left to chance, and none depends on the number of threads.
+/// Unless `runtime.deterministic` is false, refuses algorithms that are chosen by timing, because the choice may differ between runs.
+/// Everything else is deterministic: no operator sums in an unspecified order, and none depends on the number of threads.
 ///
 /// # Errors
-/// cuBLASLt, which is chosen by time; another way to add than the one that processes of one device each are told.
+/// cuBLASLt, whose kernels are chosen by timing; NCCL variables that differ from those that this program sets.
 pub fn require_deterministic(runtime: &Runtime, launch: Option<&Launch>) -> Result<()> {
     let variable = |name: &str| std::env::var(name).ok();
     if !runtime.deterministic || runtime.device == DeviceName::Cpu {
@@ -33,7 +33,7 @@ pub fn require_deterministic(runtime: &Runtime, launch: Option<&Launch>) -> Resu
                      by runtime.deterministic=false"
                 )));
             }
-            // Processes that this program starts are told.
+            // Processes that this program starts have the variable set.
             None if launch.is_some() => tracing::warn!(
                 "NCCL chooses how it adds, which may change with its version; for bits that repeat, let the launcher set {name}={wanted}"
             ),

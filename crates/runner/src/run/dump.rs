@@ -19,19 +19,19 @@ use std::{
 /// The folder of the files, below that of the run or the current one.
 const FOLDER: &str = "dump";
 
-/// What identifies a result: the parameters that the operation read, and the operation.
+/// The key of a result: the parameters that the operation read, and the operation.
 type Key = (Vec<String>, &'static str);
 
-/// Keeps what the layers asked for compute: the first result of each of their operations.
+/// Records the first result of each operation of the requested layers.
 struct Dump {
     names: Vec<String>,
     parameters: HashMap<TensorId, String>,
     results: BTreeMap<Key, Array>,
-    /// Every layer that computed something.
+    /// All layers that computed something.
     layers: BTreeSet<String>,
 }
 
-/// Whether `layer` is the one called `name`, or a part of it.
+/// Whether `layer` is `name`, or a part of it.
 fn belongs(layer: &str, name: &str) -> bool {
     layer.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -54,12 +54,12 @@ impl Observer for Dump {
     }
 }
 
-/// Runs `work` and writes the results of the layers of `model` that `names` lists, separated by commas, into `folder`/dump: of each
-/// operation that reads parameters of such a layer the first result, as LAYER.npy, or LAYER.OPERATION.npy where a layer has several.
-/// Without `names` it is `work` alone.
+/// Runs `work` and writes results of the layers of `model` listed in `names`, separated by commas, into `folder`/dump: the first result of
+/// each operation that reads parameters of such a layer, as LAYER.npy, or LAYER.OPERATION.npy if a layer has several. Without `names`, only
+/// runs `work`.
 ///
 /// # Errors
-/// Those of `work`; a name that no layer has, with those there are; from writing.
+/// Those of `work`; an unknown layer, with the list of layers; from writing.
 pub fn dumped<M: Module, R, E>(
     names: Option<&str>,
     folder: &Path,
@@ -76,7 +76,7 @@ where
     let dump =
         Dump { names, parameters: parameters.collect(), results: BTreeMap::new(), layers: BTreeSet::new() };
     let (result, dump) = observe(dump, work);
-    // What was computed before an error is what one wants to see then.
+    // After an error, too: the results before it help to find the cause.
     let written = dump.write(&folder.join(FOLDER));
     let value = result?;
     written.map(|()| value)

@@ -1,13 +1,13 @@
-//! The energy that a run takes.
+//! The energy consumption of a run.
 
 use gradewise_ffi::nvml::{Device as Counter, Nvml};
 use gradewise_kernels::Device;
 
-/// Reads the energy counter of a GPU, where there is one. It counts everything that runs on the device.
+/// The energy counter of a GPU, if it has one. It counts everything that runs on the device.
 pub struct Energy(Option<(Counter, f64)>);
 
 impl Energy {
-    /// Starts to count.
+    /// Starts counting.
     pub fn start(device: &Device) -> Self {
         let Device::Cuda(cuda) = device else { return Self(None) };
         let counter = || {
@@ -24,12 +24,12 @@ impl Energy {
         }
     }
 
-    /// None is counted.
+    /// A counter that measures nothing.
     pub fn uncounted() -> Self {
         Self(None)
     }
 
-    /// Joules since the start; none on the CPU, or without a counter.
+    /// Joules since the start; `None` on the CPU, or without a counter.
     pub fn joules(&self) -> Option<f64> {
         let (counter, start) = self.0.as_ref()?;
         Some(counter.energy().ok()? - start)

@@ -1,4 +1,4 @@
-//! The error that ended a run, kept in its folder for whoever looks into it.
+//! The error that ended a run, saved in its folder for diagnosis.
 
 use super::RunFolder;
 use crate::error::{Error, Result};
@@ -13,11 +13,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// What the last panics said, with their places: a run may end by one of a thread that it waits for, and other runs may panic beside it.
+/// The messages and locations of the last panics. A run may end by the panic of a thread that it joins, and concurrent runs may panic, too.
 static PANICS: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 const KEPT: usize = 16;
 
-/// Lets panics be remembered for the folder of the run that they end, beside what is said of them anyway.
+/// Installs a panic hook that records panics, in addition to the previous hook, so that a run can save the one that ends it.
 pub fn remember_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -29,7 +29,7 @@ pub fn remember_panics() {
     }));
 }
 
-/// What the panic with this payload said, with its place if it is remembered.
+/// The message of the panic with this payload, with its location if it was recorded.
 fn said(payload: &(dyn Any + Send)) -> String {
     let words = payload.downcast_ref::<&str>().copied();
     let words = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
@@ -38,17 +38,17 @@ fn said(payload: &(dyn Any + Send)) -> String {
 }
 
 impl RunFolder {
-    /// The last error, if the run ended with one.
+    /// The file of the last error, if the run ended with one.
     pub fn error(&self) -> PathBuf {
         self.file("error.json")
     }
 
-    /// Keeps what ended the run after `step`, or clears what an earlier end left if all went well. A stop that was asked for is no error.
+    /// Saves the error that ended the run after `step`; on success, removes the error of an earlier attempt. An interrupt is not an error.
     pub fn keep_error<T>(&self, step: u64, result: &Result<T>) {
         let error = match result {
             Err(Error::Interrupted(_)) => return,
             Ok(_) => {
-                // There may be none.
+                // The file may not exist.
                 let _ = std::fs::remove_file(self.error());
                 return;
             }
@@ -56,14 +56,14 @@ impl RunFolder {
         };
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
         let causes = causes.map(ToString::to_string).collect();
-        // Lines as lines: the form for programmers escapes them inside of strings.
+        // Restores the line breaks that the `Debug` form escapes inside strings.
         let details = format!("{error:?}").replace("\\n", "\n").replace("\\\"", "\"");
         self.write_error(&error.to_string(), causes, &details, Some(step));
     }
 
-    /// Does the work of a run; if it panics, the panic is kept as what ended the run, and goes on.
+    /// Runs `work`; if it panics, saves the panic as the error of the run and resumes it.
     pub fn keeping_panics<R>(&self, work: impl FnOnce() -> R) -> R {
-        // What the work has left half done is not used: the panic ends the thread.
+        // Unwind safe: the panic ends the thread, so no inconsistent state is used.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
             self.write_error(&said(&*payload), Vec::new(), "a panic: a bug of the program", None);
             resume_unwind(payload)
@@ -99,7 +99,7 @@ mod tests {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             run.keeping_panics(|| {
                 let other = std::thread::spawn(|| panic!("of another run"));
-                // The panic that ends a run need not be the last one.
+                // The panic that ends a run is not necessarily the last one.
                 std::panic::catch_unwind(|| panic!("seven is not a shape")).unwrap_or_else(|payload| {
                     assert!(other.join().is_err());
                     resume_unwind(payload)
@@ -111,7 +111,7 @@ mod tests {
         let error = kept["error"].as_str().unwrap();
         assert!(error.contains("seven is not a shape") && error.contains("failure.rs:"), "{error}");
         assert_eq!(run.keeping_panics(|| 3), 3);
-        // What went well afterwards clears it.
+        // A later success removes the file.
         run.keep_error(1, &Ok(()));
         assert!(!run.error().exists());
     }

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where a run keeps its files.
+/// The folder of a run's files.
 #[derive(Debug)]
 pub struct RunFolder(PathBuf);
 
@@ -50,7 +50,7 @@ impl RunFolder {
         }
     }
 
-    /// A folder to read from, whatever it holds.
+    /// A folder to read from, without checks of its contents.
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
@@ -83,7 +83,7 @@ impl RunFolder {
         self.0.join("config.toml")
     }
 
-    /// Weights and the state of training.
+    /// Weights and training state.
     pub fn checkpoint(&self) -> PathBuf {
         self.0.join("checkpoint.safetensors")
     }
@@ -93,27 +93,27 @@ impl RunFolder {
         self.0.join("metrics.jsonl")
     }
 
-    /// Loss over steps.
+    /// The figure of loss over steps.
     pub fn loss(&self) -> PathBuf {
         self.0.join("loss.svg")
     }
 
-    /// The weights that were best on the valid split, if these are kept.
+    /// The best weights on the valid split, if they are kept.
     pub fn best(&self) -> PathBuf {
         self.0.join("best.safetensors")
     }
 
-    /// The [best](Self::best) weights of a run that reports on these, if any were kept.
+    /// The [best](Self::best) weights, if the run reports on these and has saved any.
     pub fn kept_best(&self, train: &Train) -> Option<PathBuf> {
         Some(self.best()).filter(|best| train.keeps_best() && best.exists())
     }
 
-    /// The weights of a step that gave no finite numbers.
+    /// The weights of a step whose results were not finite.
     pub fn failed(&self) -> PathBuf {
         self.0.join("failed.safetensors")
     }
 
-    /// A file of the task's own.
+    /// A file of the task.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

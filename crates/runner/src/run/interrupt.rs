@@ -1,17 +1,17 @@
-//! Ctrl-C, and the signals by which systems ask programs to end.
+//! Ctrl-C and termination signals.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// Whether the user has asked the program to stop. The first request is honoured between two steps; a second one ends
-/// the program at once.
+/// Whether the user has asked the program to stop. The first request stops it after the current step; a second one ends
+/// it immediately.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Begins to listen.
+    /// Starts listening.
     pub fn listen() -> Self {
         let interrupt = Self::default();
         let flag = interrupt.clone();

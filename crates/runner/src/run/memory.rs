@@ -1,27 +1,27 @@
-//! The memory that a run takes.
+//! The memory usage of a run.
 
 use crate::error::Result;
 use gradewise_kernels::{Device, memory};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Watches the arrays of a device.
+/// Monitors the arrays of a device.
 #[derive(Debug)]
 pub struct Memory(Device);
 
-/// What the arrays of this process take, in bytes.
+/// The memory of this process's arrays, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of arrays that are alive.
+    /// Bytes of live arrays.
     pub allocated: usize,
-    /// Obtained from the system: also what is kept for reuse, and what captured graphs own.
+    /// Bytes obtained from the system, including memory kept for reuse and memory of captured graphs.
     pub reserved: usize,
-    /// The most that was allocated at once.
+    /// The peak of `allocated`.
     pub peak: usize,
 }
 
 impl Memory {
-    /// Lets the peak start again.
+    /// Resets the peak.
     pub fn start(device: &Device) -> Self {
         match device {
             Device::Cpu => memory::reset_peak(),
@@ -35,7 +35,7 @@ impl Memory {
         &self.0
     }
 
-    /// What is in use now.
+    /// The current usage.
     ///
     /// # Errors
     /// From the device.

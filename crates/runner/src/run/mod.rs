@@ -1,4 +1,4 @@
-//! What every run has: a device, a folder, a way to stop, and something to watch.
+//! The environment of a run: device, folder, interrupts, and monitoring.
 
 mod deterministic;
 mod dump;
@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 /// The device of one of several processes.
 fn device_of(device: DeviceName, launch: &Launch) -> Result<DeviceName> {
     match device {
-        // A launcher may let each process see no device but its own.
+        // A launcher may make only its own device visible to each process.
         DeviceName::Cuda(None)
             if gradewise_ffi::Driver::load().and_then(|driver| driver.device_count()) == Ok(1) =>
         {
@@ -60,13 +60,13 @@ fn device_of(device: DeviceName, launch: &Launch) -> Result<DeviceName> {
 /// Sets up the threads and finds the device and dtype to compute with.
 ///
 /// # Errors
-/// A device, dtype or arithmetic that this program does not have here.
+/// A device, dtype or arithmetic that is not available.
 pub fn placement(runtime: &Runtime) -> Result<Placement> {
     placement_of(runtime, None)
 }
 
-/// Runs a model once, where [`placement`] says. In debug mode, which a configuration file or the environment may ask for as well
-/// as an option, it stops at the first operation that makes a NaN or an infinity.
+/// Runs `work` with the [`placement`] of the settings. In debug mode, which an option, a configuration file or the environment may enable,
+/// it stops at the first operation that produces a NaN or an infinity.
 ///
 /// # Errors
 /// As [`placement`]; whatever `work` returns.
@@ -75,12 +75,12 @@ pub fn once<R>(runtime: &Runtime, work: impl FnOnce(&Placement) -> Result<R>) ->
     if debug::is_on() { detect_anomalies(|| work(&placement)) } else { work(&placement) }
 }
 
-/// Where batches are made: on the host, for on a GPU the steps themselves put them where the captured work reads them.
+/// The placement of new batches: on the host, because steps on a GPU copy them to where the captured work reads them.
 pub fn loading(placement: &Placement) -> Placement {
     Placement::new(&Device::Cpu, placement.dtype)
 }
 
-/// As [`placement`], for one of several processes: each takes a device of its own, or its part of the cores.
+/// As [`placement`], for one of several processes: each gets its own device, or its share of the cores.
 ///
 /// # Errors
 /// As [`placement`]; one device for several processes.
@@ -96,7 +96,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     if runtime.debug_cuda {
         debug::set(true);
     }
-    // Before the device is opened: what can be said of it is of use if that fails.
+    // Before the device is opened, because the information helps if that fails.
     if debug::is_on() {
         crate::doctor::introduce(runtime.device);
     }
@@ -106,7 +106,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     }
     let dtype = runtime.dtype;
     if device == Device::Cpu && matches!(dtype, DType::BF16 | DType::F16) {
-        // The error of the operators advises a cast, which is nothing for a command line.
+        // The error of the operators would advise a cast, which is not possible on a command line.
         return Err(Error::Usage(format!(
             "runtime.dtype: {dtype} as storage is not supported on cpu, which has f32 and f64; mixed precision computes \
              products in {dtype} and keeps weights in f32: --precision {dtype}"
@@ -123,7 +123,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     }
     runtime.compute.set_default();
     if runtime.threads > 0 {
-        // Fails if the pool exists already, which leaves a number of threads that results do not depend on.
+        // Fails if the pool exists already. That is harmless: results do not depend on the number of threads.
         if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(runtime.threads).build_global() {
             tracing::warn!("runtime.threads has no effect: {error}");
         }
@@ -131,14 +131,14 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
     Ok(Placement::new(&device, dtype))
 }
 
-/// Begins to list what arrays are alive, if that is wanted, or at least so much.
+/// Starts the census of live arrays, with the detail of the settings or at least `least`.
 pub fn census(runtime: &Runtime, least: impl Into<Option<Detail>>) {
     if let Some(detail) = runtime.census.detail().or(least.into()) {
         census::start(detail);
     }
 }
 
-/// What debug mode does on a device.
+/// Describes debug mode on a device.
 fn debugged(device: &Device, build: &BuildInfo) -> String {
     let mut text =
         "debug mode: new memory is poisoned, every result is checked for NaN, infinities and unwritten \
@@ -155,7 +155,7 @@ fn debugged(device: &Device, build: &BuildInfo) -> String {
     text
 }
 
-/// Which implementations operations run, by the configuration and `GRADEWISE_BACKEND`; says so once.
+/// Chooses the implementations of operations by the configuration and `GRADEWISE_BACKEND`, and reports them once.
 fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(error.to_string());
     let environment = backend::from_environment().map_err(usage)?;
@@ -185,7 +185,7 @@ fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
 /// The mixed precision of a run, if it has one.
 ///
 /// # Errors
-/// Rules for operations that there are not.
+/// Rules for unknown operations.
 pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
     let Some(products) = runtime.precision.products() else { return Ok(None) };

@@ -4,10 +4,10 @@ use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 
-/// Shows how far the steps of a run have come.
+/// Shows the progress of the steps of a run.
 #[derive(Debug)]
 pub struct Progress {
-    /// `None` when nobody watches a terminal, or several runs would draw there.
+    /// `None` without a terminal, or if several runs share it.
     bar: Option<ProgressBar>,
 }
 
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(text)),

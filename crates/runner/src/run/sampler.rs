@@ -1,4 +1,4 @@
-//! What a GPU does while a run goes on.
+//! Samples the utilisation of a GPU during a run.
 
 use gradewise_ffi::nvml::{Clock, Device as Counter, Nvml};
 use gradewise_kernels::Device;
@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// Time between samples. NVML looks at the last sixth of a second to a second itself.
+/// Time between samples. NVML itself averages over the last sixth of a second to a second.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Means over samples of what NVML says of a device; everything that computes there counts.
+/// Means over samples of NVML's values for a device, which include all processes on it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Utilization {
     /// Number of samples.
@@ -24,11 +24,11 @@ pub struct Utilization {
     pub gpu: f64,
     /// Percent of the time in which memory was read or written.
     pub memory: f64,
-    /// Most bytes of memory that were in use, by all processes.
+    /// Peak memory usage by all processes, in bytes.
     pub memory_used: u64,
-    /// Watts, where the device tells.
+    /// Watts, if the device reports it.
     pub power: Option<f64>,
-    /// Clock of the multiprocessors in MHz, where the device tells.
+    /// Clock of the multiprocessors in MHz, if the device reports it.
     pub clock: Option<f64>,
 }
 
@@ -72,11 +72,11 @@ impl Sums {
     }
 }
 
-/// Samples a GPU in a thread of its own, beside the steps. Nothing happens on the CPU, or where NVML is not there.
+/// Samples a GPU in a separate thread. Does nothing on the CPU, or without NVML.
 pub struct Sampler(Option<Sampling>);
 
 struct Sampling {
-    /// Since the last [`Sampler::take`], and in all.
+    /// Sums since the last [`Sampler::take`], and since the start.
     sums: Arc<Mutex<[Sums; 2]>>,
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
@@ -88,7 +88,7 @@ fn lock(sums: &Mutex<[Sums; 2]>) -> MutexGuard<'_, [Sums; 2]> {
 }
 
 impl Sampler {
-    /// Starts to sample a device.
+    /// Starts sampling a device.
     pub fn start(device: &Device) -> Self {
         let Device::Cuda(cuda) = device else { return Self(None) };
         match Nvml::load().and_then(|nvml| nvml.device_of(cuda.info())) {
@@ -133,7 +133,7 @@ impl Drop for Sampling {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It does nothing that panics, and there is nobody left to tell.
+            // The thread does not panic, and a panic could not be reported here.
             let _ = thread.join();
         }
     }

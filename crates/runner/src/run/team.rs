@@ -1,4 +1,4 @@
-//! The processes that share a run; mostly there is one.
+//! The processes that share a run; usually there is one.
 
 use super::memory::{Memory, Usage};
 use crate::{
@@ -13,19 +13,19 @@ use gradewise_nn::{Module, data::loader::BatchOrder, train::Trainer};
 use serde::{Deserialize, Serialize};
 use std::{cell::Cell, io::BufRead, sync::Arc, thread, time::Duration};
 
-/// How long a process has to end by itself after another one failed.
+/// The time that a process has to end by itself after another one failed.
 pub const GRACE: Duration = Duration::from_secs(10);
 
 const GO: u8 = 0;
 const STOP: u8 = 1;
 
-/// The processes of a run, as one of them sees them.
+/// The processes of a run, from the side of one of them.
 pub struct Team(Option<Members>);
 
 struct Members {
     group: Arc<Group>,
     communicator: Arc<dyn Communicator>,
-    /// What rank 0 has announced about the step that comes next.
+    /// Rank 0's announcement about the next step.
     announced: Cell<Option<u8>>,
 }
 
@@ -38,7 +38,7 @@ pub struct MemberMemory {
     pub usage: Usage,
 }
 
-/// Whether this process was started by another one of this program, which watches it.
+/// Whether this process was started, and is supervised, by another process of this program.
 pub fn is_supervised() -> bool {
     std::env::var_os(SUPERVISED).is_some_and(|value| value == "1")
 }
@@ -52,15 +52,15 @@ impl Team {
     /// Waits for the other processes, if there are any.
     ///
     /// # Errors
-    /// Processes that do not come; no NCCL for devices.
+    /// Processes that do not join in time; no NCCL for devices.
     pub fn join(launch: Option<&Launch>, device: &Device) -> Result<Self> {
         let Some(launch) = launch else { return Ok(Self::alone()) };
         let group = Arc::new(Group::join(launch)?);
         group.on_failure(|failure| {
-            // The work ends with an error of its own, unless it waits for a device that never answers.
+            // Normally the work ends with its own error within this time, unless it waits for a device that never responds.
             thread::sleep(GRACE);
             output::note(&format!("error: {failure}; this process could not end by itself"));
-            // At once: leaving in good order would wait for that device, too.
+            // Aborts, because an orderly exit would wait for that device, too.
             std::process::abort();
         });
         let communicator: Arc<dyn Communicator> = match device {
@@ -98,12 +98,12 @@ impl Team {
         self.0.as_ref().map_or(1, |members| members.group.world())
     }
 
-    /// What sums arrays, if there is more than one process.
+    /// The communicator that sums arrays, if there is more than one process.
     pub fn sums_by(&self) -> Option<&Arc<dyn Communicator>> {
         self.0.as_ref().map(|members| &members.communicator)
     }
 
-    /// Its name.
+    /// The name of the communicator.
     pub fn communicator(&self) -> String {
         self.sums_by().map_or_else(|| "none".to_owned(), |communicator| communicator.name())
     }
@@ -111,28 +111,28 @@ impl Team {
     /// Waits for all processes.
     ///
     /// # Errors
-    /// A process that is gone.
+    /// A process that has ended.
     pub fn barrier(&self) -> Result<()> {
         Ok(self.0.as_ref().map_or(Ok(()), |members| members.group.barrier())?)
     }
 
-    /// This process's part of batches.
+    /// The sampler of this process's part of batches.
     ///
     /// # Errors
-    /// None that can occur.
+    /// Cannot occur: rank and world are consistent.
     pub fn sampler(&self, order: &BatchOrder) -> Result<ShardedSampler> {
         Ok(ShardedSampler::new(order, self.rank(), self.world())?)
     }
 
-    /// Lets a trainer take its steps together with those of the others, from the same weights and state.
+    /// Synchronises a trainer with those of the other processes, starting from the same weights and state.
     ///
     /// # Errors
-    /// Models or states that differ; a process that is gone.
+    /// Models or states that differ; a process that has ended.
     pub fn attach<M: Module>(&self, trainer: &mut Trainer<M>) -> Result<()> {
         self.attach_with(trainer, None)
     }
 
-    /// As [`attach`](Self::attach), with buckets of at most so many bytes.
+    /// As [`attach`](Self::attach), with gradient buckets of at most `bucket` bytes.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -147,21 +147,21 @@ impl Team {
         self.compare(trainer)
     }
 
-    /// Refuses to go on if the processes do not hold the same weights and state of training.
+    /// Checks that all processes hold the same weights and training state.
     ///
     /// # Errors
-    /// What differs, and where; a process that is gone.
+    /// What differs, and where; a process that has ended.
     pub fn compare<M: Module>(&self, trainer: &Trainer<M>) -> Result<()> {
         let Some(members) = &self.0 else { return Ok(()) };
         let state = trainer.checkpoint("comparison", serde_json::Value::Null)?;
         Ok(gradewise_distributed::same_state(&members.group, &state.tensors)?)
     }
 
-    /// Whether the next step is taken: by all processes or by none. Alone, unless `stop`. Rank 0 decides for all, one step ahead, so
-    /// that nobody waits for its word.
+    /// Whether to take the next step, consistently across all processes. A single process continues unless `stop`. Rank 0 decides one step
+    /// ahead, so that the other processes need not wait for its announcement.
     ///
     /// # Errors
-    /// A process that is gone.
+    /// A process that has ended.
     pub fn proceeds(&self, stop: bool) -> Result<bool> {
         let Some(Members { group, announced, .. }) = &self.0 else { return Ok(!stop) };
         if !self.leads() {
@@ -179,20 +179,20 @@ impl Team {
         Ok(now == GO)
     }
 
-    /// The greatest of the numbers that the processes have, at every process.
+    /// All-reduce: the maximum of a number over the processes.
     ///
     /// # Errors
-    /// A process that is gone.
+    /// A process that has ended.
     pub fn most(&self, number: usize) -> Result<usize> {
         let Some(members) = &self.0 else { return Ok(number) };
         let numbers: Vec<usize> = members.group.all_gather_values(&number)?;
         Ok(numbers.into_iter().max().unwrap_or(number))
     }
 
-    /// What each process takes of its device's memory, at every process.
+    /// All-gather: the memory usage of each process.
     ///
     /// # Errors
-    /// A process that is gone.
+    /// A process that has ended.
     pub fn memory(&self, memory: &Memory) -> Result<Vec<MemberMemory>> {
         let own =
             MemberMemory { rank: self.rank(), device: memory.device().to_string(), usage: memory.usage()? };
@@ -202,13 +202,13 @@ impl Team {
         }
     }
 
-    /// Parts in good order once all are here; or tells the others what went wrong here, if it did.
+    /// Leaves the group after all processes have arrived; on an error, reports it to the others.
     ///
     /// # Errors
-    /// That of `result`; a process that is gone.
+    /// That of `result`; a process that has ended.
     pub fn leave<T>(self, result: Result<T>) -> Result<T> {
         let Some(Members { group, communicator, .. }) = self.0 else { return result };
-        // Nobody's device is let go of while another one may still read from it.
+        // No process releases its device while another one may still read from it.
         let result = result.and_then(|value| Ok(group.barrier().map(|()| value)?));
         drop(communicator);
         match (result, Arc::into_inner(group)) {
@@ -222,11 +222,11 @@ impl Team {
     }
 }
 
-/// Calls `stop` when the process that supervises this one asks it to end its work, or is gone itself.
+/// Calls `stop` when the supervising process requests the end, or ends itself.
 pub fn obey_supervisor(stop: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         let mut line = String::new();
-        // Nothing else is ever said there.
+        // The supervisor writes nothing else to this pipe.
         let _ = std::io::stdin().lock().read_line(&mut line);
         stop();
     });

@@ -1,15 +1,15 @@
-//! What the errors of single samples say about their mean.
+//! Confidence intervals and robust means of the errors of single samples.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Times that samples are drawn again.
+/// Number of bootstrap resamples.
 const RESAMPLES: u64 = 2000;
-/// The part of the means of redrawn samples that lies below an interval, and as much above it.
+/// The fraction of resampled means below the interval, and above it.
 const TAIL: f64 = 0.025;
-/// The same redraws each time, so that equal errors have equal intervals.
+/// A fixed seed, so that equal errors have equal intervals.
 const SEED: u64 = 0xb007;
 
 /// A confidence interval.
@@ -21,10 +21,9 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// In which the mean of the population lies, with a confidence of 95%, from which `values` are a sample: between the 2.5% and the 97.5%
-/// percentile of the means of as many values drawn from them with replacement (Efron & Tibshirani 1993, chapter 13). It is what the choice
-/// of test samples leaves open, and says nothing about other seeds of the training. `None` of fewer than two values, or where one is not
-/// finite.
+/// The 95% bootstrap confidence interval of the mean of the population from which `values` are a sample: the 2.5% and 97.5% percentiles of
+/// the means of resamples with replacement (Efron & Tibshirani 1993, chapter 13). It covers the uncertainty from the choice of test
+/// samples, not from the seed of the training. `None` for fewer than two values, or if one is not finite.
 pub fn interval(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 || values.iter().any(|value| !value.is_finite()) {
         return None;
@@ -41,7 +40,7 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     Some(Interval { low: means[rank], high: means[means.len() - 1 - rank] })
 }
 
-/// The middle one of the values, or the mean of the two in the middle; NaN of none.
+/// The median, for an even number the mean of the two middle values; NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -52,8 +51,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The mean of the values without the `part` that is smallest and the `part` that is largest, such as 0.01 for a 1%-trimmed mean; NaN
-/// of none. It is what the mean would be but for a few extremes.
+/// The trimmed mean, without the fraction `part` of the smallest and of the largest values, such as 0.01 for a 1%-trimmed mean; NaN without
+/// values. It is robust against a few extremes.
 pub fn trimmed_mean(values: &[f64], part: f64) -> f64 {
     let sorted = sorted(values);
     let cut = (part * sorted.len() as f64) as usize;
@@ -71,7 +70,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Of mean 0 and variance 1.
+    /// A uniform variate of mean 0 and variance 1.
     fn uniform(rng: &mut ChaCha8Rng) -> f64 {
         (rng.random::<f64>() - 0.5) * 12f64.sqrt()
     }
@@ -114,7 +113,7 @@ mod tests {
         let mut values: Vec<f64> = (1..=199).map(f64::from).collect();
         assert_eq!((median(&values), trimmed_mean(&values, 0.01)), (100.0, 100.0));
         values.push(1e9);
-        // Of 200 values the smallest two and the largest two are left out.
+        // The smallest two and the largest two of 200 values are omitted.
         assert_eq!(
             (median(&values), trimmed_mean(&values, 0.01)),
             (100.5, (3..=198).sum::<u32>() as f64 / 196.0)

@@ -1,72 +1,72 @@
-//! What is measured of a model.
+//! The measures of a model.
 
 use super::bootstrap::{Interval, interval};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// One number.
+/// A named number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measure {
-    /// In files, after the split: `mse`.
+    /// The key in files, after the split: `mse`.
     pub key: &'static str,
-    /// In text: `MSE`.
+    /// The label in text: `MSE`.
     pub label: &'static str,
     /// The number.
     pub value: f64,
 }
 
-/// The measures of a model on a split; the first decides, and smaller is better.
+/// The measures of a model on a split. The first is the primary one, by which weights are selected; smaller is better.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measures {
     all: Vec<Measure>,
-    /// What the first is the mean of, if that is known.
+    /// The errors of single samples, whose mean is the first measure, if they are known.
     each: Vec<f64>,
 }
 
 impl Measures {
-    /// With the measure that decides.
+    /// Starts with the primary measure.
     pub fn new(key: &'static str, label: &'static str, value: f64) -> Self {
         Self { all: vec![Measure { key, label, value }], each: Vec::new() }
     }
 
-    /// With one more.
+    /// Adds a measure.
     #[must_use]
     pub fn and(mut self, key: &'static str, label: &'static str, value: f64) -> Self {
         self.all.push(Measure { key, label, value });
         self
     }
 
-    /// With the errors of the single samples, whose mean the first measure is: from them comes its [`interval`](Self::interval).
+    /// Adds the errors of single samples, whose mean is the first measure; they determine its [`interval`](Self::interval).
     #[must_use]
     pub fn of_samples(mut self, errors: Vec<f64>) -> Self {
         self.each = errors;
         self
     }
 
-    /// What the choice of samples leaves open of the measure that decides, as a bootstrap interval; `None`
-    /// where the errors of single samples are not known.
+    /// The bootstrap interval of the primary measure, for the choice of samples; `None` if the errors of single samples
+    /// are not known.
     pub fn interval(&self) -> Option<Interval> {
         interval(&self.each)
     }
 
-    /// The one that decides.
+    /// The primary measure.
     pub fn first(&self) -> Measure {
         self.all[0]
     }
 
-    /// All of them.
+    /// All measures.
     pub fn iter(&self) -> impl Iterator<Item = &Measure> {
         self.all.iter()
     }
 
-    /// Those after the first.
+    /// All measures but the first.
     pub fn others(&self) -> &[Measure] {
         &self.all[1..]
     }
 
-    /// Whether the weights they are of still predict numbers: the measure that decides is finite. Others may be infinite by right, such
-    /// as a rejection where no background passes.
+    /// Whether the primary measure is finite, that is, the weights have not diverged. Others may be legitimately infinite, such as a
+    /// rejection where no background passes.
     pub fn are_finite(&self) -> bool {
         self.first().value.is_finite()
     }
@@ -74,7 +74,7 @@ impl Measures {
     /// The verdict on `weights` measured on `split`.
     ///
     /// # Errors
-    /// [`Error::Diverged`] if the measure that decides is not finite.
+    /// [`Error::Diverged`] if the primary measure is not finite.
     pub fn verdict(&self, split: &str, weights: &str) -> Result<()> {
         if self.are_finite() {
             return Ok(());
@@ -86,8 +86,8 @@ impl Measures {
         })
     }
 
-    /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if they have diverged: JSON has no NaN, and null alone does
-    /// not tell why.
+    /// `{"<prefix>mse": …, "<prefix>verdict": "diverged"}`, the latter only if the weights have diverged: JSON has no NaN, and null alone
+    /// does not give the reason.
     pub fn json(&self, prefix: &str) -> Map<String, Value> {
         let mut record: Map<String, Value> = self
             .all
@@ -106,12 +106,12 @@ impl Measures {
 pub struct Statistic {
     /// The arithmetic mean.
     pub mean: f64,
-    /// Sample standard deviation; none of a single value.
+    /// Sample standard deviation; `None` for a single value.
     pub standard_deviation: Option<f64>,
 }
 
 impl Statistic {
-    /// That of some values.
+    /// The statistic of some values.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -121,7 +121,7 @@ impl Statistic {
     }
 }
 
-/// A measure for readers: four decimals, or three digits where these would be zeros.
+/// Formats a measure: four decimals, or three significant digits for small values.
 pub fn number(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 { format!("{value:.2e}") } else { format!("{value:.4}") }
 }

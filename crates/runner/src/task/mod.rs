@@ -1,4 +1,4 @@
-//! What a task brings, so that one runner serves all.
+//! The interface of a task, which the runner turns into commands.
 
 mod bootstrap;
 mod measures;
@@ -28,40 +28,40 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::path::{Path, PathBuf};
 
-/// Samples evaluated at once.
+/// Batch size of evaluations.
 pub const EVALUATION_BATCH: usize = 500;
-/// Samples whose predictions are compared before and after a motion.
+/// Number of samples for symmetry checks.
 pub const SYMMETRY_SAMPLES: usize = 64;
 
-/// Follows a model on its own predictions for so many steps, writes figures into a folder, and returns a table.
+/// An autoregressive rollout of a model for a number of steps: writes figures into a folder, and returns a table.
 pub type Rollout<T> = fn(&<T as Task>::Model, &TaskConfig<T>, usize, &Path) -> Result<String>;
 
-/// An experiment: its data, its model, its loss, and what is measured.
+/// An experiment: its data, model, loss and measures.
 pub trait Task: Sized + 'static {
     /// Name on the command line, of run folders, and of the model in checkpoints.
     const NAME: &'static str;
-    /// What it is, in one line of help without a full stop.
+    /// A description, in one line of help without a full stop.
     const ABOUT: &'static str;
-    /// More of it, in the help of `train NAME`.
+    /// A longer description, in the help of `train NAME`.
     const DETAILS: &'static str = "";
-    /// Command lines that the help of `train NAME` shows, one a line.
+    /// Example command lines in the help of `train NAME`, one per line.
     const EXAMPLES: &'static str = "";
-    /// What it is, in figures.
+    /// The description in titles of figures.
     const TITLE: &'static str = Self::NAME;
-    /// The loss, in figures.
+    /// The name of the loss in figures.
     const LOSS: &'static str = "loss";
-    /// The key of the measure that decides: that of the first of [`measure`](Self::measure).
+    /// The key of the primary measure, the first of [`measure`](Self::measure).
     const DECIDES: &'static str = "mse";
-    /// The group the model is equivariant or invariant under, in words; empty if there is none, and then [`asymmetry`](Self::asymmetry)
-    /// is not asked for.
+    /// The group under which the model is equivariant or invariant, as text; empty if there is none, in which case
+    /// [`asymmetry`](Self::asymmetry) is not called.
     const GROUP: &'static str = "";
-    /// Sets of settings under a name; the first is the default, and without settings.
+    /// Named sets of settings. The first is the default and must be empty.
     const PRESETS: &'static [Preset] = &[Preset::QUICK];
     /// Options of `train NAME` that stand for settings of this task.
     const OPTIONS: &'static [TrainOption] = &[];
-    /// Settings of the model that a run may change when it goes on: they are no part of what the weights are.
+    /// Settings of the model that a resumed run may change, because the weights do not depend on them.
     const CHANGEABLE: &'static [&'static str] = &[];
-    /// What `eval --rollout` does, if models of this task go on from their own predictions.
+    /// The implementation of `eval --rollout`, if models of this task can continue from their own predictions.
     const ROLLOUT: Option<Rollout<Self>> = None;
 
     /// `[data]`
@@ -73,13 +73,13 @@ pub trait Task: Sized + 'static {
     /// The network.
     type Model: Module;
 
-    /// The settings of the first preset. They are the list of valid settings, too, and the types of their values.
+    /// The settings of the first preset. They also define the valid settings and their types.
     fn defaults() -> TaskConfig<Self>;
 
-    /// Checks settings of the model beyond their types.
+    /// Checks constraints on the settings of the model beyond types.
     ///
     /// # Errors
-    /// [`ConfigError::Value`] naming the key, its value and what is accepted; `config::{refuse, at_least_one}` make them.
+    /// [`ConfigError::Value`] naming the key, its value and what is accepted; `config::{refuse, at_least_one}` construct it.
     fn check_model(_config: &Self::ModelConfig) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -100,8 +100,8 @@ pub trait Task: Sized + 'static {
         rng: &mut ChaCha8Rng,
     ) -> gradewise_nn::Result<Self::Model>;
 
-    /// Whether a file holds weights of these sizes: asked before memory is allocated for them, because the sizes come from the file,
-    /// too. Without it, only loading compares the shapes.
+    /// Whether a file holds weights of these sizes. Called before memory is allocated, because the sizes come from an untrusted file, too.
+    /// By default, shapes are compared only on loading.
     fn fits(_config: &Self::ModelConfig, _weights: &TensorFile) -> bool {
         true
     }
@@ -112,8 +112,8 @@ pub trait Task: Sized + 'static {
     /// From the operators.
     fn loss(model: &Self::Model, batch: &Batch<Self>) -> gradewise_nn::Result<Tensor>;
 
-    /// How good a model is on samples or, of several, the mean of what they predict (of classes: of their logarithmic odds). The
-    /// first measure is the one that decides; smaller is better. [`mean_prediction`] serves several models.
+    /// Measures a model on samples. For several models, measures their mean prediction (for classes, the mean of their log odds). The first
+    /// measure is the primary one; smaller is better. [`mean_prediction`] helps with several models.
     ///
     /// # Errors
     /// From the operators.
@@ -123,8 +123,8 @@ pub trait Task: Sized + 'static {
         placement: &Placement,
     ) -> gradewise_nn::Result<Measures>;
 
-    /// The largest relative difference, over some random elements u of the group, between the prediction for u·x and what the
-    /// prediction for x becomes under u. `data` are a few samples. Only asked for where [`GROUP`](Self::GROUP) is not empty.
+    /// The largest relative difference, over some random elements u of the group, between the prediction for u·x and the prediction for x
+    /// transformed by u. `data` are a few samples. Called only if [`GROUP`](Self::GROUP) is not empty.
     ///
     /// # Errors
     /// From the operators.
@@ -137,12 +137,13 @@ pub trait Task: Sized + 'static {
         Ok(0.0)
     }
 
-    /// The model that recomputes its activations in the backward pass (`model.recompute=true`), if this one can and does not yet.
+    /// The configuration with recomputation of activations in the backward pass (`model.recompute=true`), if the model supports it and it
+    /// is not enabled yet.
     fn recomputing(_config: &Self::ModelConfig) -> Option<Self::ModelConfig> {
         None
     }
 
-    /// What others have reached beside `measures`, as text; empty if nothing comparable is published: for the task, or for runs of such
+    /// A comparison of `measures` with published results, as text; empty if no comparable results are published for the task or these
     /// settings.
     fn comparison(_measures: &Measures, _config: &TaskConfig<Self>) -> String {
         String::new()
@@ -167,7 +168,7 @@ pub trait Task: Sized + 'static {
 pub struct TrainOption {
     /// `text` for `--text`
     pub name: &'static str,
-    /// What it takes, in help: `FILE`.
+    /// The name of its value in help: `FILE`.
     pub value: &'static str,
     /// The setting: `data.text`.
     pub setting: &'static str,
@@ -180,18 +181,18 @@ pub type TaskConfig<T> = Config<<T as Task>::DataConfig, <T as Task>::ModelConfi
 /// The batches of a task.
 pub type Batch<T> = <<T as Task>::Data as Samples>::Batch;
 
-/// Settings under a name.
+/// A named set of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// What `--preset` takes.
+    /// The name for `--preset`.
     pub name: &'static str,
-    /// What it is for, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// What differs from the defaults, as overrides, in groups: a later one takes precedence.
+    /// The differences from the defaults, as groups of overrides; later ones take precedence.
     pub settings: &'static [&'static [&'static str]],
 }
 
-/// How often a run of some hours records, evaluates and keeps its state, for [`Preset::settings`].
+/// Intervals of records, evaluations and checkpoints for runs of some hours, for [`Preset::settings`].
 pub const LONG_RUN: &[&str] =
     &["train.select=best", "train.log_every=64", "train.eval_every=1024", "train.checkpoint_every=4096"];
 
@@ -200,7 +201,7 @@ impl Preset {
     pub const QUICK: Self = Self { name: "quick", about: "a few minutes on two cores", settings: &[] };
 }
 
-/// The settings of a task, with a preset laid over them.
+/// The defaults of a task, with a preset applied.
 ///
 /// # Errors
 /// A preset that the task does not have.
@@ -219,7 +220,7 @@ pub fn resolver<T: Task>(preset: Option<&str>) -> Result<Resolver> {
     Ok(resolver)
 }
 
-/// The settings that layers leave, checked.
+/// Resolves and checks the settings.
 ///
 /// # Errors
 /// [`ConfigError`] naming the key, its value and what is accepted.
@@ -227,16 +228,16 @@ pub fn resolve<T: Task>(resolver: &Resolver) -> Result<TaskConfig<T>, ConfigErro
     TaskConfig::<T>::resolve(resolver, T::check_model)
 }
 
-/// The settings of a command: those of a preset, under those given.
+/// The settings of a command: a preset, overridden by the given settings.
 ///
 /// # Errors
-/// As [`resolver`]; settings that are no settings of the task.
+/// As [`resolver`]; unknown settings.
 pub fn configure<T: Task>(preset: Option<&str>, given: &Settings) -> Result<TaskConfig<T>> {
     Ok(resolve::<T>(given.apply(&mut resolver::<T>(preset)?)?)?)
 }
 
-/// The settings of the run that the checkpoint came from, if they are beside it (of an ensemble: of the run of its first seed), with those of
-/// the command line.
+/// The settings of the run that wrote the checkpoint, if they are beside it (for an ensemble, those of the run of its first seed),
+/// overridden by the command line.
 ///
 /// # Errors
 /// As [`configure`].
@@ -248,7 +249,7 @@ pub fn settings<T: Task>(checkpoint: &Path, given: &Settings) -> Result<TaskConf
     Ok(resolve::<T>(given.apply(&mut resolver)?)?)
 }
 
-/// The settings beside a checkpoint, or beside those that an ensemble was made of.
+/// The file of settings beside a checkpoint, or beside the members of an ensemble.
 fn beside(checkpoint: &Path) -> Option<PathBuf> {
     let beside = checkpoint.with_file_name("config.toml");
     if beside.is_file() {
@@ -258,7 +259,7 @@ fn beside(checkpoint: &Path) -> Option<PathBuf> {
     Some(checkpoint.with_file_name(format!("seed-{seed}")).join("config.toml")).filter(|path| path.is_file())
 }
 
-/// The weights of checkpoints, for readers of a verdict.
+/// Describes the weights of checkpoints, for a verdict.
 pub fn weights_of(checkpoints: &[Checkpoint]) -> String {
     match checkpoints {
         [one] => format!("the weights in {} (step {})", one.tensors.path().display(), one.metadata.step),
@@ -266,7 +267,7 @@ pub fn weights_of(checkpoints: &[Checkpoint]) -> String {
     }
 }
 
-/// What identifies the model of a run that goes on.
+/// The settings that identify the model of a resumed run.
 pub fn identity<T: Task>(config: &T::ModelConfig) -> serde_json::Value {
     let mut value = serde_json::to_value(config).unwrap_or_default();
     if let Some(settings) = value.as_object_mut() {
@@ -326,7 +327,7 @@ pub fn load_models<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> R
     checkpoint.models()?.iter().map(|model| load_model::<T>(model, placement)).collect()
 }
 
-/// Puts the weights of a file, or their moving average if it holds one, into a model.
+/// Loads the weights of a file, or their moving average if there is one, into a model.
 ///
 /// # Errors
 /// Weights that are missing or of another shape.
@@ -338,7 +339,7 @@ pub fn load_weights(model: &impl Module, tensors: &TensorFile, placement: &Place
     })?)
 }
 
-/// The mean over models of the numbers that each predicts; none of no models.
+/// The mean over models of the numbers that each predicts; empty without models.
 ///
 /// # Errors
 /// From `predict`.
@@ -357,7 +358,7 @@ pub fn mean_prediction<M>(
     Ok(mean)
 }
 
-/// [`Task::asymmetry`] on the first samples of a split, with motions that do not depend on anything; `None` for a task without a symmetry.
+/// [`Task::asymmetry`] on the first samples of a split, with a fixed seed of the motions; `None` for a task without a symmetry.
 ///
 /// # Errors
 /// As [`Task::asymmetry`].
@@ -372,7 +373,7 @@ pub fn asymmetry<T: Task>(
     T::asymmetry(model, data, placement, &mut ChaCha8Rng::seed_from_u64(0x5eed)).map(Some)
 }
 
-/// A line about what [`asymmetry`] found; empty for a task without a symmetry.
+/// Formats the result of [`asymmetry`]; empty for a task without a symmetry.
 pub fn symmetry_line<T: Task>(label: &str, asymmetry: Option<f64>) -> String {
     asymmetry.map_or_else(String::new, |change| {
         format!("{label} {change:.1e} relative change under {}\n", T::GROUP)
@@ -384,7 +385,7 @@ pub fn width(weights: &TensorFile, name: &str) -> Option<usize> {
     weights.get(name).and_then(|tensor| tensor.shape().last().copied())
 }
 
-/// Whether a tensor's name starts so, for [`Task::fits`].
+/// Whether the name of a tensor begins with `prefix`, for [`Task::fits`].
 pub fn has(weights: &TensorFile, prefix: &str) -> bool {
     weights.iter().any(|(name, _)| name.starts_with(prefix))
 }

@@ -1,4 +1,4 @@
-//! Where data come from: a source with a name, or files.
+//! The source of data: a named one, or files.
 
 use crate::config::{ConfigError, refuse};
 use gradewise_nn::choice::{Choice, nearest};
@@ -8,17 +8,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A source with a name, or the path of files: text in settings, such as `data.source`.
+/// A named source, or the path of files: text in settings, such as `data.source`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source<N> {
     /// One of the names.
     Named(N),
-    /// Anything else.
+    /// A path: any other text.
     Path(PathBuf),
 }
 
 impl<N: Choice> Source<N> {
-    /// The path of files, if it is none of the names.
+    /// The path of files, if it is not a named source.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Named(_) => None,
@@ -26,7 +26,7 @@ impl<N: Choice> Source<N> {
         }
     }
 
-    /// Refuses a path where nothing is and that is much like a name.
+    /// Refuses a path that does not exist and resembles a name, as a likely misspelling.
     ///
     /// # Errors
     /// [`ConfigError::Value`] for `key`.
@@ -47,7 +47,7 @@ impl<N: Choice> Source<N> {
 }
 
 impl<N: Choice> From<&str> for Source<N> {
-    /// Names are read as they are written, for a folder may be called `Simulate`.
+    /// Names are case-sensitive, because a folder may be called `Simulate`.
     fn from(text: &str) -> Self {
         let named = N::ALL.iter().find(|name| name.name() == text);
         named.map_or_else(|| Self::Path(PathBuf::from(text)), |name| Self::Named(*name))

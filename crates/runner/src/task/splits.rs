@@ -1,4 +1,4 @@
-//! How many samples each split has.
+//! The numbers of samples of the splits.
 
 use crate::config::{ConfigError, at_least_one};
 use gradewise_nn::data::Split;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// `data.train`, `data.valid` and `data.test`: flattened into the `[data]` of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Splits {
-    /// Number of samples to fit.
+    /// Number of training samples.
     pub train: usize,
-    /// Number of samples to watch.
+    /// Number of validation samples.
     pub valid: usize,
-    /// Number of samples to report.
+    /// Number of test samples.
     pub test: usize,
 }
 

@@ -18,7 +18,7 @@ use std::{fmt::Write, path::Path};
 /// The settings of each run, from fewest to most samples.
 ///
 /// # Errors
-/// Text that is no list of at least two different numbers; numbers that the other settings do not allow.
+/// Text that is not a list of at least two different numbers; numbers that the other settings do not allow.
 pub fn configs<T: Task>(text: &str, resolver: &Resolver) -> Result<Vec<TaskConfig<T>>> {
     let numbers: Result<Vec<usize>, _> = text.split(',').map(|part| part.trim().parse()).collect();
     let mut sizes = numbers.unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn configs<T: Task>(text: &str, resolver: &Resolver) -> Result<Vec<TaskConfi
     sizes.iter().map(config).collect()
 }
 
-/// A number of training samples and what came of it.
+/// The results with one number of training samples.
 #[derive(Debug, Serialize)]
 struct Point {
     samples: usize,
@@ -46,7 +46,7 @@ struct Point {
     summary: Summary,
 }
 
-/// What curve.json holds.
+/// The contents of curve.json.
 #[derive(Debug, Serialize)]
 struct Curve {
     task: &'static str,
@@ -55,10 +55,10 @@ struct Curve {
     points: Vec<Point>,
 }
 
-/// All runs, `train-N/seed-S` of the folder, and curve.json, curve.svg and a table of what came of them.
+/// Trains all runs, in `train-N/seed-S` of the folder; writes curve.json and curve.svg and prints a table of the results.
 ///
 /// # Errors
-/// Folders that exist already; those of the runs; [`Error::Diverged`], after all is written.
+/// Folders that exist already; those of the runs; [`Error::Diverged`], after everything is written.
 pub fn train<T: Task>(
     runs: &Runs<T>,
     configs: &[TaskConfig<T>],

@@ -1,4 +1,4 @@
-//! On which devices a run computes, and the processes for them.
+//! The devices of a run, and the processes for them.
 
 use crate::{
     config::{Fallback, Runtime},
@@ -11,7 +11,7 @@ use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, 
 use gradewise_ffi::Driver;
 use gradewise_kernels::DeviceName;
 
-/// Who computes.
+/// The processes that compute.
 pub enum Planned {
     /// This process: alone, or as one of several that a launcher started.
     Here(Option<Launch>),
@@ -19,7 +19,7 @@ pub enum Planned {
     Elsewhere(Plan),
 }
 
-/// What the settings and the launcher say. A plan for a single device goes into `runtime`.
+/// Plans the devices from the settings and the launcher. A plan for a single device is written into `runtime`.
 ///
 /// # Errors
 /// Too few devices; both a launcher and a number of devices; an environment that contradicts itself.
@@ -35,13 +35,13 @@ pub fn plan(runtime: &mut Runtime) -> Result<Planned> {
     Ok(Planned::Here(launch))
 }
 
-/// What came of a plan is what the run's configuration keeps.
+/// Writes the resolved plan into the run's configuration.
 fn settle(runtime: &mut Runtime, devices: usize) {
     (runtime.devices, runtime.min_devices) = (Wanted::Count(devices), 0);
     runtime.fallback = Fallback::None;
 }
 
-/// As [`plan`], where devices are asked for.
+/// As [`plan`], if devices are requested.
 fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
     if let Some(launch) = launch {
         return Err(Error::Usage(format!(
@@ -77,10 +77,10 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
     }
 }
 
-/// Runs the processes of a plan with the arguments of this one.
+/// Starts and supervises the processes of a plan, with the arguments of this process.
 ///
 /// # Errors
-/// The process that failed first, and how.
+/// The first process that failed, and how.
 pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, deterministic: bool) -> Result<()> {
     let (program, mut own) = process::command()?;
     let folder = match arguments.resume {
@@ -111,16 +111,16 @@ pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, determini
     }
 }
 
-/// What NCCL of the processes is told, unless the environment says something else.
+/// NCCL variables for the processes, unless the environment sets them.
 pub fn nccl_variables(deterministic: bool) -> Vec<(String, String)> {
     let wanted = if deterministic { &DETERMINISTIC[..] } else { &[] };
-    // Buffers that a capture registers must be registered by all processes in the same step: not so where one records again.
+    // Captured buffers must be registered by all processes in the same step, which fails if one process records its graph again.
     let all = wanted.iter().chain(&[("NCCL_GRAPH_REGISTER", "0")]);
     let unset = all.filter(|(name, _)| std::env::var_os(name).is_none());
     unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// How a process failed, for readers.
+/// Describes how a process failed.
 pub fn describe(failure: &ChildFailure) -> String {
     let ChildFailure { rank, status, said, log } = failure;
     let mut text = format!("rank {rank} failed first, with {status}");

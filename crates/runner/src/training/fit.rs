@@ -1,4 +1,4 @@
-//! How large a batch the memory holds, by the model's own numbers.
+//! Finds the largest batch that fits the memory, by measuring the model.
 
 use super::{steps::Steps, trainer_of};
 use crate::{
@@ -17,37 +17,38 @@ use gradewise_nn::{
     train::{Part, Samples, Trainer},
 };
 
-/// Steps until memory is what it stays: the first makes the optimiser's state, and on a GPU a later one captures and owns what it needs.
+/// Steps until memory usage is stationary: the first allocates the optimiser's state, and on a GPU a later one captures a graph with its
+/// memory.
 const STEPS: usize = 3;
-/// Of what is free, the part that is used: the rest is for what fits into no gap.
+/// The usable fraction of free memory; the rest is a reserve for fragmentation.
 const USED: f64 = 0.95;
-/// A prediction that is so far above is not tried.
+/// A configuration predicted to need more than this factor of the available memory is not tried.
 const HOPELESS: f64 = 1.25;
 const MIB: usize = 1 << 20;
 
-/// What a training step takes: a part that does not depend on the batch, and one that grows with it. In bytes.
+/// The memory of a training step, in bytes: a constant part, and a part proportional to the batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Needs {
     fixed: f64,
     sample: f64,
-    /// Samples and bytes, as measured: of two batch sizes, or of one sample where two do not fit.
+    /// The measured (samples, bytes): for two batch sizes, or for one sample if two do not fit.
     measured: Vec<(usize, usize)>,
 }
 
 impl Needs {
-    /// The line through two measurements.
+    /// A line through two measurements.
     fn through(measured: [(usize, usize); 2]) -> Self {
         let [(few, little), (many, much)] = measured.map(|(samples, bytes)| (samples as f64, bytes as f64));
         let sample = ((much - little) / (many - few)).max(0.0);
         Self { fixed: (little - sample * few).max(0.0), sample, measured: measured.to_vec() }
     }
 
-    /// Of one sample, where two do not fit: how memory grows with the batch is not known, only that it grows beyond what there is.
+    /// From one sample, if two do not fit: the growth with the batch is unknown, except that it exceeds the memory.
     fn of_one(bytes: usize) -> Self {
         Self { fixed: bytes as f64, sample: f64::INFINITY, measured: vec![(1, bytes)] }
     }
 
-    /// What a batch takes; `None` where that is not known, because two samples do not fit.
+    /// The memory of a batch; `None` if it is unknown, because two samples do not fit.
     pub fn of(&self, samples: usize) -> Option<usize> {
         match self.measured[..] {
             [(1, bytes)] => (samples <= 1).then_some(bytes),
@@ -55,21 +56,21 @@ impl Needs {
         }
     }
 
-    /// The largest batch that so many bytes hold.
+    /// The largest batch that fits into `bytes`.
     pub fn most(&self, bytes: usize) -> usize {
         match self.measured[..] {
-            // It was measured within the limit.
+            // One sample was measured to fit.
             [(1, _)] => 1,
             _ => ((bytes as f64 - self.fixed).max(0.0) / self.sample.max(1.0)) as usize,
         }
     }
 
-    /// The largest batch that was measured, and so does fit.
+    /// The largest measured batch, which is known to fit.
     pub fn largest(&self) -> usize {
         self.measured.iter().map(|(samples, _)| *samples).max().unwrap_or(0)
     }
 
-    /// For readers: `12.0 MiB + 4.1 MiB a sample (measured with 4 and 8)`.
+    /// Describes the needs: `12.0 MiB + 4.1 MiB a sample (measured with 4 and 8)`.
     pub fn describe(&self) -> String {
         match self.measured[..] {
             [(few, _), (many, _)] => {
@@ -81,7 +82,7 @@ impl Needs {
     }
 }
 
-/// What arrays may take on a device, beside those there are; `None` where the system does not tell.
+/// The memory available for new arrays on a device; `None` if the system does not report it.
 pub fn available(device: &Device, limit_mib: usize) -> Result<Option<usize>> {
     device.trim_memory()?;
     let free = match device {
@@ -96,14 +97,14 @@ pub fn available(device: &Device, limit_mib: usize) -> Result<Option<usize>> {
     })
 }
 
-/// What Linux says could be had without swapping.
+/// The memory that Linux reports as available without swapping.
 fn free_on_host() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.split_whitespace().next()?.parse::<usize>().ok()? * 1024)
 }
 
-/// A new model with what trains it.
+/// A new model with its trainer.
 ///
 /// # Errors
 /// As those of [`Task::init`].
@@ -117,10 +118,10 @@ pub fn start<T: Task>(
     Ok((trainer, steps))
 }
 
-/// What a few steps with batches of so many samples take, of a model that is made for it and dropped.
+/// Measures the memory of a few steps with batches of this many samples, with a temporary model.
 ///
 /// # Errors
-/// From the steps; above all, that memory does not suffice.
+/// From the steps, in particular out of memory.
 pub fn measured<T: Task>(
     config: &TaskConfig<T>,
     data: &T::Data,
@@ -142,12 +143,12 @@ pub fn measured<T: Task>(
         }
         monitor.delta().map_err(Error::from)
     })();
-    // Also after a failure: what follows needs the room.
+    // Also after a failure, because the next measurement needs the memory.
     device.trim_memory()?;
     Ok(delta?.peak)
 }
 
-/// The needs of steps, from two batch sizes below the `batch` that is wanted, or from one sample where two do not fit.
+/// Measures the needs of steps with two batch sizes below the wanted `batch`, or with one sample if two do not fit.
 ///
 /// # Errors
 /// From the steps; a single sample that does not fit.
@@ -173,8 +174,8 @@ pub fn needs<T: Task>(
     }
 }
 
-/// The settings with the batch divided into as many parts as it takes to fit; their gradients are averaged, so that a step is on the
-/// same samples. Says what was done.
+/// The settings with the batch divided into as many parts as needed to fit. Gradients of the parts are averaged, so a step uses the same
+/// samples. Reports the division.
 ///
 /// # Errors
 /// From the steps; not even one sample fits.
@@ -191,7 +192,7 @@ pub fn fit<T: Task>(
             words: format!("{} does not tell how much is free; the batch stays as it is", placement.device),
         },
     };
-    // The process with the least memory decides for all.
+    // The process with the least memory determines the number of parts for all.
     let parts = team.most(found.parts)?;
     output::note(&format!("memory: {}", found.words));
     let (batch, accumulation) = (config.train.batch_size / parts, config.train.trainer.accumulation * parts);
@@ -202,19 +203,19 @@ pub fn fit<T: Task>(
         ));
     }
     let mut fitted = config.clone();
-    // What was chosen is what the run's configuration keeps.
+    // The run's configuration stores the chosen division instead.
     fitted.runtime.fit_memory = false;
     (fitted.train.batch_size, fitted.train.trainer.accumulation) = (batch, accumulation);
     Ok(fitted)
 }
 
-/// Into how many parts a batch is divided, and why.
+/// The number of parts of a batch, and the reason.
 struct Division {
     parts: usize,
     words: String,
 }
 
-/// The fewest parts that fit, measured; `free` is shared with nobody, and each of `world` processes has its part of a batch.
+/// The fewest parts that fit, by measurement. `free` is for this process alone; each of `world` processes has its part of a batch.
 fn divide<T: Task>(
     config: &TaskConfig<T>,
     data: &T::Data,
@@ -226,7 +227,7 @@ fn divide<T: Task>(
     let usable = (free as f64 * USED) as usize;
     let part = |parts: usize| (wanted / parts).div_ceil(world);
     let mut probe = config.clone();
-    // Gradients are kept while the next part's are computed.
+    // Accumulated gradients take memory while those of the next part are computed.
     probe.train.trainer.accumulation = config.train.trainer.accumulation.max(2);
     let needs = needs::<T>(&probe, data, placement, part(1))?;
     let words = |parts: usize, bytes: usize| {
@@ -243,7 +244,7 @@ fn divide<T: Task>(
             ),
         }
     };
-    // A part that fits, but leaves no reserve, is better than none.
+    // A part that fits without a reserve is the last resort.
     let mut tight = None;
     for parts in (1..=wanted).filter(|parts| wanted.is_multiple_of(*parts)) {
         let hopeless = |bytes: usize| bytes as f64 > usable as f64 * HOPELESS;
@@ -269,19 +270,19 @@ fn divide<T: Task>(
     })
 }
 
-/// What could be done about a batch that does not fit.
+/// Remedies for a batch that does not fit.
 pub struct Advice {
-    /// What a step takes and what each remedy would take, a line each.
+    /// The memory of a step and of each remedy, one per line.
     pub text: String,
     /// `None` if not even one sample fits.
     pub needs: Option<Needs>,
 }
 
-/// What could be done about a batch that does not fit, with what each would take, measured in this process alone; each of `world` has
-/// its part of a batch.
+/// Lists remedies for a batch that does not fit, with the memory of each, measured in this process alone. Each of `world` processes has its
+/// part of a batch.
 ///
 /// # Errors
-/// From the steps, but for memory.
+/// From the steps, except out of memory.
 pub fn advice<T: Task>(
     config: &TaskConfig<T>,
     data: &T::Data,
@@ -328,7 +329,7 @@ pub fn advice<T: Task>(
         let mut probe = config.clone();
         probe.train.trainer.accumulation = config.train.trainer.accumulation.max(2);
         let divided = (2..=wanted).filter(|parts| wanted.is_multiple_of(*parts) && fits(needs, part(*parts)));
-        // Gradients are kept while the next part's are computed: the first division may take too much with them.
+        // Accumulated gradients take memory while those of the next part are computed, so the first division may not fit.
         for parts in divided {
             match measured::<T>(&probe, data, placement, part(parts)) {
                 Ok(bytes) => {
@@ -345,7 +346,7 @@ pub fn advice<T: Task>(
             }
         }
     }
-    // What another way of computing takes for the whole batch, or for what fits.
+    // Measures another configuration with the whole batch, or with the batch that fits.
     let mut other = |settings: &str, config: &TaskConfig<T>| -> Result<()> {
         let Some(needs) = try_needs(config)? else { return Ok(()) };
         match (needs.of(part(1)), needs.of(1)) {
@@ -384,10 +385,10 @@ mod tests {
         assert_eq!([0, 4, 20].map(|n| needs.of(n).unwrap()), [10 << 20, 30 << 20, 110 << 20]);
         assert_eq!((needs.most(110 << 20), needs.most(9 << 20)), (20, 0));
         assert_eq!(needs.describe(), "10.0 MiB + 5.0 MiB a sample (measured with 4 and 8)");
-        // Noise does not make a batch give memory back.
+        // Measurement noise must not give a negative slope.
         let flat = Needs::through([(1, 100), (2, 90)]);
         assert!(flat.of(1000).is_some_and(|bytes| (90..=100).contains(&bytes)), "{flat:?}");
-        // Of one sample alone, no more than itself is known.
+        // With one measured sample, only that sample is known to fit.
         let one = Needs::of_one(20 << 20);
         assert_eq!((one.of(1), one.of(2), one.most(1 << 30), one.largest()), (Some(20 << 20), None, 1, 1));
         assert_eq!(one.describe(), "20.0 MiB with 1 sample, and 2 do not fit");

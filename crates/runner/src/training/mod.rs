@@ -1,4 +1,4 @@
-//! The whole of a run, from data to figures.
+//! A complete run, from data to figures.
 
 mod curve;
 mod devices;
@@ -30,17 +30,17 @@ use std::{
     time::Instant,
 };
 
-/// What is asked of a training command, besides the settings.
+/// The request of a training command, besides the settings.
 pub struct Request<'a> {
-    /// Folder of the run; none for the first free one.
+    /// Folder of the run; `None` for the first free one.
     pub out: Option<&'a Path>,
-    /// The folder of a run that goes on.
+    /// The folder of a run to resume.
     pub resume: Option<&'a Path>,
-    /// Settings under a name.
+    /// The preset.
     pub preset: Option<&'a str>,
     /// Several runs that differ in their seed: a list or a number.
     pub seeds: Option<&'a str>,
-    /// How many of them run at the same time.
+    /// The number of concurrent runs.
     pub at_once: usize,
     /// Several runs that differ in their number of samples: a list.
     pub curve: Option<&'a str>,
@@ -48,11 +48,11 @@ pub struct Request<'a> {
     pub dump: Option<&'a str>,
     /// Only prints the settings.
     pub show: bool,
-    /// Lays what the command line says over the other layers of settings.
+    /// Applies the settings of the command line on top of the other layers.
     pub settings: &'a dyn for<'r> Fn(&'r mut Resolver) -> Result<&'r mut Resolver>,
 }
 
-/// Trains a task: one run, several seeds or a learning curve, here or in processes that this one starts.
+/// Trains a task: one run, several seeds or a learning curve, in this process or in processes that it starts.
 ///
 /// # Errors
 /// Settings, data or devices that cannot be used; those of the runs.
@@ -100,7 +100,7 @@ fn one_at_a_time() -> Error {
     )
 }
 
-/// What the processes of a run do, each with its part of the batches.
+/// The work of each process of a run, on its part of the batches.
 fn shared<T: Task>(
     arguments: &Request<'_>,
     config: &TaskConfig<T>,
@@ -153,7 +153,7 @@ impl<T: Task> Clone for Splits<T> {
 }
 
 impl<T: Task> Splits<T> {
-    /// All splits for who `leads`; the others measure nothing and get along with what is fitted.
+    /// All splits for the leading process; the others do not evaluate, and need only the training split.
     fn load(config: &TaskConfig<T>, leads: bool) -> Result<Self> {
         let start = Instant::now();
         let load = |split| T::load(&config.data, split).map(Arc::new);
@@ -173,30 +173,30 @@ impl<T: Task> Splits<T> {
     }
 }
 
-/// Where a run keeps its files.
+/// The folder of a run's files.
 enum Place {
-    /// The folder of an earlier run, which goes on.
+    /// The folder of an earlier run, which is resumed.
     Resumed(RunFolder),
     /// This folder, or the first free one.
     New(Option<PathBuf>),
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 struct Outcome {
     test: Measures,
-    /// What decides, on the valid split, of the weights that were best there; none where the last ones are kept.
+    /// The primary measure of the best weights on the valid split; `None` if the last weights are reported.
     valid: Option<f64>,
     asymmetry: Option<f64>,
     steps: u64,
-    /// Of the steps, those left out because their loss or gradients were not finite.
+    /// The number of steps skipped because loss or gradients were not finite.
     skipped: u64,
     seconds: f64,
     joules: Option<f64>,
 }
 
 impl Outcome {
-    /// Whether what was trained predicts numbers.
+    /// Checks that the trained weights give finite predictions.
     ///
     /// # Errors
     /// [`Error::Diverged`].
@@ -209,13 +209,13 @@ impl Outcome {
     }
 }
 
-/// What runs that differ in their settings have in common.
+/// The common data of several runs with different settings.
 struct Runs<'a, T: Task> {
     placement: Placement,
     data: Splits<T>,
     interrupt: Interrupt,
     team: &'a Team,
-    /// How many there are at the same time.
+    /// The number of concurrent runs.
     at_once: usize,
     /// Layers whose results for the first samples are written into the run folder, separated by commas.
     dump: Option<&'a str>,
@@ -230,7 +230,7 @@ impl<T: Task> Runs<'_, T> {
         let fitted = fitted.transpose().map_err(|error| self.explained(error, config))?;
         let config = fitted.as_ref().unwrap_or(config);
         run::census(&config.runtime, None);
-        // A data set that is shared by several runs may hold more samples than this one fits.
+        // A data set shared by several runs may hold more samples than this run uses.
         let samples = data.train.len().min(crate::config::DataSection::fitted(&config.data));
         let order = BatchOrder::sequential(samples, config.train.batch_size)?
             .shuffled(config.train.seed)
@@ -281,7 +281,7 @@ impl<T: Task> Runs<'_, T> {
             Some(folder) => {
                 folder.write_config(config)?;
                 let kept = RunFolder::at(folder.path());
-                // The device counts the energy of all that runs on it.
+                // The energy counter covers everything on the device, so it is meaningless for concurrent runs.
                 let energy =
                     if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
                 let mut session =
@@ -290,13 +290,13 @@ impl<T: Task> Runs<'_, T> {
                 let steps = session.steps();
                 let result = match fitted {
                     Ok(end) => kept.keeping_panics(|| session.finish(end, &data.test)).map(Some),
-                    // What the run had must be free to measure what it would take.
+                    // The memory of the run must be freed before the needs are measured.
                     Err(error) => {
                         drop((session, batches));
                         Err(self.explained(error, config))
                     }
                 };
-                // A run that has diverged has its outcome, which other seeds are compared with, and its error.
+                // A diverged run has both an outcome, which is compared with other seeds, and an error.
                 match &result {
                     Ok(Some(outcome)) => kept.keep_error(steps, &outcome.verdict()),
                     _ => kept.keep_error(steps, &result),
@@ -308,7 +308,7 @@ impl<T: Task> Runs<'_, T> {
 }
 
 impl<T: Task> Runs<'_, T> {
-    /// The error, and if it is about memory, what can be done about it. Other processes of the run wait for this one meanwhile.
+    /// Adds remedies to an out-of-memory error. Other processes of the run wait meanwhile.
     fn explained(&self, error: Error, config: &TaskConfig<T>) -> Error {
         if !error.is_out_of_memory() {
             return error;
@@ -321,7 +321,7 @@ impl<T: Task> Runs<'_, T> {
     }
 }
 
-/// Refuses folders that are to be made and exist: before the first run, not after it.
+/// Refuses folders that exist already. Checked for all runs before the first one starts.
 fn refuse_existing(mut folders: impl Iterator<Item = PathBuf>) -> Result<()> {
     match folders.find(|folder| folder.exists()) {
         None => Ok(()),
@@ -332,13 +332,13 @@ fn refuse_existing(mut folders: impl Iterator<Item = PathBuf>) -> Result<()> {
     }
 }
 
-/// Writes a value as JSON for readers.
+/// Writes a value as indented JSON.
 fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
     Ok(gradewise_nn::checkpoint::replace_file(path, |file| file.write_all(json.as_bytes()))?)
 }
 
-/// What trains a model by the settings.
+/// Makes the trainer of a model from the settings.
 ///
 /// # Errors
 /// As those of [`Trainer::new`] and [`Trainer::mixed_precision`].

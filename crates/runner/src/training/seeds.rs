@@ -1,4 +1,4 @@
-//! Several runs that differ in their seed, and what they have in common.
+//! Several runs that differ in their seed, and their summary.
 
 use super::{Outcome, Place, Runs, refuse_existing, write_json};
 use crate::{
@@ -22,7 +22,7 @@ use std::{
 /// The seeds that `--seeds` names: a list such as `0,1,2`, or a number of seeds from `first` on.
 ///
 /// # Errors
-/// Text that is neither, no seed at all, or one named twice.
+/// Text that is neither, no seeds, or a repeated seed.
 pub fn parse(text: &str, first: u64) -> Result<Vec<u64>> {
     let refuse = |reason: &str| {
         Err(Error::Usage(format!(
@@ -65,7 +65,7 @@ pub fn folder(parent: &Path, seed: u64) -> PathBuf {
     parent.join(format!("seed-{seed}"))
 }
 
-/// One run after the other, or some at once, each as if it had been asked for alone with `--seed`.
+/// Trains the runs one after the other, or some concurrently, each as if started alone with `--seed`.
 ///
 /// # Errors
 /// Folders that exist already; those of the runs.
@@ -107,7 +107,7 @@ fn together<T: Task>(
         Ok((*seed, Checkpoint::read(path)?))
     };
     let ensemble = Checkpoint::ensemble(&outcomes.iter().map(read).collect::<Result<Vec<_>>>()?)?;
-    // Weights that predict no numbers would spoil the mean of all.
+    // A model with predictions that are not finite would make the mean not finite, too.
     if outcomes.iter().all(|(_, outcome)| outcome.test.are_finite()) {
         ensemble.write(parent.join(ENSEMBLE))?;
     }
@@ -116,7 +116,7 @@ fn together<T: Task>(
     Ok(Some(T::measure(&models, &runs.data.test, &runs.placement)?))
 }
 
-/// The run of a seed; no outcome where another process leads.
+/// Trains the run of a seed; no outcome if another process leads.
 fn one<T: Task>(
     runs: &Runs<T>,
     config: &TaskConfig<T>,
@@ -129,8 +129,8 @@ fn one<T: Task>(
     Ok(outcome.map(|outcome| (seed, outcome)))
 }
 
-/// The runs in so many threads, each of which takes the next seed when it is done with one. After an error those that are under way
-/// go on, and no other begins.
+/// Trains the runs in several threads, each of which takes the next seed when it finishes one. After an error, running runs continue, and
+/// no new one starts.
 fn several<T: Task>(
     runs: &Runs<T>,
     config: &TaskConfig<T>,
@@ -144,7 +144,7 @@ fn several<T: Task>(
     let work = || -> Result<Vec<(usize, (u64, Outcome))>> {
         let team = Team::alone();
         let placement = Placement::new(&placement.device.beside()?, placement.dtype);
-        // Each has its part of a device's memory; the host's limit is for all together already.
+        // The memory of a device is divided among the runs; the limit on the host already applies to all of them together.
         if let Device::Cuda(cuda) = &placement.device {
             cuda.set_limit(config.runtime.memory_mib.saturating_mul(1 << 20) / threads);
         }
@@ -162,7 +162,7 @@ fn several<T: Task>(
             let outcome = output::named(&format!("seed {seed}"), || {
                 one(&runs, config, parent, seed).inspect_err(|error| {
                     next.store(seeds.len(), Ordering::Relaxed);
-                    // Who interrupts one, interrupts all, and is told how to go on with each.
+                    // An interrupt stops all runs; advice on resuming is printed for each.
                     output::note(&match error {
                         Error::Interrupted(how) => how.clone(),
                         _ => {
@@ -187,21 +187,21 @@ fn several<T: Task>(
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-/// What summary.json holds.
+/// The contents of summary.json.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// Where and in what the runs computed.
+    /// Device and dtype of the runs.
     pub device: String,
     pub dtype: String,
     pub seeds: Vec<Seed>,
-    /// Of the measure that decides.
+    /// The statistic of the primary measure.
     #[serde(flatten)]
     pub statistic: Statistic,
-    /// Of the same measure on the valid split, of weights that were kept because they were best there.
+    /// The statistic of the same measure on the valid split, for the best weights there.
     pub valid: Option<Statistic>,
-    /// Of every measure.
+    /// The statistics of every measure.
     pub measures: BTreeMap<String, Statistic>,
-    /// Of the mean of the predictions of all runs, if there are several: `test_mse` and its like.
+    /// The measures of the mean prediction of all runs, if there are several: `test_mse` and others.
     pub mean_prediction: Option<Map<String, Value>>,
     #[serde(skip)]
     together: Option<f64>,
@@ -213,10 +213,10 @@ pub struct Summary {
 pub struct Seed {
     pub seed: u64,
     pub folder: String,
-    /// `test_mse` and its like.
+    /// `test_mse` and others.
     #[serde(flatten)]
     pub measures: Map<String, Value>,
-    /// On the valid split, where the best weights were kept.
+    /// The primary measure on the valid split, if the best weights are kept.
     pub valid: Option<f64>,
     pub asymmetry: Option<f64>,
     pub steps: u64,
@@ -258,10 +258,10 @@ impl Summary {
         }
     }
 
-    /// Whether every run has ended with weights that predict numbers.
+    /// Checks that no run has diverged.
     ///
     /// # Errors
-    /// [`Error::Diverged`] with the seeds that have not.
+    /// [`Error::Diverged`], which lists the diverged seeds.
     pub fn verdict(&self) -> Result<()> {
         let diverged: Vec<&Seed> = self.seeds.iter().filter(|seed| !seed.error.is_finite()).collect();
         let Some(first) = diverged.first() else { return Ok(()) };
@@ -273,12 +273,12 @@ impl Summary {
         })
     }
 
-    /// The measure that decides, of each run.
+    /// The primary measure of each run.
     pub fn errors(&self) -> Vec<f64> {
         self.seeds.iter().map(|seed| seed.error).collect()
     }
 
-    /// A line for each seed, and the mean.
+    /// A table with a line for each seed, and the mean.
     fn table(&self) -> String {
         let mut text = format!("\n  seed  test {:<10}  seconds\n", self.label);
         for Seed { seed, error, seconds, .. } in &self.seeds {
@@ -304,10 +304,10 @@ impl Summary {
         text
     }
 
-    /// Writes summary.json and says what came out.
+    /// Writes summary.json and prints the results.
     ///
     /// # Errors
-    /// From writing; as [`verdict`](Self::verdict), after all is written.
+    /// From writing; as [`verdict`](Self::verdict), after everything is written.
     pub fn report(&self, parent: &Path) -> Result<()> {
         let path = parent.join("summary.json");
         write_json(&path, self)?;
@@ -322,7 +322,7 @@ impl Summary {
     }
 }
 
-/// One decimal more than [`number`].
+/// As [`number`], with one more decimal.
 pub fn precise(value: f64) -> String {
     if value.abs() < 1e-3 { number(value) } else { format!("{value:.5}") }
 }

@@ -1,4 +1,4 @@
-//! How the steps of a run are taken: captured or not, watched or not.
+//! The mode of a run's steps: captured or eager, observed or not.
 
 use crate::{
     error::Result,
@@ -9,12 +9,12 @@ use gradewise_kernels::{Device, debug};
 use gradewise_nn::train::{Batch as _, Capture, Part, StepReport, Trainer};
 use std::marker::PhantomData;
 
-/// How steps are taken.
+/// Takes the steps of a run.
 pub struct Steps<T: Task> {
     place: Device,
-    /// Every result is looked at.
+    /// Whether every result is checked.
     watched: bool,
-    /// A step that gave no finite numbers is looked at once more.
+    /// Whether a step whose results are not finite is recomputed with checks.
     again: bool,
     /// Batches of a step.
     accumulation: usize,
@@ -25,10 +25,10 @@ impl<T: Task> Steps<T> {
     /// Prepares a trainer for the steps that the settings ask for.
     ///
     /// # Errors
-    /// A choice of implementations that there are not.
+    /// Unknown implementations.
     pub fn new(config: &TaskConfig<T>, device: &Device, trainer: &mut Trainer<T::Model>) -> Result<Self> {
         let watched = debug::is_on();
-        // What waits for the host, or may, cannot be captured; nor does a graph log its operations.
+        // Work that may synchronise with the host cannot be captured, and a graph does not log its operations.
         let chosen = is_anything_chosen().map_err(gradewise_nn::Error::from)?;
         let eager = watched || chosen || trace::is_on();
         trainer.set_capture(if config.train.capture && !eager { Capture::Required } else { Capture::Off });
@@ -64,15 +64,15 @@ impl<T: Task> Steps<T> {
         trainer.step(batches, Self::loss)
     }
 
-    /// A step, and, if it was left out because it gave no finite numbers, the same work again with every result looked at: the weights
-    /// are those it began with. Looking at every result of every step would take several times as long.
+    /// Takes a step. If it was skipped because results were not finite, recomputes it with a check of every result, from the same weights.
+    /// Checking every result of every step would take several times as long.
     fn step_and_look(
         &mut self,
         trainer: &mut Trainer<T::Model>,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
     ) -> gradewise_nn::Result<StepReport> {
         let given = batches.by_ref().take(self.accumulation).collect::<gradewise_nn::Result<Vec<_>>>()?;
-        // Where they are already: cheap.
+        // No copy: the parts are on the host already.
         let report = self.step(trainer, &mut given.iter().map(|part| part.to_device(&Device::Cpu)))?;
         if report.skipped {
             detect_anomalies(|| {

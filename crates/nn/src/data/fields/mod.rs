@@ -1,7 +1,7 @@
-//! Fields on grids over time: simulated fluids and electromagnetic fields, as the publications on Clifford networks have them.
+//! Fields on grids over time: simulated fluids and electromagnetic fields, as in the publications on Clifford networks.
 //!
-//! [`smoke`] is Navier–Stokes in the plane, [`maxwell`] Maxwell's equations in space, [`charges`] those of moving charges on space-time of
-//! 2+1 dimensions. Each makes a [`FieldSet`], whose [`FieldWindows`] are what models see: some frames and those after them.
+//! [`smoke`] is Navier–Stokes in the plane, [`maxwell`] Maxwell's equations in space, [`charges`] the fields of moving charges on
+//! space-time of 2+1 dimensions. Each makes a [`FieldSet`]. Models see its [`FieldWindows`]: input frames and the target frames after them.
 //!
 //! ```
 //! use gradewise_kernels::Device;

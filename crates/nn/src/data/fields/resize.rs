@@ -3,8 +3,8 @@
 use super::FieldSet;
 use crate::{Error, Result};
 
-/// For each coarse point, the fine points that count and their weights: a triangle as wide as two coarse cells (linear interpolation with
-/// anti-aliasing), cut off at the ends. Weights sum to 1.
+/// For each coarse point, the fine points that contribute and their weights: a triangle as wide as two coarse cells (linear interpolation
+/// with anti-aliasing), cut off at the ends. Weights sum to 1.
 fn weights(fine: usize, factor: usize) -> Vec<Vec<(usize, f64)>> {
     let weights_of = |coarse: usize| {
         let centre = (coarse as f64 + 0.5) * factor as f64;
@@ -86,7 +86,7 @@ mod tests {
             weights(8, 2)[0].iter().map(|&(_, weight)| weight * 7.0).collect::<Vec<_>>(),
             [3.0, 3.0, 1.0]
         );
-        // Two axes, two components: constants stay, a slope stays in the middle.
+        // Two axes, two components: constants are preserved; a slope is preserved away from the ends.
         let space = [8, 4];
         let fine: Vec<f64> = (0..32).flat_map(|at| [5.0, (at / 4) as f64]).collect();
         let coarse = resized(&fine, &space, 2, 2);

@@ -5,7 +5,7 @@ use crate::{
     data::{Split, numpy::RandomState},
 };
 
-/// Of the jobs that made the published files, in their order; smoke has the first 52 of them.
+/// Seeds of the jobs that made the published files, in their order; smoke uses the first 52.
 const JOBS: [u32; 64] = [
     197910, 452145, 540788, 61649, 337293, 296323, 471551, 238734, 795028, 806339, 144207, 415274, 950547,
     391920, 891493, 645944, 431652, 391355, 600690, 495919, 874847, 97373, 403121, 588319, 991570, 597761,
@@ -14,7 +14,7 @@ const JOBS: [u32; 64] = [
     799432, 146142, 19024, 438811, 190539, 506225, 943948, 304836, 854174, 354248, 373230, 697045,
 ];
 
-/// Trajectories of a split that one job makes, and what it adds to its seed for them.
+/// The number of trajectories of a split that each job makes, and the offset it adds to its seed.
 fn job(split: Split) -> (usize, u32) {
     match split {
         Split::Train => (100, 100),
@@ -23,7 +23,7 @@ fn job(split: Split) -> (usize, u32) {
     }
 }
 
-/// The number of published trajectories of a split, of so many jobs.
+/// The number of published trajectories of a split that `jobs` jobs make.
 pub(super) fn available(split: Split, jobs: usize) -> usize {
     job(split).0 * jobs.min(JOBS.len())
 }

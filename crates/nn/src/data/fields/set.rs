@@ -10,12 +10,12 @@ use crate::{
 };
 use std::{ops::Range, path::Path};
 
-/// What the components of recorded fields are.
+/// The layout of recorded fields: what each component is.
 #[derive(Debug, PartialEq)]
 pub struct FieldLayout {
     /// Name of the data in files.
     pub name: &'static str,
-    /// Arrays of the published files: their names and their components. Of one component, the axis is left out.
+    /// Arrays of the published files: their names and their components. An array of one component has no component axis.
     pub files: &'static [(&'static str, Range<usize>)],
     /// Components that form one physical quantity, for errors and figures: key and label of its error.
     pub quantities: &'static [(&'static str, &'static str, Range<usize>)],
@@ -25,9 +25,9 @@ pub struct FieldLayout {
     pub metric: &'static [i8],
     /// The first blade of the data.
     pub first_blade: usize,
-    /// For the blades from there on, the component that each is, and its sign.
+    /// The component and the sign of each blade from `first_blade` on.
     pub blades: &'static [(usize, f64)],
-    /// Models see the numbers times this.
+    /// The factor by which values are multiplied for models.
     pub scale: f64,
 }
 
@@ -54,7 +54,7 @@ pub struct FieldSet {
 }
 
 impl FieldSet {
-    /// From the values of all trajectories.
+    /// Recorded fields from the values of all trajectories.
     ///
     /// # Errors
     /// [`Error::Argument`] if the lengths disagree; [`Error::NotFinite`].
@@ -85,7 +85,7 @@ impl FieldSet {
         Ok(Self { layout, trajectories, frames, space: space.to_vec(), values })
     }
 
-    /// What the components are.
+    /// The layout of the components.
     pub fn layout(&self) -> &'static FieldLayout {
         self.layout
     }

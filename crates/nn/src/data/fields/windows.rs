@@ -1,4 +1,4 @@
-//! Samples of recorded fields: some frames, and those after them.
+//! Samples of recorded fields: input frames, and the target frames after them.
 
 use super::FieldSet;
 use crate::{Error, Placement, Result, data::Samples};
@@ -6,7 +6,7 @@ use gradewise_autograd::Tensor;
 use gradewise_kernels::Array;
 use std::{ops::Range, sync::Arc};
 
-/// Where time is in the fields that models see.
+/// The axis of time in the fields that models see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeAxis {
     /// Frames are channels: `[blades, batch, *space, frames]`.
@@ -15,10 +15,10 @@ pub enum TimeAxis {
     Grid,
 }
 
-/// Windows of recorded fields: `inputs` frames and the `outputs` frames after them, from every frame on, or every so many. Window `i` is
-/// number `i % starts` of trajectory `i / starts`.
+/// Windows of recorded fields: `inputs` frames and the `outputs` frames after them. A window starts at every frame, or at every few frames
+/// (see [`every`](Self::every)). Window `i` is number `i % starts` of trajectory `i / starts`.
 ///
-/// Fields have the blades of the data alone, in the order and with the signs of the set's [`FieldLayout`](super::FieldLayout), and are
+/// Fields have only the blades of the data, in the order and with the signs of the set's [`FieldLayout`](super::FieldLayout), and are
 /// multiplied by its scale.
 #[derive(Clone, Debug)]
 pub struct FieldWindows {
@@ -46,7 +46,7 @@ impl FieldWindows {
         Ok(Self { set, inputs, outputs, time, every: 1 })
     }
 
-    /// Windows that begin so many frames after each other.
+    /// Sets the distance between the starts of successive windows to `frames` frames.
     #[must_use]
     pub fn every(self, frames: usize) -> Self {
         Self { every: frames.max(1), ..self }
@@ -72,12 +72,12 @@ impl FieldWindows {
         (self.set.frames() - self.inputs - self.outputs) / self.every + 1
     }
 
-    /// Where time is.
+    /// The axis of time.
     pub fn time(&self) -> TimeAxis {
         self.time
     }
 
-    /// Frames of trajectories as models see them; for each field, its trajectory and its frames.
+    /// Frames of trajectories in the layout that models see. `of` holds the trajectory and the frames of each field.
     ///
     /// # Errors
     /// A dtype the device does not serve, or no memory.
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn windows_have_their_frames_with_signs_and_scale() {
-        // The value says where it is: trajectory, frame, point, component.
+        // Each value encodes its position: trajectory, frame, point, component.
         let values = (0..2 * 4 * 3 * 2).map(|at| at as f32).collect();
         let set = Arc::new(FieldSet::new(&LAYOUT, (2, 4), &[3, 1], values).unwrap());
         let place = Placement::from(&Device::Cpu);

@@ -1,4 +1,4 @@
-//! Where the systems of the published sets begin, drawn again from their seed.
+//! The initial states of the published sets, reproduced from their seed.
 
 use super::Bodies;
 use crate::data::numpy::RandomState;
@@ -7,23 +7,23 @@ const STAR_MASS: (f64, f64) = (1.0, 10.0);
 const PLANET_MASS: (f64, f64) = (0.01, 0.1);
 /// Distances of planets from the star.
 const RADII: (f64, f64) = (0.1, 1.0);
-/// Standard deviation of what is added to the velocity of a circular orbit.
+/// Standard deviation of the noise added to the velocity of a circular orbit.
 const VELOCITY_NOISE: f64 = 0.01;
-/// Standard deviation of the place of a system.
+/// Standard deviation of the position of a system.
 const PLACE: f64 = 20.0;
 
-/// Systems at their start, as drawn, outliers among them.
+/// Initial states as drawn, including outliers.
 pub(super) struct Candidates(pub Vec<Bodies>);
 
 impl Candidates {
-    /// Goes on in the stream as the publication's generator does: orbits, then where each system lies and how it is turned.
+    /// Draws in the order of the publication's generator: orbits, then the position and rotation of each system.
     pub fn draw(random: &mut RandomState, count: usize, planets: usize, shift: f64) -> Self {
         let mut candidates = Self::orbits(random, count, planets);
         candidates.place(random, shift);
         candidates
     }
 
-    /// A star at rest in the origin and planets around it, nearly on circles in the plane z = 0.
+    /// A star at rest at the origin and planets around it, nearly on circles in the plane z = 0.
     fn orbits(random: &mut RandomState, count: usize, planets: usize) -> Self {
         let logarithmic = |random: &mut RandomState, (low, high): (f64, f64), number: usize| -> Vec<f64> {
             (0..number).map(|_| (random.uniform() * (high.ln() - low.ln()) + low.ln()).exp()).collect()
@@ -47,7 +47,7 @@ impl Candidates {
         Self((0..count).map(&mut system).collect())
     }
 
-    /// Puts the bodies of each system in a random order, turns the system and moves it.
+    /// Shuffles the bodies of each system, then rotates and translates the system.
     fn place(&mut self, random: &mut RandomState, shift: f64) {
         for bodies in &mut self.0 {
             let order = random.permutation(bodies.masses.len());
@@ -71,7 +71,8 @@ impl Candidates {
     }
 }
 
-/// Points that are uniform on a ring: all are drawn anew until each was inside once, and each keeps the first place that was.
+/// Points that are uniform on a ring, by rejection. As in the published generator, every round draws for all points, and each point keeps
+/// its first draw inside the ring.
 fn in_ring(random: &mut RandomState, count: usize) -> Vec<[f64; 2]> {
     let (inner, outer) = RADII;
     let inside = |[x, y]: [f64; 2]| (inner * inner..=outer * outer).contains(&(x * x + y * y));
@@ -91,7 +92,7 @@ fn in_ring(random: &mut RandomState, count: usize) -> Vec<[f64; 2]> {
 mod tests {
     use super::*;
 
-    /// Values of the publication's own generator, with its seed.
+    /// Values from the publication's own generator, with its seed.
     #[test]
     fn the_first_system_is_the_published_one() {
         let orbits = Candidates::orbits(&mut RandomState::new(42), 110_000, 3);

@@ -1,8 +1,8 @@
 //! Planets around a star: the gravity n-body data of Brehmer et al., "Geometric algebra transformer" (2023, arXiv:2305.18415).
 //!
-//! From masses, positions and velocities, the positions after a time of 0.1 are to be predicted. The sets are drawn again from their seed
-//! by [`GravitySet::load`]; [`advance`] is the motion. A few samples in which bodies pass close to each other decide the mean squared
-//! error, because the time step of the data does not resolve them: medians and trimmed means belong beside it.
+//! The task: predict the positions after a time of 0.1 from masses, positions and velocities. [`GravitySet::load`] reproduces the sets from
+//! their seed; [`advance`] computes the motion. The time step of the data does not resolve close encounters, so a few samples with close
+//! encounters dominate the mean squared error: report medians and trimmed means, too.
 
 mod draws;
 mod motion;
@@ -20,21 +20,21 @@ pub const DURATION: f64 = TIME_STEP * STEPS as f64;
 
 /// The seed of the published sets.
 const SEED: u32 = 42;
-/// A sample is left out if a body of it moves farther than this.
+/// A sample is discarded if one of its bodies moves farther than this.
 const OUTLIER: f64 = 2.0;
 
 /// The published sets, in the order in which they are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GravitySet {
-    /// 100,000 samples to fit, of which the publication's comparison fits the first 1,000.
+    /// 100,000 training samples. The publication's comparison trains on the first 1,000.
     Train,
-    /// 5,000 to watch.
+    /// 5,000 validation samples.
     Valid,
-    /// 5,000 to report, of the same distribution.
+    /// 5,000 test samples of the same distribution.
     Evaluation,
-    /// 5,000, all moved by 200 along an axis.
+    /// 5,000 test samples, all translated by 200 along an axis.
     Moved,
-    /// 5,000 with five planets in place of three.
+    /// 5,000 test samples with five planets instead of three.
     Objects,
 }
 
@@ -77,16 +77,16 @@ impl GravitySet {
         }
     }
 
-    /// A tenth more than there are samples, because outliers are left out.
+    /// The number of systems drawn: 10 % more than samples, because outliers are discarded.
     const fn candidates(self) -> usize {
         self.available() / 10 * 11
     }
 
-    /// The first `samples` samples of the set, in which a body is at most at 2 from where it began: what others do is not predictable at
-    /// this time step.
+    /// The first `samples` samples of the set, without the outliers, in which a body moves farther than 2: their motion is not predictable
+    /// at this time step.
     ///
     /// # Errors
-    /// [`Error::Argument`] for more samples than there are.
+    /// [`Error::Argument`] for more samples than were published.
     pub fn load(self, samples: usize) -> Result<GravityData> {
         if samples > self.available() {
             return Err(Error::Argument {
@@ -102,7 +102,7 @@ impl GravitySet {
         }
         let candidates = Candidates::draw(&mut random, self.candidates(), self.planets(), self.shift());
         let mut kept = Vec::new();
-        // The first candidates that are none of the outliers; a few are looked at together, because each takes its time.
+        // Keeps the first candidates that are not outliers. They are simulated in parallel, a chunk at a time, because each is expensive.
         for chunk in candidates.0.chunks(1024) {
             if kept.len() >= samples {
                 break;
@@ -124,7 +124,7 @@ impl GravitySet {
     }
 }
 
-/// Samples of the task: states, masses as charges, and the positions after [`DURATION`].
+/// Samples of the task: states with masses in the place of charges, and the positions after [`DURATION`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct GravityData(NBodyData);
 
@@ -147,15 +147,15 @@ impl GravityData {
         &self.0
     }
 
-    /// Some of the samples.
+    /// The samples at `indices`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an index that is none.
+    /// [`Error::Argument`] if an index is out of range.
     pub fn select(&self, indices: &[usize]) -> Result<Self> {
         Ok(Self(self.0.select(indices)?))
     }
 
-    /// All bodies moved, and what they do with them.
+    /// Applies the isometry and the shift to all bodies, targets included.
     ///
     /// # Errors
     /// [`Error::Argument`] for an isometry of another dimension.
@@ -163,8 +163,8 @@ impl GravityData {
         Ok(Self(self.0.moved(isometry, shift)?))
     }
 
-    /// Where the bodies would be if they stayed, if they went on without forces, and if the heaviest alone attracted others:
-    /// `[samples, 3, bodies]` each.
+    /// Baseline predictions: bodies at rest, bodies in uniform motion, and bodies attracted only by the heaviest: `[samples, 3, bodies]`
+    /// each.
     pub fn guesses(&self) -> [(&'static str, Vec<f64>); 3] {
         let (loc, vel) = (self.0.loc(), self.0.vel());
         let on = loc.iter().zip(vel).map(|(x, v)| x + DURATION * v).collect();
@@ -180,7 +180,7 @@ impl GravityData {
     }
 }
 
-/// The coordinates of points, axis by axis.
+/// Appends the coordinates of points, axis by axis.
 fn add_by_axis(rows: &mut Vec<f64>, points: &[[f64; 3]]) {
     for axis in 0..3 {
         rows.extend(points.iter().map(|point| point[axis]));

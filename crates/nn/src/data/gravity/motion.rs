@@ -30,19 +30,19 @@ impl Bodies {
         Self { masses, loc: points(data.loc()), vel: points(data.vel()) }
     }
 
-    /// The largest distance of a body from where it is in `other`.
+    /// The largest distance between a body here and the same body in `other`.
     pub(super) fn farthest(&self, other: &Self) -> f64 {
         let apart = |(a, b): (&[f64; 3], &[f64; 3])| squared(&difference(b, a)).sqrt();
         self.loc.iter().zip(&other.loc).map(apart).fold(0.0, f64::max)
     }
 
-    /// Takes the masses of all bodies but the heaviest away; they are attracted all the same.
+    /// Sets the mass of all bodies but the heaviest to 0; the heaviest still attracts them.
     pub(super) fn keep_heaviest(&mut self) {
         let heaviest = self.masses.iter().copied().fold(0.0, f64::max);
         self.masses.iter_mut().filter(|mass| **mass < heaviest).for_each(|mass| *mass = 0.0);
     }
 
-    /// `Σⱼ mⱼ (xⱼ − xᵢ) / |xⱼ − xᵢ|³`; bodies in the same place do nothing to each other.
+    /// `Σⱼ mⱼ (xⱼ − xᵢ) / |xⱼ − xᵢ|³`; bodies at the same position exert no force on each other.
     fn acceleration(&self, body: usize) -> [f64; 3] {
         let mut sum = [0.0; 3];
         for (other, &mass) in self.masses.iter().enumerate() {
@@ -57,8 +57,8 @@ impl Bodies {
     }
 }
 
-/// Where the bodies are after so many steps of symplectic Euler: first all velocities by the accelerations, then all positions by the
-/// velocities. At its length the step is part of the data: it does not resolve close passages.
+/// The state after `steps` steps of symplectic Euler, which updates first all velocities, then all positions. The step length is part of
+/// the data set's definition: it does not resolve close encounters.
 pub fn advance(start: &Bodies, steps: usize, time_step: f64) -> Bodies {
     let mut bodies = start.clone();
     for _ in 0..steps {
@@ -99,7 +99,7 @@ mod tests {
         actual.iter().zip(expected).all(|(a, b)| (a - b).abs() < 10f64.powi(-digits) * b.abs().max(1e-3))
     }
 
-    /// Values of the publication's own simulator.
+    /// Values from the publication's own simulator.
     #[test]
     fn four_bodies_move_as_the_published_ones_do() {
         let start = Bodies {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_circle_closes() {
-        // One time unit of an orbit with radius 1 and period 2π about a mass of 1.
+        // One period, 2π, of an orbit of radius 1 about a mass of 1.
         let bodies = Bodies {
             masses: vec![1.0, 0.0],
             loc: vec![[0.0; 3], [1.0, 0.0, 0.0]],

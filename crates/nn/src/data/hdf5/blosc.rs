@@ -1,4 +1,5 @@
-//! The container of blosc 1, filter 32001 of HDF5: blocks, cut into streams, compressed, their bytes or bits sorted by significance.
+//! The container format of blosc 1, filter 32001 of HDF5: blocks whose bytes or bits may be shuffled, split into streams that are
+//! compressed.
 
 use super::blosclz;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -7,11 +8,11 @@ use ruzstd::decoding::FrameDecoder;
 
 /// The number under which the filter is registered.
 pub(super) const FILTER: u16 = 32001;
-/// Version, version of the codec, flags, element size; sizes of the content, of a block, and of all.
+/// Bytes of the header: format version, codec version, flags, element size; sizes of the content, of a block, and of the compressed chunk.
 const HEADER: usize = 16;
-/// Elements larger than this are not cut into streams.
+/// Blocks of larger elements are not split into streams.
 const MOST_STREAMS: usize = 16;
-/// Blocks whose streams would be shorter than this are not cut either.
+/// Blocks whose streams would be shorter than this are not split, either.
 const SHORTEST_STREAM: usize = 128;
 
 /// Flags of a chunk.
@@ -28,7 +29,7 @@ enum Codec {
     Zstd,
 }
 
-/// The content of a chunk; `options` are those of the filter, the fourth of which is the size of the content.
+/// The content of a chunk. `options` are the options of the filter; the fourth is the size of the content.
 pub(super) fn decompress(chunk: &[u8], options: &[u32]) -> Result<Vec<u8>> {
     let limit =
         options.get(3).map_or(usize::MAX, |&bytes| bytes as usize).min(hdf5_reader::DEFAULT_MAX_CHUNK_BYTES);
@@ -104,7 +105,7 @@ impl Layout {
             return Err(damaged());
         }
         let bytes_sorted = flags & SHUFFLED != 0 && element > 1;
-        // Bits of a number of elements that is no multiple of 8 are left as they are.
+        // Bits are shuffled only if the number of elements is a multiple of 8.
         let bits_sorted =
             flags & BITS_SHUFFLED != 0 && part.len() >= element && (part.len() / element).is_multiple_of(8);
         sorted.clear();
@@ -116,7 +117,7 @@ impl Layout {
             let packed = input.get(4..).and_then(|rest| rest.get(..size)).ok_or_else(damaged)?;
             input = &input[4 + size..];
             if size == stream.len() {
-                // It would not shrink.
+                // Incompressible streams are stored.
                 stream.copy_from_slice(packed);
             } else {
                 codec.decompress(packed, stream).ok_or_else(damaged)?;
@@ -132,7 +133,7 @@ impl Layout {
 }
 
 impl Codec {
-    /// Fills `output`; `None` if `input` says anything else.
+    /// Fills `output`; `None` if `input` does not decode to exactly its length.
     fn decompress(self, input: &[u8], output: &mut [u8]) -> Option<()> {
         let written = match self {
             Self::BloscLz => return blosclz::decompress(input, output),
@@ -150,8 +151,8 @@ impl Codec {
     }
 }
 
-/// Puts the bytes of elements together again: `sorted` holds the first byte of all of them, then the second, and so on, and what is
-/// left over at the end.
+/// Reverses the byte shuffle: `sorted` holds the first byte of all elements, then the second, and so on, and at the end the bytes of an
+/// incomplete element.
 fn unshuffle(sorted: &[u8], output: &mut [u8], element: usize) {
     let count = output.len() / element;
     let (whole, rest) = output.split_at_mut(count * element);
@@ -163,7 +164,7 @@ fn unshuffle(sorted: &[u8], output: &mut [u8], element: usize) {
     rest.copy_from_slice(&sorted[count * element..]);
 }
 
-/// As [`unshuffle`], for bits: the lowest bit of the first byte of all elements, a multiple of 8 of them, comes first.
+/// Reverses the bit shuffle of a multiple of 8 elements: the lowest bit of the first byte of all elements comes first.
 fn unshuffle_bits(sorted: &[u8], output: &mut [u8], element: usize) {
     let count = output.len() / element;
     let (whole, rest) = output.split_at_mut(count * element);
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One block that is stored, as blosc frames it.
+    /// A chunk of one stored block, with the header of blosc.
     fn frame(flags: u8, element: u8, content: &[u8]) -> Vec<u8> {
         let size = content.len() as u32;
         let mut bytes = vec![2, 1, flags | IN_ONE_STREAM, element];

@@ -1,15 +1,15 @@
-//! BloscLZ, the codec of its own that blosc has: literals and copies of what was written before, after FastLZ.
+//! BloscLZ, blosc's own codec, derived from FastLZ: literals and copies of earlier output.
 
-/// Copies are of this many bytes more than their code says.
+/// Added to the encoded length of a copy.
 const SHORTEST_COPY: usize = 3;
-/// Distances from here on have two bytes of their own.
+/// Distances from this value on are encoded in two extra bytes.
 const FAR: usize = 8192;
 
-/// Fills `output` with what `input` says; `None` if it says anything else than just that many bytes.
+/// Decodes `input` into `output`; `None` if `input` is malformed or does not decode to exactly the length of `output`.
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Option<()> {
     let mut input = input.iter().copied();
     let mut filled = 0;
-    // A copy cannot come first: its code is masked.
+    // The first code is always a literal, so its copy bits are masked.
     let mut code = usize::from(input.next()? & 31);
     loop {
         if code < 32 {
@@ -41,7 +41,7 @@ pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Option<()> {
             if distance >= end - filled {
                 output.copy_within(start..start + (end - filled), filled);
             } else {
-                // The copy repeats what it has written itself.
+                // Source and destination overlap: the copy repeats bytes it has just written.
                 for position in filled..end {
                     output[position] = output[position - distance];
                 }

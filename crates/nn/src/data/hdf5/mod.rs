@@ -1,4 +1,4 @@
-//! HDF5 files, read a block of rows at a time by the `hdf5-reader` crate, to which blosc is added here.
+//! HDF5 files, read a block of rows at a time by the `hdf5-reader` crate. This module adds the blosc filter.
 
 mod blosc;
 mod blosclz;
@@ -22,7 +22,7 @@ use std::{
 
 /// Decoded bytes read at a time, unless a chunk is larger.
 const BLOCK: usize = 16 << 20;
-/// Files that ask for more at a time are refused.
+/// Files whose chunks need larger reads are refused.
 const LARGEST_BLOCK: usize = 2 << 30;
 
 /// An open HDF5 file.
@@ -42,7 +42,7 @@ impl Source {
         );
         let options = OpenOptions::default()
             .with_filter_registry(filters)
-            // A block holds whole chunks, so none is wanted twice.
+            // A block holds whole chunks, so no chunk is read twice.
             .with_chunk_cache_bytes(0)
             .with_max_read_bytes(LARGEST_BLOCK);
         crate::checkpoint::require_regular("read HDF5 file", path)?;
@@ -50,7 +50,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// What lies at `name`, a path of groups that ends in a dataset; `None` if there is no such dataset.
+    /// The dataset at the path `name`; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Format`] for a damaged file.
@@ -112,7 +112,7 @@ impl Rows {
         self.blocks_of(BLOCK, limit)
     }
 
-    /// As [`Rows::blocks`], of so many bytes if chunks allow it.
+    /// As [`Rows::blocks`], with blocks of about `bytes` bytes if the chunks allow it.
     fn blocks_of(&self, bytes: usize, limit: usize) -> Result<impl Iterator<Item = Range<usize>> + use<>> {
         let row = self.dataset.raw_element_size().map_err(|error| refused(&self.path, error))?;
         let row = self.shape().iter().skip(1).try_fold(row, |bytes, &size| {
@@ -131,7 +131,7 @@ impl Rows {
     /// The numbers of these rows, row-major.
     ///
     /// # Errors
-    /// [`Error::Format`] if the elements are no numbers, or the file is damaged.
+    /// [`Error::Format`] if the elements are not numbers, or the file is damaged.
     pub(super) fn numbers(&self, rows: Range<usize>) -> Result<Vec<f64>> {
         if element(self.dataset.dtype()).is_none() {
             return Err(self.unusable("its elements are no numbers of 1 to 8 bytes".to_owned()));
@@ -161,7 +161,7 @@ fn element(datatype: &Datatype) -> Option<Element> {
         Datatype::FixedPoint { size, signed: false, byte_order }
         | Datatype::Bitfield { size, byte_order } => (Kind::Unsigned, *size, byte_order),
         Datatype::FloatingPoint { size: size @ (4 | 8), byte_order } => (Kind::Float, *size, byte_order),
-        // What h5py makes of truth values.
+        // h5py stores booleans as an enum.
         Datatype::Enum { base, .. } => return element(base),
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Lists of strings as PyTables keeps them in attributes: pickled, in the text protocol.
+//! Lists of strings as PyTables stores them in attributes: pickled with the text protocol.
 
 /// The strings of a list of strings pickled in protocol 0, which is text; `None` for anything else. Nothing is executed.
 pub(super) fn list_of_strings(pickle: &[u8]) -> Option<Vec<String>> {
@@ -26,7 +26,7 @@ pub(super) fn list_of_strings(pickle: &[u8]) -> Option<Vec<String>> {
                 let quote = argument.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
                 strings.push(argument.strip_prefix(quote)?.strip_suffix(quote)?.to_owned());
             }
-            // PUT: a number for what may be wanted again.
+            // PUT memoises a value; nothing here reads it back.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What is said of files that cannot be read.
+//! Errors about files that cannot be read.
 
 use crate::Error;
 use hdf5_reader::error::Error as ReaderError;
@@ -29,7 +29,7 @@ pub(super) fn refused(path: &Path, error: ReaderError) -> Error {
     }
 }
 
-/// The name of a filter that is given as "filter id NUMBER", after the registry of the HDF Group.
+/// The name of a filter given as "filter id NUMBER", from the registry of the HDF Group.
 fn known(filter: &str) -> String {
     let name = match filter.trim_start_matches("filter id ") {
         "305" => "LZO",

@@ -1,11 +1,11 @@
-//! Tables of PyTables, as pandas writes them: records whose members hold one column, or all columns of a type.
+//! Tables of PyTables, as pandas writes them: records in which a member holds one column, or all columns of one type.
 
 use super::{Rows, element, names::list_of_strings, refusal::refused};
 use crate::{Error, Result, data::element::Element};
 use hdf5_reader::{Dataset, Datatype, H5Type, error::Error as ReaderError};
 use std::{collections::HashMap, ops::Range};
 
-/// Where a column lies in a record.
+/// The position of a column in a record.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::data) struct Column {
     offset: usize,
@@ -15,7 +15,7 @@ pub(in crate::data) struct Column {
 impl Column {
     /// The number of this column in a record of its table.
     pub(in crate::data) fn of(self, record: &Record) -> f64 {
-        // Inside the record: columns that are not are refused. NaN would be, later.
+        // `Table::new` refuses columns outside the record. NaN would be refused later.
         record
             .0
             .get(self.offset..self.offset + self.element.size)
@@ -49,7 +49,7 @@ pub(in crate::data) struct Table {
 
 impl Table {
     /// # Errors
-    /// [`Error::Format`] if `rows` are no records, or their columns cannot be told apart.
+    /// [`Error::Format`] if the elements of `rows` are not records, or the names of their columns are unreadable.
     pub(in crate::data) fn new(rows: Rows) -> Result<Self> {
         let Datatype::Compound { size, fields } = rows.dataset.dtype() else {
             return Err(rows.unusable("its rows are no records".to_owned()));
@@ -65,7 +65,7 @@ impl Table {
                 }
                 other => (other, Some(1)),
             };
-            // Text has no place among momenta, but may be there.
+            // Members that are not numbers, such as text, are skipped.
             let Some(element) = element(base) else { continue };
             let names =
                 match columns_of(&rows.dataset, &field.name).map_err(|error| refused(&rows.path, error))? {
@@ -125,7 +125,7 @@ impl Table {
     }
 }
 
-/// Names of the columns that pandas put into a member, kept in an attribute; `None` where there is no list.
+/// Names of the columns that pandas put into a member, from an attribute; `None` if there is no such list.
 fn columns_of(dataset: &Dataset, member: &str) -> hdf5_reader::error::Result<Option<Vec<String>>> {
     match dataset.attribute(&format!("{member}_kind")) {
         Ok(attribute) => Ok(list_of_strings(&attribute.raw_data)),

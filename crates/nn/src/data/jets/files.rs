@@ -1,4 +1,4 @@
-//! Jets of files: the published tables of top tagging, arrays prepared from them, and NumPy arrays.
+//! Jets read from files: the published tables of top tagging, arrays prepared from them, and NumPy arrays.
 
 use super::{FourMomentum, JetSets, sets::OPERATION};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// As many jets of one class do not come in a row by chance.
+/// A shuffled file does not begin with this many jets of one class.
 const ONE_CLASS: usize = 64;
 
 impl JetSets {
-    /// Reads up to `jets` jets of `folder`, the first of the file, and of each the `particles` of largest transverse momentum. The
-    /// file of a split is one of
+    /// Reads the first `jets` jets of the file of a split in `folder`, and of each the `particles` particles of largest transverse
+    /// momentum. The file of a split is one of
     ///
     /// - `train.h5`, `val.h5` or `valid.h5`, `test.h5`: the top-tagging reference data as published (Zenodo 2603256), a table that
     ///   pandas wrote, with the columns `E_0`, `PX_0`, `PY_0`, `PZ_0`, `E_1`, … and `is_signal_new`; or datasets `Pmu` `[jets, any, 4]`
@@ -20,12 +20,12 @@ impl JetSets {
     ///   (with the feature `hdf5`, which is on by default);
     /// - `jets_{split}_momenta.npy` `[jets, any, 4]` with `jets_{split}_labels.npy` `[jets]`.
     ///
-    /// Rows are E, px, py, pz in GeV; those without transverse momentum stand for no particle. Jets without a mass are left out, with
-    /// a warning. A block of rows is held at a time, besides the momenta that are kept.
+    /// Rows are E, px, py, pz in GeV; rows without transverse momentum are padding. Jets without a mass are skipped, with a warning.
+    /// Besides the momenta that are kept, one block of rows is in memory at a time.
     ///
     /// # Errors
-    /// [`Error::DataSet`] for files that are missing, ambiguous, or hold one class alone; [`Error::Io`] or [`Error::Format`] for
-    /// files that are damaged or hold something else; [`Error::NotFinite`].
+    /// [`Error::DataSet`] for files that are missing, ambiguous, or hold only one class; [`Error::Io`] or [`Error::Format`] for files that
+    /// are damaged or hold something else; [`Error::NotFinite`].
     pub fn load(folder: &Path, split: Split, particles: usize, jets: usize) -> Result<Self> {
         let path = find(folder, split)?;
         let mut kept = Kept::new(&path, particles, jets);
@@ -77,14 +77,14 @@ fn read_npy(path: &Path, labels_path: &Path, kept: &mut Kept) -> Result<()> {
     kept.extend(momenta.shape[1], &momenta.values, &labels.values)
 }
 
-/// What is kept of the jets of a file.
+/// Collects the jets of a file.
 pub(super) struct Kept {
     path: PathBuf,
     particles: usize,
     pub(super) limit: usize,
-    /// The particles of the jet at hand.
+    /// The particles of the current jet.
     pub(super) jet: Vec<FourMomentum>,
-    /// Jets seen, and those of them without a mass.
+    /// The number of jets read, and of those without a mass.
     seen: usize,
     massless: usize,
     momenta: Vec<f64>,
@@ -111,7 +111,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Adds the jet at hand.
+    /// Adds the current jet.
     pub(super) fn push(&mut self, label: f64) -> Result<()> {
         let number = self.seen;
         self.seen += 1;
@@ -130,7 +130,7 @@ impl Kept {
                 format!("jet {number} is of class {label}; expected are 1 for signal and 0 for background");
             return Err(Error::DataSet { path: self.path.clone(), reason });
         }
-        // Neither padding nor beams.
+        // Removes padding and beam particles.
         self.jet.retain(|particle| particle.transverse() > 0.0);
         if !self.jet.is_sorted_by(|a, b| a.transverse() >= b.transverse()) {
             self.jet.sort_by(|a, b| b.transverse().total_cmp(&a.transverse()));

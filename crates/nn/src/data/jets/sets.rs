@@ -106,7 +106,7 @@ impl JetSets {
         &self.labels
     }
 
-    /// The jets under a Lorentz transformation.
+    /// Applies a Lorentz transformation to the jets.
     ///
     /// # Errors
     /// [`Error::Argument`] for an isometry of another dimension.
@@ -126,7 +126,7 @@ impl JetSets {
     }
 }
 
-/// A batch of jets as a model of the space-time algebra takes it.
+/// A batch of jets in the layout of models in the space-time algebra.
 #[derive(Clone, Debug)]
 pub struct JetBatch {
     /// `[16, jets × particles, 4]`: as vectors, the momentum of the particle and of the jet in units of the jet's mass; as scalars,
@@ -134,13 +134,13 @@ pub struct JetBatch {
     pub features: Tensor,
     /// `[16, edges, 1]`: the logarithm of the product of the momenta, as a scalar.
     pub attributes: Tensor,
-    /// `[1, jets × particles, 1]`: one over the number of particles of the jet; zero for those that are not there.
+    /// `[1, jets × particles, 1]`: one over the number of particles of the jet; zero for padding.
     pub particle_weights: Tensor,
-    /// `[1, edges, 1]`: one over the number of neighbours of the receiver; zero where an end is not there.
+    /// `[1, edges, 1]`: one over the number of neighbours of the receiver; zero if sender or receiver is padding.
     pub edge_weights: Tensor,
     /// Every ordered pair of particles of a jet.
     pub edges: Edges,
-    /// `[jets, 2]`: one in the column of the class.
+    /// `[jets, 2]`: the class, one-hot.
     pub target: Tensor,
     /// Number of jets.
     pub jets: usize,
@@ -187,7 +187,7 @@ impl Samples for JetSets {
                     if is_there[receiver] && is_there[sender] {
                         edge_weights[edge] = 1.0 / (count - 1.0);
                         let product = momentum.dot(&momenta[sender]).max(0.0) / square;
-                        // Of order one.
+                        // Shifted and scaled to be of order one.
                         attributes[edge] = 0.25 * (product + SMALLEST_PRODUCT).ln() + 1.5;
                     }
                     edge += 1;
@@ -232,7 +232,7 @@ impl Batch for JetBatch {
     }
 
     fn overwrite(&self, source: &Self) -> Result<bool> {
-        // Complete graphs of as many jets and particles are the same ones.
+        // Complete graphs of equal size have the same edges, so only tensors are copied.
         let pairs: Vec<(&Tensor, &Tensor)> = self.tensors().into_iter().zip(source.tensors()).collect();
         overwrite(&pairs)
     }

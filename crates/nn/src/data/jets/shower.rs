@@ -4,17 +4,17 @@ use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 use std::f64::consts::{PI, TAU};
 
-/// Mass of what is seen in the end, that of a pion.
+/// Mass of the final particles: that of a pion.
 const FINAL_MASS: f64 = 0.14;
-/// Partons of a smaller virtuality radiate no more.
+/// Partons of a smaller virtuality do not radiate.
 const CUTOFF: f64 = 1.0;
-/// Smallest share of a daughter in a radiation.
+/// Smallest energy share of a daughter in a splitting.
 const SOFTEST: f64 = 0.02;
 /// Transverse momentum of a jet.
 const TRANSVERSE: (f64, f64) = (500.0, 600.0);
 /// Largest pseudorapidity of a jet.
 const PSEUDORAPIDITY: f64 = 1.5;
-/// Relative error of the momenta of what is seen.
+/// Relative error of measured momenta.
 const RESOLUTION: f64 = 0.04;
 /// Mass and width of the heavy particle and of the boson it decays into.
 const TOP: (f64, f64) = (172.7, 1.4);
@@ -54,7 +54,7 @@ impl FourMomentum {
         self.0[1].hypot(self.0[2])
     }
 
-    /// From the rest frame of `parent`, of this mass, to where `parent` moves.
+    /// Boosts from the rest frame of `parent`, of mass `mass`, to the laboratory frame.
     fn boosted(&self, parent: &Self, mass: f64) -> Self {
         let (direction, own) = (parent.momentum(), self.momentum());
         let along: f64 = direction.iter().zip(own).map(|(a, b)| a * b).sum();
@@ -95,7 +95,7 @@ fn decay<R: Rng + ?Sized>(
 fn frame(direction: [f64; 3]) -> [[f64; 3]; 3] {
     let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();
     let z = if length > 0.0 { direction.map(|x| x / length) } else { [0.0, 0.0, 1.0] };
-    // Any axis that is not nearly parallel.
+    // An axis that is not nearly parallel to z.
     let other = if z[0].abs() < 0.7 { [1.0, 0.0, 0.0] } else { [0.0, 1.0, 0.0] };
     let cross = |a: [f64; 3], b: [f64; 3]| {
         [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
@@ -106,13 +106,13 @@ fn frame(direction: [f64; 3]) -> [[f64; 3]; 3] {
     [cross(y, z), y, z]
 }
 
-/// A virtuality below `limit`, falling towards small ones; that of a final particle if it would not radiate.
+/// Draws a virtuality below `limit`; below the cut-off, returns the mass of a final particle.
 fn virtuality<R: Rng + ?Sized>(limit: f64, rng: &mut R) -> f64 {
     let mass = limit * rng.random::<f64>().sqrt();
     if mass < CUTOFF { FINAL_MASS } else { mass }
 }
 
-/// Radiates until nothing is above the cut-off: shares z with the density 1/z + 1/(1 − z).
+/// Splits partons until all are below the cut-off. Energy shares z have the density 1/z + 1/(1 − z).
 fn radiate<R: Rng + ?Sized>(parton: FourMomentum, mass: f64, seen: &mut Vec<FourMomentum>, rng: &mut R) {
     let mut pending = vec![(parton, mass)];
     while let Some((parton, mass)) = pending.pop() {
@@ -128,7 +128,7 @@ fn radiate<R: Rng + ?Sized>(parton: FourMomentum, mass: f64, seen: &mut Vec<Four
     }
 }
 
-/// A particle of this mass with the momentum of a jet.
+/// A particle of this mass with the transverse momentum and pseudorapidity of a jet.
 fn launched<R: Rng + ?Sized>(mass: f64, rng: &mut R) -> FourMomentum {
     let transverse = rng.random_range(TRANSVERSE.0..TRANSVERSE.1);
     let (pseudorapidity, angle): (f64, f64) =
@@ -141,7 +141,7 @@ fn around<R: Rng + ?Sized>((mass, width): (f64, f64), rng: &mut R) -> f64 {
     mass + width * rng.sample::<f64, _>(StandardNormal)
 }
 
-/// What is seen of a heavy particle that decays into a quark and a boson, which decays into two quarks, all of which radiate.
+/// The final particles of a heavy particle that decays into a quark and a boson; the boson decays into two quarks, and all quarks radiate.
 /// Momenta are exact: their sum is that of the heavy particle.
 pub fn three_prong<R: Rng + ?Sized>(rng: &mut R) -> Vec<FourMomentum> {
     let (top, w) = (around(TOP, rng), around(W, rng));
@@ -159,7 +159,7 @@ pub fn three_prong<R: Rng + ?Sized>(rng: &mut R) -> Vec<FourMomentum> {
     seen
 }
 
-/// What is seen of one parton that radiates, of a virtuality with density 1/m.
+/// The final particles of one radiating parton, whose virtuality has the density 1/m.
 pub fn one_prong<R: Rng + ?Sized>(rng: &mut R) -> Vec<FourMomentum> {
     let (low, high) = ONE_PRONG;
     let mass = low * (high / low).powf(rng.random::<f64>());
@@ -168,7 +168,7 @@ pub fn one_prong<R: Rng + ?Sized>(rng: &mut R) -> Vec<FourMomentum> {
     seen
 }
 
-/// Momenta as a detector measures them: their length has an error.
+/// Smears the magnitude of a momentum by the error of a detector.
 pub(super) fn smeared<R: Rng + ?Sized>(particle: &FourMomentum, rng: &mut R) -> FourMomentum {
     let factor = (1.0 + RESOLUTION * rng.sample::<f64, _>(StandardNormal)).max(0.1);
     FourMomentum::of_mass(FINAL_MASS, particle.momentum().map(|x| factor * x))
@@ -213,7 +213,7 @@ mod tests {
         let [a, b] = decay((&parent, 90.0), (5.0, 30.0), 0.25, &mut rng);
         assert!((a.dot(&a) - 25.0).abs() < 1e-6 && (b.dot(&b) - 900.0).abs() < 1e-6);
         assert!(a.plus(&b).0.iter().zip(parent.0).all(|(sum, parent)| (sum - parent).abs() < 1e-9));
-        // In the rest frame, energies and the angle to the direction of flight follow from products alone.
+        // Energies and the angle to the direction of flight in the rest frame follow from Lorentz products.
         let energy = a.dot(&parent) / 90.0;
         let momentum = (energy * energy - 25.0).sqrt();
         let speed = parent.momentum().iter().map(|x| x * x).sum::<f64>().sqrt() / parent.0[0];

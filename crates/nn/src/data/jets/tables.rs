@@ -1,4 +1,4 @@
-//! Jets of HDF5 files.
+//! Jets from HDF5 files.
 
 use super::{FourMomentum, files::Kept};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use std::path::Path;
 
-/// Where pandas puts the table of the published files.
+/// Path of the table in the published files, which pandas wrote.
 const TABLE: &str = "table/table";
 /// Four-momenta and classes in files prepared for LorentzNet and the Lorentz Group Network.
 const MOMENTA: &str = "Pmu";
 const CLASSES: [&str; 2] = ["is_signal", "label"];
-/// Adds the jets of a file: of the table of the published ones, or of arrays prepared from it.
+/// Adds the jets of a file: from the published table, or from arrays prepared from it.
 pub(super) fn read(path: &Path, kept: &mut Kept) -> Result<()> {
     let source = Source::open(path)?;
     match source.rows(TABLE)? {
@@ -62,7 +62,7 @@ fn read_arrays(source: &Source, kept: &mut Kept) -> Result<()> {
     };
     let mut classes = None;
     for name in CLASSES {
-        // A `label` of two axes tells beams from particles.
+        // A two-axis `label` distinguishes beams from particles; it does not hold classes.
         classes = classes.or(source.rows(name)?.filter(|rows| rows.shape() == [jets]));
     }
     let Some(classes) = classes else {

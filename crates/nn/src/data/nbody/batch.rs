@@ -1,4 +1,4 @@
-//! Systems of charged particles as the model takes them.
+//! Systems of charged particles in the layout of the model.
 
 use crate::{
     Error, Placement, Result,
@@ -7,7 +7,7 @@ use crate::{
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{Array, Device};
 
-/// A batch of systems as the model takes it.
+/// A batch of systems in the layout of the model.
 #[derive(Clone, Debug)]
 pub struct NBodyBatch {
     /// `[8, systems × particles, 3]`: the charge as a scalar, the position relative to the system's mean and the velocity
@@ -45,8 +45,8 @@ impl NBodyBatch {
         Self::of(state, particles, &placement.into(), |receiver, sender| receiver * sender)
     }
 
-    /// As [`new`](Self::new), with masses in the place of charges and the sender's mass as the attribute of an edge: what a body does to
-    /// the velocity of another does not depend on the other's mass.
+    /// As [`new`](Self::new), with masses in the place of charges and the sender's mass as the attribute of an edge: the acceleration of a
+    /// body does not depend on its own mass.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -172,9 +172,9 @@ impl NBodyBatch {
         Ok(true)
     }
 
-    /// The attributes of the edges and, after them, what `NBodyConfig::geometry` adds for positions and velocities `motion`
-    /// `[8, systems × particles, 2]`: `[8, edges, 1 + 4]`, relative position and velocity as vectors, squared distance and softened
-    /// inverse distance as scalars.
+    /// The attributes of the edges, followed by those that `NBodyConfig::geometry` adds for positions and velocities `motion` `[8, systems
+    /// × particles, 2]`: `[8, edges, 1 + 4]`, relative position and velocity as vectors, squared distance and softened inverse distance as
+    /// scalars.
     pub(crate) fn geometry(&self, motion: &Tensor) -> Result<Tensor> {
         let Edges { receivers, senders } = &self.edges;
         let relative = motion.edge_difference(None, receivers, senders)?;

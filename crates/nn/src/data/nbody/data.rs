@@ -56,7 +56,7 @@ impl NBodyData {
         Ok(Self { samples, particles, loc, vel, charges, target, target_vel: None })
     }
 
-    /// With velocities to predict, `[samples, 3, particles]`.
+    /// Adds target velocities, `[samples, 3, particles]`.
     ///
     /// # Errors
     /// As [`NBodyData::new`].
@@ -97,11 +97,11 @@ impl NBodyData {
         .with_target_velocities(trajectories.vel_at(target)?)
     }
 
-    /// The samples run backwards: from what was to be predicted, with velocities turned round, to where they started. The motion, being
-    /// without friction, is the same either way, but for the length of the simulator's time step.
+    /// The samples in reversed time: from the targets, with velocities negated, to the initial positions. The motion has no friction, so it
+    /// is reversible up to the error of the simulator's time step.
     ///
     /// # Errors
-    /// [`Error::Argument`] for samples without velocities to predict.
+    /// [`Error::Argument`] for samples without target velocities.
     pub fn reversed(&self) -> Result<Self> {
         let Some(end) = &self.target_vel else {
             return Err(Error::Argument {
@@ -119,7 +119,7 @@ impl NBodyData {
     /// The samples of several sets, one after the other.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sets of different numbers of particles, only some with velocities to predict, or none at all.
+    /// [`Error::Argument`] for sets of different numbers of particles, if only some have target velocities, or for no sets.
     pub fn concat(parts: &[Self]) -> Result<Self> {
         let same = |a: &Self, b: &Self| {
             a.particles == b.particles && a.target_vel.is_some() == b.target_vel.is_some()
@@ -259,7 +259,7 @@ mod tests {
         assert!(data.target_vel().is_some());
         let plain = NBodyData::new(4, vec![0.0; 12], vec![0.0; 12], vec![1.0; 4], vec![0.0; 12]).unwrap();
         assert!(NBodyData::concat(&[data.clone(), plain]).is_err() && NBodyData::concat(&[]).is_err());
-        // Turning twice by a reflection is nothing; distances stay.
+        // A reflection applied twice is the identity, and preserves distances.
         let mirror = {
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
             Isometry::random(gradewise_core::Signature::CL3, 1, &mut rng).unwrap()

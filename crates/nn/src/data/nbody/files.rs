@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 impl Trajectories {
     /// Reads the four files of `split` in `folder`: `loc_{split}{suffix}.npy` and so on, as the generator of the
-    /// E(n)-GNN work writes them (its suffix is `_charged5_initvel1small`). The suffix is found by itself when the
+    /// E(n)-GNN work writes them (its suffix is `_charged5_initvel1small`). The suffix is found automatically if the
     /// folder holds one set per split.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Trajectories {
                 reason: "its systems have no particles".to_owned(),
             });
         }
-        // Edges are the products of the charges. Files that disagree do not belong together.
+        // Edges are products of charges: if they disagree, the files do not belong together.
         for (position, &edge) in edges.values.iter().enumerate() {
             let (system, pair) = (position / (particles * particles), position % (particles * particles));
             let charge = |particle: usize| charges.values[system * particles + particle];

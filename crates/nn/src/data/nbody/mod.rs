@@ -1,10 +1,10 @@
 //! Charged particles in space: the n-body benchmark of the equivariance literature.
 //!
-//! [`Simulation`] moves many systems at once; [`Trajectories`] are recorded frames, simulated or read from the
-//! published NumPy files; [`NBodyData`] are the samples a model sees: the state at one frame and the positions at a
-//! later one; [`PublishedDraws`] are the starts of the published systems, drawn again. The data set was introduced by Kipf
-//! et al., "Neural relational inference for interacting systems" (2018), and extended to space by Fuchs et al. (2020) and
-//! Satorras et al., "E(n) equivariant graph neural networks" (2021).
+//! [`Simulation`] moves many systems at once; [`Trajectories`] are recorded frames, simulated or read from the published NumPy files;
+//! [`NBodyData`] are the samples a model sees: the state at one frame and the positions at a later one; [`PublishedDraws`] are the initial
+//! states of the published systems, reproduced from their seed. The data set was introduced by Kipf et al., "Neural relational inference
+//! for interacting systems" (2018), and extended to space by Fuchs et al. (2020) and Satorras et al., "E(n) equivariant graph neural
+//! networks" (2021).
 
 pub(crate) mod batch;
 mod data;

@@ -1,8 +1,8 @@
-//! The very systems of the published charged n-body data set, drawn again from its seed.
+//! The systems of the published charged n-body data set, reproduced exactly from its seed.
 //!
-//! `generate_dataset.py --num-train 10000 --seed 43 --sufix small` of Satorras et al., "E(n) equivariant graph neural networks"
-//! (2021, arXiv:2102.09844): 10,000 systems to fit, 2,000 to watch and 2,000 to report, drawn one after the other from one stream. The
-//! publications fit the first 3,000.
+//! `generate_dataset.py --num-train 10000 --seed 43 --sufix small` of Satorras et al., "E(n) equivariant graph neural networks" (2021,
+//! arXiv:2102.09844): 10,000 training, 2,000 validation and 2,000 test systems, drawn one after the other from one stream. The publications
+//! train on the first 3,000.
 
 use super::{INPUT_FRAME, NBodyData, PARTICLES, PUBLISHED_FRAMES, Simulation, TARGET_FRAME, Trajectories};
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
 };
 
 const SEED: u32 = 43;
-/// Half the side of the box: a start beyond it is reflected. The generator leaves the walls out afterwards.
+/// Half the side of the box: initial positions beyond it are reflected. The published generator ignores the walls during the motion.
 const BOX: f64 = 5.0;
 const SPEED: f64 = 0.5;
-/// The places of the charges −1, 0 and 1 are as the generator lists them.
+/// The charges −1, 0 and 1 with their probabilities, in the order of the published generator.
 const CHARGES: [(f64, f64); 3] = [(-1.0, 0.5), (0.0, 0.0), (1.0, 0.5)];
 /// Normal deviates of the noise on positions and velocities of a trajectory; it is multiplied by 0.
 const NOISE: usize = 2 * PUBLISHED_FRAMES * 3 * PARTICLES;
 
-/// Systems at their start, as drawn. Arrays are row-major.
+/// Initial states as drawn. Arrays are row-major.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PublishedDraws {
     /// ±1, `[systems, 5]`.
@@ -84,7 +84,7 @@ impl PublishedDraws {
         random.skip_normals(NOISE);
     }
 
-    /// The systems, ready to move: starts beyond the box are reflected.
+    /// The simulation of these systems, with initial positions beyond the box reflected.
     fn simulation(&self) -> Result<Simulation> {
         let (mut loc, mut vel) = (self.loc.clone(), self.vel.clone());
         for (x, v) in loc.iter_mut().zip(&mut vel) {

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 pub const TIME_STEP: f64 = 0.001;
 /// Time steps from one frame to the next.
 pub const STEPS_PER_FRAME: usize = 100;
-/// Each component of the total force on a particle is clamped to ± this.
+/// Each component of the total force on a particle is clamped to ± this value.
 pub const MAX_FORCE: f64 = 100.0;
 /// A pair closer than this has had a near-collision: at this distance the force of a single pair, 1/r², reaches
 /// [`MAX_FORCE`]. The clamp then shapes the path, and rounding errors grow by orders of magnitude.
@@ -149,7 +149,7 @@ impl Simulation {
         self.gather(|block| &block.vel)
     }
 
-    /// The smallest distance any pair of each system has had at a time step so far, to be compared with
+    /// For each system, the smallest distance of any pair at any time step so far, to be compared with
     /// [`NEAR_COLLISION`]; infinity before the first step and for a single particle.
     pub fn closest_approach(&self) -> Vec<f64> {
         (0..self.systems).map(|system| self.blocks[system / LANES].closest[system % LANES].sqrt()).collect()
@@ -167,7 +167,7 @@ impl Simulation {
     }
 }
 
-/// Of uniform direction and length [`INITIAL_SPEED`].
+/// A velocity of uniform direction and length [`INITIAL_SPEED`].
 fn random_velocity(rng: &mut ChaCha8Rng) -> [f64; 3] {
     let direction: [f64; 3] = std::array::from_fn(|_| rng.sample(StandardNormal));
     let norm = direction.iter().map(|c| c * c).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
@@ -191,7 +191,7 @@ impl Block {
             (0..particles)
                 .map(|particle| {
                     std::array::from_fn(|axis| {
-                        // Idle lanes keep their particles apart, so they do no arithmetic with infinities.
+                        // Unused lanes hold separated particles, so their arithmetic produces no infinities.
                         fill(
                             &|system| values[(system * 3 + axis) * particles + particle],
                             spread * particle as f64,

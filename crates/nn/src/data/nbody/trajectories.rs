@@ -34,7 +34,7 @@ impl Trajectories {
         Ok(Self::record(Simulation::sample(particles, systems, seed, split)?, frames))
     }
 
-    /// What a simulation does in `frames` frames.
+    /// Records `frames` frames of a simulation.
     pub(super) fn record(mut simulation: Simulation, frames: usize) -> Self {
         let (systems, particles) = (simulation.systems(), simulation.particles());
         let size = frames * 3 * particles;

@@ -77,7 +77,7 @@ fn parse_sizes(text: &str) -> Option<Vec<usize>> {
     (text.split(',').count() <= MAX_RANK).then(|| text.split(',').map(size).collect())?
 }
 
-/// Splits a quoted string without escapes off the front.
+/// Splits off a leading quoted string without escapes.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     text[1..].split_once(quote)

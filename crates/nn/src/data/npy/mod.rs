@@ -1,4 +1,4 @@
-//! NumPy `.npy` files, versions 1 to 3, read with nothing trusted and written as version 1.
+//! NumPy `.npy` files, versions 1 to 3, read as untrusted input and written as version 1.
 //!
 //! The header is a Python dictionary literal; only the form NumPy writes is accepted, by a parser without
 //! recursion, and the element count is compared with the bytes present before anything is allocated for it.
@@ -31,8 +31,8 @@ impl NpyArray {
     /// Reads a `.npy` file.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Format`] if it is truncated, foreign, or of an element type
-    /// without real numbers in it.
+    /// [`Error::Io`] if it cannot be read, [`Error::Format`] if it is truncated, foreign, or of an element type that is
+    /// not real.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = crate::checkpoint::read_file("read .npy file", path)?;
@@ -51,7 +51,7 @@ impl NpyArray {
         })
     }
 
-    /// The elements if the shape has `rank` axes and every size that is not `None` in `expected` agrees.
+    /// Checks that the shape has as many axes as `expected` and agrees with every size that is not `None`.
     ///
     /// # Errors
     /// [`Error::Format`] that names `layout`, the expected shape in words.

@@ -7,8 +7,8 @@ const OPERATION: &str = "convex hull volume";
 /// Relative size below which a determinant of a facet counts as zero.
 const DEGENERATE: f64 = 1e-12;
 
-/// The volume of the convex hull of points in general position: no `dimension + 1` of them in one hyperplane, which random points
-/// satisfy. `points` are rows of `dimension` coordinates.
+/// The volume of the convex hull of points in general position: no `dimension + 1` of them lie in one hyperplane, as is almost surely the
+/// case for random points. `points` are rows of `dimension` coordinates.
 ///
 /// Points are added one at a time; the facets that a point sees are replaced by those that join it to the horizon ("beneath and
 /// beyond", Grünbaum 1961; Edelsbrunner 1987, ch. 8). The volume is the sum of the simplices from an inner point to the facets.
@@ -43,19 +43,19 @@ pub fn hull_volume(points: &[f64], dimension: usize) -> Result<f64> {
 
 /// A simplicial facet.
 struct Facet {
-    /// Ascending.
+    /// Indices in ascending order.
     vertices: Vec<usize>,
-    /// Outward, of any length.
+    /// Outward normal, not normalised.
     normal: Vec<f64>,
     offset: f64,
-    /// Size of the terms whose sum is a height over the facet.
+    /// Magnitude of the terms that are summed to the height over the facet: the scale of its rounding error.
     scale: f64,
 }
 
 struct Hull<'a> {
     points: &'a [f64],
     dimension: usize,
-    /// The centre of the first simplex.
+    /// The centroid of the first simplex, inside the hull.
     inner: Vec<f64>,
     facets: Vec<Facet>,
 }
@@ -82,7 +82,7 @@ impl<'a> Hull<'a> {
         &self.points[index * self.dimension..][..self.dimension]
     }
 
-    /// `None` if its vertices, or they and the inner point, lie in fewer dimensions than they should.
+    /// `None` if its vertices, or its vertices with the inner point, are degenerate.
     fn facet(&self, vertices: Vec<usize>) -> Option<Facet> {
         let base = self.point(*vertices.first()?);
         let edges: Vec<Vec<f64>> = vertices[1..]
@@ -115,7 +115,7 @@ impl<'a> Hull<'a> {
             }
             sees.push(height > 0.0);
         }
-        // A ridge of the horizon belongs to one seen facet, any other to two or none.
+        // A ridge of the horizon belongs to exactly one visible facet; other ridges belong to two or none.
         let mut ridges: HashMap<Vec<usize>, usize> = HashMap::new();
         for facet in self.facets.iter().zip(&sees).filter_map(|(facet, sees)| sees.then_some(facet)) {
             for &left_out in &facet.vertices {
@@ -125,7 +125,7 @@ impl<'a> Hull<'a> {
         }
         let mut horizon: Vec<Vec<usize>> =
             ridges.into_iter().filter_map(|(ridge, count)| (count == 1).then_some(ridge)).collect();
-        // The order of a hash map must not reach the last bits of the volume.
+        // Sorted, so that the iteration order of the hash map does not affect the rounding of the volume.
         horizon.sort_unstable();
         let mut seen = sees.iter();
         self.facets.retain(|_| !seen.next().is_some_and(|&sees| sees));
@@ -153,7 +153,7 @@ fn norm(a: &[f64]) -> f64 {
     dot(a, a).sqrt()
 }
 
-/// The cross product of `dimension − 1` vectors: orthogonal to all, as long as their parallelepiped is large.
+/// The cross product of `dimension − 1` vectors: orthogonal to all, with the volume of their parallelepiped as its length.
 fn orthogonal(edges: &[Vec<f64>], dimension: usize) -> Vec<f64> {
     let minor = |left_out: usize| {
         let columns = || (0..dimension).filter(|&axis| axis != left_out);
@@ -205,7 +205,7 @@ mod tests {
         (a - b).abs() <= 1e-10 * b.abs()
     }
 
-    /// Subsets of `size` of the numbers below `count`.
+    /// The subsets of size `size` of 0..`count`.
     fn subsets(count: usize, size: usize) -> Vec<Vec<usize>> {
         if size == 0 {
             return vec![Vec::new()];
@@ -219,7 +219,7 @@ mod tests {
         (0..count).flat_map(extend).collect()
     }
 
-    /// By definition: a facet is a set of points with all others on one side of it.
+    /// The volume by exhaustive search: a facet is a set of points whose hyperplane has all others on one side.
     fn by_exhaustion(points: &[f64], d: usize) -> f64 {
         let count = points.len() / d;
         let row = |p: usize| &points[p * d..][..d];
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Volumes that SciPy 1.17 has from Qhull, for points of a formula.
+    /// Volumes from Qhull (SciPy 1.17), for points given by a formula.
     #[test]
     fn it_agrees_with_qhull() {
         for (count, dimension, expected) in [
@@ -280,7 +280,7 @@ mod tests {
             let simplex: Vec<f64> =
                 std::iter::repeat_n(0.0, d).chain((0..d).flat_map(|axis| unit(axis, 1.0))).collect();
             assert!(close(hull_volume(&simplex, d).unwrap(), 1.0 / factorial(d)), "simplex in {d}");
-            // The corners of these are in general position only after a random move, and barely so in more dimensions.
+            // The vertices of these bodies are in general position only after a random perturbation, and barely so in higher dimensions.
             let cross = (0..d).flat_map(|axis| unit(axis, 1.0).chain(unit(axis, -1.0))).collect();
             let cube = (0..d << d).map(|index| ((index / d) >> (index % d) & 1) as f64).collect();
             let bodies: [(&str, Vec<f64>, f64); 2] =

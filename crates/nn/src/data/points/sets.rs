@@ -1,4 +1,4 @@
-//! The samples, where they come from, and batches of them.
+//! Samples of point sets, their sources, and batches of them.
 
 use super::{HULL_DIMENSION, HULL_POINTS, hull::determinant, hull_volume};
 use crate::{
@@ -29,12 +29,12 @@ pub struct PointSets {
     orders: Option<Orders>,
 }
 
-/// Copies of the samples with their points in other orders.
+/// Augmentation: copies of the samples with permuted points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Orders {
     copies: usize,
     seed: u64,
-    /// Whether an odd permutation turns the sign of the target.
+    /// Whether an odd permutation flips the sign of the target.
     signed: bool,
 }
 
@@ -62,7 +62,7 @@ impl PointSets {
         Ok(Self { points, dimension, loc, target, orders: None })
     }
 
-    /// Standard normal points with the value that `target` gives them. Sample `i` depends only on `(seed, split, i)`.
+    /// Standard normal points with the target `target(points)`. Sample `i` depends only on `(seed, split, i)`.
     fn sample(
         (points, dimension): (usize, usize),
         samples: usize,
@@ -85,7 +85,7 @@ impl PointSets {
     /// Three vectors in space with a tenth of their determinant, the signed volume of their parallelepiped.
     ///
     /// # Errors
-    /// None that is known; as [`PointSets::new`].
+    /// As [`PointSets::new`], for values that are not finite, which do not occur.
     pub fn signed_volumes(samples: usize, seed: u64, split: Split) -> Result<Self> {
         Self::sample((3, 3), samples, (seed, split), |points| Ok(determinant(points.to_vec(), 3) / 10.0))
     }
@@ -142,16 +142,16 @@ impl PointSets {
         self
     }
 
-    /// So many copies of the samples one after the other, of which all but the first have the points of each sample in a random order: as
-    /// many permutations as copies, without the memory for them. `signed` for a target that odd permutations turn over, such as a signed
-    /// volume.
+    /// Repeats the samples `copies` times. All copies but the first have the points of each sample in a random order, which is computed
+    /// when a batch is made, so no memory is used for the copies. Set `signed` for a target whose sign flips under odd permutations, such
+    /// as a signed volume.
     #[must_use]
     pub fn in_orders(mut self, copies: usize, seed: u64, signed: bool) -> Self {
         self.orders = (copies > 1).then_some(Orders { copies, seed, signed });
         self
     }
 
-    /// The sample of an index among all copies, the order of its points there, and the sign of its target.
+    /// For an index over all copies: the sample, the order of its points, and the sign of its target.
     fn ordered(&self, index: usize) -> (usize, Vec<usize>, f64) {
         let samples = self.target.len();
         let mut order: Vec<usize> = (0..self.points).collect();
@@ -191,7 +191,7 @@ impl PointSets {
         &self.target
     }
 
-    /// The samples with all their points moved; targets stay.
+    /// Applies an isometry to the points; targets are unchanged.
     ///
     /// # Errors
     /// [`Error::Argument`] for an isometry of another dimension.
@@ -201,7 +201,7 @@ impl PointSets {
     }
 }
 
-/// A batch of point sets as a model of a Clifford algebra takes it.
+/// A batch of point sets in the layout of models in a Clifford algebra.
 #[derive(Clone, Debug)]
 pub struct PointBatch {
     /// The points as vectors: `[blades, batch, points]`.

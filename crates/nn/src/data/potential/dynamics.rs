@@ -19,9 +19,9 @@ impl Motion {
     }
 }
 
-/// Advances systems by `steps` steps of length `dt` under `forces` of the positions, by the velocity form of Störmer's and Verlet's
-/// method: symplectic, of second order, so energy errors stay bounded where forces are the slope of an energy. `seen` is told each
-/// state, the first included.
+/// Advances systems by `steps` steps of length `dt` under `forces` of the positions, by the velocity Störmer–Verlet method. It is
+/// symplectic and of second order, so energy errors stay bounded if forces are the gradient of an energy. `seen` is called with each state,
+/// including the first.
 ///
 /// # Errors
 /// Those of `forces` and `seen`.
@@ -49,7 +49,7 @@ pub fn velocity_verlet(
 mod tests {
     use super::*;
 
-    /// A harmonic oscillator, whose motion is known.
+    /// Checked on a harmonic oscillator, whose motion is known.
     #[test]
     fn halving_the_step_quarters_the_error() {
         let error = |steps: usize| {

@@ -16,7 +16,7 @@ crate::choices! {
 
 impl Potential {
     /// Energies `[systems]` and forces `[systems, 3, particles]` at positions `[systems, 3, particles]` with charges
-    /// `[systems, particles]`, which the last two potentials do not read, all row-major.
+    /// `[systems, particles]`, which the last two potentials ignore, all row-major.
     pub fn evaluate(self, particles: usize, loc: &[f64], charges: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let of_points = match self {
             Self::Charges => return super::potential(particles, loc, charges),
@@ -53,7 +53,7 @@ mod tests {
     /// Five points, axis by axis.
     const POINTS: [f64; 15] = [0.0, 1.1, 0.0, 0.2, -0.9, 0.0, 0.0, 1.2, 0.1, 0.5, 0.0, 0.0, 0.1, 1.3, -0.4];
 
-    /// Values of an implementation in NumPy, whose forces agree with differences of its energy.
+    /// Values from a NumPy implementation, whose forces agree with finite differences of its energy.
     #[test]
     fn five_points_have_the_energies_and_forces_of_another_implementation() {
         let cases = [

@@ -1,4 +1,4 @@
-//! Snapshots of a motion with friction and noise: samples of a potential at a temperature.
+//! Langevin dynamics: snapshots of a motion with friction and noise sample a potential at a temperature.
 
 use super::{Motion, Potential};
 use crate::{
@@ -13,22 +13,22 @@ const TIME_STEP: f64 = 0.01;
 /// kT.
 const TEMPERATURE: f64 = 0.02;
 const FRICTION: f64 = 0.5;
-/// Of the springs to the origin that hold a system together; no part of the forces to learn.
+/// Stiffness of the springs to the origin that hold a system together. They are not part of the forces to learn.
 const CONFINEMENT: f64 = 0.05;
-/// Points of the cubic grid along an axis, their distance, and the deviation from them at the start.
+/// Points of the initial cubic grid along an axis, their distance, and the standard deviation of initial displacements.
 const GRID: usize = 3;
 const SPACING: f64 = 1.1;
 const JITTER: f64 = 0.05;
-/// Steps before the first snapshot, and from one to the next.
+/// Steps before the first snapshot, and steps between snapshots.
 const DROPPED: usize = 4000;
 const EVERY: usize = 100;
 
 /// The most particles that trajectories of [`Potential::Quadrupole`] and [`Potential::StillingerWeber`] start with: the points of a grid.
 pub const MOST_PARTICLES: usize = GRID * GRID * GRID;
 
-/// So many snapshots of one trajectory for each split: particles of mass 1 from a cubic grid in the BAOAB scheme of Leimkuhler and Matthews
-/// (2013, doi:10.1093/amrx/abs010), held together by weak springs. A longer trajectory begins with the shorter ones. Snapshots are kept in the
-/// user's cache directory (see [`cache`]).
+/// `samples` snapshots of one trajectory for each split. Particles of mass 1 start on a cubic grid and move by the BAOAB scheme of
+/// Leimkuhler and Matthews (2013, doi:10.1093/amrx/abs010), held together by weak springs. A longer trajectory begins with the shorter
+/// ones. Snapshots are cached in the user's cache directory (see [`cache`]).
 ///
 /// # Errors
 /// [`Error::Argument`] for more particles than the grid has points, or none.
@@ -69,7 +69,7 @@ pub(super) fn langevin(
     Ok(Motion { loc, vel })
 }
 
-/// A system under way.
+/// The state of a running simulation.
 struct Walk {
     potential: Potential,
     particles: usize,
@@ -79,7 +79,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Some points of the grid, chosen at random, and velocities of the temperature.
+    /// Random points of the grid, and thermal velocities.
     fn start(potential: Potential, particles: usize, rng: &mut ChaCha8Rng) -> Self {
         let mut points: Vec<usize> = (0..MOST_PARTICLES).collect();
         points.shuffle(rng);
@@ -105,7 +105,7 @@ impl Walk {
         self.forces = forces;
     }
 
-    /// Half a kick, half a drift, friction and noise as they are exactly, half a drift, half a kick.
+    /// The BAOAB steps: half a kick, half a drift, friction and noise integrated exactly, half a drift, half a kick.
     fn steps(&mut self, count: usize, rng: &mut ChaCha8Rng) {
         let kept = (-FRICTION * TIME_STEP).exp();
         let noise = (TEMPERATURE * (1.0 - kept * kept)).sqrt();

@@ -1,9 +1,10 @@
-//! Potentials in closed form, their forces, and moments of their motion, to learn force fields from.
+//! Potentials in closed form, their forces, and snapshots of their motion, to learn force fields from.
 //!
-//! Charged particles bound by springs: V = Σ_{i<j} ( q_i q_j / √(r_ij² + ε²) + ½ k r_ij² ) for particles of mass 1, in units of their own: Plummer's softened charges, and
-//! springs that hold them together. It is smooth everywhere, bounds the motion, and depends on nothing but distances and charges.
+//! Charged particles bound by springs: V = Σ_{i<j} ( q_i q_j / √(r_ij² + ε²) + ½ k r_ij² ) for particles of mass 1, in dimensionless units:
+//! Plummer-softened charges, held together by springs. It is smooth everywhere, bounds the motion, and depends only on distances and
+//! charges.
 //!
-//! [`Potential`] has two more, in which directions matter: one of quadrupoles, and that of Stillinger and Weber.
+//! [`Potential`] has two more that depend on directions: one of quadrupoles, and that of Stillinger and Weber.
 
 mod dynamics;
 mod kind;

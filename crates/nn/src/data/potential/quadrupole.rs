@@ -1,17 +1,17 @@
-//! A potential that distances and directions of first order cannot express: neighbours give each particle a quadrupole and a dipole.
+//! A potential that models of distances and vectors alone cannot express: neighbours induce a quadrupole and a dipole at each particle.
 
 use super::pairs::{add_at, difference, dot, scaled};
 
-/// Beyond this distance particles do not see each other.
+/// Beyond this distance particles do not interact.
 pub(super) const CUTOFF: f64 = 3.0;
 /// Strength of the repulsion r⁻⁶.
 const REPULSION: f64 = 0.05;
-/// Of Q:Q, tr Q³ and pᵀQp.
+/// Coefficients of Q:Q, tr Q³ and pᵀQp.
 const QUADRATIC: f64 = 1.0;
 const CUBIC: f64 = 1.5;
 const MIXED: f64 = 0.8;
 
-/// A pair as one of its particles sees it: unit vector to the other, weight w(r) and w'(r), repulsion φ(r) and φ'(r).
+/// A pair from the side of one particle: unit vector to the other particle, weight w(r) and w'(r), repulsion φ(r) and φ'(r).
 struct Pair {
     other: usize,
     distance: f64,
@@ -39,7 +39,7 @@ pub(super) fn quadrupole(points: &[[f64; 3]]) -> (f64, Vec<[f64; 3]>) {
                 }
                 p[a] += w * n[a];
             }
-            // Half, because the other particle sees the pair, too.
+            // Half, because the pair is counted from both of its particles.
             energy += 0.5 * REPULSION * repulsion;
         }
         let square: [[f64; 3]; 3] =
@@ -48,7 +48,7 @@ pub(super) fn quadrupole(points: &[[f64; 3]]) -> (f64, Vec<[f64; 3]>) {
         let cube: f64 = (0..9).map(|k| square[k / 3][k % 3] * q[k / 3][k % 3]).sum();
         let image = q.map(|row| dot(row, p));
         energy += 0.5 * QUADRATIC * squared + CUBIC / 3.0 * cube + 0.5 * MIXED * dot(p, image);
-        // Derivatives of the energy of this particle with respect to Q, without a trace, and to p.
+        // Derivatives of the energy of this particle with respect to Q (traceless) and to p.
         let g: [[f64; 3]; 3] = std::array::from_fn(|a| {
             std::array::from_fn(|b| {
                 let trace = if a == b { 1.0 / 3.0 } else { 0.0 };

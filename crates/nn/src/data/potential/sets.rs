@@ -13,14 +13,14 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-/// Time step of the motion that snapshots are taken of.
+/// Time step of the simulated motion.
 const TIME_STEP: f64 = 0.01;
-/// The latest snapshot, in steps.
+/// The latest step at which a snapshot is taken.
 const LATEST: usize = 1000;
 /// Standard deviation of velocities at the start.
 const SPEED: f64 = 0.5;
 
-/// Systems at some moment of their motion. All arrays are row-major.
+/// Snapshots of systems in motion. All arrays are row-major.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForceData {
     potential: Potential,
@@ -60,11 +60,12 @@ impl ForceData {
         Ok(Self { potential, particles, motion, charges, energy, force })
     }
 
-    /// Samples of a potential. [`Potential::Charges`]: [`simulate`](Self::simulate). The others: moments of one trajectory for each split at
-    /// a temperature of 0.02, with charges of 1; every trajectory begins as longer ones do. They are kept in the user's cache directory.
+    /// Samples of a potential. [`Potential::Charges`]: [`simulate`](Self::simulate). The others: snapshots of one trajectory for each split
+    /// at a temperature of 0.02, with charges of 1; a longer trajectory begins with the shorter ones. They are cached in the user's cache
+    /// directory.
     ///
     /// # Errors
-    /// [`Error::Argument`] for systems without particles, or with more than a trajectory starts with.
+    /// [`Error::Argument`] for systems without particles, or with more particles than the initial grid has points.
     pub fn sample(
         potential: Potential,
         systems: usize,
@@ -81,8 +82,8 @@ impl ForceData {
         }
     }
 
-    /// Charges bound by springs: systems drawn at random, with charges ±1, at a random moment of the ten units of time that follow.
-    /// System `i` depends only on `(seed, split, i)`.
+    /// Charges bound by springs: systems drawn at random, with charges ±1, at a random time within the following ten units of time. System
+    /// `i` depends only on `(seed, split, i)`.
     ///
     /// # Errors
     /// [`Error::Argument`] for systems without particles.
@@ -119,7 +120,7 @@ impl ForceData {
         Self::new(Potential::Charges, particles, all.0, all.1)
     }
 
-    /// What the energies and forces are of.
+    /// The potential that gives the energies and forces.
     pub fn potential(&self) -> Potential {
         self.potential
     }
@@ -174,7 +175,7 @@ impl ForceData {
     }
 }
 
-/// Vectors `[systems, 3, particles]` turned by an isometry of space, then moved by `shift`.
+/// Applies an isometry of space to vectors `[systems, 3, particles]`, then translates them by `shift`.
 ///
 /// # Errors
 /// [`Error::Argument`] for an isometry of another dimension.
@@ -195,7 +196,7 @@ pub fn turned(values: &[f64], particles: usize, isometry: &Isometry, shift: [f64
 /// A batch of systems with the forces to learn.
 #[derive(Clone, Debug)]
 pub struct ForceExample {
-    /// Positions and charges; the velocities play no part.
+    /// Positions and charges; the velocities are not used.
     pub batch: NBodyBatch,
     /// `[3, systems × particles]`
     pub forces: Tensor,

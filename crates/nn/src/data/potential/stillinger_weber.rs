@@ -2,14 +2,14 @@
 
 use super::pairs::{add_at, difference, dot, scaled};
 
-/// Beyond this distance particles do not see each other: `a` of the publication.
+/// Beyond this distance particles do not interact: `a` of the publication.
 const CUTOFF: f64 = 1.8;
 const A: f64 = 7.049_556_277;
 const B: f64 = 0.602_224_558_4;
 const LAMBDA: f64 = 21.0;
 const GAMMA: f64 = 1.2;
 
-/// A pair as one of its particles sees it: distance, unit vector to the other, e^(γ/(r − a)).
+/// A pair from the side of one particle: distance, unit vector to the other particle, e^(γ/(r − a)).
 struct Pair {
     other: usize,
     distance: f64,

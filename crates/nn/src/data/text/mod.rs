@@ -1,11 +1,11 @@
-//! Text, a byte at a time.
+//! Text as sequences of bytes.
 
 use super::{Batch, Samples, Split};
 use crate::{Error, Placement, Result};
 use gradewise_kernels::{Device, Index};
 use std::{ops::Range, path::Path, sync::Arc};
 
-/// Different tokens: a model of bytes reads every text, and needs no list of characters kept beside it.
+/// Size of the vocabulary. A model of bytes reads any text and needs no stored vocabulary.
 pub const BYTES: usize = 256;
 
 /// A text of our own about geometric algebra: an introduction, and worked examples with their numbers.
@@ -15,29 +15,29 @@ pub const SAMPLE: &str = include_str!("sample.txt");
 #[derive(Clone, Debug)]
 pub struct TextData {
     text: Arc<[u8]>,
-    /// The part of the text that the windows are in.
+    /// The byte range of the split, in which the windows lie.
     part: Range<usize>,
     block: usize,
     windows: usize,
 }
 
-/// Rows of tokens, and after each the token that follows it.
+/// Rows of tokens and, for each token, the one that follows.
 #[derive(Clone, Debug)]
 pub struct TextBatch {
     /// Number of rows.
     pub rows: usize,
     /// The tokens, row after row.
     pub tokens: Index,
-    /// What follows each.
+    /// The token that follows each token.
     pub targets: Index,
 }
 
 impl TextData {
-    /// At most `windows` windows of `block` tokens, and the one that follows, of a split of the text: the first nine tenths to train
-    /// with, a twentieth each to watch and to report.
+    /// At most `windows` windows of `block` tokens and the token after them, from a split of the text: the first nine tenths for training,
+    /// a twentieth each for validation and test.
     ///
     /// # Errors
-    /// A split that has no window; none asked for.
+    /// A split too short for a window; `windows` or `block` of 0.
     pub fn new(text: impl Into<Arc<[u8]>>, split: Split, block: usize, windows: usize) -> Result<Self> {
         let text = text.into();
         let (nine_tenths, rest) = (text.len() / 10 * 9, text.len() - text.len() / 10 * 9);
@@ -47,7 +47,7 @@ impl TextData {
             Split::Valid => nine_tenths..middle,
             Split::Test => middle..text.len(),
         };
-        // A window has a token more than its block.
+        // A window has one token more than its block.
         let places = part.len().saturating_sub(block);
         if places == 0 || block == 0 {
             return Err(Error::Argument {

@@ -1,4 +1,4 @@
-//! Forces between pairs of particles that act many times in each step.
+//! Pair forces that are applied many times in each substep.
 
 use super::NBodyConfig;
 use crate::{
@@ -9,19 +9,19 @@ use crate::{
 use gradewise_autograd::{Tensor, concat, no_grad};
 use gradewise_core::Signature;
 
-/// Standard deviation of a first coefficient, for features of size 1.
+/// Standard deviation of the initial coefficients, for features of size 1.
 const FIRST: f64 = 0.01;
-/// Where steps are adapted: a step takes this part of the time r^1.5 in which a pair of charges 1 at distance r falls together.
+/// Adaptive steps: the step length as a fraction of r^1.5, the time in which a pair of unit charges at distance r collapses.
 const PART: f64 = 0.15;
-/// Where steps are adapted: no step is shorter than this part of what equal steps for the rest of the time would be.
+/// Adaptive steps: the shortest step, as a fraction of the remaining time over the remaining steps.
 const LEAST: f64 = 0.25;
 
-/// What all pairs of a system go through together, as an integral of ρ⁻³, from which on paths are hard to follow.
+/// The sum over the pairs of a system of the time integral of ρ⁻³ above which paths are sensitive to errors.
 const PASSAGE: f64 = 20.0;
 
-/// Forces of the inverse square between pairs, `s (xᵢ − xⱼ)/ρ³` with `ρ² = r² + ε²`, that move particles in many small steps of symplectic
-/// Euler. The strength `s` of each pair and the logarithm of its `ε²`, beside a constant, are linear in the scalars of its messages and in the
-/// attribute of its edge; both stay the same in all steps until the next messages.
+/// Inverse-square forces between pairs, `s (xᵢ − xⱼ)/ρ³` with `ρ² = r² + ε²`, integrated by many small steps of symplectic Euler. The
+/// strength `s` of each pair and the logarithm of its `ε²`, up to a constant, are linear in the scalars of its messages and in the
+/// attribute of its edge. Both are constant until the next messages.
 #[derive(Module)]
 pub(super) struct Kicks {
     coefficients: MvLinear,
@@ -35,7 +35,7 @@ pub(super) struct Kicks {
     paths: bool,
 }
 
-/// What the pairs do to each other.
+/// The parameters of the pair forces.
 pub(super) struct Forces {
     /// `[1, edges, 1]`
     strength: Tensor,
@@ -43,20 +43,20 @@ pub(super) struct Forces {
     softening: Tensor,
 }
 
-/// Particles under way.
+/// The state of the integration.
 #[derive(Clone)]
 pub(super) struct Motion {
     /// Positions `[3, nodes, 1]`.
     pub loc: Tensor,
     /// Velocities `[3, nodes, 1]`.
     pub vel: Tensor,
-    /// What each pair went through: the integral of ρ⁻³ over the time so far, `[1, edges, 1]`.
+    /// The closeness of each pair's encounters: the time integral of ρ⁻³ so far, `[1, edges, 1]`.
     pub encounters: Tensor,
 }
 
 impl Motion {
-    /// How much the messages may correct, for each particle `[1, nodes, 1]`: c²/(c² + 20²), c the sum of what all pairs of its system went
-    /// through. It is a hundredth where particles stay apart, and nearly 1 after a passage at a tenth of their usual distance.
+    /// The weight of the messages' corrections for each particle, `[1, nodes, 1]`: c²/(c² + 20²), where c is the sum of `encounters` over
+    /// its system. It is about 0.01 if particles stay apart, and nearly 1 after an encounter at a tenth of their usual distance.
     pub(super) fn chaos(&self, batch: &NBodyBatch) -> Result<Tensor> {
         let NBodyBatch { systems, particles, edges, .. } = batch;
         let sums = self.encounters.segment_sum(1, &edges.receivers)?.reshape([1, *systems, *particles])?;
@@ -79,14 +79,14 @@ impl Kicks {
         Ok(Self { coefficients: coefficients.init(placement, rng)?, count, softening, adaptive, paths })
     }
 
-    /// The forces that messages `[8, edges, features]` and the attribute `[8, edges, 1]` of their edges make.
+    /// Computes the forces from messages `[8, edges, features]` and the attribute `[8, edges, 1]` of their edges.
     pub(super) fn forces(&self, messages: &Tensor, attribute: &Tensor) -> Result<Forces> {
         let coefficients = self.coefficients.forward(&concat(&[messages, attribute], 2)?)?.slice(0, 0..1)?;
         let softening = coefficients.slice(2, 1..2)?.exp()?.mul_scalar(self.softening)?;
         Ok(Forces { strength: coefficients.slice(2, 0..1)?, softening })
     }
 
-    /// Where the particles are after `duration`; `particles` of a system lie next to each other.
+    /// Integrates the motion for `duration`; the `particles` particles of a system are adjacent.
     pub(super) fn drive(
         &self,
         start: Motion,
@@ -97,7 +97,7 @@ impl Kicks {
         let Motion { mut loc, mut vel, mut encounters } = start;
         let mut rest = Rest::new(&loc, duration, particles)?;
         for kick in 0..self.count {
-            // Forces can be learnt by what they do alone, and not by where they are met, too.
+            // Without `paths`, gradients flow through the forces, but not through the positions at which they are evaluated.
             let met = if self.paths { loc.clone() } else { loc.detach() };
             let apart = met.edge_difference(None, &edges.receivers, &edges.senders)?;
             let squared = apart.square()?.sum(&[0], true)?.add(&forces.softening)?;
@@ -119,7 +119,7 @@ impl Kicks {
     }
 }
 
-/// The time that each system has left. Steps are no quantity to learn: no gradient comes from them.
+/// The remaining time of each system. Step lengths are not differentiated.
 struct Rest {
     /// `[1, nodes, 1]`, equal for all particles of a system.
     left: Tensor,
@@ -132,8 +132,9 @@ impl Rest {
         Ok(Self { left, particles })
     }
 
-    /// The next step of each particle's system, `[1, nodes, 1]` and for its edges `[1, edges, 1]`, where `steps` are left: shorter where a
-    /// pair is close, by the sum of ρ⁻⁶ over its pairs, which the closest one decides; the last takes all the time that is left.
+    /// The next step of each particle's system, `[1, nodes, 1]` and for its edges `[1, edges, 1]`, with `steps` steps remaining. It is
+    /// shorter if a pair is close: it depends on the sum of ρ⁻⁶ over pairs, which the closest pair dominates. The last step takes all the
+    /// remaining time.
     fn step(&mut self, inverse: &Tensor, edges: &Edges, steps: usize) -> Result<(Tensor, Tensor)> {
         no_grad(|| {
             let step = if steps == 1 {

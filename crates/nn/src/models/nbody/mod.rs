@@ -1,4 +1,4 @@
-//! The charged n-body model (Ruhe et al. 2023, arXiv:2305.11141): where will each particle be?
+//! The charged n-body model (Ruhe et al. 2023, arXiv:2305.11141), which predicts the position of each particle.
 
 mod kicks;
 mod pushes;
@@ -25,8 +25,8 @@ use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use serde::{Deserialize, Serialize};
 
-/// Standard deviation of a first prediction of [`NBodyConfig::substeps`], for features of size 1 and a unit of time: small beside the
-/// motion itself.
+/// Standard deviation of the initial predictions with [`NBodyConfig::substeps`], for features of size 1 and a unit of time: small compared
+/// with the motion.
 const FIRST_STEP: f64 = 0.1;
 
 crate::choices! {
@@ -47,42 +47,44 @@ pub struct NBodyConfig {
     pub hidden: usize,
     /// Rounds of messages.
     pub layers: usize,
-    /// Between what messages go. With simplices one set of weights serves all, and is told the kinds of simplices and of messages, as in Liu
-    /// et al. (2024, arXiv:2402.10011).
+    /// Between what messages go. With simplices, all kinds share one set of weights, and the kind of simplices and messages is an input, as
+    /// in Liu et al. (2024, arXiv:2402.10011).
     pub graph: NBodyGraph,
-    /// Whether velocities are predicted too, so that the prediction is a state to go on from; not so in the paper.
+    /// Whether velocities are predicted, too, so that the prediction is a complete state, from which a rollout can continue; `false` in the
+    /// paper.
     pub velocities: bool,
-    /// Whether charges are seen through their products alone, so that turning the sign of every charge changes nothing, which is
-    /// a symmetry of the motion; not so in the paper.
+    /// Whether charges enter only through their products, so that the model is invariant under a sign change of all charges, a symmetry of
+    /// the motion; `false` in the paper.
     pub conjugation: bool,
-    /// Whether every message sees how its two particles lie to each other: relative position and velocity, squared distance
-    /// and inverse distance; not so in the paper, where the first round alone could form some of these.
+    /// Whether every message has the geometry of its pair as an input: relative position and velocity, squared distance and inverse
+    /// distance; `false` in the paper, where only the first round could compute some of these.
     pub geometry: bool,
-    /// In how many equal steps the particles are moved: each step is the same layers at work on where the particles then are, as
-    /// in an integrator, and adds what they predict to positions and velocities. 0 for the paper's model, which predicts one
-    /// displacement.
+    /// The number of equal steps in which the particles are moved. As in an integrator, each step applies the same layers to the current
+    /// state and adds their prediction to positions and velocities. 0 for the paper's model, which predicts one displacement.
     pub substeps: usize,
-    /// Whether, within each of the [`substeps`](Self::substeps), every message also pushes its receiver along the line to the sender,
-    /// by three scalars of its own times inverse powers of their distance: the coordinate update of Satorras, Hoogeboom and
-    /// Welling (2021, arXiv:2102.09844), with the range of sizes that a force between particles has and normalised features have not.
+    /// Whether, within each of the [`substeps`](Self::substeps), every message also pushes its receiver along the line to the sender, by
+    /// three scalars of the message times inverse powers of the distance: the coordinate update of Satorras, Hoogeboom and Welling (2021,
+    /// arXiv:2102.09844), with the dynamic range of a force between particles, which normalised features lack.
     pub pushes: bool,
-    /// In how many small steps, within each of the [`substeps`](Self::substeps), pairs of particles attract or repel each other by the inverse
-    /// square of their distance, with strengths that the messages make: what close passages need, which decide the error. 0 for none.
+    /// The number of small steps, within each of the [`substeps`](Self::substeps), in which pairs attract or repel each other by the
+    /// inverse square of their distance, with strengths from the messages. Close encounters, which dominate the error, need them. 0 for
+    /// none.
     pub kicks: usize,
     /// ε² in r² + ε² of the kicks, before training, in squared units of length.
     pub softening: f64,
-    /// Whether each system has kicks of its own lengths, short where a pair of it is close.
+    /// Whether the step length of kicks adapts to each system: shorter while a pair is close.
     pub adaptive: bool,
-    /// Whether gradients go through the paths that kicks make. Where paths are chaotic they grow by ten orders of magnitude along them, and
-    /// are those of a few systems; without, strengths are learnt by what forces do along the path that was taken.
+    /// Whether gradients flow through the paths of the kicks. Along chaotic paths they grow by ten orders of magnitude, and a few systems
+    /// dominate them. If `false`, strengths are learnt from the effect of forces along a fixed path.
     pub paths: bool,
-    /// Whether messages correct where the kicks have led, after each substep, by more the closer pairs have come to each other: what no step is
-    /// short enough to follow. Without it the model can only learn what pairs do to each other.
+    /// Whether messages correct the result of the kicks after each substep, the more so the closer pairs have come: no step is short enough
+    /// for the closest encounters. If `false`, the model can only learn pair forces.
     pub corrections: bool,
     /// The time from the input to the target.
     pub duration: f64,
-    /// Where the loss of a system turns from its mean squared error e to its root, c (√(1 + 2e/c) − 1), as c: a few systems with chaotic
-    /// paths have errors a thousand times those of others, and would decide every step. 0 for the mean squared error throughout.
+    /// The scale c of the robust loss c (√(1 + 2e/c) − 1) of a system with mean squared error e, which grows as e below c and as √e above.
+    /// A few systems with chaotic paths have errors a thousand times those of others, and would dominate every step. 0 for the mean squared
+    /// error.
     pub robust: f64,
 }
 
@@ -109,7 +111,7 @@ impl Default for NBodyConfig {
 }
 
 impl NBodyConfig {
-    /// What is wrong with the sizes, if something is: the setting, its value and what is accepted.
+    /// The first invalid setting, if there is one: its name, its value and the accepted values.
     pub fn fault(&self) -> Option<(&'static str, String, &'static str)> {
         let Self { substeps, kicks, softening, duration, robust, .. } = *self;
         let positive = |value: f64| value > 0.0 && value.is_finite();
@@ -255,7 +257,7 @@ impl NBody {
         self.displaced(batch, &h, &start)
     }
 
-    /// Features of the particles after all rounds between simplices.
+    /// The features of the particles after all rounds on simplices.
     fn simplices(&self, batch: &NBodyBatch) -> Result<Tensor> {
         let (blades, placement) = (batch.features.shape()[0], self.placement());
         let complex = self.complexes.complete(batch.systems, batch.particles, blades, &placement)?;
@@ -277,7 +279,7 @@ impl NBody {
         Ok((positions, Some(velocities.add(&channel(&vectors, 1)?)?)))
     }
 
-    /// All rounds of messages; the messages of the last one, too, if there is one.
+    /// Features after all rounds of messages, and the messages of the last round, if there is one.
     fn rounds(&self, h: Tensor, attributes: &Tensor, edges: &Edges) -> Result<(Tensor, Option<Tensor>)> {
         self.layers.iter().try_fold((h, None), |(h, _), layer| {
             let (h, messages) = layer.forward_with_messages(&h, attributes, edges)?;
@@ -299,7 +301,7 @@ impl NBody {
             (h, messages) = self.rounds(h, &geometry, &batch.edges)?;
             let mut change = self.projection.forward(&h)?.slice(0, 1..4)?;
             if let Some((pushes, messages)) = self.pushes.as_ref().zip(messages) {
-                // A push that lasts all the time changes the mean velocity by half of what it changes the last one.
+                // A constant push changes the mean velocity by half as much as the final velocity.
                 let push = pushes.forward(&messages, &geometry, &batch.edges)?;
                 change = change.add(&concat(&[&push.mul_scalar(duration / 2.0)?, &push], 2)?)?;
             }
@@ -349,8 +351,8 @@ impl NBody {
         whole(&motion)
     }
 
-    /// Mean squared error of the predictions over coordinates, particles and systems; `targets` are true positions
-    /// `[3, systems × particles]`, or these and true velocities `[6, systems × particles]`, which a model of positions passes over. With
+    /// Mean squared error of the predictions over coordinates, particles and systems; `targets` are true positions `[3, systems ×
+    /// particles]`, or these and true velocities `[6, systems × particles]`, which a model of positions ignores. With
     /// [`robust`](NBodyConfig::robust), large errors count less.
     ///
     /// # Errors
@@ -370,7 +372,7 @@ impl NBody {
         Ok(roots.mean_all()?.mul_scalar(bound)?)
     }
 
-    /// Where the parameters are, and their dtype.
+    /// The device and dtype of the parameters.
     pub fn placement(&self) -> Placement {
         let weight = self.projection.weight().array();
         let (device, dtype): (Device, DType) = (weight.device(), weight.dtype());

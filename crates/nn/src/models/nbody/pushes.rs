@@ -1,4 +1,4 @@
-//! What particles do to each other's velocities along the lines between them.
+//! Learned changes of velocity along the lines between particles.
 
 use crate::{
     Module, Placement, Result,
@@ -8,9 +8,9 @@ use crate::{
 use gradewise_autograd::Tensor;
 use gradewise_core::Signature;
 
-/// Powers of the inverse distance: none, its own and its square, each times the direction.
+/// Number of powers of the inverse distance: 0, 1 and 2, each times the direction.
 const POWERS: usize = 3;
-/// Standard deviation of a first coefficient, for features of size 1.
+/// Standard deviation of the initial coefficients, for features of size 1.
 const FIRST_PUSH: f64 = 0.01;
 
 /// Pushes along the lines between particles: `Σⱼ (c₀ + c₁/ρ + c₂/ρ²) (xᵢ − xⱼ)/ρ` with coefficients that are linear in the scalars of

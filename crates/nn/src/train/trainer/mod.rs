@@ -1,4 +1,4 @@
-//! Training a model: what survives from one step to the next ([`Trainer`]), the step itself, and going on from a checkpoint.
+//! Training a model: the state kept between steps ([`Trainer`]), the step itself, and resuming from a checkpoint.
 
 mod resume;
 mod step;
@@ -19,7 +19,7 @@ use std::{any::Any, sync::Arc};
 /// step that is replayed as a CUDA graph has `replay` instead of the last three.
 ///
 /// A step whose loss or gradient norm is NaN or infinite is skipped: weights, optimiser state and average stay as they
-/// are, the data and the schedule move on, and the step is reported and counted.
+/// are, data and schedule advance, and the step is reported and counted.
 ///
 /// ```
 /// use gradewise_autograd::Tensor;
@@ -56,7 +56,7 @@ pub struct Trainer<M> {
     /// The [`CapturedStep`] for the batches seen last, on a GPU.
     device_step: Option<Box<dyn Any + Send>>,
     step: u64,
-    /// Forward passes of the steps taken: what the masks of dropout follow from.
+    /// The number of forward passes so far, which determines the dropout masks.
     passes: u64,
     skips: Skips,
 }
@@ -95,8 +95,8 @@ impl<M: Module> Trainer<M> {
         })
     }
 
-    /// Computes losses in mixed precision: operations by the policy, the loss scaled if there is a scaler. Parameters, gradients and
-    /// optimiser stay as they are.
+    /// Computes losses in mixed precision: operations follow the policy, and the loss is scaled if there is a scaler. Parameters, gradients
+    /// and optimiser state keep their dtype.
     ///
     /// # Errors
     /// [`Error::Argument`] for a scaler's constants outside their range, or parameters that are not in `f32`.
@@ -115,13 +115,13 @@ impl<M: Module> Trainer<M> {
         Ok(self)
     }
 
-    /// What losses are multiplied by at present, where a scaler does that.
+    /// The current loss scale, if there is a scaler.
     pub fn loss_scale(&self) -> Option<f64> {
         self.scaler.as_ref().map(GradientScaler::scale)
     }
 
-    /// Takes its steps together with other processes from now on. Their models must be equal, and stay so: each step is the same
-    /// everywhere.
+    /// Takes steps together with other processes from now on. Their models must be equal; they stay equal, because every process takes the
+    /// same step.
     pub fn set_exchange(&mut self, exchange: Arc<dyn Exchange>) {
         self.exchange = Some(exchange);
     }
@@ -131,9 +131,8 @@ impl<M: Module> Trainer<M> {
         &self.parameters
     }
 
-    /// Gives what is kept from step to step its name in the census of live arrays
-    /// ([`census`](gradewise_kernels::memory::census)): the parameters, and for each of them what the optimiser keeps. Updates may have
-    /// put new arrays in place of named ones.
+    /// Names the persistent arrays in the census of live arrays ([`census`](gradewise_kernels::memory::census)): the parameters, and the
+    /// optimiser state of each. Call it again after steps, which may have replaced named arrays by new ones.
     pub fn name_arrays(&self) {
         for (name, parameter) in &self.parameters {
             parameter.array().name(name);
@@ -146,7 +145,7 @@ impl<M: Module> Trainer<M> {
         }
     }
 
-    /// An error of a step, with parameters called by their names.
+    /// Rewrites an error of a step so that it refers to parameters by name.
     #[must_use]
     pub fn explained(&self, error: Error) -> Error {
         let Error::Autograd(gradewise_autograd::Error::Anomaly(mut anomaly)) = error else { return error };
@@ -182,7 +181,7 @@ impl<M: Module> Trainer<M> {
         (self.capture, self.device_step) = (capture, None);
     }
 
-    /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` as long as there is none.
+    /// Number of kernels, copies and fills of the recorded step for batches of this type; `None` before a step is recorded.
     ///
     /// # Errors
     /// From the device.
@@ -191,10 +190,10 @@ impl<M: Module> Trainer<M> {
         step.map_or(Ok(None), CapturedStep::node_count)
     }
 
-    /// Runs `work` on the weights that count: their moving average if one is kept, else the weights themselves. It is in evaluation mode
-    /// ([`evaluation`]): nothing is dropped.
+    /// Runs `work` on the weights to evaluate: their moving average if one is kept, else the weights themselves. `work` runs in evaluation
+    /// mode ([`evaluation`]), without dropout.
     ///
-    /// The averages take the place of the weights meanwhile, hence the exclusive borrow. The weights return when `work` ends, also if it
+    /// Meanwhile, the averages replace the weights, hence the exclusive borrow. The weights are restored when `work` ends, also if it
     /// panics.
     ///
     /// # Errors

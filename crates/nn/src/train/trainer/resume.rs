@@ -13,13 +13,13 @@ struct State {
     skips: Skips,
     #[serde(default)]
     scaler: Option<ScalerState>,
-    /// Checkpoints of earlier versions have none: it is then that of steps with the accumulation of now.
+    /// Checkpoints of earlier versions lack it; it is then steps × the current accumulation.
     #[serde(default)]
     passes: Option<u64>,
 }
 
 impl<M: Module> Trainer<M> {
-    /// Everything that is needed to go on, or to use the model. `name` and `model_config` identify the model.
+    /// A checkpoint with everything needed to resume training or to use the model. `name` and `model_config` identify the model.
     ///
     /// # Errors
     /// From the device.
@@ -53,13 +53,13 @@ impl<M: Module> Trainer<M> {
         Ok(Checkpoint { metadata, tensors })
     }
 
-    /// Goes on from a checkpoint of the model that `name` and `model_config` identify, as for [`checkpoint`](Self::checkpoint): the steps
-    /// that follow compute the same bits as if training had not been interrupted, provided they see the same batches. Settings of the
-    /// model that only one side has are not compared, so that older checkpoints can be resumed. Nothing changes unless everything fits.
+    /// Resumes from a checkpoint of the model that `name` and `model_config` identify, as for [`checkpoint`](Self::checkpoint): the steps
+    /// that follow compute the same bits as if training had not been interrupted, provided they see the same batches. Model settings that
+    /// only one side has are not compared, so that older checkpoints can be resumed. On an error, the trainer is unchanged.
     ///
     /// # Errors
     /// [`Error::Tensor`], [`Error::Argument`] or [`Error::Format`] if the checkpoint is of another model, configuration or optimiser, holds
-    /// weights alone, or holds a moving average that this trainer does not keep.
+    /// only weights, or holds a moving average that this trainer does not keep.
     pub fn resume(
         &mut self,
         checkpoint: &Checkpoint,
@@ -90,7 +90,7 @@ impl<M: Module> Trainer<M> {
         }
         let mut optimizer = Optimizer::new(self.config.method())?;
         optimizer.load(&state.optimizer, &checkpoint.tensors, &self.parameters)?;
-        // All or nothing itself, and the last that can refuse.
+        // The load is all or nothing, and the last step that can fail.
         if let Some(average) = &mut self.average {
             average.load(&checkpoint.tensors)?;
         }

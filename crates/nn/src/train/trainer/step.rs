@@ -9,10 +9,10 @@ use gradewise_ffi::nvtx;
 use gradewise_kernels::{Array, DType, Device, memory, ops};
 use std::collections::HashMap;
 
-/// After so many steps in a row without a usable gradient, training has diverged.
+/// The number of consecutive steps without a usable gradient after which training counts as diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
 
-/// What happened in one step.
+/// The report of one step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StepReport {
     /// Steps taken so far, this one included.
@@ -23,13 +23,13 @@ pub struct StepReport {
     pub lr: f64,
     /// Norms of the gradients, before clipping, in the order of the parameters.
     pub norms: GradientNorms,
-    /// Whether the gradients were scaled down to the largest norm; elements that exceed the largest value are not counted.
+    /// Whether the gradients were clipped by norm; clipping by value is not reported.
     pub clipped: bool,
-    /// Whether the step was left out because its loss or gradients were not finite.
+    /// Whether the step was skipped because its loss or gradients were not finite.
     pub skipped: bool,
     /// The fraction of the gradients' elements that are zero.
     pub zeros: f64,
-    /// What the loss was multiplied by for the backward pass, where a scaler does that.
+    /// The loss scale of the backward pass, if there is a scaler.
     pub scale: Option<f64>,
 }
 
@@ -43,8 +43,8 @@ impl<M: Module> Trainer<M> {
         })
     }
 
-    /// [`loss`](Self::loss) of batch `number` of the step under way. A step that fails has not advanced `passes`: taken again, it
-    /// draws the same.
+    /// [`loss`](Self::loss) of batch `number` of the current step. A step that fails does not advance `passes`, so a retry draws the same
+    /// dropout masks.
     pub(in crate::train) fn next_loss<B>(
         &self,
         loss: &impl Fn(&M, &B) -> Result<Tensor>,
@@ -54,7 +54,7 @@ impl<M: Module> Trainer<M> {
         self.loss(loss, batch, self.passes + number as u64)
     }
 
-    /// Counts a step, whatever came of it.
+    /// Counts a step, whether taken or skipped.
     fn count_step(&mut self) {
         self.step += 1;
         self.passes += self.config.accumulation as u64;
@@ -62,8 +62,8 @@ impl<M: Module> Trainer<M> {
 
     /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
     ///
-    /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen there: see
-    /// [`CapturedStep`], which is what takes the step.
+    /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen on the device: see
+    /// [`CapturedStep`], which takes the step.
     ///
     /// # Errors
     /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
@@ -142,11 +142,11 @@ impl<M: Module> Trainer<M> {
         Ok(StepReport { step: self.step, loss: mean_loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
-    /// The losses of the last step's `batches` once more and their gradients, with the masks of dropout that the step drew, for whoever
-    /// observes this thread; nothing is kept or changed.
+    /// Recomputes the losses and gradients of the last step's `batches`, with the dropout masks of that step, for observers of this thread.
+    /// Nothing is stored or changed.
     ///
     /// # Errors
-    /// Those of the batches; from the operators, or whatever an observer has to say.
+    /// Those of the batches; from the operators, or from an observer.
     pub fn look<B>(
         &self,
         batches: impl IntoIterator<Item = Result<B>>,
@@ -173,8 +173,8 @@ impl<M: Module> Trainer<M> {
         self.config.schedule().lr(self.step)
     }
 
-    /// Counts a step that was taken on a device, or called off there because loss or norm were not finite; `trained` are the
-    /// positions of the parameters that it updated.
+    /// Counts a step that was taken on a device, or skipped there because loss or norm were not finite. `trained` are the indices of the
+    /// parameters that it updated.
     pub(in crate::train) fn finish_step(
         &mut self,
         loss: f64,
@@ -196,10 +196,10 @@ impl<M: Module> Trainer<M> {
         Ok(StepReport { step: self.step, loss, lr, norms, clipped, skipped, zeros, scale })
     }
 
-    /// Moves the loss scale after a step, and looks for gradients that underflow.
+    /// Updates the loss scale after a step, and checks for gradients that underflow.
     fn scaled(&mut self, skipped: bool, zeros: f64) -> Result<()> {
         let scale = self.loss_scale();
-        // The exponents of bf16 are those of f32: what is zero in it was zero before.
+        // bf16 has the exponent range of f32, so only f16 can underflow more than f32.
         if !skipped && self.mixed.as_ref().is_some_and(|policy| policy.dtype() == DType::F16) {
             self.underflow.see(self.step, zeros, scale);
         }
@@ -211,8 +211,8 @@ impl<M: Module> Trainer<M> {
         Ok(())
     }
 
-    /// Adds the gradients of `loss`, divided by the number of batches of a step and multiplied by the loss scale; returns the loss
-    /// divided likewise. In the `last` pass of a step the exchange hears of each sum once it is complete.
+    /// Adds the gradients of `loss`, divided by the number of batches of a step and multiplied by the loss scale; returns the loss divided
+    /// likewise. In the `last` pass of a step, the exchange is notified of each sum once it is complete.
     pub(in crate::train) fn backward(
         &self,
         gradients: &mut [Option<Array>],
@@ -234,7 +234,7 @@ impl<M: Module> Trainer<M> {
                 let mut found = loss.backward_with(&options)?;
                 for (sum, (_, parameter)) in gradients.iter_mut().zip(&self.parameters) {
                     let leaf = parameter.tensor();
-                    // A parameter that took no part in this batch has no gradient from it.
+                    // A parameter that this batch did not use has no gradient from it.
                     if found.contains(&leaf) {
                         add_to(sum, found.take(&leaf)?.array().clone())?;
                     }
@@ -269,7 +269,7 @@ impl<M: Module> Trainer<M> {
         result
     }
 
-    /// Ends a streak of skipped steps with the step that was taken.
+    /// Ends a streak of skipped steps when a step is taken, and reports its length.
     fn end_skips(&mut self) {
         let skipped = std::mem::take(&mut self.skips.consecutive);
         if skipped > 1 {
@@ -294,7 +294,7 @@ impl<M: Module> Trainer<M> {
             ),
             None => format!("the loss is {loss}"),
         };
-        // One line for a streak; the error, or the step that ends it, has the count.
+        // Logs one line per streak; the count is in the error, or in the line that ends the streak.
         match self.skips.consecutive {
             1 => tracing::warn!("step {} skipped: {what}; those that follow it are counted", self.step),
             _ => tracing::debug!("step {} skipped: {what}", self.step),
@@ -318,7 +318,7 @@ fn zero_fraction(gradients: &[Option<Array>]) -> Result<f64> {
     Ok(zeros / elements.max(1) as f64)
 }
 
-/// Adds to a sum that may have no term yet.
+/// Adds a term to a sum that may be empty.
 fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
     match sum {
         Some(sum) => ops::add_assign(sum, &term)?,

@@ -1,18 +1,18 @@
-//! Errors on purpose: what a kernel that goes wrong looks like.
+//! Deliberate errors, to show how a faulty kernel is reported.
 
 use crate::error::{Error, Result};
 use clap::ValueEnum;
 use gradewise_ffi::Driver;
 use gradewise_kernels::{Array, CudaDevice, Device, DeviceName, custom::CudaKernel, custom::Signature};
 
-/// What goes wrong.
+/// The kind of error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Drill {
-    /// A kernel writes where nothing is allocated.
+    /// A kernel writes to an unallocated address.
     IllegalAddress,
-    /// A kernel writes a word at an odd address.
+    /// A kernel writes a word to an odd address.
     MisalignedAddress,
-    /// A kernel has an instruction that the hardware refuses.
+    /// A kernel executes an illegal instruction.
     IllegalInstruction,
     /// A kernel leaves its output unwritten.
     Unwritten,
@@ -28,21 +28,21 @@ impl Drill {
         }
     }
 
-    /// What the kernel does, in PTX.
+    /// The body of the kernel, in PTX.
     fn body(self) -> &'static str {
         match self {
             Self::IllegalAddress => "mov.u64 %a, 4096; mov.u32 %v, 7; st.global.u32 [%a], %v;",
             Self::MisalignedAddress => "ld.param.u64 %a, [y]; mov.u32 %v, 7; st.global.u32 [%a+1], %v;",
-            // A barrier for eight threads: the hardware knows whole warps alone. Nobody sees that before it runs.
+            // A barrier for 8 threads: hardware barriers need a multiple of a warp, which is checked only at run time.
             Self::IllegalInstruction => "ld.param.u64 %a, [n]; cvt.u32.u64 %v, %a; bar.sync 1, %v;",
             Self::Unwritten => "",
         }
     }
 
-    /// Runs the kernel on a device, which is of no use to this process afterwards.
+    /// Runs the kernel on a device, which this process cannot use afterwards.
     ///
     /// # Errors
-    /// The error that the drill is about; no device.
+    /// The intended error; no device.
     pub fn run(self, device: DeviceName) -> Result<()> {
         let Some(ordinal) = device.ordinal() else {
             return Err(Error::Usage(format!("--device {device}: a drill needs a GPU: cuda or cuda:N")));
@@ -53,7 +53,7 @@ impl Drill {
             source,
             launches: Default::default(),
         };
-        // Code of its own: a build without kernels will do.
+        // The kernel is PTX of its own, so a build without kernels suffices.
         let device = CudaDevice::with_driver(&Driver::load().map_err(found)?, ordinal)?;
         let name = self.name();
         let signature: Signature = format!("fn {name}(x: &[f32; n], y: &mut [f32; n], n: usize)").parse()?;

@@ -1,4 +1,4 @@
-//! `debug`: another command, in debug mode.
+//! `debug`: runs another command in debug mode.
 
 mod drill;
 
@@ -16,9 +16,9 @@ use std::{ffi::OsString, iter::once};
 
 /// Run another command in debug mode, after the information block and the initialisation test.
 ///
-/// Launches on a GPU are waited for and named, and the last of every thread are listed with an error; new memory is poisoned; the first
-/// operation, forward or backward, that makes a NaN or an infinity, or leaves elements unwritten, ends the command and is named with
-/// its inputs. Steps are not captured. On the CPU, memory and results are checked the same way.
+/// Launches on a GPU are synchronous and named, and an error lists the last launches of every thread; new memory is poisoned; the first
+/// operation, forward or backward, that produces a NaN or an infinity, or leaves elements unwritten, ends the command and is named with its
+/// inputs. Steps are not captured. On the CPU, memory and results are checked the same way.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,11 +27,11 @@ Examples:
   gradewise debug -- verify golden/clifford --device cuda
   gradewise debug --drill illegal-address                     what such an error looks like")]
 pub struct Debug {
-    /// Make this error on a GPU instead, to see how it is reported. The device is of no use to this process afterwards, and of as much
-    /// as ever to others.
+    /// Cause this error on a GPU instead, to see how it is reported. Afterwards this process cannot use the device; other processes are not
+    /// affected.
     #[arg(long, value_name = "ERROR", conflicts_with = "command")]
     pub drill: Option<Drill>,
-    /// Where a drill takes place: cuda or cuda:N.
+    /// Device of a drill: cuda or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cuda", requires = "drill")]
     pub device: DeviceName,
     /// The command, as it would follow `gradewise`.
@@ -58,13 +58,13 @@ fn run(arguments: &Debug, program: &Program) -> Result<()> {
         return drill.run(arguments.device);
     }
     let words = once(OsString::from(output::program())).chain(arguments.command.iter().cloned());
-    // Before anything is tested: a command that does not exist is known at once. Its help is printed here, too.
+    // Parsed before the tests, so that usage errors are reported at once. The help of the command is printed here, too.
     let parsed = program.parse(words).unwrap_or_else(|error| error.exit());
     if parsed.subcommand_name() == Some(Debug::NAME) {
         return Err(Error::Usage("`debug` runs another command, not itself".to_owned()));
     }
     debug::set(true);
-    // Shown here, of all devices, and not again by the command.
+    // The information block of all devices is shown here; this suppresses a second one by the command.
     doctor::is_introduced();
     let report = doctor::examine(false);
     output::note(&report.information());
@@ -78,7 +78,7 @@ fn run(arguments: &Debug, program: &Program) -> Result<()> {
     program.dispatch(&parsed)
 }
 
-/// What is said before the command runs although tests of devices fail: it may be about another device, or about this very failure.
+/// The warning if tests of devices fail. The command still runs: it may use another device, or examine this failure.
 fn warning<'a>(tests: impl Iterator<Item = &'a Check>) -> Option<String> {
     let failed: Vec<&str> =
         tests.filter(|test| test.is_failed()).filter_map(|test| test.check.split(' ').next()).collect();

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A number of a record by the name under which it is shown: of nested objects, names are joined by `/`.
+/// The numbers of a record by display name; names of nested objects are joined by `/`.
 fn scalars(record: &Value) -> Vec<(String, f64)> {
     fn collect(prefix: &str, value: &Value, found: &mut Vec<(String, f64)>) {
         match value {
@@ -45,7 +45,7 @@ fn scalars(record: &Value) -> Vec<(String, f64)> {
     found
 }
 
-/// When the run began: its last record was written when the file was last changed.
+/// The start time of the run: the modification time of the file, when the last record was written, minus the seconds of that record.
 fn beginning(path: &Path, records: &[Value]) -> f64 {
     let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
     let last = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
@@ -55,8 +55,8 @@ fn beginning(path: &Path, records: &[Value]) -> f64 {
 
 /// Write the record of a run for TensorBoard and as one page with its figures, or its weights for another library.
 ///
-/// Into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which needs nothing beside
-/// itself; both unless one is asked for. A second export replaces the first. A run that goes on can be exported at any time.
+/// Writes into the run's folder: events.out.tfevents.… with every number of metrics.jsonl, and report.html, which is self-contained; both
+/// unless one is selected. A second export replaces the first. An unfinished run can be exported at any time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,11 +73,11 @@ pub struct Export {
     /// Write the page.
     #[arg(long)]
     pub html: bool,
-    /// Write the weights as the published model of this library keeps them, for its load_state_dict. `import` is the way back.
+    /// Write the weights in the layout of the published model of this library, for its load_state_dict. `import` is the inverse.
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Library>,
-    /// The file of those weights.
+    /// The file for these weights.
     #[arg(long, value_name = "FILE", requires = "to")]
     pub out: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ impl Command for Export {
     }
 }
 
-/// The weights of a checkpoint, or of a run's, for another library.
+/// Writes the weights of a checkpoint, or of a run, for another library.
 fn weights(run: &Path, library: Library, out: &Path) -> Result<()> {
     let path = if run.is_dir() { RunFolder::at(run).checkpoint() } else { run.to_owned() };
     let (file, account) = published::export(&Checkpoint::read(path)?, library)?;
@@ -114,7 +114,7 @@ fn run(arguments: &Export) -> Result<()> {
     if arguments.tensorboard || !arguments.html {
         let start = beginning(&folder.metrics(), &records);
         let bytes = tensorboard::events(&records, start);
-        // The name by which TensorBoard finds such files; one for a run, so that a second export replaces the first.
+        // TensorBoard recognises this name. It is the same for every export of a run, so that a second export replaces the first.
         let path = folder.file(&format!("events.out.tfevents.{:010}.gradewise", start as u64));
         replace_file(&path, |file| file.write_all(&bytes))?;
         written.push(path);

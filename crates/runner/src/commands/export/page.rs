@@ -1,4 +1,4 @@
-//! One page that shows a run and needs nothing beside itself.
+//! A self-contained HTML page about a run.
 
 use crate::{
     error::{Error, Result},
@@ -13,7 +13,7 @@ table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;border-bo
 td.n{text-align:right;font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1em;overflow:auto}\
 figure{margin:1.5em 0}figcaption{color:#666}svg{max-width:100%;height:auto}";
 
-/// A number with as many digits as say something.
+/// Formats a number, rounded to a readable number of digits.
 fn shown(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return format!("{value}");
@@ -21,7 +21,7 @@ fn shown(value: f64) -> String {
     if (1e-3..1e5).contains(&value.abs()) { format!("{value:.5}") } else { format!("{value:.4e}") }
 }
 
-/// The drawing of a file, without what only a file of its own may begin with.
+/// The SVG element of a file, without the XML declaration.
 fn drawing(text: &str) -> Option<&str> {
     text.find("<svg").map(|start| &text[start..])
 }
@@ -44,7 +44,7 @@ fn figures(folder: &RunFolder) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// First, last, least and greatest of every number that was recorded.
+/// First, last, smallest and largest value of every recorded number.
 fn table(records: &[Value]) -> String {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for record in records {
@@ -52,7 +52,7 @@ fn table(records: &[Value]) -> String {
             all.entry(name).or_default().push(value);
         }
     }
-    // One for each parameter is too much for a page; the record has them.
+    // Norms of single parameters are omitted: they are in the record.
     all.retain(|name, _| !name.starts_with("gradient_norms/"));
     let mut text = String::from(
         "<table><tr><th>what</th><th>first</th><th>last</th><th>least</th><th>greatest</th><th>records</th></tr>\n",

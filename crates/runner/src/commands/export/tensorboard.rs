@@ -1,18 +1,17 @@
-//! Event files as TensorBoard reads them: records of a length, its checksum, a message and its checksum (TFRecord), the messages `Event` of
-//! TensorFlow's protocol.
+//! TensorBoard event files: TFRecords (length, its checksum, message, its checksum) of TensorFlow's `Event` messages.
 
 use crc::{CRC_32_ISCSI, Crc};
 use serde_json::Value;
 
 const CASTAGNOLI: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
-/// The checksum of a record, turned and moved as the format wants it, so that checksums of checksums keep their worth.
+/// The masked checksum of TFRecord: CRC-32C, rotated and offset, so that the CRC of data that contain CRCs stays meaningful.
 fn masked(bytes: &[u8]) -> u32 {
     const MOVE: u32 = 0xa282_ead8;
     CASTAGNOLI.checksum(bytes).rotate_right(15).wrapping_add(MOVE)
 }
 
-/// Fields of a message in protocol-buffer form.
+/// A protocol-buffer message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -86,14 +85,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The published check value of the polynomial, and its mask worked out by hand.
+    /// The published check value of the polynomial, and its mask computed by hand.
     #[test]
     fn the_checksum_is_that_of_the_format() {
         assert_eq!(CASTAGNOLI.checksum(b"123456789"), 0xe306_9283);
         assert_eq!(masked(b"123456789"), 0xc78a_b0e5);
     }
 
-    /// A reader of its own: records whose checksums fit, fields by number.
+    /// An independent reader: checks the checksums, and returns fields by number.
     fn read(mut file: &[u8]) -> Vec<Vec<(u64, Field)>> {
         let mut events = Vec::new();
         while !file.is_empty() {

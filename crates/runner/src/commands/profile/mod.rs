@@ -34,10 +34,10 @@ use stepper::Stepper;
 
 /// See where the time of a training step goes: operation by operation, beside what the device can do.
 ///
-/// Takes steps as `train` would and prints for each operation and pass: calls, time, share of the step, bytes that it cannot avoid, the rates
-/// reached, and how much of the roofline that is (measured copies and matrix products of the same device). Times are by CUDA events,
-/// with the device kept busy so that it never waits for the host; on the CPU by its clock. Then the parts of a step with their memory,
-/// what launches cost, and whether capture or larger batches would help.
+/// Takes steps as `train` would and prints for each operation and pass: calls, time, share of the step, minimum bytes of memory traffic,
+/// the achieved rates, and their share of the roofline (measured copies and matrix products of the same device). Times are by CUDA events,
+/// with the device kept busy so that it never waits for the host; on the CPU by its clock. Then prints the parts of a step with their
+/// memory, the cost of launches, and whether capture or larger batches would help.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,16 +51,16 @@ pub struct Arguments {
     /// Settings under a name.
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Weights other than fresh ones.
+    /// Weights to use instead of fresh ones.
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
-    /// Steps that are measured.
+    /// Number of measured steps.
     #[arg(long, default_value_t = 5)]
     pub steps: u32,
-    /// Steps before them.
+    /// Number of warm-up steps.
     #[arg(long, default_value_t = 5)]
     pub warm_up: u32,
-    /// Rows of the table; the others are added up in one.
+    /// Rows of the table; the others are summed in one.
     #[arg(long, default_value_t = 20)]
     pub limit: usize,
     /// One row for each operation, whatever its shapes.
@@ -143,7 +143,7 @@ fn trainer<T: Task>(
     trainer_of::<T>(model, config, run::mixed_precision(&config.runtime)?.as_ref())
 }
 
-/// Batches as in training.
+/// The batches of training.
 fn loader<T: Task>(
     data: &Arc<T::Data>,
     config: &TaskConfig<T>,
@@ -154,14 +154,14 @@ fn loader<T: Task>(
     Ok(batches(Arc::clone(data), &order, 0, &run::loading(placement))?)
 }
 
-/// What the device can do in the arithmetic of the run.
+/// The measured peak rates of the device in the arithmetic of the run.
 fn ceilings(placement: &Placement) -> Result<Ceilings> {
     match &placement.device {
         Device::Cpu => host_ceilings(&[placement.dtype]).map_err(failed),
         Device::Cuda(cuda) => {
             let vendor = Vendor::open(cuda).ok();
             let mut arithmetics = vec![(placement.dtype, Compute::current())];
-            // What mixed precision computes in.
+            // The dtype of products in mixed precision.
             if placement.dtype == DType::F32 {
                 arithmetics.push((DType::BF16, Compute::Exact));
             }

@@ -1,4 +1,4 @@
-//! Steps with every operation and part of them timed.
+//! Steps with timings of every operation and of their parts.
 
 use super::{
     failed,
@@ -17,7 +17,7 @@ use gradewise_ffi::DeviceMemory;
 use gradewise_kernels::{Device, transfers};
 use std::cell::RefCell;
 
-/// Steps as they were recorded.
+/// The recorded steps.
 pub(super) struct Recorded {
     pub(super) recordings: Vec<Recording>,
     /// Mean time of a step by the clock of the device.
@@ -57,7 +57,7 @@ pub(super) fn record<T: Task>(
         }
         recordings.push(recorder.finish());
     }
-    // Parts apart from operations, and undisturbed by their marks.
+    // Parts are timed in a separate pass, so that the events of operations do not disturb them.
     let timers = Timers::new(device);
     for _ in 0..steps {
         timers.time("step", || {
@@ -66,7 +66,7 @@ pub(super) fn record<T: Task>(
         })?;
     }
     let parts = timers.report().map_err(failed)?;
-    // Apart, too: each copy is waited for.
+    // Also a separate pass, because timing waits for each copy.
     let (taken, transfers) =
         transfers::watched(|| (0..steps).try_for_each(|_| stepper.step(batches, T::loss).map(drop)));
     taken?;
@@ -74,7 +74,7 @@ pub(super) fn record<T: Task>(
     Ok(Recorded { recordings, step_seconds: total / steps as f64, parts, copies })
 }
 
-/// Keeps a GPU busy while the host queues a step, so that the times of operations are the device's alone.
+/// Keeps a GPU busy while the host queues a step, so that the times of operations contain no waiting for the host.
 struct Filler(Option<(gradewise_kernels::CudaDevice, [DeviceMemory; 2], usize)>);
 
 impl Filler {
@@ -88,7 +88,7 @@ impl Filler {
         let times =
             Timer::new(cuda, 1, 3).times(|| Ok(blocks[1].copy_from(0, &blocks[0], 0, Self::BYTES)?));
         let one = times.map_err(failed)?.median() * 1e-3;
-        // Marks, and what is copied from the host in between, make a step of the host several times as long.
+        // Events, and copies from the host between them, make a step take several times as long on the host.
         let count = (5.0 * host_seconds / one).ceil().clamp(1.0, 400.0) as usize;
         Ok(Self(Some((cuda.clone(), blocks, count))))
     }

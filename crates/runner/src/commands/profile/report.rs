@@ -1,4 +1,4 @@
-//! What a profile says, as text, JSON and a trace.
+//! The report of a profile, as text, JSON and a trace.
 
 use super::Arguments;
 use super::{failed, record::Recorded, speed::Speed};
@@ -12,11 +12,11 @@ use gradewise_nn::{Placement, checkpoint::replace_file};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// All that was measured.
+/// All measurements.
 pub(super) struct Report {
     pub(super) task: &'static str,
     pub(super) placement: Placement,
-    /// What operations compute in, by name, where that is not the storage.
+    /// The dtype of mixed precision, by name, if it differs from the storage.
     pub(super) mixed: Option<String>,
     pub(super) batch_size: usize,
     pub(super) parameters: usize,
@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Prints it and writes the trace, as the arguments say.
+    /// Prints the report and writes the trace, as requested by the arguments.
     pub(super) fn write(&self, arguments: &Arguments) -> Result<()> {
         if let Some(path) = &arguments.trace {
             write_trace(path, &self.recorded.recordings, &self.placement.device)?;
@@ -61,7 +61,7 @@ impl Report {
         })
     }
 
-    /// A table of at most `limit` operations, one of the parts of a step, and advice.
+    /// A table of at most `limit` operations, a table of the parts of a step, and advice.
     fn text(&self, limit: usize) -> String {
         let Self { task, placement, mixed, batch_size, parameters, profile, recorded, speed } = self;
         let precision = match mixed {

@@ -1,28 +1,28 @@
-//! The times of a step taken in several ways, and what they advise.
+//! The times of a step in several modes, and advice from them.
 
 use gradewise_bench::profile::NamedTime;
 
-/// The times of a step in other ways.
+/// The times of a step, in seconds.
 pub(super) struct Speed {
-    /// Operator by operator, with all that the host does.
+    /// Eager, including the host's work.
     pub(super) eager: f64,
-    /// What the device needs for it, if it never waits for the host.
+    /// Device time of an eager step, without waiting for the host.
     pub(super) device: Option<f64>,
-    /// Replayed as a graph.
+    /// Replayed as a CUDA graph.
     pub(super) captured: Option<f64>,
     /// Kernels, copies and fills of the graph.
     pub(super) kernels: Option<usize>,
-    /// With twice the batch.
+    /// With a batch of twice the size.
     pub(super) twice: Option<f64>,
 }
 
 impl Speed {
-    /// What the times say, and whether batching or capture would help.
+    /// Interprets the times: whether larger batches or capture would help.
     pub(super) fn advice(&self, batch_size: usize, parts: &[NamedTime]) -> Vec<String> {
         let ms = |seconds: f64| 1e3 * seconds;
         let mut lines = Vec::new();
         if let Some(device) = self.device {
-            // Marks take time, too: the device needs at most what a graph takes.
+            // Events add to the measured time, so the time of a graph is an upper bound.
             let device = self.captured.map_or(device, |captured| device.min(captured)).min(self.eager);
             let waits = (self.eager - device).max(0.0);
             let mut line = format!(
@@ -31,7 +31,7 @@ impl Speed {
                 ms(device)
             );
             if let Some(kernels) = self.kernels {
-                // Where the device is the slower one, the host waits for it, and what a step takes is no time of launching.
+                // If the device is slower than the host, the time of a step is not spent on launches.
                 line += &if waits > 0.1 * self.eager {
                     format!(
                         "; {kernels} launches, {:.1} µs of the host for each",

@@ -1,4 +1,4 @@
-//! Steps as training takes them, and their time.
+//! Training steps, and their time.
 
 use crate::{
     error::Result,
@@ -8,7 +8,7 @@ use gradewise_autograd::Tensor;
 use gradewise_nn::train::{Capture, StepReport, Trainer};
 use std::time::Instant;
 
-/// Batches as the loader brings them.
+/// The batches of the loader.
 pub(super) type Batches<'a, T> = &'a mut dyn Iterator<Item = gradewise_nn::Result<Batch<T>>>;
 
 /// Takes steps as training does, and times them.
@@ -17,7 +17,7 @@ pub(super) struct Stepper<T: Task> {
 }
 
 impl<T: Task> Stepper<T> {
-    /// Steps whose operators are called one by one, or replayed as a graph.
+    /// Takes steps eagerly, or replays them as a CUDA graph.
     pub(super) fn new(mut trainer: Trainer<T::Model>, capture: bool) -> Self {
         trainer.set_capture(if capture { Capture::Required } else { Capture::Off });
         Self { trainer }

@@ -1,14 +1,14 @@
-//! The machine, as an issue needs to know it.
+//! A description of the machine, for an issue.
 
 use crate::doctor;
 use gradewise_kernels::build_info;
 use std::{env, fmt::Write, fs};
 
-/// Variables that change what this program, or what it uses, does.
+/// Prefixes of environment variables that change the behaviour of this program or its libraries.
 const PREFIXES: [&str; 9] =
     ["GRADEWISE_", "CUDA_", "NCCL_", "NVIDIA_", "CUBLAS", "RAYON_", "RUST_", "SLURM_", "LD_LIBRARY_PATH"];
 
-/// Versions, system, processor, memory and variables, a line each.
+/// Versions, system, processor, memory and environment variables, one per line.
 pub fn describe() -> String {
     let build = build_info();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `report`: one archive that says what an issue needs to say, and nothing else.
+//! `report`: writes an archive with the information that an issue needs, and nothing else.
 
 mod environment;
 mod redact;
@@ -20,10 +20,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Lines that are kept of the record of a run, and of each log.
+/// The number of lines kept from the end of the record of a run, and of each log.
 const LAST: usize = 200;
 
-/// What an issue should say, to be filled in.
+/// The issue template, to be filled in.
 const TEMPLATE: &str = include_str!("../../../issue-template.md");
 /// Where issues are filed.
 const ISSUES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/issues/new");
@@ -37,8 +37,8 @@ struct Entry {
 
 /// Make an archive for an issue: the machine, the doctor's report, and of a run its settings, last numbers and last error.
 ///
-/// Secrets, names of the user and of the machine, addresses, and paths outside the run folder are left out. What goes in is shown
-/// first, and nothing is written before you say so. It holds text alone: no weights, no data.
+/// Secrets, names of the user and of the machine, addresses, and paths outside the run folder are left out. The contents are shown first,
+/// and nothing is written before you confirm. The archive holds only text: no weights, no data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +56,7 @@ pub struct Report {
     /// Write it without asking.
     #[arg(long)]
     pub yes: bool,
-    /// Show the text of one of the files, as it goes in, and write nothing.
+    /// Show the text of one of the files of the archive, and write nothing.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["yes", "out"])]
     pub show: Option<String>,
 }
@@ -113,7 +113,7 @@ fn default_name(run: Option<&Path>) -> PathBuf {
     ))
 }
 
-/// All that there is to say, not yet redacted.
+/// The entries of the archive, not yet redacted.
 fn entries(run: Option<&Path>) -> Result<Vec<Entry>> {
     let doctor = serde_json::to_string_pretty(&doctor::examine(true)).unwrap_or_default() + "\n";
     let entry = |name: &str, about, text| Entry { name: name.to_owned(), about, text };
@@ -169,7 +169,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(LAST)..].join("\n") + "\n"
 }
 
-/// What goes in, for the person who decides.
+/// Lists the entries for the user to confirm.
 fn listing(entries: &[Entry], redactor: &Redactor, run: Option<&Path>) -> String {
     let mut text = String::new();
     for Entry { name, about, text: content } in entries {
@@ -185,14 +185,14 @@ fn listing(entries: &[Entry], redactor: &Redactor, run: Option<&Path>) -> String
     text
 }
 
-/// Whether the person at the terminal agrees; nobody there does not.
+/// Asks the user for confirmation; `false` without a terminal.
 fn confirmed(file: &Path) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
     }
     output::print(&format!("write {}? [y/N] ", file.display()))?;
     let mut answer = String::new();
-    // An end of the input is no agreement.
+    // The end of input counts as a refusal.
     let _ = std::io::stdin().lock().read_line(&mut answer);
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }

@@ -1,25 +1,25 @@
-//! Text without what is nobody's business.
+//! Redaction of private information.
 
 use std::{env, path::Path};
 
-/// Parts of a name behind which a secret is.
+/// Name fragments that mark the following value as a secret.
 const SECRET_NAMES: [&str; 9] =
     ["token", "secret", "password", "passwd", "apikey", "api_key", "api-key", "credential", "authorization"];
-/// Beginnings of well-known kinds of tokens.
+/// Prefixes of well-known kinds of tokens.
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "AKIA", "eyJ"];
-/// A word of letters and digits that is as long says nothing to a reader.
+/// Words of letters and digits of at least this length are treated as secrets.
 const LONG: usize = 32;
-/// What every system has, and what errors of loaders are about.
+/// Paths that are kept: every system has them, and errors of dynamic loaders refer to them.
 const SYSTEM: [&str; 6] = ["/usr/", "/lib/", "/lib64/", "/proc/", "/dev/", "/etc/"];
 
-/// Leaves out secrets, names, addresses and paths.
+/// Replaces secrets, names, addresses and paths by placeholders.
 pub struct Redactor {
-    /// The run folder as absolute paths begin with it.
+    /// The absolute path of the run folder.
     run: Option<String>,
-    /// Names, and what stands in their place.
+    /// Names, and their placeholders.
     names: Vec<(String, &'static str)>,
-    /// How much was left out so far.
+    /// The number of replacements so far.
     pub replaced: usize,
 }
 
@@ -33,17 +33,17 @@ impl Redactor {
         let host = host.or_else(|| variable("COMPUTERNAME")).map(|host| host.trim().to_owned());
         let named = [(user, "<user>"), (host, "<host>")];
         let names = named.into_iter().filter_map(|(name, instead)| Some((name?, instead)));
-        // The administrator is nobody, and two letters are in many words.
+        // Names like `root` are not private, and names of two letters occur in many words.
         let telling =
             |(name, _): &(String, _)| name.len() > 2 && !["root", "localhost"].contains(&name.as_str());
         Self { run, names: names.filter(telling).collect(), replaced: 0 }
     }
 
-    /// The text with `<path>`, `<secret>` and the like in place of what is left out.
+    /// Redacts text, with placeholders such as `<path>` and `<secret>`.
     pub fn text(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        // Whether the word before names a secret that this one may be, with nothing but separators between.
+        // Whether the previous word names a secret, with only separators in between, so that this word may be the secret.
         let mut secret_next = false;
         while !rest.is_empty() {
             let end = rest
@@ -80,24 +80,24 @@ impl Redactor {
         out
     }
 
-    /// JSON, or lines of it, with its strings redacted as the text they stand for: an escape such as `\n` begins no path. Everything
-    /// else stays as it is written.
+    /// Redacts JSON or JSON lines. Strings are unescaped first, so that an escape such as `\n` is not taken for a path. Everything else is
+    /// unchanged.
     pub fn json(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        // Whether the value that comes next is that of a name such as `token`.
+        // Whether the next value belongs to a name such as `token`.
         let mut secret_next = false;
         while let Some(start) = rest.find('"') {
             let (before, from) = rest.split_at(start);
             out.push_str(&self.unquoted(before, secret_next));
             let Some(end) = end_of_string(from) else {
-                // Cut off.
+                // A truncated string.
                 rest = from;
                 break;
             };
             let (literal, after) = from.split_at(end);
             let value: String = serde_json::from_str(literal).unwrap_or_else(|_| literal.to_owned());
-            // A number or a table that stands between is the value instead.
+            // If a number or a table comes first, it is the value instead.
             let is_secret =
                 secret_next && !value.is_empty() && before.trim_matches([':', ',', ' ', '\n']).is_empty();
             let redacted = match is_secret {
@@ -118,7 +118,7 @@ impl Redactor {
         out + &self.text(rest)
     }
 
-    /// What is between two strings of JSON: a number may be a secret, too.
+    /// Redacts the text between two JSON strings, because a number may be a secret, too.
     fn unquoted(&mut self, text: &str, is_secret: bool) -> String {
         let value = text.trim_start_matches([':', ',', ' ', '\n']);
         let end = value.find([',', '}', ']', '\n']).unwrap_or(0);
@@ -129,7 +129,7 @@ impl Redactor {
         format!("{}\"<secret>\"{}", &text[..text.len() - value.len()], &value[end..])
     }
 
-    /// What stands in the place of a word, if something does.
+    /// The replacement of a word, if it needs one.
     fn instead_of(&self, word: &str) -> Option<String> {
         if let Some(run) = &self.run
             && let Some(inside) = word
@@ -159,13 +159,13 @@ impl Redactor {
     }
 }
 
-/// Whether a word says that a secret follows.
+/// Whether a word announces a secret.
 fn names_secret(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|name| lower.contains(name))
 }
 
-/// The length of the string of JSON that text begins with, quotes included.
+/// The length of the JSON string at the start of a text, quotes included.
 fn end_of_string(text: &str) -> Option<usize> {
     let mut escaped = false;
     let mut characters = text.char_indices().skip(1);
@@ -177,7 +177,7 @@ fn end_of_string(text: &str) -> Option<usize> {
     end.map(|(at, _)| at + 1)
 }
 
-/// What words end at. A colon belongs to the word in `C:\`.
+/// Word separators. The colon in `C:\` is part of the word.
 fn is_separator(c: char, from: &str) -> bool {
     c.is_whitespace() || "\"'`()[]{},;=<>|".contains(c) || (c == ':' && !from.starts_with(":\\"))
 }
@@ -221,7 +221,7 @@ mod tests {
             assert_eq!(redactor().text(text), expected);
         }
         for (json, expected) in [
-            // An escape begins no path, and what it separates is seen.
+            // An escape does not begin a path, and it separates words.
             (r#"{"error": "(step 8)\ngo on at 3\t\"x\""}"#, r#"{"error": "(step 8)\ngo on at 3\t\"x\""}"#),
             (r#"{"error": "read:\n/home/someone/x\nthere"}"#, r#"{"error": "read:\n<path>\nthere"}"#),
             (r#"["--token", "abc", "train.lr=0.1"]"#, r#"["--token", "<secret>", "train.lr=0.1"]"#),

@@ -1,4 +1,4 @@
-//! What a run leaves at its end: figures, the measures on the test split, and the report.
+//! The end of a run: figures, the measures on the test split, and the report.
 
 use super::{End, Session};
 use crate::{
@@ -39,14 +39,14 @@ impl<T: Task> Session<'_, T> {
         let measure = |model: &T::Model| -> gradewise_nn::Result<_> {
             let asymmetry = task::asymmetry::<T>(model, test, placement)?;
             let measures = T::measure(&[model], test, placement)?;
-            // There is nothing to draw of weights that have diverged, and motions under them are no data.
+            // Diverged weights have no figures: their predictions are not valid data.
             let figures = match measures.are_finite() {
                 true => T::figures(model, config, placement, &self.folder),
                 false => Ok(Vec::new()),
             };
             Ok((measures, asymmetry, figures))
         };
-        // The kept weights are those of the average already, if one is taken.
+        // The saved best weights are already averaged, if there is an average.
         let (measures, asymmetry, figures) =
             if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
         let figures = figures?;
@@ -131,7 +131,7 @@ impl<T: Task> Session<'_, T> {
     }
 }
 
-/// The curves in the records of a run.
+/// The curves from the records of a run.
 fn history<T: Task>(records: &[Value]) -> plots::LossHistory {
     let series = |key: &str| -> Vec<(u64, f64)> {
         records.iter().filter_map(|record| Some((record["step"].as_u64()?, record[key].as_f64()?))).collect()

@@ -1,4 +1,4 @@
-//! A run under way.
+//! A running training session.
 
 mod finish;
 mod stopped;
@@ -27,17 +27,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Why the steps ended.
+/// The reason why the steps ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Done,
     OutOfTime,
     Interrupted,
-    /// The valid split has not got better for `train.patience` evaluations.
+    /// The valid measure has not improved for `train.patience` evaluations.
     Stalled,
 }
 
-/// How long the valid split has not got better.
+/// The time since the valid measure last improved.
 struct Stall {
     best: f64,
     /// Evaluations since the best one.
@@ -60,15 +60,15 @@ impl Stall {
     }
 }
 
-/// Steps after which memory should stay what it is.
+/// Steps after which memory usage should be constant.
 const SETTLED: u64 = 3;
 
-/// Whether something that is done every so many steps, and at the end, is due.
+/// Whether an action that is due every `every` steps, and at the end, is due now.
 fn is_due(every: u64, step: u64, steps: u64) -> bool {
     step == steps || (every > 0 && step.is_multiple_of(every))
 }
 
-/// The steps of a process that only helps: another one leads, measures and writes.
+/// The steps of a process other than the leading one, which evaluates and writes.
 ///
 /// # Errors
 /// From the steps; a process that is gone.
@@ -92,7 +92,7 @@ pub fn follow<T: Task>(
     Ok(())
 }
 
-/// A run under way.
+/// A running training session.
 pub struct Session<'a, T: Task> {
     trainer: Trainer<T::Model>,
     steps: Steps<T>,
@@ -169,7 +169,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Takes the remaining steps.
     ///
     /// # Errors
-    /// From the steps and from writing, with what is kept and how to go on.
+    /// From the steps and from writing, with advice on resuming.
     pub fn fit(
         &mut self,
         batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
@@ -208,7 +208,7 @@ impl<'a, T: Task> Session<'a, T> {
             begun = true;
             let report = match self.steps.take(&mut self.trainer, batches) {
                 Ok(report) => report,
-                // What a step that broke off between processes left on a device is not to be trusted.
+                // After a failed exchange, the state on the device is unreliable, so no checkpoint is written.
                 Err(error @ gradewise_nn::Error::Exchange { .. }) => return Err(self.lost(&error)),
                 Err(error) => return Err(error.into()),
             };
@@ -218,7 +218,7 @@ impl<'a, T: Task> Session<'a, T> {
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
                 self.record(&report, &losses)?;
-                // The first steps make what stays: the optimiser's state, and on a GPU the captured step.
+                // The first steps make persistent allocations: the optimiser's state, and on a GPU the captured step.
                 if step > first + SETTLED {
                     self.watch_memory(&progress)?;
                 }
@@ -246,7 +246,7 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(End::Done)
     }
 
-    /// Warns once, before the numbers stop being finite, of a layer whose gradients leave their past.
+    /// Warns once about a layer whose gradient norm is far from its recent median, before numbers stop being finite.
     fn watch_gradients(&mut self, report: &StepReport, progress: &Progress) {
         let norms = self.trainer.parameter_names().zip(report.norms.each.iter().copied());
         if let Some(excursion) = self.gradients.see(report.step, norms) {
@@ -254,7 +254,7 @@ impl<'a, T: Task> Session<'a, T> {
         }
     }
 
-    /// A line about the steps with such gradients, if there were more than the one that was told.
+    /// A line with the number of such steps, if there were more than the reported one.
     fn gradient_count(&self) -> String {
         const FACTOR: f64 = GradientWatch::FACTOR;
         match self.gradients.steps() {
@@ -265,9 +265,9 @@ impl<'a, T: Task> Session<'a, T> {
         }
     }
 
-    /// Says what grows, if memory does.
+    /// If memory grows, reports which arrays do.
     fn watch_memory(&mut self, progress: &Progress) -> Result<()> {
-        // The host counts for all runs at once: what grows may be another's.
+        // Host memory is counted for all concurrent runs together, so the growth may belong to another run.
         if output::is_named() && self.placement.device == Device::Cpu {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(())
     }
 
-    /// Measures the weights on the valid split, and keeps them if they are the best so far and that is wanted.
+    /// Measures the weights on the valid split, and saves them if they are the best so far and the settings require it.
     fn validate(&mut self, valid: &T::Data) -> Result<Measures> {
         let _range = nvtx::range("evaluate");
         let measures = self.trainer.evaluate(|model| T::measure(&[model], valid, self.placement))?;

@@ -1,18 +1,18 @@
-//! Errors that end a run, with what is kept and how to go on.
+//! Errors that end a run, with advice on resuming.
 
 use super::Session;
 use crate::{error::Error, output, task::Task};
 use gradewise_nn::checkpoint::Checkpoint;
 
 impl<T: Task> Session<'_, T> {
-    /// Keeps what a run that breaks off has reached, and says how to go on. The first error is the one to report, so that those on
-    /// the way out are not.
+    /// Saves the state of a run that ends by an error, and adds advice on resuming. Only the first error is reported; errors while saving
+    /// are not.
     pub(super) fn stopped(&self, error: Error) -> Error {
         use gradewise_autograd::Error as Autograd;
         let Error::Nn(source) = error else { return error };
         let step = self.trainer.steps();
         let mut next = self.gradient_count();
-        // Weights that give no finite numbers are to be looked at, not to go on from.
+        // Weights that give no finite results are saved for diagnosis, not for resuming.
         if matches!(
             &*source,
             gradewise_nn::Error::Diverged { .. } | gradewise_nn::Error::Autograd(Autograd::Anomaly(_))
@@ -30,7 +30,7 @@ impl<T: Task> Session<'_, T> {
             (gradewise_nn::Error::Diverged { skipped, .. }, kept) => {
                 let anomaly = "runtime.detect_anomaly=true";
                 let again = match kept {
-                    // No weight has changed since the first of the skipped steps.
+                    // Skipped steps do not change the weights.
                     Some(kept) if kept + skipped >= step => {
                         format!("the checkpoint of step {kept} holds the same weights: start again")
                     }
@@ -43,7 +43,7 @@ impl<T: Task> Session<'_, T> {
                 format!("{again}\n{anomaly} names the operation that first gives no finite number")
             }
             (source, Some(kept)) => {
-                // As it was, the run would fail again.
+                // With unchanged settings, the run would fail again.
                 let flag = if source.is_out_of_memory() { " --fit-memory" } else { "" };
                 format!("go on after step {kept} with: {resume}{flag}")
             }
@@ -52,7 +52,7 @@ impl<T: Task> Session<'_, T> {
         Error::Stopped { source: Box::new(Error::Nn(source)), next }
     }
 
-    /// What to do about a process that is gone.
+    /// An error about a lost process, with advice on resuming.
     pub(super) fn lost(&self, error: &dyn std::fmt::Display) -> Error {
         let (folder, name) = (self.folder.path().display(), T::NAME);
         let next = match Checkpoint::read(self.folder.checkpoint()) {

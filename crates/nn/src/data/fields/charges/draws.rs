@@ -3,17 +3,18 @@
 use super::field::{Charge, ELEMENTARY, LIGHT, Motion};
 use crate::data::numpy::RandomState;
 
-/// Charges in units of the elementary one.
+/// Charges in units of the elementary charge.
 const CHARGES: [f64; 6] = [3.0, 2.0, 1.0, -1.0, -2.0, -3.0];
-/// The speed from which all others are parts.
+/// The speed of which all other speeds are fractions.
 const TOP_SPEED: f64 = 0.5 * LIGHT;
-/// The part of it that goes into drifts, and the part of these that differs between charges.
+/// Drift speed as a fraction of [`TOP_SPEED`], and the fraction of the drift that differs between charges.
 const DRIFTS: f64 = 0.4;
 const RELATIVE: f64 = 0.4;
-/// Drifts are made smaller by this.
+/// A factor that reduces the drifts.
 const SLOWED: f64 = 0.5;
 
-/// Three or four oscillating and five to seven orbiting charges, within three tenths of `half_side` and apart by at least a tenth.
+/// Three or four oscillating and five to seven orbiting charges, within 0.3·`half_side` of the centre along each axis and at least
+/// 0.1·`half_side` apart.
 pub(super) fn charges(random: &mut RandomState, half_side: f64) -> Vec<Charge> {
     let oscillating = 3 + random.below_or_at(1) as usize;
     let orbiting = 5 + random.below_or_at(2) as usize;

@@ -6,9 +6,9 @@ pub(super) const LIGHT: f64 = 299_792_458.0;
 pub(super) const ELEMENTARY: f64 = 1.602_176_634e-19;
 /// Permittivity of the vacuum, F/m (CODATA 2018).
 const VACUUM: f64 = 8.854_187_812_8e-12;
-/// Steps in which a retarded time is found or bisection has exhausted the digits.
+/// Limit of iterations for a retarded time: bisection alone reaches machine precision within it.
 const MOST_STEPS: usize = 100;
-/// A step of Newton's that is so small a part of the delay is the last.
+/// Newton's iteration stops after a step below this fraction of the delay.
 const SETTLED: f64 = 1e-9;
 
 /// Whether two faults of the published generator are repeated.
@@ -17,16 +17,16 @@ pub enum Physics {
     /// Orbits ignore their origins, so that all circle the centre of the grid, and oscillating charges report the drift of their velocity
     /// with the wrong sign, so that their fields do not obey Maxwell's equations.
     Published,
-    /// Neither.
+    /// Both faults are corrected.
     Physical,
 }
 
-/// How a charge moves, besides its drift.
+/// The motion of a charge in addition to its drift.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Motion {
     /// Along a line: direction (of length 1) · amplitude · cos ωt.
     Oscillating {
-        /// Where to.
+        /// The direction, of length 1.
         direction: [f64; 2],
         /// In m.
         amplitude: f64,
@@ -47,21 +47,21 @@ pub enum Motion {
 pub struct Charge {
     /// In C.
     pub charge: f64,
-    /// Where it would be at time 0 without its motion, m.
+    /// Position at time 0 without `motion`, m.
     pub origin: [f64; 2],
     /// A constant velocity, m/s.
     pub drift: [f64; 2],
-    /// What it does besides.
+    /// The motion in addition to the drift.
     pub motion: Motion,
 }
 
 impl Charge {
-    /// Its place at a time.
+    /// The position at `time`.
     pub fn position(&self, time: f64, physics: Physics) -> [f64; 2] {
         self.path(time, physics).0
     }
 
-    /// Its place, and the derivative of that, which is not what [`velocity`](Self::velocity) reports as published.
+    /// The position and its time derivative. With [`Physics::Published`], [`velocity`](Self::velocity) does not return that derivative.
     fn path(&self, time: f64, physics: Physics) -> ([f64; 2], [f64; 2]) {
         let (moved, moving, origin) = match self.motion {
             Motion::Oscillating { direction, amplitude, frequency } => {
@@ -80,7 +80,7 @@ impl Charge {
         (place, [0, 1].map(|axis| moving[axis] + self.drift[axis]))
     }
 
-    /// The velocity that its field is computed from.
+    /// The velocity from which the field of the charge is computed.
     pub fn velocity(&self, time: f64, physics: Physics) -> [f64; 2] {
         let velocity = self.path(time, physics).1;
         match (physics, self.motion) {
@@ -91,7 +91,7 @@ impl Charge {
         }
     }
 
-    /// Its acceleration at a time.
+    /// The acceleration at `time`.
     pub fn acceleration(&self, time: f64) -> [f64; 2] {
         match self.motion {
             Motion::Oscillating { direction, amplitude, frequency } => {
@@ -104,7 +104,7 @@ impl Charge {
         }
     }
 
-    /// A bound on its speed.
+    /// An upper bound on the speed.
     fn top_speed(&self) -> f64 {
         let own = match self.motion {
             Motion::Oscillating { amplitude, frequency, .. } => amplitude * frequency,
@@ -113,8 +113,9 @@ impl Charge {
         own.abs() + norm(self.drift)
     }
 
-    /// The time t_r at which what arrives at `point` at `time` left the charge: |r − w(t_r)| = c(t − t_r). The difference of both sides
-    /// grows with t_r as long as the charge is slower than light, so that Newton's steps are kept within a bracket. `guess` is where to begin.
+    /// The retarded time t_r, at which the signal that arrives at `point` at `time` left the charge: |r − w(t_r)| = c(t − t_r). The
+    /// difference of both sides increases with t_r if the charge is slower than light, so Newton's steps are kept within a bracket. `guess`
+    /// is the initial value.
     ///
     /// `None` for a charge that may reach the speed of light.
     pub fn retarded_time(&self, point: [f64; 2], time: f64, guess: f64, physics: Physics) -> Option<f64> {
@@ -142,7 +143,7 @@ impl Charge {
             let newton = at - value / slope;
             let within = (below..=above).contains(&newton);
             let next = if within { newton } else { 0.5 * (below + above) };
-            // The error of a step of Newton's is of the order of the step's square: what is left is below rounding.
+            // The error after a Newton step is of the order of the step's square, so the remaining error is below rounding.
             let settled = if within { SETTLED } else { 2.0 * f64::EPSILON };
             if (next - at).abs() <= settled * (time - at).abs() {
                 return Some(next);
@@ -169,7 +170,7 @@ impl Charge {
         [electric[0], electric[1], (apart[0] * electric[1] - apart[1] * electric[0]) / distance]
     }
 
-    /// [`field_from`](Self::field_from) with the retarded time found.
+    /// As [`field_from`](Self::field_from), computing the retarded time first.
     pub fn field(&self, point: [f64; 2], time: f64, physics: Physics) -> Option<[f64; 3]> {
         let retarded = self.retarded_time(point, time, time, physics)?;
         Some(self.field_from(point, retarded, physics))

@@ -31,36 +31,36 @@ pub static LAYOUT: FieldLayout = FieldLayout {
 const HALF_SIDE: f64 = 50e-9;
 /// Time between frames, s.
 const FRAME_TIME: f64 = 16.0 * std::f64::consts::PI / 7.5e16 / 256.0;
-/// Norms from which on fields are divided by them, V/m.
+/// Fields of at least this norm are divided by their norm, weaker ones by this value, V/m.
 const NORMALISED_FROM: f64 = 1e7;
-/// Simulations whose values spread as much are left out: a charge is too close to a point of the grid.
+/// Simulations whose values have at least this standard deviation are discarded: a charge is too close to a point of the grid.
 const WIDEST: f64 = 20.0;
-/// Simulations in a row that may be left out.
+/// The most simulations in a row that may be discarded.
 const MOST_REFUSED: usize = 1000;
 
-/// What is simulated.
+/// Settings of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChargeOptions {
     /// Whether the faults of the published generator are repeated.
     pub physics: Physics,
     /// Points along each side at which fields are computed; 256 as published.
     pub points: usize,
-    /// How many of them make one recorded point along each side; 8 as published.
+    /// Computed points per recorded point along each side; 8 as published.
     pub factor: usize,
     /// Frames of a simulation; 256 as published.
     pub frames: usize,
-    /// Of the draws: the published ones have none.
+    /// Seed of the draws. The published draws are not seeded.
     pub seed: u64,
 }
 
 impl ChargeOptions {
-    /// The published sizes: 256 frames of 256 × 256 points, of which 8 × 8 become one.
+    /// The published sizes: 256 frames of 256 × 256 points, of which each 8 × 8 make one recorded point.
     pub const fn published(physics: Physics) -> Self {
         Self { physics, points: 256, factor: 8, frames: 256, seed: 0 }
     }
 }
 
-/// Simulations of a split, each of which depends on the options and its index alone. Kept in the [cache].
+/// Simulations of a split, each of which depends only on the options and its index. The result is stored in the [cache].
 ///
 /// # Errors
 /// [`Error::Argument`] for fewer than 2 points or a factor that does not divide them.
@@ -84,7 +84,7 @@ pub fn load(split: Split, simulations: usize, options: ChargeOptions) -> Result<
     FieldSet::new(&LAYOUT, (simulations, frames), &[points / factor; 2], values)
 }
 
-/// A simulation `[frames, x, y, components]`; those that spread too much are drawn anew.
+/// A simulation `[frames, x, y, components]`; simulations with too large a standard deviation are drawn again.
 fn simulate(split: Split, index: usize, options: ChargeOptions) -> Result<Vec<f32>> {
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     rng.set_stream(((split as u64 + 1) << 56) | index as u64);
@@ -95,7 +95,7 @@ fn simulate(split: Split, index: usize, options: ChargeOptions) -> Result<Vec<f3
         let count = frames.len().max(1) as f64;
         let mean = frames.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
         let variance = frames.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / count;
-        // Nothing that is not finite passes.
+        // The comparison also rejects values that are not finite.
         if variance.sqrt() < WIDEST {
             return Ok(frames);
         }
@@ -113,7 +113,7 @@ fn simulate(split: Split, index: usize, options: ChargeOptions) -> Result<Vec<f3
 fn record(charges: &[Charge], options: ChargeOptions) -> Vec<f32> {
     let ChargeOptions { physics, points, factor, frames, .. } = options;
     let coordinate = |index: usize| HALF_SIDE * (2.0 * index as f64 / (points - 1) as f64 - 1.0);
-    // Delays of the two frames before: the next ones are nearly on a line with them, and found in few steps from there.
+    // Delays of the two previous frames: their linear extrapolation is a close initial guess, so few steps are needed.
     let mut delays = vec![[0.0; 2]; points * points * charges.len()];
     let mut recorded = Vec::new();
     for frame in 0..frames {
@@ -139,7 +139,7 @@ fn record(charges: &[Charge], options: ChargeOptions) -> Vec<f32> {
     recorded
 }
 
-/// log₁₀‖F‖·F/max(‖F‖, 10⁷ V/m) with ‖F‖² = |E² − (cB)²|, which every observer agrees on.
+/// log₁₀‖F‖·F/max(‖F‖, 10⁷ V/m) with ‖F‖² = |E² − (cB)²|, which is Lorentz-invariant.
 fn normalised(field: [f64; 3]) -> [f64; 3] {
     let [x, y, b] = field;
     let norm = (x * x + y * y - b * b).abs().sqrt();
@@ -159,7 +159,7 @@ mod tests {
     fn fields_are_normalised_by_what_observers_agree_on() {
         let [x, y, b] = normalised([3e8, 0.0, 0.0]);
         assert!((x - 3e8f64.log10()).abs() < 1e-12 && y == 0.0 && b == 0.0);
-        // Weak fields stay weak.
+        // Weak fields are not scaled to unit norm.
         let [x, ..] = normalised([1e3, 0.0, 0.0]);
         assert!((x - 3.0 * 1e3 / 1e7).abs() < 1e-12);
         let [x, _, b] = normalised([5e8, 0.0, 3e8]);
@@ -181,7 +181,7 @@ mod tests {
         assert!(load(Split::Test, 1, ChargeOptions { factor: 3, ..options() }).is_err());
     }
 
-    /// The delay of the frame before is but a place to begin.
+    /// The delays of previous frames are only initial guesses and do not change the result.
     #[test]
     fn recorded_frames_are_the_fields_of_their_times() {
         let charges = draws::charges(&mut RandomState::new(3), HALF_SIDE);

@@ -1,4 +1,4 @@
-//! Electromagnetic fields in space, as PDEArena's data have them (Brandstetter et al. 2022, arXiv:2209.04934; the generator runs on fdtd
+//! Electromagnetic fields in space, as in the data of PDEArena (Brandstetter et al. 2022, arXiv:2209.04934; the generator runs on fdtd
 //! 0.2.5): eighteen sheets in a corner of a box set the fields, and the middle of the box is recorded.
 
 mod sources;
@@ -13,8 +13,8 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// E is a vector of Cl(3,0), H an axial vector and so the bivector H_z e12 − H_y e13 + H_x e23; models see ten times the fields, as
-/// Zhdanov et al. 2024 (arXiv:2402.14730) do. What the published files call D is E.
+/// E is a vector of Cl(3,0), H an axial vector and so the bivector H_z e12 − H_y e13 + H_x e23; models see ten times the fields, as in
+/// Zhdanov et al. 2024 (arXiv:2402.14730). The published files call E "D".
 pub static LAYOUT: FieldLayout = FieldLayout {
     name: "maxwell",
     files: &[("d_field", 0..3), ("h_field", 3..6)],
@@ -30,7 +30,7 @@ pub static LAYOUT: FieldLayout = FieldLayout {
 pub const FRAMES: usize = 8;
 /// Cells along each side of the box, of which half are recorded.
 pub const CELLS: usize = 64;
-/// Steps before recording begins, and up to each frame.
+/// Steps before recording begins, and steps per frame.
 const SKIPPED: usize = 250;
 const EVERY: usize = 25;
 /// Relative permittivity of the medium.
@@ -43,11 +43,11 @@ pub fn available(split: Split) -> usize {
     seeds::available(split, JOBS)
 }
 
-/// The first `trajectories` of a published split, in a box of `cells` cells along each side, of which the middle half is recorded: at
-/// [`CELLS`] the published fields, in smaller boxes fields like them. Kept in the [cache].
+/// The first `trajectories` of a published split, in a box of `cells` cells along each side, of which the middle half is recorded: with
+/// [`CELLS`] cells, these are the published fields; smaller boxes give similar fields. The result is stored in the [cache].
 ///
 /// # Errors
-/// [`Error::Argument`] for more trajectories than there are, or a box whose side is no multiple of 4 from 24 on.
+/// [`Error::Argument`] for more trajectories than were published, or a side that is below 24 or no multiple of 4.
 pub fn load(split: Split, trajectories: usize, cells: usize) -> Result<FieldSet> {
     if cells < 24 || !cells.is_multiple_of(4) {
         return Err(Error::Argument {
@@ -91,7 +91,7 @@ fn simulate(seed: u32, cells: usize) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    /// Numbers of the published generator at its size: the first trajectory that it makes.
+    /// Values from the published generator at its own size: its first trajectory.
     #[test]
     fn the_first_trajectory_is_the_published_one() {
         let seed = seeds::seeds(Split::Train, 1, JOBS).unwrap()[0];

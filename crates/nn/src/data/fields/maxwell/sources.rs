@@ -1,4 +1,4 @@
-//! The sources of the published fields, drawn again from their seeds.
+//! The sources of the published fields, reproduced from their seeds.
 
 use super::yee::Source;
 use crate::data::numpy::RandomState;
@@ -43,7 +43,7 @@ fn sheet(random: &mut RandomState, across: usize, corner: usize) -> Source {
     let mut along = (0..3).filter(|&axis| axis != across);
     let (first, other) = (along.next().unwrap_or(0), along.next().unwrap_or(0));
     let (electric, magnetic) = if second == 0 { (first, other) } else { (other, first) };
-    // The shortest are rounded down to no steps at all, which would be no period.
+    // The shortest periods round down to 0 steps, so 1 is the minimum.
     let period = ((length / step + 0.5) as u32).max(1);
     Source { start, extent, electric, magnetic, amplitude, period, phase }
 }

@@ -1,12 +1,12 @@
 //! Maxwell's equations in space by Yee's scheme.
 
-/// What is beyond the ends of the grid.
+/// The boundary conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edges {
     /// As in the published data: differences across the ends are 0, then the first plane of E is overwritten by the last, and the last of H by
     /// the first. The period is one cell short of the grid.
     Published,
-    /// The other end.
+    /// Periodic: the neighbour of the last cell is the first one.
     Periodic,
 }
 
@@ -36,8 +36,8 @@ impl Source {
     }
 }
 
-/// E and H on a grid `[x, y, z]`, in units in which both are alike (E times the root of ε₀, H of μ₀): E on the edges of cells, H on their
-/// faces. The medium is the same everywhere.
+/// E and H on a grid `[x, y, z]`, in units in which both have the same dimension (E times √ε₀, H times √μ₀): E on the edges of cells, H on
+/// their faces. The medium is the same everywhere.
 #[derive(Clone, Debug)]
 pub struct Yee {
     extents: [usize; 3],
@@ -74,7 +74,7 @@ impl Yee {
         &self.magnetic
     }
 
-    /// E and H, to be set.
+    /// Mutable E and H.
     pub fn fields_mut(&mut self) -> (&mut [Vec<f64>; 3], &mut [Vec<f64>; 3]) {
         (&mut self.electric, &mut self.magnetic)
     }
@@ -84,8 +84,8 @@ impl Yee {
         self.extents
     }
 
-    /// A step in time. As published E is updated first, then H; with periodic edges it is H first, so that E and H are half a step apart as
-    /// in a plane wave that starts with H at −½.
+    /// Advances by one time step. With [`Edges::Published`], E is updated first, then H. With [`Edges::Periodic`], H is updated first, so
+    /// that E and H are half a step apart, as in a plane wave that starts with H at −½.
     pub fn advance(&mut self) {
         match self.edges {
             Edges::Published => {
@@ -146,7 +146,7 @@ impl Yee {
     }
 }
 
-/// Which neighbour a difference is taken with.
+/// The neighbour with which a difference is taken.
 #[derive(Clone, Copy, PartialEq)]
 enum Towards {
     After,
@@ -157,8 +157,8 @@ fn stride(extents: [usize; 3], axis: usize) -> usize {
     extents[axis + 1..].iter().product()
 }
 
-/// Adds `weight` times the difference of neighbours of `from` along an axis; at the end where the neighbour is missing nothing, or the
-/// difference with the other end.
+/// Adds `weight` times the difference of neighbours of `from` along an axis; at the end that has no neighbour, adds nothing or the
+/// difference with the opposite end.
 fn add_difference(
     to: &mut [f64],
     from: &[f64],

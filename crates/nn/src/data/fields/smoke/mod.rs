@@ -1,8 +1,8 @@
-//! Smoke in a box: incompressible Navier–Stokes in the plane, as PDEArena's data have it.
+//! Smoke in a box: incompressible Navier–Stokes in the plane, as in the data of PDEArena.
 //!
-//! Gupta and Brandstetter 2022 (arXiv:2209.15616), whose generator runs on PhiFlow. [`Smoke`] restates its scheme with an exact projection:
-//! the published fields are met to 1e-5 in the first frame and 5e-4 in the last, which is what single precision and the tolerance
-//! of an iterative solver leave open there.
+//! Gupta and Brandstetter 2022 (arXiv:2209.15616), whose generator runs on PhiFlow. [`Smoke`] implements the same scheme with an exact
+//! projection. It agrees with the published fields to 1e-5 in the first frame and 5e-4 in the last; the differences come from the single
+//! precision and the iterative solver of the published generator.
 
 mod noise;
 mod poisson;
@@ -18,8 +18,8 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Smoke s and the velocity (v_x, v_y) in Cl(2,0): s on 1, v on e1 and e2. The components lie on a staggered grid and are taken as if they
-/// were at one place, as published.
+/// Smoke s and the velocity (v_x, v_y) in Cl(2,0): s on 1, v on e1 and e2. The components lie on a staggered grid and are treated as if
+/// they were collocated, as published.
 pub static LAYOUT: FieldLayout = FieldLayout {
     name: "navier-stokes",
     files: &[("u", 0..1), ("vx", 1..2), ("vy", 2..3)],
@@ -33,7 +33,7 @@ pub static LAYOUT: FieldLayout = FieldLayout {
 
 /// Recorded frames of a trajectory.
 pub const FRAMES: usize = 14;
-/// Steps before the first frame, and from one to the next.
+/// Steps before the first frame, and between frames.
 const FIRST: usize = 9;
 const EVERY: usize = 4;
 /// Cells along each side, as published.
@@ -46,11 +46,11 @@ pub fn available(split: Split) -> usize {
     seeds::available(split, JOBS)
 }
 
-/// The first `trajectories` of a published split, on `cells` × `cells` cells; on other grids than [`CELLS`] they begin with other
-/// smoke, from the same seeds. Kept in the [cache].
+/// The first `trajectories` of a published split, on `cells` × `cells` cells; on grids other than [`CELLS`], the same seeds give other
+/// initial smoke. The result is stored in the [cache].
 ///
 /// # Errors
-/// [`Error::Argument`] for more trajectories than there are, or a grid of fewer than 8 cells.
+/// [`Error::Argument`] for more trajectories than were published, or fewer than 8 cells along a side.
 pub fn load(split: Split, trajectories: usize, cells: usize) -> Result<FieldSet> {
     if cells < 8 {
         return Err(Error::Argument {
@@ -92,7 +92,7 @@ fn simulate(seed: u32, cells: usize) -> Result<Vec<f32>> {
 mod tests {
     use super::*;
 
-    /// The first frame of the first published trajectory, of the published file.
+    /// The first frame of the first trajectory in the published file.
     #[test]
     fn the_first_trajectory_is_the_published_one() {
         let seed = seeds::seeds(Split::Train, 1, JOBS).unwrap()[0];

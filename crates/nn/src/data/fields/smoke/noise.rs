@@ -1,18 +1,18 @@
-//! The smoke that simulations begin with: smooth noise, as PhiFlow's `Noise(scale=11, smoothness=6)` makes it.
+//! The initial smoke of simulations: smooth noise, as PhiFlow's `Noise(scale=11, smoothness=6)` makes it.
 
 use crate::data::numpy::RandomState;
 use rustfft::{FftPlanner, num_complex::Complex};
 
-/// Frequencies are those of a box of this side, in units of 1/scale.
+/// The noise scale over the side of the box: frequencies are in units of 1/scale.
 const SCALE_OVER_SIDE: f64 = 11.0 / 32.0;
 /// Frequencies with k² up to this are left out.
 const LOWEST: f64 = 0.1;
 /// The spectrum falls as (1/k²) to this power.
 const SMOOTHNESS: i32 = 6;
 
-/// Smooth noise `[n, n]` of standard deviation 1 and mean 0: nearly only the lowest frequencies.
+/// Smooth noise `[n, n]` of standard deviation 1 and mean 0: nearly all of its power is in the lowest frequencies.
 pub(super) fn smooth_noise(random: &mut RandomState, n: usize) -> Vec<f64> {
-    // Drawn in double precision, used in single.
+    // Drawn in double precision and rounded to single, as in PhiFlow.
     let mut draw = || -> Vec<f64> { (0..n * n).map(|_| f64::from(random.normal() as f32)).collect() };
     let (real, imaginary) = (draw(), draw());
     let frequency = |index: usize| {
@@ -32,7 +32,7 @@ pub(super) fn smooth_noise(random: &mut RandomState, n: usize) -> Vec<f64> {
         let transposed = (0..n * n).map(|at| spectrum[at % n * n + at / n]).collect();
         spectrum = transposed;
     }
-    // A factor does not matter: the result is divided by its standard deviation, and then centred.
+    // No normalising factor is needed: the result is divided by its standard deviation and then centred.
     let noise: Vec<f64> = spectrum.iter().map(|value| value.re).collect();
     let count = (n * n) as f64;
     let mean = noise.iter().sum::<f64>() / count;
@@ -44,7 +44,7 @@ pub(super) fn smooth_noise(random: &mut RandomState, n: usize) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Values of PhiFlow 2.1, whose arithmetic is in single precision.
+    /// Values from PhiFlow 2.1, which computes in single precision.
     #[test]
     fn noise_is_that_of_the_published_generator() {
         let noise = smooth_noise(&mut RandomState::new(5), 128);

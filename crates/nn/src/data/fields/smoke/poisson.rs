@@ -3,25 +3,25 @@
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::{f64::consts::PI, sync::Arc};
 
-/// What is beyond the ends of the grid.
+/// The boundary conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Boundary {
-    /// Walls at rest, as in the published data.
+    /// No-slip walls, as in the published data.
     Walls,
-    /// The other end.
+    /// Periodic boundaries.
     Periodic,
 }
 
-/// Solves the five-point Poisson equation on `n` × `n` cells: with Neumann conditions by the type-II cosine transform, with periodic ones by
-/// the Fourier transform. The solution has mean 0, and the mean of the right-hand side is left out.
+/// Solves the five-point Poisson equation on `n` × `n` cells: with Neumann conditions by the type-II cosine transform, with periodic ones
+/// by the Fourier transform. The solution has mean 0; the mean of the right-hand side is ignored.
 #[derive(Clone)]
 pub(super) struct Poisson {
     boundary: Boundary,
     forward: Arc<dyn Fft<f64>>,
     inverse: Arc<dyn Fft<f64>>,
-    /// e^(−iπk/2n), between the Fourier and the cosine transform.
+    /// e^(−iπk/2n), the factors that relate the Fourier and the cosine transform.
     half_turns: Vec<Complex<f64>>,
-    /// Of the second difference along one axis, for spacing 1.
+    /// Eigenvalues of the second difference along one axis, for spacing 1.
     eigenvalues: Vec<f64>,
 }
 

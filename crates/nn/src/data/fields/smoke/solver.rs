@@ -2,7 +2,7 @@
 
 use super::poisson::{Boundary, Poisson};
 
-/// What drives the flow, and how it is stepped.
+/// Physical parameters and time step of the flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Flow {
     /// Length of the side of the box.
@@ -13,7 +13,7 @@ pub struct Flow {
     pub buoyancy: f64,
     /// Length of a time step.
     pub step: f64,
-    /// What is beyond the box.
+    /// The boundary conditions of the box.
     pub boundary: Boundary,
 }
 
@@ -26,8 +26,8 @@ impl Flow {
 /// Smoke and velocities on a grid of n × n cells, `[x, y]` row-major: smoke in the centres of cells, the two velocities on their left and
 /// lower faces.
 ///
-/// ∂v/∂t + v·∇v = −∇p + νΔv + (0, b s), ∇·v = 0, ∂s/∂t + v·∇s = 0. With walls the faces at index 0 are walls, where velocities are 0, as
-/// they are outside, half a cell beyond the walls for the component along them; smoke goes on as it is at the edge.
+/// ∂v/∂t + v·∇v = −∇p + νΔv + (0, b s), ∇·v = 0, ∂s/∂t + v·∇s = 0. With walls, the faces at index 0 are walls. Velocities are 0 there and
+/// outside; the component parallel to a wall is 0 half a cell beyond it. Smoke is extrapolated as a constant beyond the edge.
 #[derive(Clone)]
 pub struct Smoke {
     flow: Flow,
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Smoke {
 }
 
 impl Smoke {
-    /// Smoke `[n, n]` in a flow of these velocities, which are to be free of divergence, and 0 on walls.
+    /// Smoke `[n, n]` in a flow with these velocities, which must be divergence-free, and 0 on walls.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for arrays of other lengths than n².
@@ -75,8 +75,8 @@ impl Smoke {
         self.flow.side / self.n as f64
     }
 
-    /// A step in time: what is carried (backwards along the old velocity, semi-Lagrangian), buoyancy of the new smoke, diffusion, and the
-    /// projection on fields without divergence, in this order.
+    /// Advances by one time step: semi-Lagrangian advection along the old velocity, buoyancy of the new smoke, diffusion, and projection
+    /// onto divergence-free fields, in this order.
     pub fn advance(&mut self) {
         let carried = self.carried_smoke();
         let mut velocity = [0, 1].map(|axis| self.carried_velocity(axis));
@@ -94,7 +94,7 @@ impl Smoke {
         self.project();
     }
 
-    /// The first face that is no wall.
+    /// The index of the first face that is not a wall.
     fn first_face(&self) -> usize {
         usize::from(self.flow.boundary == Boundary::Walls)
     }
@@ -140,7 +140,7 @@ impl Smoke {
                 return 0.0;
             }
             let (i, j) = (row as isize, column as isize);
-            // The other component, from the four faces around this one.
+            // The other component at this face, interpolated from the four faces around it.
             let other = |di: isize, dj: isize| self.face(1 - axis, i + di, j + dj);
             let own = self.face(axis, i, j);
             let (x, y) = (i as f64, j as f64);
@@ -190,7 +190,7 @@ impl Smoke {
         }
     }
 
-    /// What flows out of each cell, for each unit of its area.
+    /// The divergence of the velocity in each cell.
     pub fn divergence(&self) -> Vec<f64> {
         let cell = |k: usize| {
             let (i, j) = ((k / self.n) as isize, (k % self.n) as isize);

@@ -9,7 +9,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/jets").join(name)
 }
 
-/// Loads a file as the training set of a folder of its own.
+/// Loads a file as the training set of a folder that contains only this file.
 fn load(name: &str, particles: usize, jets: usize) -> Result<JetSets> {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(fixture(name), folder.path().join("train.h5")).unwrap();
@@ -20,7 +20,7 @@ fn reason(result: Result<JetSets>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// What `scripts/make-jet-fixtures.py` puts into files, of at least 12 particles.
+/// The jets that `scripts/make-jet-fixtures.py` writes; `particles` is at least 12.
 fn written(particles: usize) -> JetSets {
     let mut momenta = vec![0.0; JETS * particles * 4];
     for (number, jet) in momenta.chunks_exact_mut(particles * 4).enumerate() {
@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn damaged_files_are_refused_or_read_but_do_not_panic(
         table: bool,
-        // Many of the first bytes say how to read the rest.
+        // Most of the first bytes are structural.
         changes in prop::collection::vec((0usize..60_000, any::<u8>()), 0..6),
         early in prop::collection::vec((0usize..3_000, any::<u8>()), 0..6),
         length in prop::option::of(0usize..60_000),

@@ -16,7 +16,7 @@ fn orbiting() -> Charge {
     Charge { charge: -ELEMENTARY, origin: [-4e-9, 3e-9], drift: [-0.02 * LIGHT, 0.06 * LIGHT], motion }
 }
 
-/// Numbers of an implementation in NumPy of the physical field.
+/// Values from a NumPy implementation of the physical field.
 #[test]
 fn the_field_is_that_of_the_reference() {
     let (point, time) = ([20e-9, -13e-9], 3e-17);
@@ -53,7 +53,7 @@ fn a_charge_in_uniform_motion_has_the_field_of_the_closed_form() {
     }
 }
 
-/// ∂cB_z/∂(ct) = ∂E_x/∂y − ∂E_y/∂x, by differences of sixth order; relative to the sizes of its terms.
+/// ∂cB_z/∂(ct) = ∂E_x/∂y − ∂E_y/∂x, by sixth-order finite differences: the residual relative to the sizes of the terms.
 fn faraday(charge: &Charge, point: [f64; 2], time: f64, physics: Physics) -> f64 {
     let step = 1e-10;
     let derivative = |of: &dyn Fn(f64) -> f64| {
@@ -81,9 +81,9 @@ fn physical_fields_obey_faradays_law_and_published_ones_do_not() {
         let physical = worst(&charge, Physics::Physical);
         assert!(physical < 1e-7, "{physical:e}");
     }
-    // The wrong sign of the drift.
+    // The published sign of the drift violates Faraday's law.
     assert!(worst(&oscillating(), Physics::Published) > 3e-3);
-    // An orbit around another place is an orbit.
+    // An orbit around another centre is a valid motion.
     assert!(worst(&orbiting(), Physics::Published) < 1e-7);
     assert_ne!(orbiting().position(0.0, Physics::Published), orbiting().position(0.0, Physics::Physical));
 }
@@ -92,7 +92,7 @@ fn physical_fields_obey_faradays_law_and_published_ones_do_not() {
 fn a_charge_as_fast_as_light_is_refused() {
     let fast = Charge { drift: [LIGHT, 0.0], ..orbiting() };
     assert_eq!(fast.field([0.0; 2], 0.0, Physics::Physical), None);
-    // From any guess the same time.
+    // Every guess leads to the same time.
     let (charge, point) = (oscillating(), [3e-9, 3e-9]);
     let times: Vec<f64> = [-1e-15, -2e-17, 0.0, 1e-15]
         .iter()

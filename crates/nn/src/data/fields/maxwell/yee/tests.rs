@@ -5,7 +5,7 @@ fn sum(fields: &[Vec<f64>; 3], of: impl Fn(f64) -> f64) -> f64 {
     fields.iter().flatten().map(|&value| of(value)).sum()
 }
 
-/// Numbers of fdtd 0.2.5.
+/// Values from fdtd 0.2.5.
 #[test]
 fn steps_are_those_of_the_published_generator() {
     let source = Source {
@@ -30,7 +30,7 @@ fn steps_are_those_of_the_published_generator() {
     }
 }
 
-/// Fields that look like anything.
+/// Sets arbitrary field values without symmetry.
 fn rough(field: &mut [Vec<f64>; 3], phase: f64) {
     for (axis, values) in field.iter_mut().enumerate() {
         for (at, value) in values.iter_mut().enumerate() {
@@ -46,7 +46,7 @@ fn a_periodic_grid_keeps_energy_and_divergence() {
     let (electric, magnetic) = yee.fields_mut();
     rough(electric, 0.0);
     rough(magnetic, 0.5);
-    // Σ εE·E + H·H, H from half a step before times half a step after.
+    // Σ εE·E + H·H, where H·H is the product of H half a step before and half a step after.
     let energy = |before: &Yee, after: &Yee| {
         let mixed: f64 =
             before.magnetic.iter().flatten().zip(after.magnetic.iter().flatten()).map(|(a, b)| a * b).sum();

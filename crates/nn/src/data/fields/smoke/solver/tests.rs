@@ -1,7 +1,7 @@
 use super::*;
 use std::f64::consts::PI;
 
-/// Values of an implementation of the same scheme in NumPy, which agrees with PhiFlow 2.1 to its tolerance.
+/// Values from a NumPy implementation of the same scheme, which agrees with PhiFlow 2.1 within the tolerance of PhiFlow's solver.
 #[test]
 fn steps_are_those_of_the_reference() {
     let n = 32;
@@ -41,7 +41,7 @@ fn steps_are_those_of_the_reference() {
 /// Taylor and Green's vortices u = sin kx cos ky, v = −cos kx sin ky in a periodic box keep their form and decay as exp(−2νk²t).
 fn taylor_green(n: usize, time: f64, viscosity: f64) -> (Smoke, f64) {
     let side = 2.0 * PI;
-    // The same fraction of a cell in each step: a fifth at the largest speed.
+    // A constant Courant number: a fifth of a cell per step at the largest speed.
     let steps = (time * n as f64 / (0.2 * side)).ceil();
     let flow = Flow { side, viscosity, buoyancy: 0.0, step: time / steps, boundary: Boundary::Periodic };
     let dx = side / n as f64;
@@ -72,7 +72,7 @@ fn vortices_decay_and_the_error_is_of_first_order() {
         let order = (pair[0] / pair[1]).log2();
         assert!((0.8..1.3).contains(&order), "order {order}: {errors:?}");
     }
-    // The scheme diffuses by itself, as much with one viscosity as with another: the ratio of energies is exp(−4Δν k²t).
+    // The numerical diffusion does not depend on the viscosity, so the ratio of energies is exp(−4Δν k²t).
     let energy = |viscosity: f64| {
         let (smoke, _) = taylor_green(64, 0.5, viscosity);
         let [u, v] = smoke.velocity();
@@ -99,7 +99,7 @@ fn walls_hold_and_smoke_without_buoyancy_stays() {
     let [u, v] = smoke.velocity();
     assert!((0..n).all(|k| u[k] == 0.0 && v[k * n] == 0.0));
     assert!(u.iter().chain(v).any(|speed| speed.abs() > 0.01));
-    // Carried values lie between those that there were.
+    // Advected values stay within the range of the initial values.
     let highest = start.iter().copied().fold(0.0, f64::max);
     assert!(smoke.smoke().iter().all(|&value| (0.0..=highest).contains(&value)));
     assert!(Smoke::new(Flow::PUBLISHED, 3, vec![0.0; 9], [vec![0.0; 9], vec![0.0; 8]]).is_err());
