@@ -258,7 +258,7 @@ struct MvBlock {
         __syncwarp();
     }
 
-    /// A lane's blades of a row of `features`, as `fetch` or `put` left them.
+    /// Reads a lane's blades of a row of `features` that `fetch` or `put` stored.
     GW_DEVICE void get(const float* row, Element& element) const {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = row[blade * features4 + column];
@@ -281,7 +281,7 @@ struct MvBlock {
         for (int blade = 0; blade < BLADES; ++blade, target += plane) *target = element.at[blade][0];
     }
 
-    /// A lane's blades of a row; zero where there is none.
+    /// Loads a lane's blades of a row; zero where there is none.
     GW_DEVICE void load_row(const float* source, i64 row, Element& element) const {
         const bool inside = active && row < p.rows;
         const i64 plane = p.rows * features;

@@ -15,7 +15,7 @@ struct MvBlockBackward : MvBlock<A, R> {
     using Block::linear, Block::p, Block::right, Block::share, Block::warp, Block::warps, Block::working;
     using Block::BLADES, Block::GRADES, Block::PATHS, Block::MOST_WARPS, Block::tables;
 
-    /// What the forward pass read and kept, and the gradient of its result.
+    /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
         const float *x, *y, *r, *s, *grad;
     };
@@ -38,7 +38,7 @@ struct MvBlockBackward : MvBlock<A, R> {
         float silu[GRADES][SiluGate::COUNT] = {}, normalizer[GRADES][Normalizer::COUNT] = {};
         typename Product::Weights product = {};
         float bias = 0, left_bias = 0, gain = 0;
-        /// How many there are in all.
+        /// Number of values.
         static constexpr int COUNT = 3 + 3 * GRADES + PATHS;
     };
 
@@ -131,8 +131,8 @@ struct MvBlockBackward : MvBlock<A, R> {
         });
     }
 
-    /// Layer norm, product and normalisation of the warp's rows: the gradients of l and r go to `dls` and `drs`, h, computed again,
-    /// to `hs`, and what reaches h through the product to `dh`. Waits for the rows, and ends with a __syncwarp().
+    /// Layer norm, product and normalisation of the warp's rows: the gradients of l and r go to `dls` and `drs`, the recomputed h
+    /// to `hs`, and the product's part of the gradient of h to `dh`. Waits for the rows, and ends with a __syncwarp().
     GW_DEVICE void product_backward(const Parameters& parameters, int mine, Sums& sums, float (&dh)[1][R][BLADES]) const {
         // Loaded again in silu_backward: kept until then, they would take more registers than a thread has.
         SiluGate silu[GRADES];
@@ -175,7 +175,7 @@ struct MvBlockBackward : MvBlock<A, R> {
         __syncwarp();
     }
 
-    /// Adds what reaches h through both linear maps to `dh`.
+    /// Adds the parts of both linear maps to the gradient of h, `dh`.
     GW_DEVICE void linear_backward(int mine, float (&dh)[1][R][BLADES]) const {
         const int line = lane < features4 ? lane : 0, pitch = features4 + 1;
         this->accumulate(dh, rows.drs + mine * narrow_row, features4, {right + 4 * line}, features4 * pitch, 4 * pitch);
@@ -256,7 +256,7 @@ struct MvBlockBackward : MvBlock<A, R> {
         }
     }
 
-    /// Where the lane's value of this number goes, in the order of `write_sums`.
+    /// The offset of the lane's value number `value`, in the order of `write_sums`.
     GW_DEVICE i64 place_of(const Places& places, int value) const {
         if (value == 0) return places.bias + lane;
         if (value == 1) return places.left_bias + lane;

@@ -1,13 +1,13 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
 // the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
 //
-// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most 32) features:
-// with g = lane/4 and t = lane%4 a lane has the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1), all blades of each, as
-// matrix instructions leave their results. What is done position by position (gates, norms, the product) therefore needs no exchange;
-// operands of linear maps go through shared memory.
+// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
+// 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
+// (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
+// therefore need no exchange; operands of linear maps go through shared memory.
 //
 // f32 is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
-// operands are TF32 numbers as they are, and what is derived from them is rounded to TF32.
+// operands are exact in TF32; values derived from them are rounded to TF32.
 #pragma once
 
 #include "clifford/mv_block.cuh"
@@ -67,7 +67,7 @@ struct MvTiles {
         share = 1.0f / static_cast<float>(features);
     }
 
-    /// Parameters of features in shared memory, [values, WIDTH], with zeros for features that there are not.
+    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature.
     struct Parameters {
         static constexpr int COUNT = (PATHS + 3 * GRADES + 3) * WIDTH;
         float* first;
@@ -116,7 +116,7 @@ struct MvTiles {
         return target + lines * pitch;
     }
 
-    /// Starts copying 16 rows of x, `first` on, to [BLADES, ROWS, pitch] in shared memory, with zeros for rows that there are not and in
+    /// Starts copying 16 rows of x, `first` on, to [BLADES, ROWS, pitch] in shared memory, with zeros for rows past the end and in
     /// columns up to `padded`. The group's 128 threads call it; the data is there after `fetched` and a barrier of the group.
     GW_DEVICE void fetch(float* target, const T* source, i64 first, int padded, int pitch) const {
         if (sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0) {
@@ -280,7 +280,7 @@ struct MvTiles {
         for (int blade = 0; blade < BLADES; ++blade, at += plane) store<2>(at, values[blade]);
     }
 
-    /// What `put` left.
+    /// Reads what `put` stored.
     GW_DEVICE void get(const float* rows, int plane, int half, float (&values)[BLADES][2]) const {
         const float* at = rows + (line + 8 * half) * PITCH + feature;
 #pragma unroll

@@ -25,7 +25,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     /// Rows of the block, inputs rounded up, and the pitch of a row of inputs.
     static constexpr int ALL = 2 * ROWS, WIDE = TILES * 32, WIDE_PITCH = WIDE + 4;
 
-    /// What the forward pass read and kept, and the gradient of its result.
+    /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
         const T *x, *y, *r, *s, *grad;
     };
@@ -44,7 +44,8 @@ struct MvTilesBackward : MvTiles<A, T> {
     };
     static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
 
-    /// Of a feature's product weights and normalisation parameters, those that a lane sums over the rows of all eight lanes of the feature.
+    /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
+    /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
     /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
@@ -53,7 +54,7 @@ struct MvTilesBackward : MvTiles<A, T> {
         float product[2][SHARE] = {};
         float silu[2][GRADES][2] = {};
         float bias[2] = {}, left_bias[2] = {}, gain[2] = {};
-        /// How many a feature has.
+        /// Number of values per feature.
         static constexpr int COUNT = PATHS + 3 * GRADES + 3;
     };
 
@@ -108,8 +109,8 @@ struct MvTilesBackward : MvTiles<A, T> {
         write_sums(parameters, sums, rows.dr, partial);
     }
 
-    /// x of the group's rows, with zeros for rows that there are not. What is behind a row's inputs is not read, or only for results that
-    /// nobody writes.
+    /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
+    /// that are not written.
     GW_DEVICE void fetch_inputs(float* target, const T* source, i64 first) const {
         const int lane = threadIdx.x % 32;
         const bool aligned = sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
@@ -208,7 +209,7 @@ struct MvTilesBackward : MvTiles<A, T> {
         for (int blade = 0; blade < BLADES; ++blade, at += plane) element.at[blade][0] = inside ? widen(*at) : 0.0f;
     }
 
-    /// h, computed again, and the gradient of r to shared memory, and what reaches h through the product to `dh`.
+    /// The recomputed h and the gradient of r go to shared memory, the product's part of the gradient of h to `dh`.
     GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, i64 first, const Rows& rows, int own,
                                     Fragment& dh, Sums& sums) const {
 #pragma unroll
@@ -253,8 +254,8 @@ struct MvTilesBackward : MvTiles<A, T> {
         }
     }
 
-    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in each of
-    /// three steps a lane gives half of what it has left to another lane and takes that lane's sums of the other half.
+    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
+    /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
     GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], float (&sums)[SHARE]) const {
         float left[8 * SHARE] = {};
 #pragma unroll
@@ -415,7 +416,7 @@ struct MvTilesBackward : MvTiles<A, T> {
         }
     }
 
-    /// Where a value of a feature goes, in the order of `write_sums`.
+    /// The offset of a value of a feature, in the order of `write_sums`.
     GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
         if (number == 0) return places.bias + of;
         if (number == 1) return places.left_bias + of;

@@ -333,7 +333,7 @@ struct SgpRows {
     GW_SGP_ROWS_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS)                \
     GW_SGP_ROWS_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Plan::of` in the launcher (sgp/rows.rs).
+/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher (sgp/rows.rs).
 #define GW_SGP_ROWS_8(P, Q, R)          \
     GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)  \
     GW_SGP_ROWS_TURNED(P, Q, R, 2, 256)

@@ -66,7 +66,7 @@ struct FieldWarp : Warp<T, BM, BN, 2, 2, STAGES, TA, TB> {
     using Base::A_ROW, Base::A_ROWS, Base::B_ROW, Base::BK, Base::DEPTH, Base::STAGE, Base::TILES_M, Base::TILES_N;
     static_assert(!EXACT || sizeof(T) == 4, "three parts of f32");
 
-    /// The elements of A that a thread needs for one instruction, as they are.
+    /// The elements of A that a thread needs for one instruction, unconverted.
     GW_DEVICE static void raw_a(const T* tile, int row, int k, u32 (&a)[4]) {
         const int lane = threadIdx.x % 32;
         if constexpr (TA) {
@@ -80,7 +80,7 @@ struct FieldWarp : Warp<T, BM, BN, 2, 2, STAGES, TA, TB> {
         }
     }
 
-    /// Two adjacent columns of tiles of B, as they are.
+    /// Two adjacent columns of tiles of B, unconverted.
     GW_DEVICE static void raw_b(const T* tile, int column, int k, u32 (&b)[2][2]) {
         const int lane = threadIdx.x % 32;
         if constexpr (TB) {

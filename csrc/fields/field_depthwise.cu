@@ -1,4 +1,4 @@
-// The convolution of fields with one channel in every group: the channels are the lanes, and there is nothing to share.
+// The convolution of fields with one channel in every group: lanes are channels, and threads share no operands.
 #include "fields/problem.cuh"
 
 namespace {

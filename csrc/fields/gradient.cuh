@@ -1,4 +1,4 @@
-// The gradient of the kernel: a sum over the rows of the target times what is gathered for them.
+// The gradient of the kernel: Σ over the rows of the target, each times the source values gathered for it.
 #pragma once
 
 #include "fields/engine.cuh"

@@ -13,7 +13,8 @@
 /// (p + before − t·dilation)/stride, where that is whole: the roles of the fields are exchanged.
 struct FieldProblem {
     const void* source;
-    /// Where the target is read, the target; otherwise the kernel [groups, target blades · out_channels, depth].
+    /// The other operand: in the gradient of the kernel, the target; otherwise the kernel [groups, target blades · out_channels,
+    /// depth].
     const void* other;
     void* out;
     i64 rows;
@@ -25,7 +26,7 @@ struct FieldProblem {
     i32 channels, out_channels, groups, source_blades;
     i32 taps[3], extents[3], source_extents[3], stride[3], dilation[3], before[3];
     i32 adjoint;
-    /// Stretches that the sum over rows of the kernel's gradient is cut into.
+    /// Number of stretches that the kernel's gradient cuts its sum over rows into.
     i32 splits;
 };
 
@@ -45,7 +46,7 @@ struct Term {
         tap[0] = rest / p.taps[1];
     }
 
-    /// Moves `step` terms on. Whether the tap is still the same.
+    /// Advances by `step` terms. Returns whether the tap is still the same.
     GW_DEVICE bool advance(const FieldProblem& p, i32 step) {
         channel += step;
         if (channel < p.channels) return true;
@@ -86,7 +87,8 @@ struct Row {
 
     GW_DEVICE Row() : sample(0), at{0, 0, 0} {}
 
-    /// Whether a source position meets this row at the term's tap; the element of the source in `offset`, for channel 0 of group 0.
+    /// Returns whether a source position meets this row at the term's tap; `offset` is then that element of the source, for channel
+    /// 0 of group 0.
     GW_DEVICE bool meets(const FieldProblem& p, const Term& term, i64& offset) const {
         i64 index = sample;
 #pragma unroll
@@ -105,13 +107,14 @@ struct Row {
     }
 };
 
-/// Where element (blade · out_channels + channel) of a group lies in the target, at row 0.
+/// The offset of element (blade · out_channels + channel) of a group in the target, at row 0.
 GW_DEVICE i64 target_offset(const FieldProblem& p, i32 group, i32 column) {
     const i32 blade = column / p.out_channels, channel = column - blade * p.out_channels;
     return (blade * p.rows * p.groups + group) * p.out_channels + channel;
 }
 
-/// Where row (blade · out_channels + channel) of a group lies in the kernel's gradient [target blades, groups · out_channels, depth].
+/// The index of row (blade · out_channels + channel) of a group in the kernel's gradient [target blades, groups · out_channels,
+/// depth].
 GW_DEVICE i64 gradient_row(const FieldProblem& p, i32 group, i32 column) {
     const i32 blade = column / p.out_channels, channel = column - blade * p.out_channels;
     return ((static_cast<i64>(blade) * p.groups + group) * p.out_channels + channel) * p.depth;

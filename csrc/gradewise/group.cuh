@@ -125,7 +125,7 @@ template <class T, int K>
 constexpr int kHeldBlocks = sizeof(T) == 8 || kHeldThreads<T, K> == 1024 ? 1 : 2;
 #endif
 
-/// Calls M_K(type, name) for the numbers of packs K for which there are kernels (cuda/rows.rs knows them).
+/// Calls M_K(type, name) for the numbers of packs K for which there are kernels (they must agree with crates/kernels/src/array/rows.rs).
 #define GW_FOR_PACKS(M)   \
     GW_FOR_DTYPES(M##_1)  \
     GW_FOR_DTYPES(M##_2)  \

@@ -54,7 +54,7 @@ pub fn point<T: Real>([x, y, z]: [T; 3]) -> Multivector<Cga3, T> {
     Multivector::vector([x, y, z, (square - T::one()) * half, (square + T::one()) * half])
 }
 
-/// The coordinates of a point of any weight. Of a vector that is no point, those of the centre of its sphere.
+/// The coordinates of a point of any weight. For a vector that is not a point: the centre of its sphere.
 ///
 /// # Errors
 /// [`Error::Undefined`] if the weight, −p · n∞, is zero: the point is at infinity.
@@ -123,7 +123,7 @@ fn through<T: Real>(vector: &Multivector<Cga3, T>) -> Multivector<Cga3, T> {
     vector.hodge_star()
 }
 
-/// The centre of a sphere, a circle or a pair of points: where infinity is reflected to.
+/// The centre of a sphere, a circle or a pair of points: the reflection of infinity in it.
 ///
 /// # Errors
 /// [`Error::Undefined`] for planes and lines, which have none.
@@ -135,8 +135,8 @@ pub fn center<T: Real>(round: &Multivector<Cga3, T>) -> Result<[T; 3]> {
     })
 }
 
-/// The radius of a sphere, a circle or a pair of points. Of what has an imaginary radius, such as the circle in which two
-/// spheres apart from each other meet, it is that of the real counterpart, negated.
+/// The radius of a sphere, a circle or a pair of points. Negative for an imaginary radius r, such as that of the circle in which two
+/// disjoint spheres meet: −|r|.
 ///
 /// # Errors
 /// [`Error::Undefined`] for planes and lines, which have none.

@@ -36,7 +36,7 @@ pub type Pga3 = Cl<3, 0, 1>;
 /// Cl(4,1,0), conformal geometric algebra of space.
 pub type Cga3 = Cl<4, 1, 0>;
 
-/// The order of the N blades, which depends on nothing else.
+/// The order of the N blades, which depends on N alone.
 struct Order<const N: usize>;
 
 impl<const N: usize> Order<N> {

@@ -72,7 +72,7 @@ pub trait TypeLevel: CliffordAlgebra + Copy + Default {
     #[doc(hidden)]
     const ALGEBRA: Self;
 
-    /// The product of one multivector with another, without a wrapper to take off.
+    /// The product of two multivectors, without the wrapper `Checked`.
     #[doc(hidden)]
     fn unwrap<X>(checked: Self::Checked<X>) -> X;
 }

@@ -6,7 +6,7 @@ use alloc::string::String;
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can go wrong below any device: signatures, multivectors, shapes and dtypes.
+/// Errors that involve no device: of signatures, multivectors, shapes and dtypes.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -99,7 +99,7 @@ pub use tables::{Path, Term};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the book.
+/// The examples of the book are tests too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rotor.md")]
 struct Tutorial;

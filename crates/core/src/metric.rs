@@ -136,7 +136,7 @@ impl OrderedMetric {
         Signature::new(count(1), count(-1), count(0))
     }
 
-    /// Where each generator is among those of [`signature`](Self::signature), which keep their order within a kind.
+    /// For each generator, its index among those of [`signature`](Self::signature); generators with the same square keep their order.
     pub fn sorted_generators(&self) -> Vec<usize> {
         let kind = |square: i8| match square {
             1 => 0,

@@ -3,8 +3,8 @@
 #[cfg(feature = "std")]
 pub(crate) struct Once<T>(std::sync::OnceLock<alloc::boxed::Box<T>>);
 
-/// Without a standard library there is nothing to wait with: threads that come first together compute the value each,
-/// and one of the results is kept.
+/// Without a standard library no thread can block: threads that race on the first use each compute the value, and one of the results is
+/// kept.
 #[cfg(not(feature = "std"))]
 pub(crate) struct Once<T>(once_cell::race::OnceBox<T>);
 

@@ -7,7 +7,7 @@ use core::{
     ops::{Deref, DerefMut},
 };
 
-/// Numbers that need no allocation.
+/// Most numbers that are stored inline, without an allocation.
 const INLINE: usize = 4;
 
 /// One number for each axis of an array, such as its sizes or its strides.
@@ -19,7 +19,7 @@ pub struct PerAxis(Numbers);
 
 #[derive(Clone)]
 enum Numbers {
-    /// The first `count` of `values`; the others mean nothing.
+    /// The first `count` of `values`; the others are unused.
     Inline {
         count: usize,
         values: [usize; INLINE],
@@ -28,7 +28,7 @@ enum Numbers {
 }
 
 impl PerAxis {
-    /// No numbers: of no axes.
+    /// An empty list, of rank 0.
     pub const fn new() -> Self {
         Self(Numbers::Inline { count: 0, values: [0; INLINE] })
     }
@@ -81,7 +81,7 @@ impl PerAxis {
         }
     }
 
-    /// Takes the number at `index` out.
+    /// Removes the number at `index` and returns it.
     ///
     /// # Panics
     /// If there is none.
@@ -160,7 +160,7 @@ impl<'a> IntoIterator for &'a PerAxis {
     }
 }
 
-// Numbers that were allocated once may be as few as those that are not: lists are compared by what is in them.
+// An allocated list may be as short as an inline one, so lists are compared by content.
 impl PartialEq for PerAxis {
     fn eq(&self, other: &Self) -> bool {
         self[..] == other[..]
@@ -187,7 +187,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     proptest! {
-        /// Every change gives what it gives on a vector, also where numbers no longer fit, or fit again.
+        /// Every mutation behaves as on a vector, also across the switch between inline and allocated storage.
         #[test]
         fn it_is_a_list(start in vec(0..9usize, 0..8), changes in vec((0..3u8, 0..9usize, 0..9usize), 0..12)) {
             let (mut list, mut expected) = (PerAxis::from(&start[..]), start.clone());

@@ -12,8 +12,8 @@ use num_traits::{Float, Num, NumAssign, Signed};
 /// A coefficient of a [`Multivector`](crate::Multivector): `f32`, `f64`, a signed integer, or a
 /// [`Ratio`] of signed integers.
 ///
-/// Integers and ratios make the algebra exact, which is how its laws are tested. Overflow is the number's own affair:
-/// integers behave as in any Rust arithmetic.
+/// Integers and ratios make the algebra exact, which is how its laws are tested. Overflow is handled by the coefficient type: integers
+/// behave as in any Rust arithmetic.
 pub trait Scalar: Num + NumAssign + Neg<Output = Self> + Clone + PartialOrd + fmt::Debug {
     /// Whether sums, differences and products of such numbers are exact: those of integers and ratios, not of floats.
     const EXACT: bool;

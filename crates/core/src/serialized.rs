@@ -1,5 +1,5 @@
-//! Serialization. Signatures, blades and dtypes are their text where a format is for people, and numbers or indices
-//! elsewhere; a multivector is its signature and its coefficients; what arrives is checked as any other input.
+//! Serialization. In human-readable formats, signatures, blades and dtypes are text; in other formats, numbers or indices. A multivector is
+//! its signature and its coefficients. Deserialized values are validated like any other input.
 
 use crate::{
     Algebra, Blade, Cl, CliffordAlgebra, DType, Multivector, PerAxis, Real, Result, Rotor, Scalar, Shape,
@@ -11,7 +11,7 @@ use alloc::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Text for people, `number` for machines.
+/// Text in human-readable formats, `number` in others.
 macro_rules! text_or {
     ($($type:ty, $number:ty, $to:expr, $from:expr;)*) => {$(
         impl Serialize for $type {

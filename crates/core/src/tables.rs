@@ -1,5 +1,4 @@
-//! What is computed once for a signature: its blades at once, the Cayley table and the terms of each product when they
-//! are first asked for.
+//! Tables that are computed once per signature: the blades eagerly, the Cayley table and the terms of each product on first use.
 
 use crate::{
     MAX_DIMENSION, Signature,
@@ -109,7 +108,7 @@ impl Tables {
             self.for_each_term(Product::Geometric, |left, right, out, sign| {
                 let path = Path { left: self.grades[left], out: self.grades[out], right: self.grades[right] };
                 path_of_place[place(path)] = Some(path);
-                // The place stands in for the index, which is known once all places are.
+                // Stores the place for now: indices are assigned once all places are known.
                 let path = place(path) as u16;
                 terms.push(Term { left: left as u16, right: right as u16, out: out as u16, path, sign });
             });

@@ -9,7 +9,7 @@ use syn::{
 };
 
 /// Implements `Module` for a struct: each field is visited under its name, parameters as parameters and modules as parts; lists number
-/// their elements, options are visited if there is something.
+/// their elements, options are visited if they are `Some`.
 ///
 /// - `#[module(skip)]` on a field that holds no parameters;
 /// - `#[module(rename = "norm1")]` for another name than the field's;

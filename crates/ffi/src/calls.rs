@@ -1,4 +1,4 @@
-//! The functions of the driver API, and what they return as errors.
+//! The functions of the driver API, and the conversion of their result codes to errors.
 
 use crate::{Error, Provider, Result, sys::*, table::table};
 use std::ffi::{CStr, c_char, c_float, c_int, c_uint, c_void};
@@ -30,15 +30,15 @@ table! {
     fn cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: CUdevice);
     /// The memory pool of a device.
     fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
-    /// Takes part in a device's primary context.
+    /// Retains a device's primary context.
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
-    /// Leaves a device's primary context.
+    /// Releases a device's primary context.
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     /// Sets how threads wait for a device's primary context.
     fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint);
-    /// Makes a context this thread's.
+    /// Binds a context to this thread.
     fn cuCtxSetCurrent(context: CUcontext);
-    /// This thread's context.
+    /// The context bound to this thread.
     fn cuCtxGetCurrent(context: *mut CUcontext);
     /// The device of this thread's context.
     fn cuCtxGetDevice(device: *mut CUdevice);
@@ -50,7 +50,7 @@ table! {
     fn cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     /// Makes a stream with a priority; lower numbers go first.
     fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
-    /// The priorities there are.
+    /// The range of stream priorities.
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     /// Releases a stream.
     fn cuStreamDestroy_v2(stream: CUstream);
@@ -82,11 +82,11 @@ table! {
     fn cuEventElapsedTime(milliseconds: *mut c_float, start: CUevent, end: CUevent);
     /// Free and total memory in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-    /// What is known of the memory at an address.
+    /// Reads an attribute of the memory at an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, pointer: CUdeviceptr);
-    /// Allocates memory at once.
+    /// Allocates memory synchronously.
     fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize);
-    /// Frees memory at once.
+    /// Frees memory synchronously.
     fn cuMemFree_v2(pointer: CUdeviceptr);
     /// Allocates memory in stream order.
     fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize, stream: CUstream);
@@ -218,15 +218,15 @@ table! {
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
     );
-    /// Makes a graph ready to launch.
+    /// Instantiates a graph.
     fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
     /// Launches a graph.
     fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
-    /// Copies a graph to the device, so that its first launch need not.
+    /// Uploads an instantiated graph to the device, so that its first launch does not have to.
     fn cuGraphUpload(exec: CUgraphExec, stream: CUstream);
-    /// Gives a graph made ready to launch the arguments of another of the same form.
+    /// Updates an instantiated graph with the arguments of a graph of the same topology.
     fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, result: *mut CUgraphExecUpdateResultInfo);
-    /// Releases a graph made ready to launch.
+    /// Releases an instantiated graph.
     fn cuGraphExecDestroy(exec: CUgraphExec);
     /// Releases a graph.
     fn cuGraphDestroy(graph: CUgraph);
@@ -236,15 +236,15 @@ table! {
     fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
     /// Lets this thread's context access another's memory.
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
-    /// Ends what `cuCtxEnablePeerAccess` began.
+    /// Disables the access that `cuCtxEnablePeerAccess` enabled.
     fn cuCtxDisablePeerAccess(peer: CUcontext);
-    /// Begins what a profiler collects, if it waits for that.
+    /// Starts collection by a profiler that was started with collection off.
     fn cuProfilerStart();
-    /// Ends what a profiler collects.
+    /// Stops collection by a profiler.
     fn cuProfilerStop();
-    /// The name of a code.
+    /// The name of a result code.
     fn cuGetErrorName(code: CUresult, name: *mut *const c_char);
-    /// The description of a code.
+    /// The description of a result code.
     fn cuGetErrorString(code: CUresult, text: *mut *const c_char);
 }
 
@@ -260,7 +260,7 @@ impl Calls {
         if code == CUresult::SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
     }
 
-    /// The error for a code that `call` returned, in the driver's words.
+    /// The error for a code that `call` returned, with the driver's name and description of it.
     pub fn error(&self, call: &'static str, code: CUresult) -> Error {
         let (name, text) = (self.words(code, true), self.words(code, false));
         Error::Call { call, code, name, text }

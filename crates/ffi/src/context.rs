@@ -11,11 +11,11 @@ use std::{
 pub struct MemoryInfo {
     /// Not in use by any process.
     pub free: usize,
-    /// All of it.
+    /// Total.
     pub total: usize,
 }
 
-/// Part in the primary context of a device, which all libraries of a process share. Cheap to clone.
+/// A context of a device: the primary one, which all libraries of a process share, or a borrowed one. Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl Context {
-    /// Takes part in the primary context of device `ordinal`.
+    /// Retains the primary context of device `ordinal`.
     ///
     /// # Errors
     /// From the driver; `ERROR_INVALID_DEVICE` if there is no such device.
@@ -40,10 +40,10 @@ impl Context {
         Ok(Self(Arc::new(Inner { driver: driver.clone(), info, raw, owned: true, parked: Mutex::new(None) })))
     }
 
-    /// A context that someone else owns, such as another CUDA library of the same program. It is not released.
+    /// Borrows a context that another library of the program owns; dropping the result does not release it.
     ///
     /// # Safety
-    /// `raw` must be a context of this driver, and live as long as what is made of the result.
+    /// `raw` must be a context of this driver, and must outlive the result and everything created from it.
     ///
     /// # Errors
     /// From the driver.
@@ -79,7 +79,7 @@ impl Context {
         self.0.raw
     }
 
-    /// Makes this the calling thread's context, as most calls need.
+    /// Binds the context to the calling thread; most driver calls need this.
     ///
     /// # Errors
     /// From the driver.
@@ -91,7 +91,7 @@ impl Context {
     /// Waits for all work in the context.
     ///
     /// # Errors
-    /// Those of the work, which show only now.
+    /// Asynchronous errors of the queued work, which surface here.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the context is bound.
@@ -110,10 +110,10 @@ impl Context {
         Ok(MemoryInfo { free, total })
     }
 
-    /// The API version that the context was made for, such as 3020; a sign of life for a borrowed context.
+    /// The API version that the context was made for, such as 3020; serves as a validity check of a borrowed context.
     ///
     /// # Errors
-    /// From the driver, if the context is none.
+    /// From the driver, if the handle is not a context.
     pub fn api_version(&self) -> Result<u32> {
         let mut version = 0;
         // SAFETY: the pointer is valid for the write; the context is alive.
@@ -126,14 +126,14 @@ impl Context {
         self.0.parked.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Releases something of the context in a `Drop`. That is tried also if the context cannot be made current: what owns
-    /// the handle ends here, and most releases need no context.
+    /// Releases a resource of the context in a `Drop`. Attempts the release even if the context cannot be bound: the handle's owner is gone
+    /// after this call, and most releases need no bound context.
     pub(crate) fn release(&self, release: impl FnOnce(&Driver) -> Result<()>) {
         self.park(self.bind());
         self.park(release(self.driver()));
     }
 
-    /// Keeps an error for [`take_parked`](Self::take_parked), unless one is kept already.
+    /// Parks an error for [`take_parked`](Self::take_parked), unless one is parked already.
     pub(crate) fn park(&self, result: Result<()>) {
         if let Err(error) = result {
             self.0.parked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -146,7 +146,7 @@ impl Drop for Inner {
         if !self.owned {
             return;
         }
-        // Nobody is left to tell of a failure.
+        // A failure cannot be reported: no handle of the context is left.
         // SAFETY: retained in `primary`, released once.
         let _ = unsafe { self.driver.cuDevicePrimaryCtxRelease_v2(self.info.device) };
     }

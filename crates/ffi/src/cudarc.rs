@@ -1,17 +1,17 @@
-//! Objects of the crate `cudarc` as objects of this crate, and memory the other way.
+//! Borrows objects of the crate `cudarc` as objects of this crate, and lends memory to `cudarc`.
 //!
-//! Both open the driver's library by its name, so there is one driver in the process, and both use a device's primary
-//! context. `cudarc` asks at build time for which version of CUDA it declares functions: by one of its features, such as
-//! `cuda-12080`, in the program that uses it anyway, or by the variable `CUDARC_CUDA_VERSION=12080`.
+//! Both open the driver's library by its name, so there is one driver in the process, and both use a device's primary context. `cudarc`
+//! needs to know at build time which CUDA version's functions to declare: enable one of its features, such as `cuda-12080`, in the program
+//! that depends on it, or set the variable `CUDARC_CUDA_VERSION=12080`.
 
 use crate::{Context, DeviceMemory, Driver, Result, Stream, sys};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
 
-/// The context of `cudarc`; `cudarc` goes on owning it.
+/// Borrows a context of `cudarc`, which keeps owning it.
 ///
 /// # Safety
-/// `context` must live as long as what is made of the result.
+/// `context` must outlive the result and everything created from it.
 ///
 /// # Errors
 /// From the driver.
@@ -20,10 +20,10 @@ pub unsafe fn context(driver: &Driver, context: &CudaContext) -> Result<Context>
     unsafe { Context::borrow(driver, sys::CUcontext(context.cu_ctx().cast())) }
 }
 
-/// A stream of `cudarc`; `cudarc` goes on owning it.
+/// Borrows a stream of `cudarc`, which keeps owning it.
 ///
 /// # Safety
-/// `stream` must belong to `context`, and live as long as what is made of the result.
+/// `stream` must belong to `context`, and must outlive the result and everything created from it.
 pub unsafe fn stream(context: &Context, stream: &CudaStream) -> Stream {
     // SAFETY: the caller vouches for the stream.
     unsafe { Stream::borrow(context, raw(stream)) }
@@ -34,29 +34,29 @@ pub fn raw(stream: &CudaStream) -> sys::CUstream {
     sys::CUstream(stream.cu_stream().cast())
 }
 
-/// The address and the bytes of a slice of `cudarc`, ordered behind what `cudarc` has queued for it in other streams: for
-/// `gradewise_kernels::Array::borrow`.
+/// The address and the size in bytes of a slice of `cudarc`, for `gradewise_kernels::Array::borrow`. `stream` waits for the work that
+/// `cudarc` has queued for the slice in other streams.
 pub fn address<T>(stream: &CudaStream, slice: &CudaSlice<T>) -> (sys::CUdeviceptr, usize) {
     let (address, _read) = slice.device_ptr(stream);
     (address, slice.num_bytes())
 }
 
-/// The memory of a slice of `cudarc`; `cudarc` goes on owning it.
+/// Borrows the memory of a slice of `cudarc`, which keeps owning it.
 ///
 /// # Safety
-/// `stream` must be `theirs`, made here by [`stream`]. The slice must live as long as the result and the work queued with it;
-/// nobody may write to it through `cudarc` meanwhile.
+/// `stream` must be `theirs`, made here by [`stream`]. The slice must outlive the result and the work queued with it, and must not be
+/// written through `cudarc` meanwhile.
 pub unsafe fn memory<T>(stream: &Stream, theirs: &CudaStream, slice: &CudaSlice<T>) -> DeviceMemory {
     let (address, bytes) = address(theirs, slice);
     // SAFETY: the caller vouches for the slice.
     unsafe { DeviceMemory::borrow(stream, address, bytes) }
 }
 
-/// Runs `work` on memory of ours as a slice of `cudarc` of as many elements as it has room for; it stays ours.
+/// Runs `work` on `memory`, lent to `cudarc` as a slice of as many elements as fit. Ownership stays with the caller.
 ///
 /// # Safety
-/// The memory must belong to the context of `stream` and hold values that are valid for `T`; what is queued for it elsewhere
-/// must be ordered with `stream`, and the memory must live until the work that `work` queues is done.
+/// The memory must belong to the context of `stream` and hold values that are valid for `T`. Work queued for it in other streams must be
+/// ordered with `stream`. The memory must live until the work that `work` queues is done.
 pub unsafe fn with_slice<T, R>(
     stream: &Arc<CudaStream>,
     memory: &DeviceMemory,

@@ -4,8 +4,8 @@ use crate::provider::process;
 use crate::{Context, DeviceMemory, Driver, Provider, Result, Stream, sys};
 use std::ffi::{CStr, c_void};
 
-/// The functions that `cust` 0.3 declares and links (`-lcuda`), for programs that use it anyway: one driver, one set of
-/// symbols. What is newer than that crate (it declares CUDA 11) is taken from the library that it linked.
+/// The functions that `cust` 0.3 declares and links (`-lcuda`), for programs that depend on `cust` already: the process then has one driver
+/// and one set of symbols. Functions newer than that crate's declarations (CUDA 11) are looked up in the linked library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cust;
 
@@ -104,11 +104,11 @@ impl Provider for Cust {
     }
 }
 
-/// The context of `cust`; `cust` goes on owning it.
+/// Borrows a context of `cust`, which keeps owning it.
 ///
 /// # Safety
-/// `driver` must be the one that `cust` is linked to ([`Driver::new`] of [`Cust`]); `context` must live as long as what is
-/// made of the result.
+/// `driver` must be the one that `cust` is linked to ([`Driver::new`] of [`Cust`]); `context` must outlive the result and everything
+/// created from it.
 ///
 /// # Errors
 /// From the driver.
@@ -117,20 +117,20 @@ pub unsafe fn context(driver: &Driver, context: &cust::context::Context) -> Resu
     unsafe { Context::borrow(driver, sys::CUcontext(context.as_raw().cast())) }
 }
 
-/// A stream of `cust`; `cust` goes on owning it.
+/// Borrows a stream of `cust`, which keeps owning it.
 ///
 /// # Safety
-/// `stream` must belong to `context`, and live as long as what is made of the result.
+/// `stream` must belong to `context`, and must outlive the result and everything created from it.
 pub unsafe fn stream(context: &Context, stream: &cust::stream::Stream) -> Stream {
     // SAFETY: the caller vouches for the stream.
     unsafe { Stream::borrow(context, sys::CUstream(stream.as_inner().cast())) }
 }
 
-/// The memory of a buffer of `cust`; `cust` goes on owning it.
+/// Borrows the memory of a buffer of `cust`, which keeps owning it.
 ///
 /// # Safety
-/// The buffer must belong to the stream's context, and live as long as the result and the work queued with it; nobody may
-/// write to it through `cust` meanwhile.
+/// The buffer must belong to the stream's context. It must outlive the result and the work queued with it, and must not be written through
+/// `cust` meanwhile.
 pub unsafe fn memory<T: cust::memory::DeviceCopy>(
     stream: &Stream,
     buffer: &cust::memory::DeviceSlice<T>,

@@ -1,4 +1,4 @@
-//! What a device is and can do.
+//! Device properties.
 
 use crate::{Driver, Result, sys::device_attribute as attribute, sys::*};
 use std::ffi::{CStr, c_char, c_int};
@@ -25,7 +25,7 @@ pub struct DeviceInfo {
     pub max_block: [u32; 3],
     /// Size of a grid along x, y, z, at most.
     pub max_grid: [u32; 3],
-    /// Shared memory of a block in bytes, when asked for, at most.
+    /// Maximum shared memory of a block in bytes, with opt-in.
     pub max_shared_memory: usize,
     /// Threads per multiprocessor, at most.
     pub max_threads_per_multiprocessor: u32,
@@ -33,7 +33,7 @@ pub struct DeviceInfo {
     pub l2_cache: usize,
     /// Whether blocks can be launched in clusters.
     pub cluster_launch: bool,
-    /// The place on the PCI bus, such as `0000:3b:00.0`, by which NVML knows the device.
+    /// The PCI bus id, such as `0000:3b:00.0`, by which NVML identifies the device.
     pub pci_bus_id: String,
 }
 
@@ -73,7 +73,7 @@ impl DeviceInfo {
             max_shared_memory: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
             max_threads_per_multiprocessor: get(attribute::MAX_THREADS_PER_MULTIPROCESSOR)?,
             l2_cache: get(attribute::L2_CACHE_SIZE)? as usize,
-            // Drivers before CUDA 11.8 do not know the attribute, nor the devices that can.
+            // Drivers before CUDA 11.8 know neither the attribute nor the devices that support clusters.
             cluster_launch: get(attribute::CLUSTER_LAUNCH).unwrap_or(0) != 0,
             pci_bus_id,
             driver: driver.clone(),

@@ -1,4 +1,4 @@
-//! The driver, loaded.
+//! Loading the driver.
 
 use crate::{
     Calls, Error, Result,
@@ -60,7 +60,7 @@ impl Driver {
     /// [`OLDEST`](Self::OLDEST).
     pub fn new(provider: impl Provider + 'static) -> Result<Self> {
         let driver = Self(Arc::new(Calls::new(Box::new(provider))));
-        // The version needs no initialisation, and tells more than what an old driver answers to it.
+        // The version query needs no initialisation, and its answer is clearer than the error of `cuInit` from an old driver.
         let (found, needed) = (driver.version()?, Self::OLDEST);
         if found < needed {
             return Err(Error::DriverTooOld { provider: driver.provider(), found, needed });
@@ -70,7 +70,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Whether both are handles of one driver, whose contexts and memory can meet in a call.
+    /// Whether both are handles of the same loaded driver, so that their contexts and memory can be used in one call.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -5,14 +5,14 @@ use crate::sys::CUresult;
 /// The result of a fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong between here and the GPU.
+/// Errors of the driver and of the CUDA libraries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A library could not be opened under any of its names.
     #[error("{library} was not found; tried {}; {hint}", tried.join("; "))]
     Library {
-        /// What was looked for.
+        /// The library.
         library: &'static str,
         /// Each path tried, with the loader's answer.
         tried: Vec<String>,
@@ -80,14 +80,14 @@ pub enum Error {
         /// The oldest that is accepted: major, minor.
         needed: (u32, u32),
     },
-    /// A call that others take part in was not done in time.
+    /// A collective call did not complete in time.
     #[error("{library}: {call} was not done within {seconds} s; another process may be gone")]
     Timeout {
         /// The library.
         library: &'static str,
         /// The function called.
         call: &'static str,
-        /// How long it was waited for.
+        /// The timeout in seconds.
         seconds: String,
     },
     /// Source that does not compile.
@@ -95,10 +95,10 @@ pub enum Error {
     Compile {
         /// The source's name.
         name: String,
-        /// What the compiler says.
+        /// The compiler's log.
         log: String,
     },
-    /// An image that is none the driver can load.
+    /// An image that the driver cannot load.
     #[error("module `{module}`: {problem}; {hint}")]
     Image {
         /// The module.
@@ -118,7 +118,7 @@ pub enum Error {
         /// The size of the block in bytes.
         bytes: u64,
     },
-    /// An argument that this crate does not pass on.
+    /// An argument that this crate rejects before it calls the library.
     #[error("{call}: {problem}")]
     Argument {
         /// The function of this crate.

@@ -41,7 +41,7 @@ impl Event {
     /// Waits until the marked work is done.
     ///
     /// # Errors
-    /// Those of the work, which show only now.
+    /// Asynchronous errors of the queued work, which surface here.
     pub fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the event is alive.
@@ -71,7 +71,7 @@ impl Event {
     }
 }
 
-/// What a query answered: done, not yet, or an error.
+/// Converts a query's result: done, not ready, or an error.
 pub(crate) fn done(answer: Result<()>) -> Result<bool> {
     match answer {
         Ok(()) => Ok(true),
@@ -91,7 +91,7 @@ impl Stream {
         done(unsafe { self.context().driver().cuStreamQuery(self.raw()) })
     }
 
-    /// Lets later work wait for `event`.
+    /// Makes work queued later in this stream wait for `event`.
     ///
     /// # Errors
     /// From the driver.

@@ -23,11 +23,11 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared: u32,
-    /// Blocks of a cluster along x, y, z; 1 everywhere for none.
+    /// Blocks of a cluster along x, y, z; all 1 for a launch without clusters.
     pub cluster: [u32; 3],
-    /// Whether blocks may be made ready before the kernel ahead in the stream has ended (programmatic dependent launch; compute
-    /// capability 9.0 and later, and drivers of CUDA 12.3 and later, which can capture it). For kernels that wait for that end
-    /// themselves, by `griddepcontrol.wait`, before they touch memory.
+    /// Programmatic dependent launch: whether blocks may start before the preceding kernel in the stream has ended. Needs compute
+    /// capability 9.0 or later, and a driver of CUDA 12.3 or later, which can capture such launches. The kernel itself must execute
+    /// `griddepcontrol.wait` before it touches memory.
     pub overlapped: bool,
 }
 
@@ -38,7 +38,7 @@ impl LaunchConfig {
     }
 }
 
-/// What the driver is told of a launch besides its sizes, and how many of the attributes that is.
+/// The launch attributes of a configuration, and how many entries of the array are used.
 fn attributes(config: &LaunchConfig) -> ([CUlaunchAttribute; 2], c_uint) {
     let mut attributes = [CUlaunchAttribute { id: 0, pad: [0; 4], value: [0; 8] }; 2];
     let mut count = 0;
@@ -58,7 +58,7 @@ fn attributes(config: &LaunchConfig) -> ([CUlaunchAttribute; 2], c_uint) {
     (attributes, count as c_uint)
 }
 
-/// A launch as the driver takes it, which looks at the attributes where they are.
+/// The driver's launch structure. It points to `attributes`, which must outlive it.
 fn extended(config: &LaunchConfig, stream: CUstream, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
     let LaunchConfig { grid, block, shared, .. } = *config;
     CUlaunchConfig {
@@ -79,7 +79,7 @@ impl Module {
     /// A kernel by its name.
     ///
     /// # Errors
-    /// [`Error::Kernel`] with the names there are, as far as the driver tells.
+    /// [`Error::Kernel`] with the names of the module's kernels, if the driver can list them.
     pub fn function(&self, name: &str) -> Result<Function> {
         let driver = self.context().driver();
         let missing = || Error::Kernel {
@@ -123,8 +123,8 @@ impl Function {
         Ok(value)
     }
 
-    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on). Found by asking past the last one,
-    /// which tools that watch for failing calls report.
+    /// The sizes of the kernel's parameters in bytes, in order (drivers from 12.4 on). Queries until the driver refuses an index past the
+    /// last parameter; tools that watch for failing calls report that query.
     ///
     /// # Errors
     /// From the driver.
@@ -190,8 +190,8 @@ impl Function {
         Ok(blocks.max(0) as u32)
     }
 
-    /// The number of threads per block that fills the device best, and how many such blocks do, with `shared` bytes of
-    /// dynamic shared memory for a block and at most `limit` threads (0 for no limit): threads, blocks.
+    /// The block size with the best occupancy, and the number of such blocks that fills the device: (threads, blocks). A block has `shared`
+    /// bytes of dynamic shared memory and at most `limit` threads (0 for no limit).
     ///
     /// # Errors
     /// From the driver.
@@ -213,8 +213,8 @@ impl Function {
         Ok((threads.max(0) as u32, blocks.max(0) as u32))
     }
 
-    /// How many clusters of a launch the device runs at a time. Clusters stay within one part of a device (GPC), so that may be fewer than
-    /// its multiprocessors hold blocks of.
+    /// Maximum number of co-resident clusters of a launch. A cluster stays within one GPC, so the multiprocessors may have room for more
+    /// blocks than these clusters hold.
     ///
     /// # Errors
     /// From the driver.
@@ -265,7 +265,7 @@ impl Function {
         if config.cluster == [1; 3] {
             return Ok(());
         }
-        // Sixteen blocks are what any device so far can do, for kernels that allow more than eight.
+        // 16 blocks is the largest cluster of any device so far; kernels have to opt in to more than eight.
         let limit = if info.cluster_launch { 16 } else { 1 };
         let blocks: u64 = config.cluster.iter().map(|&size| u64::from(size)).product();
         if blocks == 0 || blocks > limit {
@@ -282,9 +282,9 @@ impl Function {
     /// Queues the kernel.
     ///
     /// # Safety
-    /// `arguments` must point to one value for each parameter of the kernel, of its type; device memory they name must
-    /// stay allocated until the kernel is done, the kernel must be correct for these sizes, and, if the launch is
-    /// [overlapped](LaunchConfig::overlapped), wait before it touches memory.
+    /// `arguments` must point to one value for each parameter of the kernel, of its type. Device memory they name must stay allocated until
+    /// the kernel is done. The kernel must be correct for these sizes and, if the launch is [overlapped](LaunchConfig::overlapped), must
+    /// wait before it touches memory.
     ///
     /// # Errors
     /// [`Error::Launch`] if the sizes exceed the device's limits; from the driver.

@@ -31,7 +31,7 @@ impl Graph {
         Ok(count)
     }
 
-    /// Makes the graph ready to launch.
+    /// Instantiates the graph for launching.
     ///
     /// # Errors
     /// From the driver.
@@ -50,7 +50,7 @@ impl Stream {
     /// # Errors
     /// If something queued meanwhile cannot be captured.
     pub fn end_capture(&self) -> Result<Graph> {
-        // Also without the context: a stream that stays in the capture could not even release memory.
+        // Ends the capture even if binding failed: a stream left in capture could not even release memory.
         let bound = self.context().bind();
         let mut graph = CUgraph::NULL;
         // SAFETY: the pointer is valid for the write; the stream is alive.
@@ -59,7 +59,7 @@ impl Stream {
         bound.map(|()| graph)
     }
 
-    /// Records what `work` queues into a graph. Also if `work` fails, the stream is left as it was before.
+    /// Records what `work` queues into a graph. Ends the capture even if `work` fails.
     ///
     /// # Errors
     /// That of `work`; or from the driver, if something queued cannot be captured.
@@ -71,7 +71,7 @@ impl Stream {
         struct End<'a>(Option<&'a Stream>);
         impl Drop for End<'_> {
             fn drop(&mut self) {
-                // `work` failed or panicked, and its error tells more than that the capture came to nothing.
+                // Discards the capture error: `work` failed or panicked, which is the root cause.
                 let _ = self.0.map(Stream::end_capture);
             }
         }
@@ -90,7 +90,7 @@ impl Drop for Graph {
     }
 }
 
-/// A graph ready to launch.
+/// An instantiated graph.
 #[derive(Debug)]
 pub struct GraphExec {
     context: Context,
@@ -101,7 +101,7 @@ impl GraphExec {
     /// Queues the whole graph.
     ///
     /// # Safety
-    /// All memory that the recorded work names must still be what it was at the time of recording.
+    /// All memory that the recorded work accesses must still be allocated as it was at the time of recording.
     ///
     /// # Errors
     /// From the driver.
@@ -118,7 +118,7 @@ impl GraphExec {
         self.raw
     }
 
-    /// Copies the graph to the device now, so that its first launch need not.
+    /// Uploads the graph to the device now, so that its first launch does not have to.
     ///
     /// # Errors
     /// From the driver.
@@ -128,8 +128,8 @@ impl GraphExec {
         unsafe { self.context.driver().cuGraphUpload(self.raw, stream.raw()) }
     }
 
-    /// Takes the arguments of `graph`, which must have the same nodes in the same order. Launches before this one keep
-    /// theirs. `false` if the graphs differ in form: then this one is as it was, and `graph` needs its own
+    /// Updates the arguments to those of `graph`, which must have the same nodes in the same order. Launches queued earlier keep their
+    /// arguments. Returns `false` if the topologies differ: then this graph is unchanged, and `graph` needs its own
     /// [`instantiate`](Graph::instantiate).
     ///
     /// # Errors

@@ -30,7 +30,7 @@ impl HostMemory {
         let Some(pointer) = NonNull::new(pointer.cast::<u8>()) else {
             return Err(context.driver().error("cuMemHostAlloc", CUresult::ERROR_UNKNOWN));
         };
-        // SAFETY: the block has at least that many bytes, and nobody else knows it.
+        // SAFETY: the block has at least that many bytes, and nothing else refers to it.
         unsafe { pointer.write_bytes(0, bytes) };
         Ok(Self { context: context.clone(), pointer, bytes })
     }
@@ -45,13 +45,13 @@ impl HostMemory {
         self.pointer.as_ptr().cast()
     }
 
-    /// The contents. A copy that writes to them must be done: queueing it promised that.
+    /// The contents. No copy that writes to them may be in flight: the contract of the queued copy guarantees it.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the block has that many initialised bytes.
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.bytes) }
     }
 
-    /// The contents. A copy that reads or writes them must be done: queueing it promised that.
+    /// The contents. No copy that reads or writes them may be in flight: the contract of the queued copy guarantees it.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the block has that many initialised bytes.
         unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.bytes) }

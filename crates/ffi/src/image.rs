@@ -1,4 +1,4 @@
-//! Recognising what kind of image bytes are, before the driver reads as much of them as their header says.
+//! Recognises the kind of an image and checks its size, before the driver reads as many bytes as the header states.
 
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -16,10 +16,10 @@ pub enum Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// What `bytes` are; `module` is for messages. PTX without a zero byte at its end is copied to get one.
+    /// Recognises `bytes`; `module` is the name for messages. PTX without a terminating zero byte is copied to get one.
     ///
     /// # Errors
-    /// [`Error::Image`] if they are nothing the driver loads, or cut off.
+    /// [`Error::Image`] if the bytes are not an image that the driver loads, or are truncated.
     pub fn recognise(module: &str, bytes: &'a [u8]) -> Result<Self> {
         let refuse =
             |problem: String, hint: &'static str| Error::Image { module: module.to_owned(), problem, hint };

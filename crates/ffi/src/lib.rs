@@ -1,12 +1,12 @@
 //! The CUDA driver API, loaded at run time.
 //!
-//! Nothing here needs CUDA to build or to start: [`Driver::load`] opens the driver's library, each function is looked
-//! up when it is first called, and what is missing is an [`Error`] that says what was tried.
+//! Nothing here needs CUDA to build or to start: [`Driver::load`] opens the driver's library, each function is looked up when it is first
+//! called, and a missing library or function is an [`Error`] that says what was tried.
 //!
 //! - [`sys`] has the driver API's types, as it defines them.
 //! - [`Driver`] has its functions ([`Calls`]), as `unsafe` methods under their own names.
 //! - [`Context`], [`Stream`], [`Event`], [`DeviceMemory`], [`HostMemory`], [`PeerAccess`], [`Module`], [`Function`],
-//!   [`Graph`] and [`GraphExec`] own what they name, bind their context where the driver needs one (also when dropped),
+//!   [`Graph`] and [`GraphExec`] own their driver objects, bind their context where the driver needs one (also when dropped),
 //!   and park an error that occurs in `Drop` on the context ([`Context::take_parked`]).
 //! - [`nvrtc`], [`nvml`], [`nvtx`], [`cublaslt`] and [`nccl`] are other libraries, opened in the same way.
 //!

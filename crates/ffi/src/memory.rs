@@ -33,7 +33,7 @@ impl DeviceMemory {
         Ok(Self { stream: stream.clone(), pointer, bytes, kind: Kind::Ordered })
     }
 
-    /// `bytes` bytes obtained at once, outside any stream's order and any capture.
+    /// `bytes` bytes allocated synchronously, outside stream order and outside any capture.
     ///
     /// # Errors
     /// `ERROR_OUT_OF_MEMORY`, from the driver.
@@ -49,7 +49,7 @@ impl DeviceMemory {
         Ok(block)
     }
 
-    /// Memory that someone else owns. It is not returned to the device when dropped.
+    /// Borrows memory that another library owns; dropping the result does not free it.
     ///
     /// # Safety
     /// The `bytes` bytes at `pointer` must be device memory that the stream's context can access, and live as long as the
@@ -58,8 +58,8 @@ impl DeviceMemory {
         Self { stream: stream.clone(), pointer, bytes, kind: Kind::Borrowed }
     }
 
-    /// The number of the device that holds the memory at an address; `None` if the driver does not know the address, as of memory of the
-    /// host that nothing registered.
+    /// The number of the device that holds the memory at an address; `None` if the driver does not know the address, such as that of
+    /// unregistered host memory.
     ///
     /// # Errors
     /// From the driver.
@@ -110,7 +110,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Copies from `offset` to the host, and waits for it and everything queued before.
+    /// Copies from `offset` to the host, and waits for the copy and all work queued before it.
     ///
     /// # Errors
     /// From the driver, errors of earlier work included; [`Error::Range`] if the copy would end
@@ -230,7 +230,7 @@ impl Drop for DeviceMemory {
                 unsafe { driver.cuMemFreeAsync(self.pointer, self.stream.raw()) }
             }),
             Kind::Immediate => {
-                // A capture that goes on meanwhile cannot use the block: recorded work is for later.
+                // The free does not affect a capture in progress: recorded work runs later, so it cannot use a block that is dropped now.
                 let relaxed = Relaxed::begin(context);
                 context.release(|driver| {
                     // SAFETY: allocated in `immediate`, returned once; the driver waits for work that uses it.
@@ -243,7 +243,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// While it lives, allocating and freeing on this thread does not disturb a capture.
+/// A guard: while it lives, allocating and freeing on this thread does not invalidate a capture.
 struct Relaxed<'a> {
     context: &'a Context,
     before: u32,

@@ -21,8 +21,8 @@ impl Module {
     /// Loads a fat binary, machine code, or PTX. `name` is for messages.
     ///
     /// # Errors
-    /// [`Error::Image`] if the bytes are none of these, or cut off; `ERROR_INVALID_IMAGE` or `ERROR_NO_BINARY_FOR_GPU` if there is nothing in it for this device, with the words of
-    /// the just-in-time compiler.
+    /// [`Error::Image`] if the bytes are none of these, or truncated. `ERROR_INVALID_IMAGE` or `ERROR_NO_BINARY_FOR_GPU`, with the log of
+    /// the just-in-time compiler, if the image has no code for this device.
     pub fn load(context: &Context, name: &str, image: &[u8]) -> Result<Self> {
         let image = Image::recognise(name, image)?;
         context.bind()?;

@@ -1,7 +1,7 @@
-//! NVTX: names for stretches of a program, as profilers show them.
+//! NVTX: named ranges of a program, as profilers show them.
 //!
-//! A profiler that wants them (`nsys profile --trace nvtx`, `ncu --nvtx`) names a library of its own in the variable
-//! `NVTX_INJECTION64_PATH`, which gives its functions to this module. Without one, a range costs a load and a branch.
+//! A profiler that records ranges (`nsys profile --trace nvtx`, `ncu --nvtx`) names its injection library in the variable
+//! `NVTX_INJECTION64_PATH`. That library installs its functions here. Without one, a range costs a load and a branch.
 //!
 //! ```
 //! let _step = gradewise_ffi::nvtx::range("step");
@@ -22,16 +22,16 @@ use std::{
     },
 };
 
-/// A stretch of the program on this thread, which ends when it is dropped. Ranges nest.
+/// A range on this thread, which ends when this value is dropped. Ranges nest.
 #[must_use = "the range ends when this is dropped"]
 #[derive(Debug)]
 pub struct Range {
     open: bool,
-    /// The stack of ranges is the thread's.
+    /// Makes the type `!Send`: the stack of ranges is per thread.
     thread: PhantomData<*const ()>,
 }
 
-/// Begins a stretch.
+/// Begins a range.
 pub fn range(name: &str) -> Range {
     let push = function(RANGE_PUSH);
     if let Some(push) = push {
@@ -55,7 +55,7 @@ impl Drop for Range {
     }
 }
 
-/// Notes that this moment was reached.
+/// Records an instantaneous event.
 pub fn mark(name: &str) {
     if let Some(mark) = function(MARK) {
         let name = text(name);
@@ -68,17 +68,17 @@ pub fn mark(name: &str) {
     }
 }
 
-/// Whether a profiler listens. The first call of anything here looks for one.
+/// Whether a profiler is attached. The first call of any function of this module looks for one.
 ///
 /// # Errors
-/// [`Error::Library`] if `NVTX_INJECTION64_PATH` names a library that does not open, [`Error::Symbol`] if it is no tool's,
-/// [`Error::Status`] if it refuses. Ranges are then without effect.
+/// [`Error::Library`] if `NVTX_INJECTION64_PATH` names a library that does not open, [`Error::Symbol`] if that library is not a profiler's,
+/// [`Error::Status`] if it refuses. Ranges then have no effect.
 pub fn attach() -> Result<bool> {
     static ATTACHED: OnceLock<Result<bool>> = OnceLock::new();
     ATTACHED.get_or_init(inject).clone()
 }
 
-/// A name as the tools take it, up to its first zero byte.
+/// The name as a C string, up to its first zero byte.
 fn text(name: &str) -> CString {
     CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
@@ -89,15 +89,15 @@ const RANGE_PUSH: usize = 9;
 const RANGE_POP: usize = 11;
 
 const CORE: usize = 1;
-/// Functions of each module, the invalid number 0 included; there is no module 0.
+/// Size of each module's function table, including the invalid index 0; there is no module 0.
 const SIZES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 
-/// Where a tool puts its functions. Null is what nobody listens to.
+/// The functions that a tool installed; null if none is.
 static FUNCTIONS: [[AtomicPtr<c_void>; MOST]; SIZES.len()] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST] }; SIZES.len()];
 
-/// The addresses of these places, by which tools find them; the last of a module is null.
+/// The addresses of the entries of `FUNCTIONS`, as tools get them; each module's list ends with null.
 static PLACES: LazyLock<[[AtomicPtr<AtomicPtr<c_void>>; MOST + 1]; SIZES.len()]> = LazyLock::new(|| {
     std::array::from_fn(|module| {
         std::array::from_fn(|number| {
@@ -135,7 +135,7 @@ static VERSION: Version = Version { size: size_of::<Version>(), version: 3, rese
 
 extern "system" fn ignore(_version: u32) {}
 
-/// Tells a tool the places for the functions of a module; 0 if there is no such module.
+/// Gives a tool the addresses of the entries of a module; returns 0 if there is no such module.
 ///
 /// # Safety
 /// The pointers must be null or valid for the write.
@@ -154,7 +154,7 @@ unsafe extern "system" fn functions(module: c_int, places: *mut *const c_void, s
     1
 }
 
-/// What a tool asks for first: a table by its number.
+/// The entry point that a tool gets: returns an export table by its number.
 extern "system" fn export(table: u32) -> *const c_void {
     match table {
         1 => (&raw const CALLBACKS).cast(),
@@ -163,7 +163,7 @@ extern "system" fn export(table: u32) -> *const c_void {
     }
 }
 
-/// Lets the library that the variable names put its functions in place.
+/// Loads the injection library that the variable names, which installs its functions.
 fn inject() -> Result<bool> {
     const VARIABLE: &str =
         if cfg!(target_pointer_width = "64") { "NVTX_INJECTION64_PATH" } else { "NVTX_INJECTION32_PATH" };
@@ -181,7 +181,7 @@ fn inject() -> Result<bool> {
     // The tool's functions may be called until the program ends.
     std::mem::forget(library);
     type Entry = unsafe extern "system" fn(extern "system" fn(u32) -> *const c_void) -> c_int;
-    // SAFETY: the function of this name has this type in every tool. It writes to the places it is told, nothing else.
+    // SAFETY: the function of this name has this type in every tool. It writes only to the places that it gets.
     let accepted = unsafe { std::mem::transmute::<*const c_void, Entry>(entry)(export) };
     if accepted == 1 {
         return Ok(true);

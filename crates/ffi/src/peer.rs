@@ -7,7 +7,7 @@ use crate::{Context, DeviceMemory, Error, Pool, Result, Stream, sys::*};
 pub struct PeerAccess {
     context: Context,
     peer: Context,
-    /// Whether it was off before, so that it ends with this.
+    /// Whether this value enabled the access, so that dropping it disables it again.
     began: bool,
 }
 
@@ -37,7 +37,7 @@ impl PeerAccess {
             Err(error) if error.code() == Some(CUresult::ERROR_PEER_ACCESS_ALREADY_ENABLED) => false,
             Err(error) => return Err(error),
         };
-        // From here on `drop` undoes it if the pool refuses.
+        // From here on, `drop` disables the access again if the pool refuses.
         let access = Self { context: context.clone(), peer: peer.clone(), began };
         Pool::new(peer)?.set_access(context.info().device, true)?;
         Ok(access)
@@ -57,8 +57,8 @@ impl Drop for PeerAccess {
 }
 
 impl DeviceMemory {
-    /// Queues in `stream`, of the device of either block, a copy of `bytes` bytes from a block that may be on another
-    /// device. Works with and without [`PeerAccess`]; with it, directly.
+    /// Queues a copy of `bytes` bytes from a block that may be on another device. `stream` belongs to the device of either block. Works
+    /// with and without [`PeerAccess`]; with it, the copy is direct.
     ///
     /// # Errors
     /// From the driver; [`Error::Range`] if the copy would end past either block.

@@ -3,7 +3,7 @@
 use crate::{Context, Result, sys::*};
 use std::ffi::{c_int, c_uint, c_void};
 
-/// A device's default memory pool. All who allocate in stream order on the device share it.
+/// A device's default memory pool. All stream-ordered allocations on the device share it.
 #[derive(Clone, Debug)]
 pub struct Pool {
     context: Context,
@@ -59,7 +59,7 @@ impl Pool {
         self.get(pool_attribute::RESERVED_MEM_HIGH)
     }
 
-    /// Lets both peaks be what is current now.
+    /// Resets both peaks to the current values.
     ///
     /// # Errors
     /// From the driver.
@@ -68,8 +68,8 @@ impl Pool {
         self.set(pool_attribute::RESERVED_MEM_HIGH, 0)
     }
 
-    /// Lets the pool keep up to so many bytes that are not in use when somebody synchronises. The driver begins with 0,
-    /// which returns everything to the system each time.
+    /// Sets the release threshold: how many bytes of unused memory the pool keeps at a synchronisation. The driver's default is 0, which
+    /// returns everything to the system each time.
     ///
     /// # Errors
     /// From the driver.
@@ -86,7 +86,7 @@ impl Pool {
         unsafe { self.context.driver().cuMemPoolTrimTo(self.raw, keep) }
     }
 
-    /// Lets the device `by` read and write the pool's memory, or not.
+    /// Allows the device `by` to read and write the pool's memory, or revokes that.
     pub(crate) fn set_access(&self, by: CUdevice, allowed: bool) -> Result<()> {
         const DEVICE: c_int = 1;
         const READ_WRITE: c_int = 3;

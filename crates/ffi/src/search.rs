@@ -11,19 +11,19 @@ pub(crate) struct Search {
     pub variable: &'static str,
     /// The file's names, best first.
     pub names: &'static [&'static str],
-    /// The folder of its wheel below `site-packages/nvidia`, before the wheels of CUDA 13 shared one.
+    /// The library's folder below `site-packages/nvidia` in wheels before CUDA 13; later wheels share one folder.
     pub wheel: &'static str,
 }
 
 impl Search {
-    /// What to try to open, in order: what the variable says and nothing else, or else the loader's own path, toolkits,
-    /// the Python environment in use, and the caches of `scripts/get-nvcc`.
+    /// Candidate paths, in order: only the variable's value if it is set; otherwise the loader's own path, toolkits, the Python environment
+    /// in use, and the caches of `scripts/get-nvcc`.
     pub(crate) fn candidates(&self) -> Vec<String> {
         self.candidates_with(|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
     fn candidates_with(&self, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        // 1 switches a library on (`GRADEWISE_CUBLASLT`) and 0 off; neither says where it is.
+        // The values 1 and 0 switch a library on and off (`GRADEWISE_CUBLASLT`); they are not paths.
         let given = variable(self.variable).filter(|value| !matches!(value.as_str(), "0" | "1"));
         if let Some(given) = given {
             let path = PathBuf::from(&given);
@@ -56,7 +56,7 @@ impl Search {
         let paths = places.iter().flat_map(|place| self.names.iter().map(move |name| (place, name)));
         let paths: Vec<PathBuf> = paths.map(|(place, name)| folder.join(place).join(name)).collect();
         let present: Vec<&PathBuf> = paths.iter().filter(|path| path.is_file()).collect();
-        // None there: all of them are named, since that is what was looked for.
+        // If no file exists, returns all paths, so that the error lists what was tried.
         let paths = if present.is_empty() { paths.iter().collect() } else { present };
         paths.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
     }

@@ -27,11 +27,11 @@ impl Stream {
         Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
     }
 
-    /// A new stream whose work goes before that of streams of lower priority, where both wait for the device. 0 is usual;
-    /// negative numbers are above it, down to what the device has: [`best_priority`](Self::best_priority).
+    /// A new stream with a priority: the device runs pending work of higher priority first. 0 is the default; lower numbers are higher
+    /// priorities, down to [`best_priority`](Self::best_priority).
     ///
     /// # Errors
-    /// From the driver. Priorities that the device does not have are not errors: the nearest it has is taken.
+    /// From the driver. A priority outside the device's range is no error: it is clamped.
     pub fn with_priority(context: &Context, priority: i32) -> Result<Self> {
         context.bind()?;
         let mut raw = CUstream::NULL;
@@ -40,7 +40,7 @@ impl Stream {
         Ok(Self(Arc::new(Inner { context: context.clone(), raw, owned: true })))
     }
 
-    /// The highest priority of the device, the lowest number; 0 if it has no priorities.
+    /// The device's highest priority, which is its lowest number; 0 if it has no priorities.
     ///
     /// # Errors
     /// From the driver.
@@ -52,11 +52,10 @@ impl Stream {
         Ok(greatest)
     }
 
-    /// A stream that someone else owns. It is not released.
+    /// Borrows a stream that another library owns; dropping the result does not release it.
     ///
     /// # Safety
-    /// `raw` must be a stream of the context, or null for its default stream, and live as long as what is made of the
-    /// result.
+    /// `raw` must be a stream of the context, or null for its default stream, and must outlive the result and everything created from it.
     pub unsafe fn borrow(context: &Context, raw: CUstream) -> Self {
         Self(Arc::new(Inner { context: context.clone(), raw, owned: false }))
     }
@@ -73,7 +72,7 @@ impl Stream {
 
     /// Waits for the work queued so far.
     ///
-    /// # Errors
+    /// Asynchronous errors of the queued work, which surface here.
     /// Those of the work, which show only now.
     pub fn synchronize(&self) -> Result<()> {
         self.context().bind()?;
@@ -81,8 +80,7 @@ impl Stream {
         unsafe { self.context().driver().cuStreamSynchronize(self.raw()) }
     }
 
-    /// Records from now on what is queued instead of doing it. `mode` is one of
-    /// [`capture_mode`](crate::sys::capture_mode).
+    /// Starts a capture: work queued from now on is recorded, not run. `mode` is one of [`capture_mode`](crate::sys::capture_mode).
     ///
     /// # Errors
     /// From the driver.

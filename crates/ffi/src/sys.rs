@@ -41,7 +41,7 @@ handles! {
     CUfunction;
     /// A graph.
     CUgraph;
-    /// A graph made ready to launch.
+    /// An instantiated graph.
     CUgraphExec;
     /// A node of a graph.
     CUgraphNode;
@@ -58,8 +58,7 @@ pub type CUdevice = c_int;
 /// An address in device memory.
 pub type CUdeviceptr = u64;
 
-/// What a call of the driver API returned. An integer, not an enum: a driver may return codes this crate has not heard
-/// of.
+/// The result code of a call of the driver API. An integer, not an enum: a driver may return codes unknown to this crate.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CUresult(pub c_uint);
@@ -130,7 +129,7 @@ results! {
 }
 
 impl CUresult {
-    /// Whether the error stays: after it every call in the context fails, and only a new process recovers.
+    /// Whether the error is sticky: every later call in the context fails, and only a new process recovers.
     pub const fn is_sticky(self) -> bool {
         matches!(
             self,
@@ -168,7 +167,7 @@ pub mod device_attribute {
     pub const CLOCK_RATE: c_int = 13;
     /// Number of multiprocessors.
     pub const MULTIPROCESSOR_COUNT: c_int = 16;
-    /// Whether kernels are cut off after some seconds.
+    /// Whether kernels have a run-time limit.
     pub const KERNEL_EXEC_TIMEOUT: c_int = 17;
     /// Compute mode.
     pub const COMPUTE_MODE: c_int = 20;
@@ -224,7 +223,7 @@ pub mod function_attribute {
 pub mod jit_option {
     use std::ffi::c_uint;
 
-    /// A buffer for what the compiler says.
+    /// A buffer for the compiler's log.
     pub const INFO_LOG_BUFFER: c_uint = 3;
     /// Size of that buffer.
     pub const INFO_LOG_BUFFER_SIZE_BYTES: c_uint = 4;
@@ -234,7 +233,7 @@ pub mod jit_option {
     pub const ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
 }
 
-/// What is known of an address, `CU_POINTER_ATTRIBUTE_*`.
+/// Attributes of an address, `CU_POINTER_ATTRIBUTE_*`.
 pub mod pointer_attribute {
     use std::ffi::c_uint;
 
@@ -258,7 +257,7 @@ pub mod pool_attribute {
     pub const USED_MEM_HIGH: c_uint = 8;
 }
 
-/// What a capture forbids meanwhile, `CU_STREAM_CAPTURE_MODE_*`.
+/// Which calls a capture forbids, `CU_STREAM_CAPTURE_MODE_*`.
 pub mod capture_mode {
     use std::ffi::c_uint;
 
@@ -270,7 +269,7 @@ pub mod capture_mode {
     pub const RELAXED: c_uint = 2;
 }
 
-/// Page-locked host memory that every context sees as such.
+/// Page-locked host memory for all contexts.
 pub const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 
 /// A stream that does not wait for the legacy default stream.
@@ -333,15 +332,15 @@ pub struct CUmemAccessDesc {
     pub flags: c_int,
 }
 
-/// What came of updating a graph.
+/// The result of updating a graph.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CUgraphExecUpdateResultInfo {
     /// 0 if it was done; otherwise `CU_GRAPH_EXEC_UPDATE_ERROR_*`.
     pub result: c_uint,
-    /// The node of the new graph that stands in the way.
+    /// The node of the new graph that caused the error.
     pub error_node: CUgraphNode,
-    /// The node that it depends on, if the dependency stands in the way.
+    /// If a dependency caused the error: the node that `error_node` depends on.
     pub error_from_node: CUgraphNode,
 }
 

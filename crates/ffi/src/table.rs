@@ -3,7 +3,7 @@
 use crate::Provider;
 use std::ffi::{CStr, c_char, c_void};
 
-/// What a library's own `const char *name(code)` says about a code; nothing if it lacks the function or has no answer.
+/// The text that a library's function `const char *name(code)` returns for a code; `None` if the function is missing or returns null.
 ///
 /// # Safety
 /// The function of this name must take a `C` and return null or a string that lives for ever.

@@ -34,9 +34,9 @@ pub mod tensor_map {
     pub const FLOAT32: u32 = 7;
     /// Double precision.
     pub const FLOAT64: u32 = 8;
-    /// The upper half of single precision.
+    /// bfloat16.
     pub const BFLOAT16: u32 = 9;
-    /// Single precision, rounded to TF32 on the way.
+    /// Single precision, rounded to TF32 by the copy.
     pub const TFLOAT32: u32 = 11;
     /// Rows of a tile follow each other.
     pub const SWIZZLE_NONE: u32 = 0;
@@ -46,7 +46,7 @@ pub mod tensor_map {
     pub const SWIZZLE_64B: u32 = 2;
     /// 16-byte pieces are permuted within 128 bytes.
     pub const SWIZZLE_128B: u32 = 3;
-    /// Fetches what is asked for.
+    /// Fetches only the requested bytes.
     pub const PROMOTION_NONE: u32 = 0;
     /// Fetches 64 bytes at once.
     pub const PROMOTION_64B: u32 = 1;
@@ -57,8 +57,8 @@ pub mod tensor_map {
 }
 
 impl TensorMap<'_> {
-    /// The description as kernels take it, by value (`const __grid_constant__ CUtensorMap`). What lies outside the array
-    /// reads as zero.
+    /// The encoded descriptor, which kernels take by value (`const __grid_constant__ CUtensorMap`). Elements outside the array read as
+    /// zero.
     ///
     /// # Errors
     /// [`Error::Argument`] if the numbers of dimensions differ; from the driver, if it cannot describe such an array.
@@ -77,8 +77,8 @@ impl TensorMap<'_> {
         }
         let mut map = CUtensorMap([0; 16]);
         let steps = [1 as c_uint; 5];
-        // SAFETY: the map is aligned as its type; all arrays have `rank` elements or more, the strides one less; the driver
-        // only notes the address.
+        // SAFETY: the map is aligned as its type; all arrays have `rank` elements or more, the strides one less; the driver only stores the
+        // address.
         unsafe {
             driver.cuTensorMapEncodeTiled(
                 &mut map,

@@ -87,7 +87,7 @@ fn operators(c: &mut Criterion) {
     group.finish();
 }
 
-/// The layers of a Clifford-group-equivariant block in Cl(3,0,0), forward and backward, by rows for each second.
+/// The layers of a Clifford-group-equivariant block in Cl(3,0,0), forward and backward, in rows per second.
 fn layers(c: &mut Criterion) {
     const ROWS: usize = 2000;
     const N: usize = 28;

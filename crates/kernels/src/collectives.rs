@@ -1,4 +1,4 @@
-//! Sums and copies over several devices, beside the device's own stream.
+//! Collective operations over several devices, in a stream beside the device's own.
 
 use crate::{Array, CudaDevice, DType, Device, Error, Result, debug};
 use gradewise_ffi::{
@@ -10,19 +10,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A device's end of a group of devices, each of a process of its own.
+/// A device's membership in a group of devices, each of a process of its own.
 ///
-/// Work between devices runs in a stream of its own: it waits for what the device's stream holds when it is queued, and goes on
-/// beside what is queued later. All processes queue the same operations in the same order. Inside a capture they become part
-/// of the graph.
+/// Collectives run in a stream of their own: each waits for the work that the device's stream holds when it is queued, and overlaps with
+/// work queued later. All processes queue the same operations in the same order. Inside a capture they become part of the graph.
 pub struct Collectives(Arc<Inner>);
 
 struct Inner {
-    // Declared first, to be released while its stream is there.
+    // Declared first, so that it is dropped before its stream.
     communicator: Communicator,
     device: CudaDevice,
     stream: Stream,
-    /// Marks that are not in use.
+    /// Events that are not in use.
     events: Mutex<Vec<Event>>,
 }
 
@@ -34,10 +33,10 @@ pub struct InFlight {
 }
 
 impl Collectives {
-    /// Joins the group named `id` as `rank` of `world`; returns when all are there.
+    /// Joins the group `id` as `rank` of `world`; returns when all processes have joined.
     ///
     /// # Errors
-    /// [`Error::Cuda`] from NCCL, as if the others do not come.
+    /// [`Error::Cuda`] from NCCL, such as a timeout if other processes do not join.
     pub fn new(
         device: &CudaDevice,
         library: &Nccl,
@@ -50,7 +49,7 @@ impl Collectives {
         device.refuse_in_capture(NAME)?;
         let fail = |source| device.error(NAME, source);
         let best = Stream::best_priority(device.context()).map_err(fail)?;
-        // Before what is queued beside it: others wait for it.
+        // The highest priority: other processes wait for this stream's work.
         let stream = Stream::with_priority(device.context(), best).map_err(fail)?;
         let communicator =
             Communicator::new(library, device.context(), id, rank, world, options).map_err(fail)?;
@@ -67,7 +66,7 @@ impl Collectives {
         self.0.communicator.world()
     }
 
-    /// Queues the sum of an array over all processes, in its place; an array that shares its storage is copied first.
+    /// Queues the sum of an array over all processes, in place; an array that shares its storage is copied first.
     ///
     /// # Errors
     /// An array of another device; [`Error::Cuda`] from NCCL.
@@ -78,7 +77,7 @@ impl Collectives {
         })
     }
 
-    /// Queues a copy of the array of process 0 over those of the others.
+    /// Queues a broadcast of the array of process 0 to the others, in place.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -89,17 +88,17 @@ impl Collectives {
         })
     }
 
-    /// Nothing, if all is well as far as the library knows.
+    /// Reports asynchronous errors that the library knows of.
     ///
     /// # Errors
-    /// [`Error::Cuda`] with what went wrong meanwhile.
+    /// [`Error::Cuda`] with such an error.
     pub fn check(&self) -> Result<()> {
         let inner = &self.0;
         inner.communicator.check().map_err(|source| inner.device.error("check the group of devices", source))
     }
 
-    /// Ends what waits for others, unfinished: its results are then of no use. Any thread may call it, so that one that waits for the
-    /// device goes on.
+    /// Aborts operations that wait for other processes; their results are invalid. Any thread may call it, to release a thread that waits
+    /// for the device.
     pub fn abort(&self) {
         self.0.communicator.abort();
     }
@@ -131,9 +130,8 @@ impl Collectives {
         let (ready, done) = (inner.event().map_err(fail)?, inner.event().map_err(fail)?);
         ready.record(device.stream()).map_err(fail)?;
         inner.stream.wait(&ready).map_err(fail)?;
-        // What `work` does is safe: the array is contiguous and has its storage alone; what was queued for it before is waited
-        // for, and it is neither given out nor freed, which happens in the order of the device's stream, before that waits
-        // for `done`.
+        // `work` is sound: the array is contiguous and its storage is not shared. The stream waits for the work queued on the array before.
+        // The array is neither handed out nor freed (in the order of the device's stream) before the device's stream waits for `done`.
         let queued = work(&inner.communicator, array.cuda_address(), array.elements(), dtype, &inner.stream);
         let recorded = done.record(&inner.stream);
         inner.give(ready);
@@ -155,7 +153,7 @@ impl Inner {
 }
 
 impl InFlight {
-    /// The result; what is queued on the device from now on waits for it. The host does not wait.
+    /// The result. Work queued on the device from now on waits for it; the host does not.
     ///
     /// # Errors
     /// [`Error::Cuda`] from the driver.
@@ -178,7 +176,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        // The array is freed in the order of the device's stream: not while others still write to it.
+        // Makes the device's stream wait first: the array is freed in its order, so not while others still write to the array.
         let _ = self.join();
     }
 }

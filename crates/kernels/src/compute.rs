@@ -24,7 +24,7 @@ thread_local! {
 }
 
 impl Compute {
-    /// What applies in this thread: the innermost [`scope`](Self::scope), else the process's default.
+    /// The mode in force in this thread: the innermost [`scope`](Self::scope), else the process's default.
     pub fn current() -> Self {
         SCOPED.with(Cell::get).unwrap_or_else(|| match DEFAULT.load(Ordering::Relaxed) {
             0 => Self::Exact,

@@ -1,4 +1,4 @@
-//! Debug mode: launches are waited for and named, the last of every thread are kept, new memory is poisoned.
+//! Debug mode: every launch is waited for and named, the last launches of every thread are kept, new memory is poisoned.
 //!
 //! `GRADEWISE_DEBUG_CUDA=1` switches it on from the start, [`set`] at any time. An error that a kernel caused then names that kernel
 //! ([`Fault`](crate::Fault)) and the launches before it. Off, it costs a relaxed load of a byte per launch and allocation.
@@ -43,11 +43,11 @@ fn read() -> u8 {
 pub(crate) const VARIABLES: [&str; 3] =
     ["GRADEWISE_DEBUG_CUDA", "GRADEWISE_LAUNCH_BLOCKING", "GRADEWISE_POISON"];
 
-/// The mode by the variables that are `given`, which are set to 1.
+/// The mode that variables set; `given` says whether a variable is 1.
 fn said(given: impl Fn(&str) -> bool) -> u8 {
     let mut mode = READ;
     let [debug, wait, poison] = VARIABLES;
-    // The third is what users of other libraries type for the second; what else it may be is theirs.
+    // The third is the CUDA driver's name for the second; its other values are not checked here.
     for (name, bit) in [(debug, DEBUG), (wait, WAIT), ("CUDA_LAUNCH_BLOCKING", WAIT), (poison, POISON)] {
         mode |= if given(name) { bit } else { 0 };
     }
@@ -84,10 +84,10 @@ pub(crate) fn poisons() -> bool {
     mode() & (DEBUG | POISON) != 0
 }
 
-/// What became of a launch.
+/// The state of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Queued: part of a capture, or nobody has waited for it yet.
+    /// Queued: part of a capture, or not waited for yet.
     Queued,
     /// Waited for, without an error.
     Done,
@@ -122,12 +122,12 @@ impl fmt::Display for Launch {
     }
 }
 
-/// Launches as an error carries them: none outside of debug mode. Small, for every result has room for an error.
+/// The launches that an error carries; none outside of debug mode. Small, because every result has room for an error.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Launches(Option<Arc<Vec<Launch>>>);
 
 impl Launches {
-    /// Those of now.
+    /// The launches kept at this moment.
     pub(crate) fn now() -> Self {
         Self(Some(Arc::new(launches())))
     }
@@ -165,7 +165,7 @@ fn own() -> Own {
     let name = current.name().map_or(number, ToOwned::to_owned);
     let ring = Ring::default();
     let mut rings = lock(&RINGS);
-    // Those of threads that ended: only the list holds them.
+    // Rings of threads that ended: only the list still holds them.
     let ended = rings.iter().filter(|ring| Arc::strong_count(ring) == 1).count();
     if ended > ENDED
         && let Some(oldest) = rings.iter().position(|ring| Arc::strong_count(ring) == 1)
@@ -179,7 +179,7 @@ fn own() -> Own {
 /// Keeps `work` of `operation` in the list of this thread.
 pub(crate) fn keep(operation: &'static str, work: String) {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // A thread that is ending has no list any more.
+    // A thread that is ending may have dropped its list already.
     let _ = OWN.try_with(|cell| {
         let Own { ring, thread } = cell.get_or_init(own);
         let mut launches = lock(ring);
@@ -191,7 +191,7 @@ pub(crate) fn keep(operation: &'static str, work: String) {
     });
 }
 
-/// Says what became of the latest of this thread.
+/// Sets the outcome of this thread's latest launch.
 pub(crate) fn settle(outcome: Outcome) {
     let _ = OWN.try_with(|cell| {
         if let Some(own) = cell.get()

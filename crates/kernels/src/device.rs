@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// A place for arrays and their operators. Nothing moves between devices by itself.
+/// A place for arrays and their operators. Nothing moves between devices implicitly.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Device {
     /// The host's processor and memory.
@@ -37,7 +37,7 @@ impl Device {
         }
     }
 
-    /// What the arrays of this process take of its memory.
+    /// The memory use of this process's arrays on the device.
     ///
     /// # Errors
     /// [`Error::Cuda`].
@@ -48,7 +48,7 @@ impl Device {
         }
     }
 
-    /// Who holds what is allocated, largest first.
+    /// The holders of allocated memory, largest first.
     pub fn memory_holders(&self) -> Vec<Holder> {
         match self {
             Self::Cpu => memory::holders(),
@@ -56,7 +56,7 @@ impl Device {
         }
     }
 
-    /// Lets [`Stats::peak`] start again from what is allocated now.
+    /// Resets [`Stats::peak`] to the current allocation.
     pub fn reset_peak(&self) {
         match self {
             Self::Cpu => memory::reset_peak(),
@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// The same device for work that shall run beside this one's: see [`CudaDevice::beside`]. The CPU is one for all threads.
+    /// The same device for work that runs concurrently with this one's: see [`CudaDevice::beside`]. For the CPU, the CPU.
     ///
     /// # Errors
     /// As [`CudaDevice::beside`].
@@ -82,7 +82,7 @@ impl Device {
         })
     }
 
-    /// Refuses memory for arrays beyond so many bytes in all, as if there were no more; 0 for no limit.
+    /// Limits the memory of arrays to `bytes` in total: beyond that, allocations fail as out of memory. 0 for no limit.
     pub fn limit_memory(&self, bytes: usize) {
         match self {
             Self::Cpu => memory::set_limit(bytes),
@@ -90,7 +90,7 @@ impl Device {
         }
     }
 
-    /// Returns to the system what is kept for reuse; gives its size.
+    /// Returns to the system the memory that is kept for reuse, and returns its size in bytes.
     ///
     /// # Errors
     /// As [`CudaDevice::trim`].
@@ -135,7 +135,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// A device by its name, which may be one that this machine does not have: what settings say.
+/// A device by its name, as settings state it; the machine need not have the device.
 ///
 /// ```
 /// use gradewise_kernels::{Device, DeviceName};
@@ -150,7 +150,7 @@ pub enum DeviceName {
     /// `cpu`
     #[default]
     Cpu,
-    /// `cuda:N`; `cuda` is device 0 unless whoever asked means another, as one of several processes does.
+    /// `cuda:N`; `cuda` is device 0 unless the caller chooses another, such as one of several processes.
     Cuda(Option<usize>),
 }
 

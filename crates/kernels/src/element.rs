@@ -122,7 +122,7 @@ pub(crate) use with_storage;
 /// that move or order numbers; those that compute use [`with_element!`](with_element).
 macro_rules! with_element_exact {
     ($dtype:expr, $operation:expr, $T:ident => $body:expr) => {{
-        // Memory that the operator asks for is on its account.
+        // Accounts memory that is allocated from here on to the operator.
         let _account = $crate::memory::within_operator($operation);
         match $dtype {
             gradewise_core::DType::F32 => {

@@ -11,14 +11,14 @@ use gradewise_core::{DType, Shape};
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with an array or an operator.
+/// Errors of arrays, devices and operators.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A shape, axis, broadcast or dtype mistake, or a bad signature.
     #[error(transparent)]
     Core(#[from] gradewise_core::Error),
-    /// The device exists in name only: this build has no backend for it.
+    /// This build has no backend for the device.
     #[error("device {device} is not available: {reason}")]
     NoBackend {
         /// The device asked for.
@@ -82,7 +82,7 @@ pub enum Error {
         /// Its strides in elements.
         strides: Vec<usize>,
     },
-    /// An [`Allocator`](crate::external::Allocator) had no memory, or handed out what it must not.
+    /// An [`Allocator`](crate::external::Allocator) had no memory, or returned an invalid allocation.
     #[error("{operation}: the allocator in force has no {requested} bytes on {place}: {message}")]
     Allocator {
         /// The operation that asked.
@@ -202,7 +202,7 @@ pub enum Error {
         /// In debug mode, the last launches of every thread.
         launches: debug::Launches,
     },
-    /// A number that no CUDA device has.
+    /// No CUDA device has this number.
     #[error(
         "there is no device cuda:{device}; there {}; choose one of them, and see gradewise doctor for what each can do",
         if devices.is_empty() { "is none".to_owned() } else { format!("are {}", devices.join(", ")) }
@@ -235,7 +235,7 @@ pub enum Error {
         /// The operations whose results take most.
         holders: Vec<Holder>,
     },
-    /// A variable of the environment whose value means nothing.
+    /// An environment variable with an invalid value.
     #[error("{name} is `{value}`; it can be {expected}")]
     Variable {
         /// The variable.
@@ -245,7 +245,7 @@ pub enum Error {
         /// The values it can have.
         expected: String,
     },
-    /// What a feature of this crate is for was asked of a build without the feature.
+    /// An operation needs a feature of this crate that this build lacks.
     #[error("{operation}: this build has no {what}; build gradewise-kernels with its feature `{feature}`")]
     Feature {
         /// The operation that refused.

@@ -8,7 +8,7 @@
 
 use std::{any::Any, cell::RefCell, error, fmt, sync::Arc};
 
-/// What keeps borrowed memory alive: it is dropped when no array shows the memory any more, on whatever thread lets go of it last.
+/// What keeps borrowed memory alive. It is dropped with the last array over the memory, on the thread that drops that array.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
 /// Alignment in bytes that operators expect of an [`Allocation`] on the host: no element is wider, and vectors are loaded and stored
@@ -47,14 +47,14 @@ pub type AllocationError = Box<dyn error::Error + Send + Sync>;
 /// The memory of another library.
 ///
 /// # Safety
-/// An [`Allocation`] must be of as many bytes as were asked for, readable and writable at the place that was asked for, aligned to 16
-/// bytes on the host, as `malloc` aligns, and to 256 on a device, used by nobody else until its owner is dropped; on a device, by nobody's work that is not
-/// ordered with the stream in which the operators run.
+/// An [`Allocation`] must have the requested number of bytes, readable and writable at the requested place, aligned to 16 bytes on the
+/// host, as `malloc` aligns, and to 256 on a device. Nothing else may use it until its owner is dropped; on a device this includes work
+/// that is not ordered with the stream in which the operators run.
 pub unsafe trait Allocator: Send + Sync {
-    /// Memory of `bytes` bytes, which is more than none, at `place`. Its contents do not matter.
+    /// `bytes` bytes of memory, more than none, at `place`. The contents are unspecified.
     ///
     /// # Errors
-    /// Whatever the library says, such as that there is no more.
+    /// The library's own error, such as out of memory.
     fn allocate(&self, place: Place, bytes: usize) -> Result<Allocation, AllocationError>;
 }
 
@@ -69,18 +69,18 @@ pub(crate) fn allocator() -> Option<Arc<dyn Allocator>> {
 
 /// Runs `work`; the arrays that operators make on this thread meanwhile are in memory of `allocator`.
 ///
-/// What a device keeps for later (tables of an algebra, kernels) is never in it; nor is the memory of a captured graph.
+/// Memory that a device caches (tables of an algebra, kernels) never comes from it, nor does the memory of a captured graph.
 pub fn with_allocator<R>(allocator: Arc<dyn Allocator>, work: impl FnOnce() -> R) -> R {
     scoped(Some(allocator), work)
 }
 
-/// Runs `work` with the memory of this library, whatever is in force.
+/// Runs `work` with this library's own memory, whatever allocator is in force.
 pub(crate) fn without_allocator<R>(work: impl FnOnce() -> R) -> R {
     scoped(None, work)
 }
 
 fn scoped<R>(allocator: Option<Arc<dyn Allocator>>, work: impl FnOnce() -> R) -> R {
-    /// Puts back what was in force, also when `work` panics.
+    /// Restores the previous allocator, also when `work` panics.
     struct Restore(Option<Arc<dyn Allocator>>);
     impl Drop for Restore {
         fn drop(&mut self) {

@@ -4,7 +4,7 @@ use crate::debug::{Launch, Outcome};
 use gradewise_ffi::{Error, sys::CUresult};
 use std::fmt::{self, Write};
 
-/// The kinds of errors that work on a device ends with.
+/// The kinds of errors of work on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -249,7 +249,7 @@ fn command(arguments: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// What is said after the words of the driver: nothing for errors that neither work nor loading caused.
+/// The text after the driver's message; empty for errors that neither work nor loading caused.
 pub(crate) fn advice(source: &Error, launches: &[Launch]) -> String {
     let Some(fault) = Fault::of(source) else {
         let remedy = setup_remedy(source);

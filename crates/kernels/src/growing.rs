@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// What a map holds at some time.
+/// A snapshot of a map.
 pub(crate) type Table<K, V> = HashMap<K, V, FxBuildHasher>;
 
 /// A map whose readers take no lock and copy nothing but the value: whoever adds an entry replaces the whole map by a larger one. For
@@ -21,7 +21,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Growing<K, V> {
         Self(LazyLock::new(ArcSwap::default))
     }
 
-    /// The value of `key`. Keys are looked up by whatever hashes like them and knows which one it is.
+    /// The value of `key`. `Q` is any type that hashes like `K` and compares with it.
     pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
         self.0.load().get(key).cloned()
     }

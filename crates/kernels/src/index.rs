@@ -25,14 +25,14 @@ struct Inner {
     reciprocals: Mutex<Vec<(DType, Array)>>,
 }
 
-/// The indices as the host knows them.
+/// The indices on the host.
 pub(crate) struct Lists {
     pub values: Vec<u32>,
     groups: OnceLock<Groups>,
 }
 
-/// The lists in a device's memory: from the start, because a captured graph cannot wait for a transfer. Their sizes follow from
-/// the length and the bound.
+/// The lists in a device's memory. They are copied there at creation, because a captured graph cannot wait for a transfer. Their sizes
+/// follow from the length and the bound.
 pub(crate) struct Resident {
     values: Buffer,
     starts: Buffer,
@@ -57,12 +57,12 @@ impl Resident {
         Ok(())
     }
 
-    /// Where the indices are.
+    /// The address of the indices.
     pub fn values(&self) -> u64 {
         self.values.pointer()
     }
 
-    /// Where [`Groups::starts`] and [`Groups::order`] are.
+    /// The addresses of [`Groups::starts`] and [`Groups::order`].
     pub fn groups(&self) -> [u64; 2] {
         [self.starts.pointer(), self.order.pointer()]
     }
@@ -112,8 +112,8 @@ impl Index {
         Self::of(Lists::checked(values, bound)?, bound, device, false)
     }
 
-    /// A list that is the same all the time, such as one of an algebra: as [`new`](Self::new), but put on a CUDA device the first time
-    /// only and kept there, so that work which asks for it again can be captured. It cannot be [overwritten](Self::overwrite).
+    /// A constant list, such as one of an algebra: as [`new`](Self::new), but copied to a CUDA device only once and cached there, so that
+    /// work which asks for it again can be captured. It cannot be [overwritten](Self::overwrite).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -154,12 +154,12 @@ impl Index {
         self.0.length == 0
     }
 
-    /// What every index is less than.
+    /// The exclusive upper bound of the indices.
     pub fn bound(&self) -> usize {
         self.0.bound
     }
 
-    /// Where the list is.
+    /// The device of the list.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
@@ -183,8 +183,8 @@ impl Index {
             || (self.bound() == other.bound() && self.lists().values == other.lists().values)
     }
 
-    /// Puts the indices of `source`, which may be on another device, in place of these, whoever else holds this list: captured
-    /// work that reads it sees the new ones. `false`, and nothing changed, if there are not as many, their bound is another, or this is a
+    /// Replaces the indices by those of `source`, which may be on another device, for every clone of this list: captured work that reads it
+    /// sees the new ones. Returns `false` and changes nothing if the number of indices or their bound differs, or if this is a
     /// [`constant`](Self::constant).
     ///
     /// # Errors

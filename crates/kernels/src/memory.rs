@@ -61,7 +61,7 @@ pub fn stats() -> Stats {
     pool().stats
 }
 
-/// Lets [`Stats::peak`] start again from what is allocated now.
+/// Resets [`Stats::peak`] to the current allocation.
 pub fn reset_peak() {
     let mut pool = pool();
     pool.stats.peak = pool.stats.allocated;
@@ -72,7 +72,7 @@ pub(crate) fn raise_peak(bytes: usize) {
     pool.stats.peak = pool.stats.peak.max(bytes);
 }
 
-/// Who holds what is allocated, largest first.
+/// The holders of allocated memory, largest first.
 pub fn holders() -> Vec<Holder> {
     holders::HOST.largest()
 }
@@ -111,7 +111,7 @@ unsafe impl Send for Free {}
 struct Pool {
     free: [Vec<Free>; CLASSES],
     stats: Stats,
-    /// What `stats.allocated` may come to; 0 for no limit.
+    /// The limit of `stats.allocated`; 0 for no limit.
     limit: usize,
 }
 

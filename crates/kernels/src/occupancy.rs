@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a multiprocessor of an architecture has (CUDA C++ Programming Guide, technical specifications per compute capability).
+/// Resources of a multiprocessor of an architecture (CUDA C++ Programming Guide, technical specifications per compute capability).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Compute capability times ten.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub shared_per_block: u32,
     /// Bytes of shared memory that the system takes for each block.
     reserved: u32,
-    /// Bytes that shared memory is given out in.
+    /// Allocation granularity of shared memory in bytes.
     unit: u32,
 }
 
@@ -49,7 +49,7 @@ impl Limits {
         Self { capability, threads, blocks, registers: 64 * KIB, shared, shared_per_block, reserved, unit }
     }
 
-    /// Those of a target such as `90a`.
+    /// The resources of a target such as `90a`.
     #[must_use]
     pub fn of(target: &str) -> Option<Self> {
         let number = target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
@@ -59,7 +59,7 @@ impl Limits {
     /// How many blocks of such needs fit together.
     ///
     /// # Errors
-    /// Not even one: [`TooMuch`], with what to reduce.
+    /// [`TooMuch`], with what to reduce, if not even one fits.
     pub fn occupancy(&self, needs: Needs) -> Result<Occupancy, TooMuch> {
         const WARP: u32 = 32;
         let Needs { threads, registers, shared } = needs;
@@ -102,7 +102,7 @@ impl Limits {
     }
 }
 
-/// What a block needs.
+/// The resources that a block needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// Threads of a block.
@@ -146,12 +146,12 @@ pub struct Occupancy {
     pub warps: u32,
     /// The most warps there could be.
     pub most: u32,
-    /// What keeps another block from fitting: each alone would, where there are several.
+    /// The limits that keep another block from fitting; each alone would.
     limits: [Option<Limit>; 4],
 }
 
 impl Occupancy {
-    /// What keeps another block from fitting, at least one thing: to fit more, all of them must be lifted.
+    /// The limits that keep another block from fitting, at least one: to fit more, all of them must be lifted.
     pub fn limits(&self) -> impl Iterator<Item = Limit> {
         self.limits.into_iter().flatten()
     }
@@ -163,11 +163,11 @@ impl Occupancy {
 pub struct TooMuch {
     /// Compute capability times ten.
     pub target: u32,
-    /// What there is too little of.
+    /// The resource.
     pub what: &'static str,
-    /// What a block needs.
+    /// The amount that a block needs.
     pub required: u32,
-    /// What there is.
+    /// The amount available.
     pub available: u32,
     /// What to change.
     pub reduce: &'static str,

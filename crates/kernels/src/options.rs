@@ -39,7 +39,7 @@ pub struct Options {
     pub attention_warpgroups: bool,
     /// `GRADEWISE_CUBLASLT`: whether plain matrix products are computed by cuBLASLt where it was measured to be faster; `1` for yes.
     pub cublaslt: bool,
-    /// `GRADEWISE_OVERLAP`: whether a kernel may be made ready before the one ahead of it has ended; `0` for not.
+    /// `GRADEWISE_OVERLAP`: whether a kernel may start before its predecessor in the stream has ended; `0` for not.
     pub overlap: bool,
     /// `GRADEWISE_RECYCLE`: whether small blocks of device memory are kept for the next arrays of their size; `0` for not, so that a memory
     /// checker sees every array's memory come and go.
@@ -61,11 +61,11 @@ impl Default for Options {
 const SWITCH: &str = "0 or 1";
 
 impl Options {
-    /// What the variables of the environment say, read once. A [`Table`] that `GRADEWISE_TUNING` names is in use afterwards, unless one was
-    /// installed before.
+    /// The options from the environment variables, read once. A [`Table`] that `GRADEWISE_TUNING` names is in use afterwards, unless one
+    /// was installed before.
     ///
     /// # Errors
-    /// [`Error::Variable`] for a value that means nothing, and for a table that cannot be read.
+    /// [`Error::Variable`] for an invalid value, and for a table that cannot be read.
     pub fn from_environment() -> Result<Self> {
         static READ: OnceLock<Result<Options>> = OnceLock::new();
         let read = || {
@@ -79,10 +79,10 @@ impl Options {
         READ.get_or_init(read).clone()
     }
 
-    /// What these variables say; one that is empty is not set. Those of [debug mode](crate::debug) are only checked.
+    /// The options from these variables; an empty one counts as unset. Those of [debug mode](crate::debug) are only checked.
     ///
     /// # Errors
-    /// [`Error::Variable`] for a value that means nothing.
+    /// [`Error::Variable`] for an invalid value.
     pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
         let text = |name| {
             let value = variable(name).filter(|value| !value.is_empty());
@@ -109,7 +109,7 @@ impl Options {
                 Some("warps") => false,
                 Some(other) => return Err(refuse("GRADEWISE_ATTENTION", other, "all or warps")),
             },
-            // Any other value names the library, which does not ask for its use.
+            // Any other value is the library's path and does not enable it.
             cublaslt: text("GRADEWISE_CUBLASLT").as_deref() == Some("1"),
             overlap: switch("GRADEWISE_OVERLAP", true)?,
             recycle: switch("GRADEWISE_RECYCLE", true)?,

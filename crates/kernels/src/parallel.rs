@@ -60,7 +60,7 @@ pub(crate) trait Flushed: IndexedParallelIterator {
 
 impl<I: IndexedParallelIterator> Flushed for I {}
 
-/// What one thread puts down and one thread picks up; never contended, so that it costs some nanoseconds.
+/// A value that one thread stores and one thread takes. The lock is never contended, so it costs some nanoseconds.
 struct Slot<T>(Mutex<Option<T>>);
 
 impl<T> Default for Slot<T> {

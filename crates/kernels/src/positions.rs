@@ -37,7 +37,7 @@ impl Positions {
         Ok(Self { words: Array::from_slice(&words, shape, device)?, bound, distinct: false })
     }
 
-    /// Room for positions that a kernel writes.
+    /// Uninitialised positions, for a kernel to write.
     pub(crate) fn for_kernel(
         operation: &'static str,
         shape: impl Into<Shape>,
@@ -47,7 +47,7 @@ impl Positions {
         Ok(Self { words: Array::for_kernel(operation, shape, Self::WORD, device)?, bound, distinct })
     }
 
-    /// Positions that the host found, `fill` writing them.
+    /// Positions from the host, written by `fill`.
     pub(crate) fn build(
         shape: impl Into<Shape>,
         (bound, distinct): (usize, bool),
@@ -63,12 +63,12 @@ impl Positions {
         self.words.shape()
     }
 
-    /// What every position is less than.
+    /// The exclusive upper bound of the positions.
     pub fn bound(&self) -> usize {
         self.bound
     }
 
-    /// Where the positions are.
+    /// The device of the positions.
     pub fn device(&self) -> Device {
         self.words.device()
     }

@@ -1,4 +1,4 @@
-//! Kinds of devices, those without kernels included: so that asking for one of these is answered, not guessed at.
+//! Kinds of devices, including those without kernels, so that a request for one gets a specific error.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl Target {
         matches!(self, Self::Cpu | Self::Cuda)
     }
 
-    /// Why it is not supported; empty for what is.
+    /// Why it is not supported; empty for a supported one.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Cpu | Self::Cuda => "",

@@ -1,6 +1,6 @@
 //! Copies between the host and devices, as a profiler sees them.
 //!
-//! [`watched`] lists those of this thread. Outside of it a copy costs the load of a byte more.
+//! [`watched`] lists those of this thread. Outside of it the overhead of a copy is the load of a byte.
 
 use crate::Result;
 use std::{
@@ -36,7 +36,7 @@ pub struct Transfer {
     pub direction: Direction,
     /// Its size in bytes.
     pub bytes: usize,
-    /// The time from the device's being idle to the copy's being there, in seconds.
+    /// The duration in seconds, measured from an idle device to the end of the copy.
     pub seconds: f64,
 }
 
@@ -45,8 +45,8 @@ thread_local! {
     static SEEN: RefCell<Vec<Transfer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` and lists the copies that this thread made meanwhile, in their order. The device is waited for before and after each, so
-/// that its time is the copy's alone and not that of work queued before. Within another call the copies belong to the inner one.
+/// Runs `work` and lists the copies that this thread made meanwhile, in their order. Waits for the device before and after each, so that
+/// the duration is the copy's alone, without work queued before. In nested calls the copies belong to the innermost.
 pub fn watched<R>(work: impl FnOnce() -> R) -> (R, Vec<Transfer>) {
     /// Restores the enclosing list, also after a panic.
     struct Leave(bool, Vec<Transfer>);
@@ -66,7 +66,7 @@ pub fn watched<R>(work: impl FnOnce() -> R) -> (R, Vec<Transfer>) {
 /// Makes a copy, and lists it if this thread is watched. `wait` waits for the device.
 ///
 /// # Errors
-/// Those of `copy`; while watched, what work queued before failed with.
+/// Those of `copy`; while watched, also errors of work queued before.
 pub(crate) fn timed(
     operation: &'static str,
     (direction, bytes): (Direction, usize),

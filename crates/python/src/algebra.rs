@@ -1,4 +1,4 @@
-//! Algebras, multivectors and rotors for people who look at things: those of `gradewise-core` with a run-time signature, in f64.
+//! Algebras, multivectors and rotors for interactive use: those of `gradewise-core` with a run-time signature, in f64.
 
 mod multivector;
 mod rotor;
@@ -30,7 +30,7 @@ fn fail(py: Python<'_>, error: gradewise_core::Error) -> PyErr {
 /// such as ``algebra.e1`` and ``algebra.e12``, ordered by grade and then lexicographically.
 ///
 /// Raises:
-///     ArgumentError: more than 8 generators, or what is no signature.
+///     ArgumentError: more than 8 generators, or not a signature.
 #[pyclass(frozen, name = "Algebra", module = "gradewise")]
 #[derive(Clone)]
 pub struct PyAlgebra(pub(crate) Algebra);
@@ -76,7 +76,7 @@ impl PyAlgebra {
         )
     }
 
-    /// A multivector of the algebra that points, planes and motions of space live in.
+    /// A multivector of projective geometric algebra, Cl(3,0,1); an error in any other algebra.
     fn projective(
         &self,
         py: Python<'_>,
@@ -273,7 +273,7 @@ impl PyAlgebra {
         PyRotor::of(py, gradewise_core::Rotor::from_vectors(&a.get().0, &b.get().0))
     }
 
-    /// The rotor that does nothing.
+    /// The identity rotor.
     #[getter]
     fn identity(&self) -> PyRotor {
         PyRotor(gradewise_core::Rotor::identity_in(&self.0))

@@ -37,7 +37,7 @@ pub fn dtype_name(dtype: DType) -> &'static str {
     }
 }
 
-/// Lets `later` wait for what is queued in `earlier` so far.
+/// Makes `later` wait for the work queued in `earlier` so far.
 fn order(device: &CudaDevice, earlier: &Stream, later: &Stream) -> gradewise_ffi::Result<()> {
     let event = Event::new(device.context(), false)?;
     event.record(earlier)?;
@@ -45,7 +45,7 @@ fn order(device: &CudaDevice, earlier: &Stream, later: &Stream) -> gradewise_ffi
 }
 
 impl PyArray {
-    /// A result of ours, which shares its memory with nothing else, so that consumers may write to it.
+    /// The result of an operator. It shares its memory with nothing else, so consumers may write to it.
     pub fn result(array: Array) -> gradewise_kernels::Result<Self> {
         let own = array.is_unique() && !array.is_borrowed();
         Ok(Self { array: if own { array } else { array.copy()? }, read_only: false })
@@ -100,7 +100,7 @@ impl PyArray {
         self.array.device().to_string()
     }
 
-    /// Whether consumers may not write to the elements, as the object said that they came from.
+    /// Whether consumers may not write to the elements, as declared by the object that they came from.
     #[getter]
     fn read_only(&self) -> bool {
         self.read_only
@@ -142,7 +142,7 @@ impl PyArray {
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let kind = match (self.array.dtype(), self.array.device()) {
             (_, Device::Cuda(_)) | (DType::BF16, _) => {
-                // As if there were none: NumPy then calls `__array__`, which says why.
+                // Reports the attribute as missing: NumPy then calls `__array__`, whose error says why.
                 return Err(PyAttributeError::new_err("__array_interface__"));
             }
             (dtype, Device::Cpu) => format!("={}", format_args!("f{}", dtype.size())),
@@ -190,7 +190,7 @@ impl PyArray {
         (device.device_type.0, device.device_id)
     }
 
-    /// A capsule with the array for another library, which calls this.
+    /// A DLPack capsule of the array, for the consumer that calls this.
     ///
     /// Args:
     ///     stream: on a CUDA device the consumer's stream: its address, 1 or None for the default stream, 2 for the per-thread default
@@ -200,7 +200,7 @@ impl PyArray {
     ///     copy: whether it must be, or must not be, a copy.
     ///
     /// Raises:
-    ///     BufferError: what is asked for cannot be, such as an unversioned capsule of a read-only array.
+    ///     BufferError: the request cannot be met, such as that of an unversioned capsule of a read-only array.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,

@@ -41,7 +41,7 @@ pub struct Failure {
 /// The minor version of the runtime's interface.
 static MINOR: AtomicI32 = AtomicI32::new(0);
 
-/// What a call asks for.
+/// The pass that a call asks for.
 #[derive(Clone, Copy)]
 enum Pass {
     Forward,
@@ -49,7 +49,7 @@ enum Pass {
     BackwardTwice,
 }
 
-/// The operation of a name with attributes; it is kept, for a compiled program calls it again and again.
+/// The operation of a name with attributes. It is cached, because a compiled program calls it repeatedly.
 fn prepared(operation: &str, attributes: &str) -> Result<Prepared, Failure> {
     const MOST: usize = 1024;
     static PREPARED: Mutex<Option<HashMap<(String, String), Prepared>>> = Mutex::new(None);
@@ -107,7 +107,7 @@ fn computed(
     }
 }
 
-/// Does what a call asks for.
+/// Runs the pass that a call asks for.
 fn work(pass: Pass, is_cuda: bool, call: &Call<'_>) -> Result<(), Failure> {
     let device = call.device(is_cuda)?;
     let operation = prepared(call.text("operation")?, call.text("attributes")?)?;
@@ -142,7 +142,7 @@ unsafe fn handle(pass: Pass, is_cuda: bool, frame: *mut CallFrame) -> *mut ffi::
         // part of its functions that does not change.
         unsafe {
             let metadata = (*frame.extension.cast::<ffi::MetadataExtension>()).metadata;
-            // Structs grow at their end alone, and calls look at their sizes, so any minor version will do: the runtime's own.
+            // Structs grow only at their end and state their sizes, so any minor version is compatible: reports the runtime's own.
             let api = frame.api.as_ref().filter(|api| api.version.major == ffi::MAJOR);
             let minor = api.map_or_else(|| MINOR.load(Ordering::Relaxed), |api| api.version.minor);
             let version = &mut (*metadata).api_version;
@@ -237,7 +237,7 @@ pub fn output_shape(
     let counts: Vec<usize> = shapes.iter().zip(&rows).filter_map(row_count).collect();
     let agree = counts.windows(2).all(|pair| pair[0] == pair[1]);
     let run = |without_rows: bool| {
-        // One element, shown as many.
+        // One element, broadcast.
         let element = Array::zeros(Shape::scalar(), DType::F64, &Device::Cpu)?;
         let inputs = shapes.iter().zip(&rows).map(|(shape, has_rows)| {
             let mut shape = shape.clone();

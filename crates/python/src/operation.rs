@@ -86,8 +86,8 @@ impl Operation {
         self.0.serves(&shapes, dtype, &device).map_err(|error| raised(py, error))
     }
 
-    /// The gradients of the inputs for which `needs` says so. Those of the inputs from `packed[0]` to before `packed[1]` are one tensor, if
-    /// that is given: one behind the other, each beginning at a multiple of 4.
+    /// The gradients of the inputs that `needs` selects. If `packed` is given, the gradients of the inputs from `packed[0]` to before
+    /// `packed[1]` are one tensor: concatenated, each starting at a multiple of 4.
     #[pyo3(signature = (inputs, output, saved, grad, needs, packed=None))]
     #[allow(clippy::too_many_arguments)]
     fn backward<'py>(
@@ -155,7 +155,7 @@ impl Operation {
     }
 }
 
-/// [`own`] of the arrays that there are.
+/// [`own`] of the arrays that are present.
 fn own_some(arrays: Vec<Option<Array>>) -> gradewise_autograd::Result<Vec<Option<Array>>> {
     let there: Vec<bool> = arrays.iter().map(Option::is_some).collect();
     let mut owned = own(arrays.into_iter().flatten())?.into_iter();

@@ -1,4 +1,4 @@
-//! What the registry of operations knows, for tests and for whoever looks.
+//! The registry of operations, for tests and for inspection.
 
 use crate::errors::raised;
 use gradewise_autograd::{Sizes, registry};

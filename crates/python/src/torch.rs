@@ -18,7 +18,7 @@ use pyo3::{
 };
 use std::{ffi::c_void, sync::Arc};
 
-/// What of the module `torch` is needed at every call.
+/// The attributes of the module `torch` that every call needs.
 pub struct Torch {
     exchange: Option<Exchange>,
     empty: Py<PyAny>,
@@ -27,11 +27,11 @@ pub struct Torch {
     places: [PyOnceLock<Py<PyDict>>; 65],
     /// The dtypes, in the order of [`DTYPES`].
     dtypes: Vec<Py<PyAny>>,
-    /// Gives the stream that work of this thread goes to, for a device's number; none in a build of PyTorch without CUDA.
+    /// Returns the stream that work of this thread goes to, for a device's number; none in a build of PyTorch without CUDA.
     stream: Option<Py<PyAny>>,
     /// Says whether products of float32 matrices may be computed in TF32.
     allow_tf32: Option<Py<PyAny>>,
-    /// The settings of matrix products, for versions that refuse to say that.
+    /// The settings of matrix products, for versions in which that query fails.
     matmul: Py<PyAny>,
 }
 
@@ -100,7 +100,7 @@ impl Torch {
         known.get_or_try_init(py, make).map(|options| options.bind(py))
     }
 
-    /// What PyTorch says of a tensor.
+    /// Describes a tensor.
     fn describe(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Described> {
         if let Some(described) = self.exchange.as_ref().and_then(|exchange| exchange.describe(tensor)) {
             return Ok(described);
@@ -117,7 +117,7 @@ impl Torch {
         })
     }
 
-    /// Where tensors are, by the first one.
+    /// The place of the tensors, by the first one.
     pub fn here(&self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Here> {
         let cpu = Here { device: Device::Cpu, stream: CUstream::NULL, compute: Compute::Exact };
         let Some(first) = tensors.first() else { return Ok(cpu) };
@@ -143,7 +143,7 @@ impl Torch {
         let answer = self.allow_tf32.as_ref().map(|ask| ask.bind(py).call0());
         let allowed = match answer {
             Some(Ok(answer)) => answer.is_truthy()?,
-            // The older setting is refused once the newer one was used.
+            // Reading the older setting fails once the newer one was used.
             _ => match self.matmul.bind(py).getattr(intern!(py, "fp32_precision")) {
                 Ok(precision) => precision.extract::<String>()? == "tf32",
                 Err(_) => false,
@@ -192,7 +192,7 @@ impl Torch {
         if let Some(Memory(memory)) = memory(array) {
             return memory.bind(py).call_method1(view, (dtype,))?.call_method1(view, (shape,));
         }
-        // Without elements there is no memory.
+        // An array without elements has no memory.
         let options = PyDict::new(py);
         options.set_item(intern!(py, "dtype"), dtype)?;
         options.set_item(intern!(py, "device"), here.device.to_string())?;
@@ -206,8 +206,8 @@ fn memory(array: &Array) -> Option<&Memory> {
     array.owner().filter(|_| fills && !array.is_borrowed())?.downcast_ref()
 }
 
-/// Results for PyTorch, whose operators return tensors that share memory with no other result and no input: those that do so already as
-/// they are, and copies of the others. Called inside [`Here::run`].
+/// Results for PyTorch, whose operators return tensors that share memory with no other result and no input. Copies the arrays that share
+/// memory and passes the others on. Called inside [`Here::run`].
 pub fn own(arrays: impl IntoIterator<Item = Array>) -> gradewise_kernels::Result<Vec<Array>> {
     let mut seen: Vec<u64> = Vec::new();
     let own = |array: Array| {

@@ -62,7 +62,7 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         Ok(vec![first, second])
     }
 
-    /// Planes of a bivector B that turns all vectors equally fast: that of a vector v and its image v ⌋ B, and the rest.
+    /// The planes of an isoclinic bivector B: the plane of a vector v and its image v ⌋ B, and the remainder of B.
     fn isoclinic_planes(&self) -> Option<(Self, Self)> {
         let candidates = (1..=self.algebra.signature().dimension()).filter_map(|generator| {
             let v = Self::blade_in(&self.algebra, generator, T::one()).ok()?;
@@ -79,9 +79,9 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         })
     }
 
-    /// Whether both are simple and commute, beside bivectors with coefficients of the order of √`scale`.
+    /// Whether both are simple and commute, up to rounding relative to coefficients of order √`scale`.
     fn commutes_as_planes(&self, other: &Self, scale: T) -> bool {
-        // The squares of what should vanish, and a decomposition may lose half of the digits.
+        // Both sides are sums of squares, so the relative tolerance is √ε: a decomposition may lose half of the digits.
         let vanishes = |x: Self| x.scale() <= T::epsilon() * scale * scale;
         vanishes(self.times(self).grade(4))
             && vanishes(other.times(other).grade(4))

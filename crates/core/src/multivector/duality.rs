@@ -42,9 +42,9 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         self.complement(outer_sign)
     }
 
-    /// The Hodge star ⋆x = reverse(x) I: the duality that knows the metric, beside the [dual](Self::dual) that does not
-    /// (which says when to take which). It is the one for which x ∧ ⋆y = (reverse(x) ∗ y) I when x and y have one grade. Not
-    /// invertible if the metric is degenerate: it then sends every blade with a null generator to zero.
+    /// The Hodge star ⋆x = reverse(x) I: the duality that depends on the metric. [`dual`](Self::dual) does not depend on it, and its
+    /// documentation says when to use which. For x and y of one grade, x ∧ ⋆y = (reverse(x) ∗ y) I. Not invertible if the metric is
+    /// degenerate: every blade with a null generator then maps to zero.
     pub fn hodge_star(&self) -> Self {
         self.reverse().times(&Self::pseudoscalar_in(&self.algebra))
     }

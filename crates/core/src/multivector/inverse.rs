@@ -22,14 +22,14 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     ///
     /// let x: Multivector<Cl3, f64> = "3 + e1 - 2e23 + e123".parse()?;
     /// assert!((x * x.inverse()? - 1.0).norm() < 1e-15);
-    /// // Elements may divide zero: (1 + e1)(1 − e1) = 0.
+    /// // Some elements are zero divisors: (1 + e1)(1 − e1) = 0.
     /// assert!("1 + e1".parse::<Multivector<Cl3, f64>>()?.inverse().is_err());
     /// # Ok::<(), gradewise_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Undefined`] if there is none: x is zero, null or divides zero (for floats, up to rounding); or if the
-    /// coefficients are integers and the inverse has fractions.
+    /// [`Error::Undefined`] if there is none: x is zero, null or a zero divisor (for floats, up to rounding); or if the coefficients are
+    /// integers and the inverse has fractions.
     pub fn inverse(&self) -> Result<Self> {
         if self.scalar_norm().is_some() { self.versor_inverse() } else { self.general_inverse() }
     }
@@ -78,7 +78,7 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         Err(undefined("an algebra has a degree of at least one"))
     }
 
-    /// adjugate / determinant / unit, for floats with the digits that the powers lost.
+    /// adjugate / determinant / unit; for floats, refined to recover the digits that the powers lost.
     fn divided_adjugate(&self, x: &Self, adjugate: Self, determinant: &T, unit: &T) -> Result<Self> {
         let refused = "the determinant is zero or not finite: x divides zero, or a coefficient is not finite";
         let mut inverse = adjugate;
@@ -100,14 +100,14 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         for _ in 0..4 {
             let better = inverse.sum(&inverse.times(&last));
             let rest = error(&better);
-            // Not a number compares as no improvement.
+            // NaN compares as no improvement.
             if rest.scale() < last.scale() {
                 (inverse, last) = (better, rest);
             } else {
                 break;
             }
         }
-        // Of what is singular up to rounding, x y stays far from 1.
+        // If x is singular up to rounding, x y stays far from 1.
         if !last.scale().is_negligible(&T::one()) {
             return Err(undefined(refused));
         }

@@ -47,7 +47,7 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         if square == T::zero() {
             return self.log_of_one_plane(&pitch);
         }
-        // Noise in the pitch of a simple rotor, or a pitch that is nearly null.
+        // Treats rounding noise in the pitch of a simple rotor, and a nearly null pitch, as zero.
         let first = if square.is_negligible(&(self.scale() * self.scale())) {
             self.log_of_one_plane(&pitch)?
         } else if square > T::zero() {
@@ -131,8 +131,8 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         bivector.scaled(&h_re).sum(&unit.times(&bivector).scaled(&h_im)).grade(2)
     }
 
-    /// Takes out what cancellation left: log R = B + log(exp(−B) R) where B commutes with the rest, and nearly so
-    /// otherwise, as often as that makes the rest smaller.
+    /// Recovers digits lost to cancellation by log R = B + log(exp(−B) R), which is exact where B commutes with the rest and approximate
+    /// otherwise. Repeats while the rest shrinks.
     fn polished_log(self, rotor: &Self) -> Result<Self> {
         let one = Self::scalar_in(self.algebra(), T::one());
         let rest = |log: &Self| -> Result<Self> { Ok((-log).exp()?.times(rotor).difference(&one)) };
@@ -140,14 +140,14 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         for _ in 0..8 {
             let better = log.sum(&last.grade(2));
             let next = rest(&better)?;
-            // What is not finite compares as no improvement.
+            // A value that is not finite compares as no improvement.
             if next.scale() < last.scale() {
                 (log, last) = (better, next);
             } else {
                 break;
             }
         }
-        // A rest near 1 is of a rotor beyond the reach of bivectors.
+        // If the rest stays away from 1, no bivector has this rotor as its exponential.
         if last.scale() < T::epsilon().sqrt() {
             Ok(log)
         } else {

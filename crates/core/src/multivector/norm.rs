@@ -27,8 +27,7 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
 }
 
 impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
-    /// The norm ‖x‖ = √|q(x)| with the [squared norm](Self::squared_norm) q. Zero for null elements other than zero
-    /// too, if the metric has such.
+    /// The norm ‖x‖ = √|q(x)| with the [squared norm](Self::squared_norm) q. Also zero for nonzero null elements, if the metric has any.
     pub fn norm(&self) -> T {
         num_traits::Float::sqrt(num_traits::Float::abs(self.squared_norm()))
     }

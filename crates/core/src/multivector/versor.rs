@@ -1,4 +1,4 @@
-//! Versors at work: the sandwich and reflections.
+//! The action of versors: the sandwich and reflections.
 
 use super::Multivector;
 use crate::{CliffordAlgebra, Error, Result, Scalar};

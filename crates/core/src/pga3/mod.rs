@@ -55,7 +55,7 @@ pub fn coordinates<T: Scalar>(point: &Multivector<Pga3, T>) -> Result<[T; 3]> {
     }
 }
 
-/// The point at infinity in the direction (x, y, z), where all lines of that direction meet. Translations leave it.
+/// The point at infinity in the direction (x, y, z), where all lines of that direction meet. Translations leave it unchanged.
 pub fn direction<T: Scalar>([x, y, z]: [T; 3]) -> Multivector<Pga3, T> {
     -Multivector::vector([x, y, z, T::zero()]).dual()
 }

@@ -27,14 +27,14 @@ impl<T: Real> Rotor<Pga3, T> {
         Self::translation(translation) * Self::from(rotation)
     }
 
-    /// The rotation that directions take part in: the motion without its translation.
+    /// The rotation part: the motion without its translation.
     pub fn rotation(&self) -> Rotor3<T> {
         let m = self.as_multivector();
         let o = T::zero();
         Rotor3::from_normalized(Multivector::new([m.scalar_part(), o, o, o, m.e12(), m.e13(), m.e23(), o]))
     }
 
-    /// Where the origin goes: what the motion translates by after its [`rotation`](Self::rotation).
+    /// The translation part, which acts after the [`rotation`](Self::rotation): the image of the origin.
     ///
     /// # Errors
     /// [`Error::Undefined`] if the motor's norm was lost to overflow.

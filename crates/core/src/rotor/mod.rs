@@ -144,7 +144,7 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         A::into_result(step.powf(t)?.after(self))
     }
 
-    /// This rotor with the rounding errors of many products taken out of its norm.
+    /// This rotor with its norm corrected for the rounding errors of many products.
     ///
     /// # Errors
     /// [`Error::Undefined`] if coefficients are not finite.

@@ -16,7 +16,7 @@ impl<T: Real> Rotor<Cl2, T> {
         im.atan2(re)
     }
 
-    /// The rotation that multiplication by the complex number re + i im, of any size, turns by.
+    /// The rotation by the argument of the complex number re + i im, of any modulus.
     ///
     /// # Errors
     /// [`Error::Undefined`] if the number is zero or not finite.
@@ -29,7 +29,7 @@ impl<T: Real> Rotor<Cl2, T> {
         Ok(Self::from_angle(im.atan2(re)))
     }
 
-    /// The complex number (re, im) of size 1 that turns as this rotor does: the square of the rotor, which turns by half.
+    /// The unit complex number (re, im) of this rotation: the square of the rotor, which has half the angle.
     pub fn to_complex(&self) -> [T; 2] {
         let (cosine, sine) = (self.0.scalar_part(), -self.0.e12());
         [cosine * cosine - sine * sine, (cosine + cosine) * sine]

@@ -34,7 +34,8 @@ impl<T: Real> Rotor<Cl3, T> {
         [self.0.scalar_part(), -self.0.e23(), self.0.e13(), -self.0.e12()]
     }
 
-    /// The rotation by `angle` radians about `axis`, a direction of any length: counterclockwise for who looks against it.
+    /// The rotation by `angle` radians about `axis`, a direction of any length: counterclockwise as seen with the axis pointing at the
+    /// viewer.
     ///
     /// ```
     /// use gradewise_core::{Cl3, Multivector, Rotor3};

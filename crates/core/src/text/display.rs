@@ -5,9 +5,9 @@ use core::fmt;
 
 /// A sum over the blades with a coefficient other than zero, such as `1 + 2e1 − e12`; `0` if there are none.
 ///
-/// The minus sign is U+2212. Whatever is not digits with a decimal point stands in parentheses, `(1e-7)e12` or
-/// `(1/2)e1`, so that the `e` of an exponent is never taken for a blade. A precision, as in `{:.3}`, applies to each
-/// floating-point coefficient; a coefficient written as `1` is left out before a blade. What is written without a precision reads back as the same multivector.
+/// The minus sign is U+2212. A coefficient that is not digits with a decimal point stands in parentheses, `(1e-7)e12` or `(1/2)e1`, so that
+/// the `e` of an exponent is never taken for a blade. A precision, as in `{:.3}`, applies to each floating-point coefficient; a coefficient
+/// written as `1` is left out before a blade. Text written without a precision reads back as the same multivector.
 impl<A: CliffordAlgebra, T: Scalar> fmt::Display for Multivector<A, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;

@@ -12,7 +12,7 @@ use std::ffi::{c_float, c_int, c_void};
 /// An object of the library: handle, description, layout or preference.
 pub type Object = *mut c_void;
 
-/// What a call returned. An integer, not an enum: a library may return codes this crate has not heard of.
+/// The result code of a call. An integer, not an enum: a library may return codes unknown to this crate.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct cublasStatus_t(pub c_int);
@@ -26,25 +26,25 @@ impl cublasStatus_t {
     pub const NOT_SUPPORTED: Self = Self(15);
 }
 
-/// How a product is computed.
+/// An algorithm for a matrix product.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct cublasLtMatmulAlgo_t {
-    /// Known to the library alone.
+    /// Opaque.
     pub data: [u64; 8],
 }
 
-/// A way to compute a product that the library proposes.
+/// An algorithm that the library's heuristic proposes.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct cublasLtMatmulHeuristicResult_t {
-    /// The way.
+    /// The algorithm.
     pub algo: cublasLtMatmulAlgo_t,
-    /// The workspace it needs, in bytes.
+    /// The workspace that the algorithm needs, in bytes.
     pub workspace_size: usize,
-    /// Whether it can be used.
+    /// Whether the algorithm can be used.
     pub state: cublasStatus_t,
-    /// How often the device is filled with blocks.
+    /// Number of waves of blocks on the device.
     pub waves_count: c_float,
     /// Unused.
     pub reserved: [c_int; 4],
@@ -77,7 +77,7 @@ table! {
     fn cublasLtMatrixLayoutDestroy(layout: Object);
     /// Sets an attribute of a layout.
     fn cublasLtMatrixLayoutSetAttribute(layout: Object, which: c_int, value: *const c_void, bytes: usize);
-    /// What to look for among the algorithms.
+    /// Creates a preference: the search criteria for algorithms.
     fn cublasLtMatmulPreferenceCreate(preference: *mut Object);
     /// Releases a preference.
     fn cublasLtMatmulPreferenceDestroy(preference: Object);

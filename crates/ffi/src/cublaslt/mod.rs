@@ -4,7 +4,7 @@
 //! use (the wheels `nvidia-cublas`), and in the folders that `scripts/get-nvcc` fills; the variable
 //! `GRADEWISE_CUBLASLT` names a file or a folder and ends the search.
 //!
-//! Results are the same each time: ways of computing that add the parts of a sum in no fixed order are left out.
+//! Results are deterministic: algorithms that accumulate partial sums in an unspecified order are excluded.
 
 mod calls;
 mod product;
@@ -92,8 +92,7 @@ struct Owned {
     release: Release,
 }
 
-// SAFETY: an object is an opaque name, which the library may be called with from any thread; its description does not change
-// once it is made.
+// SAFETY: an object is an opaque handle that the library accepts from any thread; it is not modified after its creation.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
@@ -134,12 +133,12 @@ impl Handle {
         Ok(Self(Arc::new(Owned::new(library, context, Calls::cublasLtDestroy, create)?)))
     }
 
-    /// Up to `most` ways of computing a product with at most `workspace` bytes of workspace, the one that the library expects
-    /// to be fastest first. Takes some ten microseconds; keep the result.
+    /// Up to `most` algorithms for a product with at most `workspace` bytes of workspace, the fastest by the library's estimate first.
+    /// Takes about ten microseconds, so cache the result.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a size is zero or does not fit 31 bits; [`Error::Status`] from the library,
-    /// `NOT_SUPPORTED` if it has no way.
+    /// [`Error::Argument`] if a size is zero or does not fit 31 bits; [`Error::Status`] from the library, `NOT_SUPPORTED` if it has no
+    /// algorithm.
     pub fn plan(&self, product: &Product, workspace: usize, most: usize) -> Result<Plan> {
         let [b, a, out] = product.layouts()?;
         self.0.context.bind()?;
@@ -187,7 +186,7 @@ impl Handle {
             // SAFETY: the pointer is valid for the write.
             unsafe { calls.cublasLtMatmulDescCreate(raw, compute, scale) }
         })?;
-        // By columns, our second factor comes first.
+        // cuBLASLt is column-major, so our second factor is its first.
         for (which, transposed) in
             [(TRANSPOSE_FIRST, product.transpose_b), (TRANSPOSE_SECOND, product.transpose_a)]
         {
@@ -233,7 +232,7 @@ impl Handle {
         const WORKSPACE: c_int = 1;
         const REDUCTIONS: c_int = 3;
         const ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
-        /// Parts of a sum go to the workspace and are added in a fixed order. Left out: in place, by atomic additions.
+        /// Split-K reductions through the workspace, in a fixed order. The in-place reduction is excluded: it uses atomic additions.
         const IN_ORDER: u32 = 2 | 4;
         let made = self.own(Calls::cublasLtMatmulPreferenceDestroy, |calls, raw| {
             // SAFETY: the pointer is valid for the write.
@@ -241,7 +240,7 @@ impl Handle {
         })?;
         let (workspace, reductions, alignment) = (workspace as u64, IN_ORDER, product.alignment.min(256));
         let set = |which, value: *const c_void, bytes| {
-            // SAFETY: the callers below give the address of a number of so many bytes, as the attribute is.
+            // SAFETY: the callers below pass the address of a number of `bytes` bytes, the attribute's size.
             unsafe { made.library.cublasLtMatmulPreferenceSetAttribute(made.raw, which, value, bytes) }
         };
         set(WORKSPACE, (&raw const workspace).cast(), 8)?;
@@ -263,35 +262,35 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A product with the ways to compute it.
+/// A product and the algorithms for it.
 pub struct Plan {
     handle: Handle,
     description: Owned,
-    /// Of B, A and Out.
+    /// Layouts of B, A and Out.
     layouts: [Owned; 3],
     algorithms: Vec<cublasLtMatmulHeuristicResult_t>,
     double: bool,
 }
 
 impl Plan {
-    /// Number of ways to compute it, at least one.
+    /// Number of algorithms, at least one.
     pub fn algorithms(&self) -> usize {
         self.algorithms.len()
     }
 
-    /// Bytes of workspace that the way of this number needs; `None` if there is no such way.
+    /// Bytes of workspace that algorithm number `algorithm` needs; `None` if there is no such algorithm.
     pub fn workspace(&self, algorithm: usize) -> Option<usize> {
         self.algorithms.get(algorithm).map(|result| result.workspace_size)
     }
 
-    /// Queues Out = α · A · B + β · Out, computed in the way of this number. With β = 0 what is in Out is not read.
+    /// Queues Out = α · A · B + β · Out, computed by algorithm number `algorithm`. If β = 0, the contents of Out are not read.
     ///
     /// # Safety
-    /// `a`, `b` and `out` must be addresses of matrices of the plan's shapes, types and alignment that nobody writes to, and
-    /// `out` that nobody else accesses, before the work is done.
+    /// `a`, `b` and `out` must be addresses of matrices of the plan's shapes, types and alignment. Until the work is done, nothing else may
+    /// write to `a` and `b`, or access `out`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no such way, or the workspace is too small for it; [`Error::Status`] from the library.
+    /// [`Error::Argument`] if there is no such algorithm, or the workspace is too small for it; [`Error::Status`] from the library.
     #[allow(clippy::too_many_arguments)]
     pub unsafe fn run(
         &self,

@@ -1,4 +1,4 @@
-//! What a product of matrices is, and what the library is told about it.
+//! The description of a matrix product, and its translation to the library's layouts.
 
 use crate::{Error, Result};
 use std::ffi::c_int;
@@ -6,13 +6,13 @@ use std::ffi::c_int;
 /// The type of the elements of all three matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Element {
-    /// Double precision, computed in it.
+    /// Double precision throughout.
     F64,
-    /// Single precision, computed in it.
+    /// Single precision throughout.
     F32,
-    /// Single precision, whose factors are rounded to TF32 (10 bits after the point), summed in single precision.
+    /// Single precision: factors are rounded to TF32 (10-bit mantissa), sums are in single precision.
     Tf32,
-    /// The upper half of single precision, summed in single precision.
+    /// bfloat16, summed in single precision.
     Bf16,
     /// Half precision, summed in single precision.
     F16,
@@ -60,16 +60,15 @@ pub struct Product {
     pub transpose_b: bool,
     /// The elements.
     pub element: Element,
-    /// How many products of this form; 1 for one.
+    /// Number of products in the batch.
     pub batch: u32,
-    /// Elements from one matrix to the next in A, B and Out; 0 for the same one each time.
+    /// Batch stride of A, B and Out in elements; 0 repeats the same matrix.
     pub batch_strides: [i64; 3],
-    /// The address of each matrix is a multiple of so many bytes; a power of two. Larger numbers allow more algorithms, up to
-    /// 256.
+    /// Alignment of each matrix's address in bytes, a power of two. Larger alignments allow more algorithms, up to 256.
     pub alignment: u32,
 }
 
-/// A matrix as the library is told of it, by columns: what is stored by rows is its transpose.
+/// The library's column-major layout of a matrix: a row-major matrix has the column-major layout of its transpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub rows: u64,
@@ -94,7 +93,7 @@ impl Product {
         }
     }
 
-    /// The layouts of B, A and Out. By columns, Outᵀ (n × m) = Bᵀ · Aᵀ: the library's first factor is our second.
+    /// The layouts of B, A and Out. In column-major terms, Outᵀ (n × m) = Bᵀ · Aᵀ, so the library's first factor is our second.
     pub(super) fn layouts(&self) -> Result<[Layout; 3]> {
         let sizes = [self.rows, self.columns, self.inner];
         let limit = i32::MAX as u64;
@@ -110,7 +109,7 @@ impl Product {
                 problem: format!("{} products, aligned to {} bytes", self.batch, self.alignment),
             });
         }
-        // A matrix of `rows` rows and `columns` columns as it is stored, by rows.
+        // A row-major matrix of `rows` × `columns`.
         let stored = |rows: u64, columns: u64, batch_stride| Layout {
             rows: columns,
             columns: rows,

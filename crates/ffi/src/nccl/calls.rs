@@ -22,7 +22,7 @@ impl ncclComm_t {
 // SAFETY: a handle is an opaque name; the library may be called with it from any thread, one at a time.
 unsafe impl Send for ncclComm_t {}
 
-/// What a call returned. An integer, not an enum: a library may return codes this crate has not heard of.
+/// The result code of a call. An integer, not an enum: a library may return codes unknown to this crate.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ncclResult_t(pub c_int);
@@ -32,19 +32,19 @@ impl ncclResult_t {
     pub const SUCCESS: Self = Self(0);
     /// `ncclRemoteError`: another process is gone, or the network failed.
     pub const REMOTE_ERROR: Self = Self(6);
-    /// `ncclInProgress`: a communicator that does not block is still at it.
+    /// `ncclInProgress`: a call of a non-blocking communicator is still in progress.
     pub const IN_PROGRESS: Self = Self(7);
 }
 
-/// Names a group of communicators to be.
+/// The identifier of a group of communicators.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ncclUniqueId {
-    /// Known to the library alone.
+    /// Opaque.
     pub internal: [u8; 128],
 }
 
-/// Options of a communicator, as version 2.14 defined them; later versions take what this one lacks from their defaults.
+/// Options of a communicator in the layout of version 2.14; later versions use defaults for the fields added since.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ncclConfig_t {
@@ -54,7 +54,7 @@ pub struct ncclConfig_t {
     pub magic: c_uint,
     /// The version that defined it.
     pub version: c_uint,
-    /// 0 for calls that return before their work is done.
+    /// 0 for non-blocking calls.
     pub blocking: c_int,
 }
 
@@ -102,9 +102,9 @@ table! {
 
     /// The library's version, as in 22800.
     fn ncclGetVersion(version: *mut c_int);
-    /// A new name for a group of communicators.
+    /// A new identifier for a group of communicators.
     fn ncclGetUniqueId(id: *mut ncclUniqueId);
-    /// A communicator of this process, together with those of the others.
+    /// Creates this process's communicator of a group.
     fn ncclCommInitRankConfig(
         comm: *mut ncclComm_t,
         world: c_int,
@@ -112,13 +112,13 @@ table! {
         rank: c_int,
         config: *mut ncclConfig_t,
     );
-    /// Flushes what was begun.
+    /// Flushes outstanding operations.
     fn ncclCommFinalize(comm: ncclComm_t);
     /// Releases a communicator.
     fn ncclCommDestroy(comm: ncclComm_t);
-    /// Ends what runs on the device, and releases a communicator.
+    /// Aborts operations that run on the device, and releases a communicator.
     fn ncclCommAbort(comm: ncclComm_t);
-    /// What has become of calls that returned before their work was done.
+    /// The state of a communicator's asynchronous operations.
     fn ncclCommGetAsyncError(comm: ncclComm_t, error: *mut ncclResult_t);
     /// Number of processes.
     fn ncclCommCount(comm: ncclComm_t, count: *mut c_int);
@@ -161,14 +161,14 @@ impl Calls {
             return Ok(());
         }
         if code == ncclResult_t::IN_PROGRESS {
-            // No error, and asked about often.
+            // Being in progress is no error and is polled often, so its text is not looked up.
             let text = "in progress".to_owned();
             return Err(Error::Status { library: "NCCL", call, code: code.0, text });
         }
         // SAFETY: the function has this type; it answers with constants.
         let text = unsafe { text_of(&*self.provider, c"ncclGetErrorString", code) };
         let mut text = text.unwrap_or_else(|| "unknown error".to_owned());
-        // Null is no communicator; the library then tells of the last error of all.
+        // With a null communicator the library reports the last error of any communicator.
         // SAFETY: the function has this type since 2.13; its answer lives as long as the thread's next error, and is copied.
         let last = unsafe { text_of(&*self.provider, c"ncclGetLastError", ncclComm_t::NULL) };
         if let Some(last) = last.filter(|last| !last.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! Communicators: a process's end of what GPUs say to each other.
+//! Communicators: one process's endpoint for collective operations between GPUs.
 
 use super::{Nccl, ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
 use crate::{Context, Error, Result, Stream, sys::CUdeviceptr};
@@ -13,10 +13,10 @@ use std::{
 /// How a communicator is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long a call may take that other processes take part in.
+    /// Timeout of collective calls.
     pub timeout: Duration,
-    /// Whether the library's calls return only when their work is done. Those of a process that waits for one that is gone then
-    /// never return, and nothing can end them.
+    /// Whether the library's calls block until their work is done. A blocking call that waits for a process that is gone never returns, and
+    /// nothing can end it.
     pub blocking: bool,
 }
 
@@ -28,11 +28,11 @@ impl Default for Options {
 
 /// A communicator, owned. Any thread may use or [abort](Self::abort) it.
 ///
-/// Dropped without [`finish`](Self::finish) it is aborted: others may be gone, and would be waited for.
+/// Dropping a communicator without [`finish`](Self::finish) aborts it: waiting for processes that are gone could hang.
 pub struct Communicator {
     library: Nccl,
     context: Context,
-    /// None once it is aborted or released.
+    /// None once the communicator is aborted or released.
     raw: Mutex<Option<ncclComm_t>>,
     timeout: Duration,
     rank: usize,
@@ -40,10 +40,10 @@ pub struct Communicator {
 }
 
 impl Communicator {
-    /// Joins the group named `id` as `rank` of `world`, on the context's device. Returns when all are there.
+    /// Joins the group `id` as `rank` of `world`, on the context's device. Returns when all processes have joined.
     ///
     /// # Errors
-    /// [`Error::Status`] from the library; [`Error::Timeout`] if the others do not come.
+    /// [`Error::Status`] from the library; [`Error::Timeout`] if the other processes do not join in time.
     pub fn new(
         library: &Nccl,
         context: &Context,
@@ -91,7 +91,7 @@ impl Communicator {
     /// Queues the sum of `count` elements over all processes, from `source` to `target`, which may be the same.
     ///
     /// # Safety
-    /// Both must be addresses of so many elements on the context's device that nobody else accesses before the work is done.
+    /// Both must be addresses of `count` elements on the context's device. Nothing else may access them until the work is done.
     ///
     /// # Errors
     /// [`Error::Status`], also if the communicator was aborted; [`Error::Timeout`].
@@ -115,7 +115,7 @@ impl Communicator {
         self.settle(CALL, begun)
     }
 
-    /// Queues a copy of `count` elements at `address` of process `root` to the same of every other.
+    /// Queues a broadcast of `count` elements at `address` from process `root` to `address` of every other process.
     ///
     /// # Safety
     /// As [`all_reduce`](Self::all_reduce).
@@ -149,7 +149,7 @@ impl Communicator {
         self.settle(CALL, begun)
     }
 
-    /// Nothing, if all is well as far as the library knows.
+    /// Reports asynchronous errors that the library knows of.
     ///
     /// # Errors
     /// [`Error::Status`] with what went wrong since the last call.
@@ -160,22 +160,22 @@ impl Communicator {
         }
     }
 
-    /// Ends what runs on the device, unfinished, and releases the communicator. Further calls are errors.
+    /// Aborts operations that run on the device, and releases the communicator. Further calls are errors.
     pub fn abort(&self) {
-        // Taken first, so that nobody calls the library with what is being released.
+        // Takes the handle first, so that no other thread uses it during the release.
         let raw = self.lock().take();
         let Some(raw) = raw else { return };
         if self.context.bind().is_err() {
             return;
         }
-        // SAFETY: taken out, hence released once. There is nothing to be done about a failure.
+        // SAFETY: taken out, hence released once. A failure is ignored, since nothing can handle it.
         let _ = unsafe { self.library.ncclCommAbort(raw) };
     }
 
-    /// Waits until all processes are done with it, and releases it.
+    /// Waits until all processes have finished with the communicator, and releases it.
     ///
     /// # Errors
-    /// [`Error::Status`]; [`Error::Timeout`] if the others do not come; it is aborted then.
+    /// [`Error::Status`]; [`Error::Timeout`] if the other processes do not finish in time. The communicator is aborted then.
     pub fn finish(self) -> Result<()> {
         const CALL: &str = "ncclCommFinalize";
         self.context.bind()?;
@@ -191,7 +191,7 @@ impl Communicator {
         self.raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the library with the communicator, while nobody else does.
+    /// Calls the library with the communicator, under its lock.
     fn with<T>(&self, call: &'static str, work: impl FnOnce(ncclComm_t) -> Result<T>) -> Result<T> {
         match *self.lock() {
             Some(raw) => work(raw),
@@ -213,7 +213,7 @@ impl Communicator {
         })
     }
 
-    /// Waits until a call that may return before its work is begun has begun it.
+    /// Waits until a non-blocking call is no longer in progress.
     fn settle(&self, call: &'static str, begun: Result<()>) -> Result<()> {
         match begun {
             Err(Error::Status { code, .. }) if code == ncclResult_t::IN_PROGRESS.0 => {}
@@ -228,7 +228,7 @@ impl Communicator {
                     let seconds = self.timeout.as_secs_f64();
                     return Err(Error::Timeout { library: "NCCL", call, seconds: seconds.to_string() });
                 }
-                // Mostly a matter of microseconds; where it is not, others are waited for.
+                // Mostly takes microseconds, so spin first. A longer wait is for other processes.
                 ncclResult_t::IN_PROGRESS if waits < 1000 => std::hint::spin_loop(),
                 ncclResult_t::IN_PROGRESS => thread::sleep(Duration::from_micros(100)),
                 code => return self.library.check(call, code),

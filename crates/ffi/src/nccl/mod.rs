@@ -26,7 +26,7 @@ impl std::ops::Deref for Nccl {
 }
 
 impl Nccl {
-    /// The oldest version with communicators whose calls need not block.
+    /// The oldest version with non-blocking communicators.
     pub const OLDEST: (u32, u32) = (2, 14);
 
     const SEARCH: Search =
@@ -78,10 +78,10 @@ impl Nccl {
         })
     }
 
-    /// A new name for a group of communicators, which one process draws and tells the others.
+    /// A new identifier for a group of communicators. One process creates it and sends it to the others.
     ///
     /// # Errors
-    /// From the library, mostly for want of a network interface.
+    /// From the library, mostly because there is no network interface.
     pub fn unique_id(&self) -> Result<ncclUniqueId> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         // SAFETY: the pointer is valid for the write.

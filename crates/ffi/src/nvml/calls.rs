@@ -23,7 +23,7 @@ unsafe impl Send for nvmlDevice_t {}
 // SAFETY: as above.
 unsafe impl Sync for nvmlDevice_t {}
 
-/// What a call returned. An integer, not an enum: a library may return codes this crate has not heard of.
+/// The result code of a call. An integer, not an enum: a library may return codes unknown to this crate.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct nvmlReturn_t(pub c_uint);
@@ -31,7 +31,7 @@ pub struct nvmlReturn_t(pub c_uint);
 impl nvmlReturn_t {
     /// `NVML_SUCCESS`
     pub const SUCCESS: Self = Self(0);
-    /// `NVML_ERROR_NOT_SUPPORTED`: the device cannot tell.
+    /// `NVML_ERROR_NOT_SUPPORTED`: the device does not report this.
     pub const ERROR_NOT_SUPPORTED: Self = Self(3);
     /// `NVML_ERROR_NO_PERMISSION`
     pub const ERROR_NO_PERMISSION: Self = Self(4);
@@ -43,7 +43,7 @@ impl nvmlReturn_t {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct nvmlMemory_t {
-    /// All of it.
+    /// Total.
     pub total: u64,
     /// Not in use.
     pub free: u64,
@@ -65,13 +65,13 @@ pub struct nvmlUtilization_t {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct nvmlProcessInfo_t {
-    /// Its number.
+    /// The process id.
     pub pid: c_uint,
-    /// The memory it uses in bytes; all ones if that is not known.
+    /// The memory that the process uses in bytes; all bits are set if unknown.
     pub used_gpu_memory: u64,
-    /// The partition of a divided device.
+    /// The GPU instance of a MIG device.
     pub gpu_instance: c_uint,
-    /// The part of that partition.
+    /// The compute instance of a MIG device.
     pub compute_instance: c_uint,
 }
 
@@ -84,9 +84,9 @@ pub struct Calls {
 table! {
     impl Calls, struct Table, code nvmlReturn_t;
 
-    /// Starts the library; counted.
+    /// Initialises the library; calls are reference-counted.
     fn nvmlInit_v2();
-    /// Ends what `nvmlInit_v2` began.
+    /// Undoes one `nvmlInit_v2`.
     fn nvmlShutdown();
     /// The driver's version as text.
     fn nvmlSystemGetDriverVersion(text: *mut c_char, length: c_uint);
@@ -106,7 +106,7 @@ table! {
     fn nvmlDeviceGetName(device: nvmlDevice_t, text: *mut c_char, length: c_uint);
     /// A device's memory.
     fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: *mut nvmlMemory_t);
-    /// How busy a device is.
+    /// The utilisation of a device.
     fn nvmlDeviceGetUtilizationRates(device: nvmlDevice_t, utilization: *mut nvmlUtilization_t);
     /// The processes that compute on a device.
     fn nvmlDeviceGetComputeRunningProcesses_v3(

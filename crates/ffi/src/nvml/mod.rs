@@ -1,4 +1,4 @@
-//! NVML: what devices are doing, for whom, and how hot that makes them. Part of the NVIDIA driver.
+//! NVML: utilisation, processes, power and temperature of devices. Part of the NVIDIA driver.
 
 mod calls;
 
@@ -19,7 +19,7 @@ struct Started(Calls);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Nobody is left to tell of a failure.
+        // A failure cannot be reported: no handle of the library is left.
         // SAFETY: started in `Nvml::new`, ended once; no device is left, for each holds the library.
         let _ = unsafe { self.0.nvmlShutdown() };
     }
@@ -142,20 +142,20 @@ pub struct Device {
 /// A process that computes on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Its number; inside a container, that of the host.
+    /// The process id; inside a container, the host's.
     pub pid: u32,
-    /// Its program, where the library can tell.
+    /// The name of the program, if the library knows it.
     pub name: Option<String>,
-    /// The device memory it uses in bytes, where the library can tell.
+    /// The device memory that the process uses in bytes, if the library knows it.
     pub memory: Option<u64>,
 }
 
 /// A clock of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// That of the multiprocessors.
+    /// The clock of the multiprocessors.
     Multiprocessor,
-    /// That of the memory.
+    /// The clock of the memory.
     Memory,
 }
 
@@ -168,7 +168,7 @@ impl Clock {
     }
 }
 
-/// Each of these is an [`Error::Status`] with code 3 where the device cannot tell.
+/// Each query fails with an [`Error::Status`] of code 3 (not supported) if the device does not report the quantity.
 impl Device {
     /// The vendor's name.
     ///
@@ -190,7 +190,7 @@ impl Device {
         Ok(memory)
     }
 
-    /// How busy it is, in percent.
+    /// Utilisation in percent.
     ///
     /// # Errors
     /// From the library.
@@ -201,7 +201,7 @@ impl Device {
         Ok(utilization)
     }
 
-    /// The processes that compute on it, this one included.
+    /// The processes that compute on the device, this one included.
     ///
     /// # Errors
     /// From the library.
@@ -216,7 +216,7 @@ impl Device {
             let short = nvmlReturn_t::ERROR_INSUFFICIENT_SIZE.0 as i32;
             match result {
                 Ok(()) => break count as usize,
-                // More may start meanwhile.
+                // More processes may have started since the size was queried.
                 Err(Error::Status { code, .. }) if code == short && found.len() < 1 << 20 => {
                     found.resize(2 * found.len().max(count as usize), nvmlProcessInfo_t::default());
                 }
@@ -243,7 +243,7 @@ impl Device {
         Ok(f64::from(milliwatts) * 1e-3)
     }
 
-    /// Energy in joules since the driver was loaded; the difference of two is what happened between them.
+    /// Energy in joules since the driver was loaded; the difference of two readings is the energy used between them.
     ///
     /// # Errors
     /// From the library.
@@ -266,7 +266,7 @@ impl Device {
         Ok(degrees)
     }
 
-    /// A clock now, in MHz.
+    /// The current frequency of a clock, in MHz.
     ///
     /// # Errors
     /// From the library.
@@ -277,7 +277,7 @@ impl Device {
         Ok(megahertz)
     }
 
-    /// A clock at its maximum, in MHz.
+    /// The maximum frequency of a clock, in MHz.
     ///
     /// # Errors
     /// From the library.

@@ -18,7 +18,7 @@ impl nvrtcProgram {
     pub const NULL: Self = Self(std::ptr::null_mut());
 }
 
-/// What a call returned. An integer, not an enum: a library may return codes this crate has not heard of.
+/// The result code of a call. An integer, not an enum: a library may return codes unknown to this crate.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct nvrtcResult(pub c_int);
@@ -72,9 +72,9 @@ table! {
     fn nvrtcGetProgramLogSize(program: nvrtcProgram, size: *mut usize);
     /// The log.
     fn nvrtcGetProgramLog(program: nvrtcProgram, log: *mut c_char);
-    /// Asks for the mangled name of what an expression names, before compiling.
+    /// Registers a name expression, before compiling.
     fn nvrtcAddNameExpression(program: nvrtcProgram, expression: *const c_char);
-    /// The mangled name asked for, after compiling.
+    /// The mangled name of a registered expression, after compiling.
     fn nvrtcGetLoweredName(program: nvrtcProgram, expression: *const c_char, name: *mut *const c_char);
 }
 

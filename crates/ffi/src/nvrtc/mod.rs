@@ -34,11 +34,11 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// CUDA C++.
     pub text: &'a str,
-    /// What it may include: the name between the quotes, and the text.
+    /// Headers that the source may include: the name between the quotes, and the text.
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// What came of it.
+/// The result of compiling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compiled {
     /// Machine code for one architecture (`-arch=sm_90a`), or PTX with a zero byte at the end (`-arch=compute_90`);
@@ -124,7 +124,7 @@ impl Nvrtc {
                 let log = if log.is_empty() { text } else { log };
                 Err(Error::Compile { name: source.name.to_owned(), log })
             }
-            // Such as an unknown option, which only the log names.
+            // For example an unknown option, which only the log names.
             Err(Error::Status { library, call, code, text }) if !log.is_empty() => {
                 Err(Error::Status { library, call, code, text: format!("{text}: {log}") })
             }
@@ -203,7 +203,7 @@ impl<'a> Program<'a> {
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // Nothing depends on it any more, so that a failure has no consequence.
+        // Nothing uses the program any more, so a failure has no consequence.
         // SAFETY: created in `new`, released once.
         let _ = unsafe { self.nvrtc.nvrtcDestroyProgram(&mut self.raw) };
     }

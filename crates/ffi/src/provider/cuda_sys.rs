@@ -4,9 +4,9 @@ use super::process;
 use crate::Provider;
 use std::ffi::{CStr, c_void};
 
-/// The functions that the crate `cuda-sys` 0.2 declares and links (`-lcuda -lcudart -lcublas`), for programs that have it
-/// anyway: one driver, one set of symbols. What is newer than that crate (it declares CUDA 9) is taken from the library
-/// that it linked.
+/// The functions that the crate `cuda-sys` 0.2 declares and links (`-lcuda -lcudart -lcublas`), for programs that depend on it already: the
+/// process then has one driver and one set of symbols. Functions newer than that crate's declarations (CUDA 9) are looked up in the linked
+/// library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CudaSys;
 

@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_uint, c_void};
 
 #[link(name = "cuda")]
 unsafe extern "system" {
-    /// Named so that the linker notes the library as needed; all else is looked up in it.
+    /// Declared so that the linker records the library as needed; all other functions are looked up in it.
     fn cuInit(flags: c_uint) -> c_uint;
 }
 
-/// The driver's library, linked with `-lcuda` and opened by the loader before the program starts. A program that has it
-/// does not start without a driver; [`Dynamic`](crate::Dynamic) leaves that to the program.
+/// The driver's library, linked with `-lcuda` and opened by the loader before the program starts. A program linked this way does not start
+/// without a driver; with [`Dynamic`](crate::Dynamic) the program decides.
 ///
 /// The library to link with is looked for at build time in the folder `CUDA_LIB_DIR`, and in the toolkits that `CUDA_HOME`
 /// and `CUDA_PATH` name; without one a stand-in with the driver's name is compiled, which is enough for the linker.

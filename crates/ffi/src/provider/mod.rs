@@ -35,7 +35,7 @@ pub trait Provider: Send + Sync {
 /// A shared library opened at run time.
 pub struct Dynamic {
     library: libloading::Library,
-    /// Libraries that it opens by name when it needs them, opened by path so that the loader knows them already.
+    /// Libraries that this library opens by name on demand. They are opened by path beforehand, so that the loader finds them.
     companions: Vec<libloading::Library>,
     path: String,
 }
@@ -58,20 +58,20 @@ impl Dynamic {
         Err(Error::Library { library, tried, hint })
     }
 
-    /// Opens the files of the library's own folder whose names begin with `prefix`, which it will ask the loader for by
-    /// name alone. The loader does not search that folder, but answers with what is open under that name.
+    /// Opens the files in the library's own folder whose names begin with `prefix`. The library later requests them by name. The loader
+    /// does not search that folder, but it finds libraries that are already open.
     pub(crate) fn with_companions(mut self, prefix: &str) -> Self {
         let folder = Path::new(&self.path).parent().filter(|folder| !folder.as_os_str().is_empty());
         let files = folder.and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
         for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(prefix)) {
-            // SAFETY: as in `open`. One that cannot be opened is missed by the call that needs it, which says so.
+            // SAFETY: as in `open`. If a companion does not open, the call that needs it fails with an error that says so.
             self.companions.extend(unsafe { libloading::Library::new(file.path()) });
         }
         self
     }
 }
 
-/// The loader's own words, without the path that they mostly begin with.
+/// The loader's message without the path that it mostly begins with.
 fn reason(error: &libloading::Error) -> String {
     let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     text.rsplit_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())

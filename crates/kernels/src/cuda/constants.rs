@@ -1,4 +1,4 @@
-//! What a device keeps, by what it was derived from.
+//! Values that a device caches, by what they were derived from.
 
 use super::launch::KernelId;
 use gradewise_core::{DType, Shape, Signature};

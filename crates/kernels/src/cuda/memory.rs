@@ -32,7 +32,7 @@ pub struct MemoryReport {
     pub free: usize,
     /// All of the device's memory.
     pub total: usize,
-    /// Who holds what is allocated, largest first.
+    /// The holders of allocated memory, largest first.
     pub holders: Vec<Holder>,
 }
 
@@ -41,14 +41,14 @@ pub struct MemoryReport {
 pub(crate) struct Accounts {
     allocated: AtomicUsize,
     peak: AtomicUsize,
-    /// What `allocated` may come to; 0 for no limit.
+    /// The limit of `allocated`; 0 for no limit.
     limit: AtomicUsize,
-    /// Of `allocated`, what captured graphs own.
+    /// The part of `allocated` that captured graphs own.
     graphs: AtomicUsize,
     holders: Holders,
 }
 
-/// Who holds what a captured graph owns while no array is in it.
+/// The holder of memory that a captured graph owns while no array uses it.
 const GRAPHS: &str = "captured graphs";
 
 impl Accounts {
@@ -480,7 +480,7 @@ impl CudaDevice {
         self.accounts().allocated.load(Ordering::Relaxed)
     }
 
-    /// Who holds what is allocated, largest first.
+    /// The holders of allocated memory, largest first.
     pub fn holders(&self) -> Vec<Holder> {
         self.accounts().holders.largest()
     }
@@ -504,7 +504,7 @@ impl CudaDevice {
         self.accounts().peak.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Lets [`MemoryReport::peak`] start again from what is allocated now.
+    /// Resets [`MemoryReport::peak`] to the current allocation.
     pub fn reset_peak(&self) {
         self.accounts().peak.store(self.allocated(), Ordering::Relaxed);
     }

@@ -28,7 +28,7 @@ use std::{
 /// The name under which errors of the driver appear.
 const NAME: &str = "custom kernel";
 
-/// What a kernel is made of.
+/// The code of a kernel.
 #[derive(Clone, Debug)]
 enum Code {
     /// CUDA C++, and the name by which messages call it.
@@ -37,7 +37,7 @@ enum Code {
     Image { name: String, bytes: Vec<u8> },
 }
 
-/// How many blocks there are.
+/// The number of blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Blocks {
     /// A thread for each element of the first output.
@@ -74,8 +74,8 @@ pub struct CudaKernel {
 }
 
 impl CudaKernel {
-    /// A kernel from CUDA C++. Messages of the compiler call the text `file`. Unless told otherwise there is a thread for each element of
-    /// the first output, in blocks of 256.
+    /// A kernel from CUDA C++. `file` is the text's name in the compiler's messages. By default there is a thread for each element of the
+    /// first output, in blocks of 256.
     pub fn new(file: impl Into<String>, text: impl Into<Cow<'static, str>>, signature: Signature) -> Self {
         Self::of(Code::Source { file: file.into(), text: text.into() }, signature)
     }
@@ -94,7 +94,7 @@ impl CudaKernel {
     /// A kernel from a fat binary, machine code or PTX, without elements `T`. `name` is for messages.
     ///
     /// # Errors
-    /// Bytes that are none of these: what they are instead is said; a signature with `T`.
+    /// Bytes that are none of these (the error says what they are); a signature with `T`.
     pub fn from_image(name: &str, bytes: &[u8], signature: Signature) -> Result<Self> {
         if signature.is_generic() {
             return Err(signature.refuse("compiled code has one dtype; write it instead of T"));
@@ -161,8 +161,8 @@ impl CudaKernel {
     /// Machine code for an architecture such as `sm_90`, with `T` as given: compiled, or from disk. Needs no GPU.
     ///
     /// # Errors
-    /// [`Error::CustomKernel`](crate::Error::CustomKernel) with the compiler's words: the file as it was named, the line, and what is wrong in it; the
-    /// run-time compiler is not there; code that is compiled already.
+    /// [`Error::CustomKernel`](crate::Error::CustomKernel) with the compiler's log, which names the file, the line and the problem; if the
+    /// run-time compiler is missing; if the kernel was given as compiled code.
     pub fn compile(&self, architecture: &str, element: Option<DType>) -> Result<Vec<u8>> {
         let Code::Source { file, text } = &self.code else {
             return Err(self.signature.refuse("it was given as compiled code"));
@@ -177,7 +177,8 @@ impl CudaKernel {
                 DType::BF16 => "bf16",
                 DType::F16 => "f16",
             };
-            // Not a macro, which would be seen by the compiler's own headers. Lines count from the user's first.
+            // An alias rather than a macro, which would also apply to the compiler's own headers. `#line` makes lines count from the user's
+            // first.
             let called = file.replace('\\', "/");
             let head = format!("#include \"gradewise/types.cuh\"\nusing T = {name};\n#line 1 \"{called}\"\n");
             text = Cow::Owned(head + &text);
@@ -190,12 +191,12 @@ impl CudaKernel {
             .map_err(|problem| self.signature.refuse(problem))
     }
 
-    /// Compiles and loads the kernel for `device`, for elements `T` of `dtype` (or of whatever it has), so that the first launch does
-    /// not wait for that.
+    /// Compiles and loads the kernel for `device`, for elements `T` of `dtype` (ignored without `T`), so that the first launch does not
+    /// wait for that.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile); a kernel that the code has not, with those it has; parameters of other sizes than the
-    /// signature says.
+    /// As [`compile`](Self::compile); a kernel that the code lacks, with the names it has; parameters whose sizes differ from the
+    /// signature's.
     pub fn warm_up(&self, device: &CudaDevice, dtype: DType) -> Result<()> {
         self.function(device, self.signature.is_generic().then_some(dtype)).map(|_| ())
     }
@@ -236,12 +237,12 @@ impl CudaKernel {
         Ok(function)
     }
 
-    /// Runs the kernel: `inputs` in the order of the signature, and the values of its scalars other than sizes of inputs, in order. Gives
-    /// the outputs. Nothing is launched for outputs without elements.
+    /// Runs the kernel. `inputs` are in the order of the signature; `scalars` are the values of its scalars other than sizes of inputs, in
+    /// order. Returns the outputs. Nothing is launched for outputs without elements.
     ///
     /// # Errors
-    /// [`Error::CustomKernel`](crate::Error::CustomKernel) for anything that the signature does not say: numbers of inputs or scalars, dtypes, shapes, an array that
-    /// is not contiguous or not on a CUDA device; as [`warm_up`](Self::warm_up); from the driver.
+    /// [`Error::CustomKernel`](crate::Error::CustomKernel) for a call that does not match the signature: numbers of inputs or scalars,
+    /// dtypes, shapes, an array that is not contiguous or not on a CUDA device; as [`warm_up`](Self::warm_up); from the driver.
     pub fn launch(&self, inputs: &[&Array], scalars: &[f64]) -> Result<Vec<Array>> {
         let call = self.check(inputs, scalars)?;
         let Device::Cuda(device) = &call.device else {

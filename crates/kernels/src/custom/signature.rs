@@ -1,4 +1,4 @@
-//! What a kernel of the user's takes, as a Rust function would say it.
+//! Signatures of custom kernels, in the syntax of a Rust function.
 
 use crate::{DType, Error, Result};
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -17,11 +17,11 @@ pub enum Elements {
 pub enum Size {
     /// A number.
     Is(usize),
-    /// Called so; all axes of this name have the same size.
+    /// A name; all axes of this name have the same size.
     Called(String),
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An array that is read: `const T*`.
@@ -43,7 +43,7 @@ pub enum Kind {
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
@@ -53,7 +53,7 @@ pub struct Parameter {
 /// fn scale_rows(x: &[T; rows, columns], s: &[T; rows], y: &mut [T; rows, columns], rows: usize, columns: usize, bias: f32)
 /// ```
 ///
-/// `&[…]` is read, `&mut […]` is made by the launcher and written. Elements are `f32`, `f64`, `bf16`, `f16`, or `T`, any of them.
+/// `&[…]` is read, `&mut […]` is allocated by the launcher and written. Elements are `f32`, `f64`, `bf16`, `f16`, or `T`, any of them.
 /// Sizes have names or are numbers; a `usize` with the name of an axis gets its size. Other scalars are given at the call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signature {

@@ -1,10 +1,10 @@
-//! What a piece of work does to the memory of a device.
+//! The effect of a piece of work on the memory of a device.
 
 use super::Stats;
 use crate::{Device, Result};
 use std::fmt;
 
-/// What changed between two moments, in bytes.
+/// Changes between two moments, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     /// More (or less) in live arrays than before.
@@ -46,7 +46,7 @@ impl Monitor {
         Ok(Self { device: device.clone(), start })
     }
 
-    /// What has changed so far.
+    /// The changes so far.
     ///
     /// # Errors
     /// From the device.
@@ -59,7 +59,7 @@ impl Monitor {
         })
     }
 
-    /// What has changed, at the end.
+    /// The changes at the end.
     ///
     /// # Errors
     /// From the device.
@@ -69,7 +69,7 @@ impl Monitor {
 }
 
 impl Drop for Monitor {
-    /// The peak of whoever watched before goes on.
+    /// Restores the enclosing monitor's peak.
     fn drop(&mut self) {
         self.device.raise_peak(self.start.peak);
     }

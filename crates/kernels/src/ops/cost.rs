@@ -1,4 +1,4 @@
-//! What a launch costs the host: allocations, and time beside the driver's own.
+//! Host cost of a launch: allocations, and time outside of the driver.
 
 use crate::{
     Array, CudaDevice, DType, Device,
@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-/// The system's allocator, which counts what each thread asks for.
+/// The system's allocator with a count of each thread's allocations.
 struct Counting;
 
 thread_local! {
@@ -60,7 +60,7 @@ unsafe extern "C" fn nothing(_: *const *const c_void, _: *const [u32; 3], _: *co
     0
 }
 
-/// The stand-in driver without what a launch calls: those functions do nothing, at once, so that the rest is what the host does.
+/// The stand-in driver with the functions of a launch replaced by no-ops, so that only the host's work is measured.
 struct Idle(Dynamic);
 
 extern "system" fn allocate(pointer: *mut u64, _: usize, _: *mut c_void) -> u32 {
@@ -75,10 +75,10 @@ extern "system" fn release(_: u64, _: *mut c_void) -> u32 {
 
 type Bind = extern "system" fn(*mut c_void) -> u32;
 
-/// The stand-in's own.
+/// The stand-in's own function.
 static BIND: OnceLock<Bind> = OnceLock::new();
 
-/// Asks the stand-in only if the context is not the thread's already.
+/// Calls the stand-in only if the context is not bound to the thread already.
 extern "system" fn bind(context: *mut c_void) -> u32 {
     thread_local! {
         static CURRENT: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
@@ -158,7 +158,7 @@ fn device(fake: &Fake, driver: &Driver) -> CudaDevice {
 /// An operator, called once.
 type Call<'a> = Box<dyn Fn() + 'a>;
 
-/// The operators whose launches are looked at, by name.
+/// The operators whose launches are measured, by name.
 fn calls<'a>(device: &CudaDevice) -> Vec<(&'static str, Call<'a>)> {
     let place = Device::Cuda(device.clone());
     let full = |shape: &[usize]| {
@@ -209,7 +209,7 @@ fn host_time_of_a_launch() {
     }
 }
 
-/// A result's memory has an owner that is counted; all else of a launch is in place.
+/// A launch allocates only the reference-counted owner of its result's memory.
 #[test]
 fn a_launch_allocates_nothing_but_the_owner_of_its_result() {
     let fake = Fake::new();

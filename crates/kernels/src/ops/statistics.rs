@@ -5,7 +5,7 @@ use crate::{
     cuda::{Args, Grid, Kernel},
 };
 
-/// What the values of an array are like. Minimum, maximum and sum are those of the finite values.
+/// Statistics of an array's values. Minimum, maximum and sum are those of the finite values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Statistics {
     pub nan: usize,

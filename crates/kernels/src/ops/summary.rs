@@ -1,4 +1,4 @@
-//! What an array looks like, for people.
+//! Human-readable summaries of arrays.
 
 use super::statistics::{self, Statistics};
 use crate::{Array, CudaDevice, Device, Element, Error, Result, memory};
@@ -76,8 +76,8 @@ impl Array {
         })
     }
 
-    /// Each element that a broadcast axis repeats once, and how often the axes repeat it: enough for statistics, whatever the size of
-    /// the view.
+    /// The array with each element that a broadcast axis repeats taken once, and the number of repetitions: enough for statistics, whatever
+    /// the size of the view.
     fn distinct(&self) -> Result<(Self, usize)> {
         let (mut part, mut repeats) = (self.clone(), 1usize);
         for axis in 0..self.rank() {
@@ -167,7 +167,7 @@ impl Array {
                 statistics::statistics(&device, "validate", self, LARGE)?;
             return Ok(Validation { nan, infinite, large });
         }
-        // Mostly there is nothing to count.
+        // Fast path: mostly there is nothing to count.
         let clean = match self.dtype() {
             DType::F32 => self
                 .as_slice::<f32>()
@@ -189,8 +189,8 @@ impl Array {
         Ok(counts)
     }
 
-    /// Counts elements that still have the bits of poisoned memory ([`debug`](crate::debug)): those that whoever made the array
-    /// did not write. Arithmetic makes other NaN, but copies keep these.
+    /// Counts elements that still have the bits of poisoned memory ([`debug`](crate::debug)): those that were never written. Arithmetic
+    /// makes other NaN, but copies keep these.
     ///
     /// # Errors
     /// From the device.

@@ -1,10 +1,10 @@
 //! Choices that change how fast an operator is, not what it computes.
 //!
-//! Matrix products on devices of compute capability 9.0 can be computed in tiles of several shapes. Which one is fastest depends on
-//! sizes and layouts. In order of precedence: [`Tile::scope`] says; a [`Table`] of measurements does, read from the file that
-//! `GRADEWISE_TUNING` names when a device is opened, or given to [`Table::install`]; the library estimates it, which takes no time and is nearly always
-//! right. A different tile adds in a different order: results may differ in their last bits between tables, never between runs
-//! with one.
+//! Matrix products on devices of compute capability 9.0 can be computed in tiles of several shapes. Which one is fastest depends on sizes
+//! and layouts. In order of precedence, the tile comes from [`Tile::scope`]; from a [`Table`] of measurements, which is read from the file
+//! that `GRADEWISE_TUNING` names when a device is opened, or given to [`Table::install`]; or from the library's estimate, which takes no
+//! time and is nearly always right. A different tile adds in a different order: results may differ in their last bits between tables, never
+//! between runs with one.
 
 mod table;
 
@@ -20,7 +20,7 @@ thread_local! {
     static RECORD: RefCell<Option<BTreeSet<Shape>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`, and says which products of this thread could choose between tiles.
+/// Runs `work`, and returns the products of this thread that had a choice of tiles.
 pub fn record<R>(work: impl FnOnce() -> R) -> (R, BTreeSet<Shape>) {
     let before = RECORD.replace(Some(BTreeSet::new()));
     let result = work();
@@ -102,7 +102,7 @@ impl Tile {
         f()
     }
 
-    /// What applies in this thread for a product on a device of this name.
+    /// The tile in force in this thread for a product on a device of this name.
     pub(crate) fn chosen(device: &str, shape: &Shape) -> Option<Self> {
         RECORD.with_borrow_mut(|record| record.as_mut().map(|shapes| shapes.insert(*shape)));
         TILE.get().or_else(|| Table::installed(device, shape))

@@ -74,7 +74,7 @@ pub struct Choice {
     pub tile: Tile,
 }
 
-/// What is wrong with a table.
+/// An invalid table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -84,7 +84,7 @@ pub enum TableError {
         /// What was found.
         text: String,
     },
-    /// A line that is not one.
+    /// A malformed line.
     #[error(
         "line {line} of the tuning table: {problem}; a line is `device | dtype layout m n k count segments tile`"
     )]
@@ -174,7 +174,7 @@ impl Table {
         INSTALLED.compare_and_swap(&None::<Arc<Self>>, Some(Arc::new(self)));
     }
 
-    /// What the table in use says.
+    /// The tile from the table in use.
     pub(super) fn installed(device: &str, shape: &Shape) -> Option<Tile> {
         INSTALLED.load().as_ref()?.get(device, shape)
     }
@@ -187,7 +187,7 @@ impl Table {
         std::fs::read_to_string(path).map_err(|error| file(path, &error))?.parse()
     }
 
-    /// Writes the table, in place of a file that may be there only once it is whole.
+    /// Writes the table atomically: an existing file is replaced once the new one is complete.
     ///
     /// # Errors
     /// [`TableError::File`].

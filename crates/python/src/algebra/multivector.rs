@@ -22,7 +22,7 @@ type Mv = Multivector<Algebra, f64>;
 /// ``x[2]`` the part of grade 2.
 ///
 /// Raises:
-///     ArgumentError: operands of different algebras; what an operation has no result for.
+///     ArgumentError: operands of different algebras; an operation without a result for its operands.
 #[pyclass(frozen, name = "Multivector", module = "gradewise", mapping)]
 #[derive(Clone)]
 pub struct PyMultivector(pub(crate) Mv);
@@ -137,7 +137,7 @@ impl PyMultivector {
         Self(self.0.conjugate())
     }
 
-    /// The dual, the right complement: x ^ dual(x) is the pseudoscalar for each blade x. It does not look at the metric.
+    /// The dual, the right complement: x ^ dual(x) is the pseudoscalar for each blade x. Independent of the metric.
     fn dual(&self) -> Self {
         Self(self.0.dual())
     }
@@ -173,7 +173,7 @@ impl PyMultivector {
     /// The inverse: of a versor reverse(x) divided by the squared norm, of other elements by their characteristic polynomial.
     ///
     /// Raises:
-    ///     ArgumentError: x divides zero, such as ``1 + e1`` where e1 squares to 1, or is not finite.
+    ///     ArgumentError: x is a zero divisor, such as ``1 + e1`` where e1 squares to 1, or is not finite.
     fn inverse(&self, py: Python<'_>) -> PyResult<Self> {
         Self::result(py, self.0.inverse())
     }
@@ -195,7 +195,7 @@ impl PyMultivector {
         Self::result(py, self.0.log())
     }
 
-    /// The versor x at work on y: x y x⁻¹, with the grade involution of y if x is odd, so that a vector reflects.
+    /// The action of the versor x on y: x y x⁻¹, with the grade involution of y if x is odd, so that a vector reflects.
     ///
     /// Raises:
     ///     ArgumentError: x has no inverse, or even and odd parts.
@@ -462,7 +462,7 @@ impl PyMultivector {
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
         let coefficients = self.0.coefficients();
         if coefficients.iter().skip(1).all(|c| *c == 0.0) {
-            // That of the number that it equals.
+            // The hash of the number that it equals.
             return self.0.scalar_part().into_pyobject(py)?.hash();
         }
         let mut hasher = DefaultHasher::new();

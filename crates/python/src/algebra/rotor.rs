@@ -18,7 +18,7 @@ type R = Rotor<Algebra, f64>;
 #[derive(Clone)]
 pub struct PyRotor(pub(crate) R);
 
-/// What stands on the right of `*`.
+/// The right operand of `*`.
 #[derive(FromPyObject)]
 enum Factor<'py> {
     Rotor(Bound<'py, PyRotor>),
@@ -76,7 +76,7 @@ impl PyRotor {
         self.0.log().map(PyMultivector).map_err(|error| fail(py, error))
     }
 
-    /// The way from this rotor (t = 0) to another (t = 1), at constant speed: ``(other * ~self) ** t * self``.
+    /// The interpolation from this rotor (t = 0) to another (t = 1), at constant speed: ``(other * ~self) ** t * self``.
     ///
     /// Raises:
     ///     ArgumentError: rotors of different algebras; no closed form.
@@ -85,7 +85,7 @@ impl PyRotor {
         Self::of(py, between.and_then(|between| between.powf(t)?.after(&self.0)))
     }
 
-    /// This rotor with the rounding errors of many products taken out of its norm.
+    /// This rotor with its norm corrected for the rounding errors of many products.
     fn renormalized(&self, py: Python<'_>) -> PyResult<Self> {
         Self::of(py, self.0.renormalized())
     }

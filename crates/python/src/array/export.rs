@@ -1,4 +1,4 @@
-//! Arrays for other libraries.
+//! Export of arrays by DLPack.
 
 use super::{PyArray, order};
 use crate::errors::raised;
@@ -30,21 +30,21 @@ pub struct Request {
     pub copy: Option<bool>,
 }
 
-/// An array that a consumer holds; `M` is the struct by which it does.
+/// An array that a consumer holds through the DLPack struct `M`.
 struct Exported<M> {
     managed: M,
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// The stream in which the consumer uses it, and ours.
+    /// The device, the stream in which the consumer uses the array, and ours.
     streams: Option<(CudaDevice, Stream, Stream)>,
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     _array: Array,
 }
 
 impl<M> Drop for Exported<M> {
     fn drop(&mut self) {
-        // The memory goes back to our pool in the order of our stream, so that must come after what the consumer has queued. If the driver
-        // fails, it says so to the next operator.
+        // The memory returns to our pool in the order of our stream, so our stream first waits for the work that the consumer has queued. A
+        // failure of the driver surfaces at the next operator.
         if let Some((device, theirs, ours)) = &self.streams {
             let _ = order(device, theirs, ours);
         }
@@ -61,7 +61,7 @@ trait Holder: Sized {
 
     fn context(&mut self) -> &mut *mut c_void;
 
-    /// Gives the tensor back to the library that lent it.
+    /// Returns the tensor to the library that lent it.
     ///
     /// # Safety
     /// `held` must be a holder that a consumer got and that nobody uses any more.
@@ -134,7 +134,7 @@ unsafe extern "C" fn release_unversioned(held: *mut DLManagedTensor) {
     drop(unsafe { Box::from_raw((*held).manager_ctx.cast::<Exported<DLManagedTensor>>()) });
 }
 
-/// Where an array is.
+/// The DLPack device of an array.
 pub fn device(array: &Array) -> DLDevice {
     match array.device() {
         Device::Cpu => DLDevice { device_type: DLDeviceType::CPU, device_id: 0 },
@@ -147,7 +147,7 @@ fn dtype(dtype: DType) -> DLDataType {
     DLDataType { code, bits: 8 * dtype.size() as u8, lanes: 1 }
 }
 
-/// A capsule with what a consumer asks for.
+/// A capsule that meets a consumer's request.
 pub fn capsule<'py>(py: Python<'py>, exported: &PyArray, request: &Request) -> PyResult<Bound<'py, PyAny>> {
     let refuse = |message: String| Err(PyBufferError::new_err(message));
     let here = device(&exported.array);
@@ -184,7 +184,7 @@ pub fn capsule<'py>(py: Python<'py>, exported: &PyArray, request: &Request) -> P
     hold::<DLManagedTensor>(py, array, streams, DlpackFlags::empty())
 }
 
-/// Lets the consumer's stream wait for ours; both, with the device, for when the consumer is done.
+/// Makes the consumer's stream wait for ours. Returns the device and both streams, for ordering them when the consumer is done.
 fn ordered(
     py: Python<'_>,
     array: &Array,
@@ -210,7 +210,7 @@ fn ordered(
         }
     };
     let raw = CUstream(ptr::with_exposed_provenance_mut(address));
-    // SAFETY: a stream that the consumer says is its own, on this device by DLPack's protocol, and which lives as `__dlpack__` asks.
+    // SAFETY: by DLPack's protocol the stream is the consumer's and on this device; `__dlpack__` states how long it must live.
     let theirs = unsafe { Stream::borrow(device.context(), raw) };
     let ours = device.stream().clone();
     order(&device, &ours, &theirs).map_err(|source| {
@@ -221,7 +221,7 @@ fn ordered(
     Ok(Some((device, theirs, ours)))
 }
 
-/// A capsule that holds an array until a consumer takes it, and the consumer after that.
+/// A capsule that owns an array until a consumer takes it over.
 fn hold<M: Holder>(
     py: Python<'_>,
     array: Array,
@@ -264,7 +264,7 @@ fn hold<M: Holder>(
     // SAFETY: the name is static, and the destructor takes what the capsule holds.
     let capsule = unsafe { PyCapsule_New(held.cast(), M::NAME.as_ptr(), Some(discard::<M>)) };
     if capsule.is_null() {
-        // SAFETY: no capsule has it, so it is given back here.
+        // SAFETY: no capsule owns it, so it is released here.
         unsafe { M::delete(held) };
         return Err(PyErr::fetch(py));
     }
@@ -272,7 +272,7 @@ fn hold<M: Holder>(
     Ok(unsafe { Bound::from_owned_ptr(py, capsule) })
 }
 
-/// Gives back what no consumer took out of a capsule.
+/// Capsule destructor: releases a tensor that no consumer took.
 ///
 /// # Safety
 /// As the interpreter calls it: a capsule that [`hold`] made.

@@ -1,4 +1,4 @@
-//! Arrays of other libraries.
+//! Import of arrays by DLPack.
 
 use super::PyArray;
 use crate::errors::{Class, raised};
@@ -21,11 +21,11 @@ use pyo3::{
 };
 use std::{ffi::CStr, ptr::NonNull};
 
-/// Names of capsules, and of those whose contents were taken.
+/// The name of a capsule, and its name once its tensor is taken.
 const VERSIONED: (&CStr, &CStr) = (c"dltensor_versioned", c"used_dltensor_versioned");
 const UNVERSIONED: (&CStr, &CStr) = (c"dltensor", c"used_dltensor");
 
-/// A tensor that another library lends until it is dropped.
+/// A tensor that another library lends until this value is dropped.
 enum Managed {
     Versioned(NonNull<DLManagedTensorVersioned>),
     Unversioned(NonNull<DLManagedTensor>),
@@ -37,12 +37,12 @@ unsafe impl Send for Managed {}
 unsafe impl Sync for Managed {}
 
 impl Managed {
-    /// What a capsule holds, taken out of it.
+    /// Takes the tensor out of a capsule.
     fn take(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = capsule.py();
         let take = |(name, used): (&CStr, &CStr)| {
             let raw = capsule.as_ptr();
-            // SAFETY: the object is alive and the interpreter's lock is held; whatever it is may be asked.
+            // SAFETY: the object is alive and the interpreter's lock is held; the function accepts any object.
             if unsafe { PyCapsule_IsValid(raw, name.as_ptr()) } == 0 {
                 return Ok(None);
             }
@@ -61,7 +61,7 @@ impl Managed {
         Err(Class::Argument.exception(py, message))
     }
 
-    /// The version, if it says one.
+    /// The DLPack version, if the capsule is versioned.
     fn version(&self) -> Option<(u32, u32)> {
         match self {
             // SAFETY: the tensor is lent until `self` is dropped; all versions have this field at this place.
@@ -83,7 +83,7 @@ impl Managed {
         }
     }
 
-    /// Whether its elements may not be written to; libraries without versions cannot say so.
+    /// Whether its elements are read-only; an unversioned capsule cannot say so.
     fn is_read_only(&self) -> bool {
         match self {
             // SAFETY: as in `tensor`.
@@ -117,14 +117,14 @@ impl Drop for Managed {
 struct Lent {
     /// The device and the stream in which operators read it.
     place: Option<(CudaDevice, Stream)>,
-    /// Given back once [`Drop::drop`] has waited.
+    /// Released after [`Drop::drop`] has waited.
     _managed: Managed,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // DLPack has no way to tell the producer which work its next use of the memory has to come after. If the driver fails, it says so
-        // to the next operator.
+        // DLPack cannot tell the producer which work its next use of the memory has to wait for. A failure of the driver surfaces at the
+        // next operator.
         if let Some((device, stream)) = &self.place
             && let Ok(event) = Event::new(device.context(), false)
         {
@@ -143,7 +143,7 @@ fn dtype(dtype: DLDataType) -> Option<DType> {
     }
 }
 
-/// A dtype of DLPack for readers.
+/// A DLPack dtype as text for messages.
 fn described(DLDataType { code, bits, lanes }: DLDataType) -> String {
     let kind = match code {
         DLDataTypeCode::INT => "int",
@@ -159,7 +159,7 @@ fn described(DLDataType { code, bits, lanes }: DLDataType) -> String {
     format!("{kind}{code}{bits}{lanes}")
 }
 
-/// The device of a number of DLPack's.
+/// The device of a DLPack device type and number.
 fn device(py: Python<'_>, kind: u32, number: i32) -> PyResult<Device> {
     match DLDeviceType(kind) {
         DLDeviceType::CPU | DLDeviceType::CUDAHOST => Ok(Device::Cpu),
@@ -237,7 +237,7 @@ pub fn from_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Py<PyArray>> {
     Py::new(py, PyArray { array, read_only })
 }
 
-/// The capsule of an object, of the newest version that both know.
+/// The capsule of an object, in the newest DLPack version that both sides support.
 fn asked<'py>(object: &Bound<'py, PyAny>, stream: Option<usize>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let arguments = PyDict::new(py);

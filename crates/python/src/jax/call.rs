@@ -1,4 +1,4 @@
-//! Calls of XLA: what they bring, and what of the runtime they may use.
+//! XLA calls: their operands and attributes, and the functions of the runtime that they may use.
 
 use super::{
     Failure,
@@ -32,7 +32,7 @@ impl Runtime {
         unsafe { &*self.api }
     }
 
-    /// What an error of the runtime says.
+    /// Converts an error of the runtime.
     fn outcome(&self, error: *mut ffi::Error) -> Result<(), Failure> {
         if error.is_null() {
             return Ok(());
@@ -58,7 +58,7 @@ impl Runtime {
         Err(Failure { code: ffi::code::INTERNAL, message })
     }
 
-    /// Memory of the device.
+    /// Allocates device memory.
     pub fn allocate(&self, size: usize, alignment: usize) -> Result<*mut c_void, Failure> {
         let mut asked = ffi::MemoryAllocate {
             struct_size: size_of::<ffi::MemoryAllocate>(),
@@ -77,7 +77,7 @@ impl Runtime {
         Ok(asked.data)
     }
 
-    /// Gives memory of [`allocate`](Self::allocate) back.
+    /// Frees memory of [`allocate`](Self::allocate).
     pub fn free(&self, data: *mut c_void, size: usize) {
         let mut given = ffi::MemoryFree {
             struct_size: size_of::<ffi::MemoryFree>(),
@@ -86,7 +86,7 @@ impl Runtime {
             size,
             data,
         };
-        // SAFETY: as in `allocate`; given back once. XLA uses it again only for work behind that in its stream. An error has nowhere to go.
+        // SAFETY: as in `allocate`; freed once. XLA reuses the memory only for later work in its stream. An error cannot be reported.
         let _ = self.outcome(unsafe { (self.api().memory_free)(&raw mut given) });
     }
 
@@ -160,7 +160,7 @@ impl<'a> Call<'a> {
         if frame.stage != ffi::EXECUTE {
             return Err(malformed(format!("called at stage {}, which needs no work", frame.stage)));
         }
-        // SAFETY: as the caller says; what the fields before the functions are does not change between versions.
+        // SAFETY: as the caller says; the fields before the functions are the same in all versions.
         let (size, version) = unsafe { ((*frame.api).struct_size, (*frame.api).version) };
         if version.major != ffi::MAJOR || size < offset_of!(ffi::Api, type_register) {
             let message = format!(
@@ -196,7 +196,7 @@ impl<'a> Call<'a> {
         Err(malformed(format!("the call has no text `{name}`")))
     }
 
-    /// An attribute that has a `1` for each thing that is there, and a `0` for each that is not.
+    /// A text attribute of flags: `1` for present, `0` for absent.
     pub fn flags(&self, name: &str) -> Result<Vec<bool>, Failure> {
         Ok(self.text(name)?.bytes().map(|byte| byte == b'1').collect())
     }

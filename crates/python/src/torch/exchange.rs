@@ -1,5 +1,5 @@
-//! What PyTorch says of a tensor by a function in C (DLPack's exchange API): versions from 2.10 on have it, and it takes a twentieth of
-//! the time of asking for each property in Python.
+//! Describes tensors of PyTorch by a C function (DLPack's exchange API), which versions from 2.10 on have. It takes a twentieth of the time
+//! of reading each property in Python.
 
 use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLPackExchangeAPI, DLTensor};
 use gradewise_core::DType;
@@ -34,7 +34,7 @@ impl Exchange {
         Some(Self { describe: api.dltensor_from_py_object_no_sync? })
     }
 
-    /// What the framework says of a tensor; `None` for one that it cannot describe, such as a sparse one.
+    /// The framework's description of a tensor; `None` for one that it cannot describe, such as a sparse one.
     pub fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let mut described = DLTensor {
             data: ptr::null_mut(),
@@ -48,7 +48,7 @@ impl Exchange {
         // SAFETY: the object is of the class whose function this is, and alive; the struct is valid for the write. What it points to
         // belongs to the tensor, and is copied here.
         if unsafe { (self.describe)(tensor.as_ptr().cast(), &raw mut described) } != 0 {
-            // SAFETY: this thread is attached to the interpreter; whatever was raised is answered by `None`.
+            // SAFETY: this thread is attached to the interpreter; the exception is reported as `None`.
             unsafe { ffi::PyErr_Clear() };
             return None;
         }

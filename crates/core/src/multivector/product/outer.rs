@@ -49,7 +49,7 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         self.regressive_product(right)
     }
 
-    /// What lies on both: the line in which two planes meet, the point in which a line meets a plane.
+    /// The intersection: the line in which two planes meet, the point in which a line meets a plane.
     ///
     /// Which product that is depends on what vectors stand for. In an algebra with null generators, which is how
     /// projective geometry is done here ([`pga3`](crate::pga3)), vectors are planes, and the meet is the outer product.
@@ -77,8 +77,8 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         }
     }
 
-    /// What both span: the line through two points, the plane through a line and a point. The regressive product
-    /// where vectors are planes, the outer product elsewhere: see [`meet`](Self::meet).
+    /// The span: the line through two points, the plane through a line and a point. It is the regressive product where vectors are planes,
+    /// the outer product elsewhere: see [`meet`](Self::meet).
     ///
     /// ```
     /// use gradewise_core::{Cl3, Multivector, pga3};

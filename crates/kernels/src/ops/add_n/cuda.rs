@@ -3,8 +3,8 @@
 use super::{ADD_N_AT_ONCE, NAME};
 use crate::{Array, CudaDevice, Result, array::strided::elementwise, cuda::Kernel};
 
-/// The sum of the first array and the others, fewer than [`ADD_N_AT_ONCE`], into a contiguous one that nothing else shows; it may be one
-/// of them.
+/// The sum of the first array and the others, fewer than [`ADD_N_AT_ONCE`], into a contiguous array whose storage is not shared; it may be
+/// one of them.
 pub(super) fn into(device: &CudaDevice, out: &Array, first: &Array, others: &[&Array]) -> Result<()> {
     if others.len() < 4 {
         launch::<4>(device, "add_4", out, first, others)
@@ -13,7 +13,7 @@ pub(super) fn into(device: &CudaDevice, out: &Array, first: &Array, others: &[&A
     }
 }
 
-/// Places that are left are filled with the first, which the kernel adds once.
+/// Unused entries repeat the first array, which the kernel adds only once.
 fn launch<const N: usize>(
     device: &CudaDevice,
     kernel: &'static str,

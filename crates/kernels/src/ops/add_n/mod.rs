@@ -7,11 +7,11 @@ use crate::{Array, Device, Error, Result, array::copy};
 
 const NAME: &str = "add_n";
 
-/// Most arrays that are added at once. The sum of more is that of the first so many, then of it and those that follow.
+/// Most arrays per launch. A longer sum adds the first ones, then the result and the ones that follow.
 pub const ADD_N_AT_ONCE: usize = 8;
 
-/// The sum of arrays of one shape, added in order; 16-bit numbers in `f32`, rounded once for each [`ADD_N_AT_ONCE`] arrays. Views are
-/// read where they are.
+/// The sum of arrays of one shape, added in order; 16-bit numbers in `f32`, rounded once for each [`ADD_N_AT_ONCE`] arrays. Views are read
+/// without a copy.
 ///
 /// # Errors
 /// If there is no array, or shapes, dtypes or devices differ.

@@ -21,7 +21,7 @@ pub(super) struct Task<'a, T> {
     allowed: Option<&'a [bool]>,
 }
 
-/// What the backward pass is given.
+/// Inputs of the backward pass.
 pub(super) struct Saved<'a, T> {
     pub output: &'a [T],
     pub grad: &'a [T],
@@ -53,7 +53,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
         Ok(Self { q: q.as_slice()?, k: k.as_slice()?, v: v.as_slice()?, problem, causal, allowed })
     }
 
-    /// One past the last key that `query` sees as far as the order of tokens goes.
+    /// One past the last key that the causal mask, if there is one, lets `query` see.
     fn end(&self, query: usize) -> usize {
         let Problem { queries, keys, .. } = *self.problem;
         if self.causal { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
@@ -93,7 +93,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
             });
         };
         if features == 0 {
-            // Nothing to write but the sums.
+            // Without features there is no output: only the sums are written.
             let head = |(index, log_sums): (usize, &mut [f64])| head((index, (&mut [][..], log_sums)));
             return log_sums.par_chunks_mut(queries).enumerate().flushed_for_each(head);
         }

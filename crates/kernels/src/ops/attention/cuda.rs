@@ -1,4 +1,4 @@
-//! Attention on CUDA: what a launch is told, and by which kernels.
+//! Attention on CUDA: choice of kernel and launch parameters.
 
 use super::{Attention, AttentionOptions, Gradients, NAME, Problem};
 use crate::{
@@ -43,15 +43,15 @@ struct Parameters {
     scale: f64,
 }
 
-/// Distances between batches, heads and tokens.
+/// Strides of batches, heads and tokens.
 fn steps(array: &Array) -> [u64; 3] {
     std::array::from_fn(|axis| array.strides()[axis] as u64)
 }
 
-/// What computes, and for how many features.
+/// The instructions that compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Engine {
-    /// Plain arithmetic.
+    /// Ordinary multiply-adds.
     Simt,
     /// Warp-wide matrix instructions.
     Warp,
@@ -71,7 +71,7 @@ const FEATURES: [usize; 3] = [32, 64, 128];
 
 impl Engine {
     fn choose(device: &CudaDevice, operands: &[&Array], features: usize) -> Self {
-        // Copies of 16 bytes.
+        // The kernels copy 16 bytes at a time.
         let aligned = |array: &&Array| {
             let mut axes = array.dims().iter().zip(array.strides()).take(3);
             array.cuda_address().is_multiple_of(16)
@@ -83,11 +83,11 @@ impl Engine {
         if served && operands.iter().all(aligned) { Self::Warp } else { Self::Simt }
     }
 
-    /// The engine of the forward pass, if this one could compute it.
+    /// The engine of the forward pass where this one serves: Hopper if it can compute the problem, else this one.
     fn forward(self, device: &CudaDevice, problem: &Problem) -> Self {
-        // Shorter ones leave most of a tile empty.
+        // Shorter sequences leave most of a tile empty.
         const ENOUGH: usize = 128;
-        // The copy engine takes no steps of 0.
+        // The copy engine takes no strides of 0.
         let steps = [&problem.q, &problem.k, &problem.v]
             .into_iter()
             .all(|array| array.strides().iter().all(|&step| step > 0));
@@ -152,11 +152,11 @@ impl Engine {
 struct Launch<'a> {
     device: &'a CudaDevice,
     problem: &'a Problem,
-    /// Features of the kernels, at least those of the problem.
+    /// Features that the kernel is compiled for, at least those of the problem.
     size: usize,
     engine: Engine,
     parameters: Parameters,
-    /// What the parameters point to.
+    /// Keeps the arrays that the parameters point to.
     _held: Vec<Array>,
 }
 
@@ -219,7 +219,7 @@ impl<'a> Launch<'a> {
             let Problem { q, k, v, .. } = self.problem;
             let described =
                 Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] };
-            // Blocks fill a multiprocessor each and go on from tile to tile.
+            // Persistent blocks: each fills a multiprocessor and takes tiles in turn.
             let blocks = units.min(self.device.info().multiprocessors.max(1) as usize);
             let grid = Grid::blocks(blocks, engine.threads()).shared(shared);
             let args = Args::new().large(&described).int(tiles as i32).size(units);
@@ -246,7 +246,7 @@ struct Described {
 fn describe(device: &CudaDevice, array: &Array) -> Result<[u64; 16]> {
     let size = array.dtype().size();
     let axis = |axis: usize| array.dims()[axis] as u64;
-    // A step that is never taken must be valid all the same.
+    // The stride of an axis of size 1 is unused but must be valid.
     let step = |axis: usize| (if array.dims()[axis] > 1 { array.strides()[axis] * size } else { 16 }) as u64;
     let map = TensorMap {
         dtype: if array.dtype() == DType::F16 { tensor_map::FLOAT16 } else { tensor_map::BFLOAT16 },
@@ -261,7 +261,8 @@ fn describe(device: &CudaDevice, array: &Array) -> Result<[u64; 16]> {
     encoded.map(|map| map.0).map_err(|error| device.error(NAME, error))
 }
 
-/// An array for results `[batch, heads, tokens, features]` whose tokens lie as a linear map over all heads wants them next.
+/// An array for results `[batch, heads, tokens, features]`, laid out as `[batch, tokens, heads, features]`: contiguous for a linear map
+/// over all heads.
 fn results(device: &CudaDevice, like: &Array) -> Result<Array> {
     let &[batch, heads, tokens, features] = like.dims() else { unreachable!("four axes were found") };
     Array::for_kernel(NAME, [batch, tokens, heads, features], like.dtype(), device)?.transpose(1, 2)
@@ -330,7 +331,7 @@ pub(super) fn backward_into(
         device.launch(NAME, kernel, Grid::linear(32 * rows), args)?;
         launch.run(Pass::BackwardQ)?;
     }
-    // Without queries there are gradients of keys and values all the same: zeros.
+    // Without queries the gradients of keys and values still exist: they are zeros.
     if grad_k.elements() > 0 {
         launch.run(Pass::BackwardKv)?;
     }

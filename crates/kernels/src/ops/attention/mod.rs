@@ -1,8 +1,8 @@
 //! Attention: weighted means of values, with weights softmax(scale·q·k) (Vaswani et al. 2017, arXiv:1706.03762).
 //!
-//! Neither pass has more of the weights in memory than a tile: they are formed tile by tile with a running maximum (Milakov & Gimelshein
-//! 2018, arXiv:1805.02867; Rabe & Staats 2021, arXiv:2112.05682; Dao et al. 2022, arXiv:2205.14135). The forward pass keeps one number
-//! for each query, from which the backward pass forms them again.
+//! Neither pass stores more of the weights than a tile: they are formed tile by tile with a running maximum (Milakov & Gimelshein 2018,
+//! arXiv:1805.02867; Rabe & Staats 2021, arXiv:2112.05682; Dao et al. 2022, arXiv:2205.14135). The forward pass saves one number for each
+//! query, from which the backward pass recomputes the weights.
 
 mod cpu;
 mod cuda;
@@ -13,11 +13,11 @@ use gradewise_core::{Error as CoreError, Shape};
 /// Which keys a query sees, and how products are scaled.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Whether query i sees keys up to i + keys − queries only: the last query sees all.
+    /// Causal mask: query i sees only keys up to i + keys − queries, so the last query sees all.
     pub causal: bool,
-    /// What products are multiplied by, more than 0; 1/√features if `None`.
+    /// Factor of the products, more than 0; 1/√features if `None`.
     pub scale: Option<f64>,
-    /// How many of the keys of each batch there are; those after them are padding.
+    /// Number of keys of each batch; later keys are padding.
     pub lengths: Option<Index>,
     /// `[batch, keys]` in the dtype of the queries: keys with 0 are not seen.
     pub mask: Option<Array>,
@@ -45,14 +45,14 @@ pub struct Gradients {
 
 const NAME: &str = "attention";
 
-/// Operands that fit together, with features that are adjacent.
+/// Validated operands whose features are adjacent.
 struct Problem {
     q: Array,
     k: Array,
     v: Array,
     batch: usize,
     heads: usize,
-    /// Heads that share one of the keys and values.
+    /// Heads of the queries for each head of the keys and values.
     group: usize,
     queries: usize,
     keys: usize,
@@ -133,7 +133,7 @@ impl Problem {
         Ok(Self { q, k, v, batch, heads, group, queries, keys, features, scale })
     }
 
-    /// Whether each key of each batch is there, on the host; `None` if all are.
+    /// Whether each key of each batch is visible, on the host; `None` if all are.
     fn allowed(&self, options: &AttentionOptions) -> Result<Option<Vec<bool>>> {
         if options.lengths.is_none() && options.mask.is_none() {
             return Ok(None);
@@ -154,8 +154,8 @@ impl Problem {
 /// For each query the mean of the values, weighted by softmax(scale·q·k) over the keys that it sees.
 ///
 /// `q` is `[batch, heads, queries, features]`, `k` and `v` `[batch, shared, keys, features]`, where `shared` divides `heads`: head h uses
-/// keys and values h·shared/heads (multi-query attention with one, grouped with some). Views are read as they are, as long as
-/// features are adjacent. On CUDA features are at most 128.
+/// keys and values h·shared/heads (multi-query attention with one, grouped with some). Views are read without a copy if features are
+/// adjacent. On CUDA features are at most 128.
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, too many features.
@@ -170,7 +170,7 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
     with_element!(q.dtype(), NAME, T => {
         let task = cpu::Task::<T>::new(&q, &k, &v, &problem, options.causal, allowed.as_deref())?;
         let shape = [batch, heads, queries];
-        // An array, because heads without features may be more than memory holds.
+        // An array, whose creation may fail: heads without features may have more sums than fit into memory.
         let mut log_sums = Array::zeros(shape, DType::F64, &Device::Cpu)?;
         let sums = log_sums.as_mut_slice::<f64>()?;
         let output = Array::build([batch, heads, queries, features], &Device::Cpu, |out: &mut [T]| {
@@ -198,8 +198,8 @@ pub fn attention_backward(
     cpu_backward(&problem, options, forward, grad)
 }
 
-/// [`attention_backward`] for queries, keys and values that are parts of one array `[batch, tokens, 3, heads, features]`, as one linear
-/// map gives them: their gradients as an array of that shape, in which each is written to its place.
+/// [`attention_backward`] for queries, keys and values that are parts of one array `[batch, tokens, 3, heads, features]`, as one linear map
+/// produces them. Returns their gradients as one array of that shape.
 ///
 /// # Errors
 /// As [`attention_backward`].

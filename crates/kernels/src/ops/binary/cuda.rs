@@ -33,7 +33,7 @@ pub(super) fn run(
     Ok(out)
 }
 
-/// The same into a contiguous array that nothing else shows; it may be one of the arguments.
+/// As [`run`], into a contiguous array whose storage is not shared; it may be one of the arguments.
 pub(super) fn into(
     device: &CudaDevice,
     operation: &'static str,

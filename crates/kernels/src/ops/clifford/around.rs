@@ -17,7 +17,7 @@ fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array
     Ok(out)
 }
 
-/// An operand of a product as it is multiplied: after the gate, where there is one.
+/// An operand of a product after its gate, if there is one.
 pub(crate) fn gated(
     device: &CudaDevice,
     operation: &'static str,

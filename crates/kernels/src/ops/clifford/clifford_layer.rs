@@ -1,7 +1,7 @@
 //! The layer of the Flash-Clifford family as one operator: `y = mv_linear(x) + bias`, then `norm(product(gate(x), gate(y), w))`.
 //!
-//! Against its parts it saves passes over memory in the backward direction: `x` enters twice, and the second of its gradients is
-//! added to the first where it is computed.
+//! Compared with the separate operators it saves memory passes in the backward direction: `x` has two uses, and the second gradient is
+//! accumulated onto the first where it is computed.
 
 use super::{
     fcgp, mv_linear,
@@ -45,7 +45,7 @@ impl Needs {
     pub const ALL: Self = Self { x: true, linear: true, bias: true, w: true };
 }
 
-/// What the layer does besides.
+/// Options of the layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Whether the product is fully connected.
@@ -54,7 +54,7 @@ pub struct Options {
     pub product: ProductOptions,
 }
 
-/// The output, and `y`, which the gradients need; it can be computed again.
+/// The output, and `y`, which the backward pass reads or computes again.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The product with its norm.
@@ -97,7 +97,7 @@ pub struct Kept<'a> {
     pub y: Option<&'a Array>,
 }
 
-/// Gradients for the cotangent `grad` of the output, those that `needs` says.
+/// Gradients for the cotangent `grad` of the output, those that `needs` selects.
 ///
 /// # Errors
 /// As [`forward`].
@@ -110,7 +110,7 @@ pub fn backward(
     needs: Needs,
 ) -> Result<Gradients> {
     let (Operands { x, linear, bias, w }, Kept { product, y }) = (*operands, kept);
-    // Shares the memory of the one that was kept.
+    // A saved `y` shares its memory.
     let y = y.map_or_else(|| mv_linear::forward(algebra, x, linear, bias), |y| Ok(y.clone()))?;
     let of_map = mv_linear::Needs { x: needs.x, w: needs.linear, bias: needs.bias };
     let of_product = sgp::Needs { x: needs.x, y: needs.x || needs.linear || needs.bias, w: needs.w };
@@ -127,7 +127,7 @@ pub fn backward(
     };
     let mut gradients = Gradients { x: found.x, w: found.w, ..Gradients::default() };
     let Some(upstream) = found.y else { return Ok(gradients) };
-    // One that was computed again is not needed any more.
+    // Frees a recomputed `y`.
     drop(y);
     let bias = bias.map_or_else(Bias::default, |(_, bias)| bias);
     let summed = if bias == Bias::Scalar { found.bias.filter(|_| needs.bias) } else { None };

@@ -16,7 +16,7 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// Those of an array that an operator has checked, or has made.
+    /// The sizes of an array that an operator has checked or made.
     ///
     /// # Errors
     /// An array of other than three axes.
@@ -34,7 +34,7 @@ impl Planes {
         }
     }
 
-    /// Those of `array`, which must have the blades of `algebra`.
+    /// The sizes of `array`, which must have the blades of `algebra`.
     ///
     /// # Errors
     /// Another shape, on behalf of `argument` of `operation`.
@@ -101,8 +101,8 @@ pub(crate) fn alike(operation: &'static str, arrays: &[(&'static str, &Array)]) 
     Ok(first.dtype())
 }
 
-/// Checks that `product` is what the forward pass with these options gives for operands like `x`: `output` are the sizes of its output.
-/// Otherwise the backward pass would compute a gradient of something else.
+/// Checks that `product` is the result of the forward pass with these options for operands like `x`, whose output has the sizes `output`.
+/// With another product the backward pass would compute the gradient of another function.
 pub(crate) fn require_product(
     operation: &'static str,
     algebra: &Algebra,
@@ -136,7 +136,7 @@ pub(crate) fn require_product(
     }
 }
 
-/// The product of operands like `x` whose output, of these sizes, has no elements: the mean square of nothing is 0.
+/// The product of operands like `x` with an empty output of these sizes: the mean square of no elements is 0.
 pub(crate) fn empty_product(
     operation: &'static str,
     algebra: &Algebra,

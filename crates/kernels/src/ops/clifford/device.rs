@@ -1,4 +1,4 @@
-//! What the kernels of any algebra read on a CUDA device: its products as tables, its grades, its quadratic form.
+//! Tables of an algebra on a CUDA device, for the kernels that serve any algebra: its products, its grades, its quadratic form.
 
 use super::{
     contract::Planes,
@@ -24,7 +24,7 @@ pub(crate) struct DeviceProgram {
     results: usize,
 }
 
-/// What the terms of a product are formed from: scale·(base + Σ weight·±a·b).
+/// Operands of the terms of a product: scale·(base + Σ weight·±a·b).
 pub(crate) struct Terms<'a> {
     /// Factors `[…, plane]`.
     pub a: &'a Array,
@@ -301,8 +301,8 @@ impl DevicePairing {
     }
 }
 
-/// Whether what lies between the steps of an operator is kept in `f32` for arrays of this dtype: in 16 bits, the
-/// normalisation would magnify the rounding of its argument.
+/// Whether intermediates of an operator are kept in `f32` for arrays of this dtype: in 16 bits, the normalisation would magnify the
+/// rounding of its argument.
 pub(crate) const fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }

@@ -41,7 +41,7 @@ fn interleave<T: Real>(params: &[&[T]], features: usize, grades: usize) -> Vec<T
     rows
 }
 
-/// What every chunk shares.
+/// Data that all chunks share.
 pub(crate) struct Plan<'a, T> {
     tables: &'a Programs,
     pub layout: Layout,

@@ -161,8 +161,8 @@ pub(crate) fn split_chunks<'a, T>(data: &'a mut [T], layout: &Layout) -> Vec<Vec
     chunks
 }
 
-/// Sums partial results pairwise in a fixed order, so that the result depends neither on the number of threads nor
-/// loses more than a logarithmic number of roundings.
+/// Sums partial results pairwise in a fixed order: the result does not depend on the number of threads, and the rounding error grows only
+/// with the logarithm of the number of partial results.
 pub(crate) fn sum_partials<T: Real>(mut partials: Vec<Vec<T>>) -> Option<Vec<T>> {
     while partials.len() > 1 {
         let half = partials.len().div_ceil(2);

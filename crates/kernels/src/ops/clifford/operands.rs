@@ -1,6 +1,6 @@
 //! Operands by name, of arrays or of what the crates above make of them.
 
-/// Operands are references, so they are copied whatever they refer to; deriving that would ask it of the type referred to.
+/// Implements `Copy` and `Clone` by hand: operands are references, and deriving would require both of the type referred to.
 macro_rules! shared {
     ($operands:ident) => {
         impl<T> Clone for $operands<'_, T> {

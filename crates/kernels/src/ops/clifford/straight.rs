@@ -344,7 +344,7 @@ implement!(Code<3, 0, 0>, 8, [0 1 2 3]);
 implement!(Code<3, 0, 1>, 16, [0 1 2 3 4 5 6 7 8 9 10 11]);
 implement!(Code<1, 3, 0>, 16, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]);
 
-/// Evaluates `$body` with `$product` how the products of `$tables` are computed, on tiles of `$blades`.
+/// Evaluates `$body` with `$product` bound to the implementation of the products of `$tables`, on tiles of `$blades`.
 macro_rules! with_product {
     ($tables:expr, $blades:ident, $product:ident => $body:expr) => {{
         use $crate::ops::clifford::straight::{Code, Interpreted};

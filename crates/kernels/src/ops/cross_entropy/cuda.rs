@@ -8,7 +8,7 @@ use crate::{
     index::Resident,
 };
 
-/// What stands for no class at all; targets are below 2³² − 1.
+/// The ignored class, or a value that no target has: targets are below 2³² − 1.
 fn ignored(options: &CrossEntropyOptions) -> usize {
     options.ignore.unwrap_or(u32::MAX as usize)
 }
@@ -36,7 +36,7 @@ pub(super) fn forward(
     Ok(out)
 }
 
-/// The gradient of the logits; `scale` is what each row's is multiplied by.
+/// The gradient of the logits; that of each row is multiplied by `scale`.
 pub(super) fn backward(
     device: &CudaDevice,
     logits: &Logits,

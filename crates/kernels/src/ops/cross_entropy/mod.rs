@@ -8,10 +8,10 @@ use crate::{
 };
 use gradewise_core::{DType, Error as CoreError, Shape};
 
-/// What a cross-entropy counts.
+/// Options of a cross-entropy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CrossEntropyOptions {
-    /// The class that is left out, as padding is; it may be one past the last class.
+    /// The ignored class, such as that of padding; it may be one past the last class.
     pub ignore: Option<usize>,
     /// ε: the target is 1 − ε at its class and ε/classes everywhere (Szegedy et al. 2016, arXiv:1512.00567).
     pub label_smoothing: f64,

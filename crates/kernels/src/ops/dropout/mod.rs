@@ -43,7 +43,7 @@ pub fn dropout_mask(
     if let Device::Cuda(cuda) = device
         && cuda.gate().is_mine()
     {
-        // The stream of random numbers is the host's to advance: every replay would draw the same mask.
+        // The host advances the stream of random numbers, so every replay of a capture would draw the same mask.
         return Err(Error::InCapture { operation: NAME });
     }
     // 32 random bits are below the threshold with probability p, to within 2⁻³².

@@ -1,7 +1,7 @@
 //! Messages on graphs, on the host.
 //!
-//! Sums run in the dtype of their terms and in the order of the edges, so the results have the bits of those operations
-//! (`index_select`, `segment_sum`, …) that these stand for.
+//! Sums run in the dtype of their terms and in the order of the edges, so the results are bitwise equal to those of the operations
+//! (`index_select`, `segment_sum`, …) that these fuse.
 
 use crate::{Element, index::Groups, split};
 
@@ -60,7 +60,7 @@ pub(super) fn difference<T: Element>(
     });
 }
 
-/// Adds the rows of the members of a segment to `out`; how many there are. The first of the rows that `groups` numbers is `first`.
+/// Adds the rows of a segment's members to `out` and returns the number of members. Position 0 of `groups` is row `first`.
 fn add_members<T: Element>(
     x: Rows<'_, T>,
     groups: &Groups,
@@ -135,7 +135,7 @@ pub(super) fn spread<T: Element>(
     });
 }
 
-/// 1 / count, or 1 of nothing, as [`Index::reciprocal_counts`](crate::Index::reciprocal_counts) has it.
+/// 1 / count, or 1 for a count of 0, as in [`Index::reciprocal_counts`](crate::Index::reciprocal_counts).
 fn reciprocal<T: Element>(count: usize) -> T {
     T::narrow(1.0 / count.max(1) as f64)
 }

@@ -71,7 +71,7 @@ fn require_rows(
     .into())
 }
 
-/// The features of an edge: of `x`, which is beside `h` and has the same axes before its edges.
+/// The number of features of an edge: of `x`, which has the device of `h` and the same axes before its edges.
 fn edge_features(
     operation: &'static str,
     argument: &'static str,
@@ -91,7 +91,7 @@ fn edge_features(
     Ok(features)
 }
 
-/// The shape of `x` with so many rows of so many features.
+/// The shape of `x` with `rows` rows of `features` features.
 fn resized(x: &Array, rows: usize, features: usize) -> Vec<usize> {
     let mut shape = x.dims().to_vec();
     let rank = shape.len();
@@ -108,7 +108,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Of any array: of a copy if its rows are not such.
+    /// From any array; copies one whose rows are not laid out like this.
     fn of(x: &Array) -> Result<Self> {
         let size = x.dims()[x.rank() - 1];
         if !x.is_contiguous() {
@@ -131,7 +131,7 @@ impl Rows {
     }
 }
 
-/// `[h[receivers] − h[senders], attributes]`: for each edge the features of its receiver less those of its sender, and then its own.
+/// `[h[receivers] − h[senders], attributes]`: for each edge the features of its receiver minus those of its sender, then its own.
 /// `h` `[…, nodes, F]`, `attributes` `[…, edges, A]` or none → `[…, edges, F + A]`.
 ///
 /// # Errors
@@ -168,8 +168,8 @@ pub fn edge_difference(
     })
 }
 
-/// What arrives at each node less what leaves it, the transpose of [`edge_difference`] in `h`: `x` `[…, edges, F]` → `[…, nodes, F]`. Sums
-/// run over the edges in their order, in double precision on a GPU. Columns of wider rows are read where they are.
+/// What arrives at each node minus what leaves it, the transpose of [`edge_difference`] in `h`: `x` `[…, edges, F]` → `[…, nodes, F]`. Sums
+/// run over the edges in their order, in double precision on a GPU. Columns of wider rows are read without a copy.
 ///
 /// # Errors
 /// Another number of edges than the length of `receivers` and `senders`, or these do not fit together; other devices.
@@ -221,8 +221,8 @@ pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Re
     })
 }
 
-/// To each position an equal share of what its segment has, the transpose of the mean over segments: `x` `[…, segments, F]` →
-/// `[…, positions, F]`, `out[p] = x[s] / (positions of s)` for the segment s of p. Columns of wider rows are read where they are.
+/// Gives each position an equal share of its segment's value, the transpose of the mean over segments: `x` `[…, segments, F]` → `[…,
+/// positions, F]`, `out[p] = x[s] / (positions of s)` for the segment s of p. Columns of wider rows are read without a copy.
 ///
 /// # Errors
 /// Another number of segments than the bound of `segments`; another device.

@@ -42,7 +42,7 @@ pub(super) fn scatter(
     let out = fill::full(device, operation, shape, 0.0, x.dtype())?;
     if x.elements() > 0 && out.elements() > 0 {
         let args = sizes(Args::new().array(x).array(words).array(&out), layout);
-        // Without repetition there is nothing to add; else a thread takes a line, so that sums have an order.
+        // Without repetition there is nothing to add. Otherwise one thread takes a whole line, so that sums have a fixed order.
         let (kernel, threads) = if positions.are_distinct() {
             ("scatter", x.elements())
         } else {

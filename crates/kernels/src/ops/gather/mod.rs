@@ -9,7 +9,7 @@ use crate::{
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
 
-/// Sizes of the axes before and after one, multiplied, its own in the whole array, and its own in the positions.
+/// The product of the sizes before an axis, of those after it, the axis's size in the array, and its size in the positions.
 #[derive(Clone, Copy)]
 struct Layout {
     outer: usize,
@@ -82,8 +82,8 @@ pub fn gather(x: &Array, axis: usize, positions: &Positions) -> Result<Array> {
     })
 }
 
-/// Zeros with `size` entries along `axis`, plus each element of `x` at its position: the transpose of [`gather`]. What comes to one
-/// place is added in ascending order.
+/// Zeros with `size` entries along `axis`, plus each element of `x` at its position: the transpose of [`gather`]. Elements at one place are
+/// added in ascending order.
 ///
 /// # Errors
 /// As [`gather`], with the shape of `x` that of the positions.

@@ -25,7 +25,7 @@ pub(super) fn select(
     if out.elements() == 0 {
         return Ok(out);
     }
-    // The longest words that rows consist of.
+    // The longest words that divide a row.
     let row = inner * x.dtype().size();
     let fits = |word: &usize| {
         row.is_multiple_of(*word) && [x, &out].iter().all(|array| array.cuda_address() % *word as u64 == 0)

@@ -117,7 +117,7 @@ fn parameters(
         let zeros = || fill::full(device, NAME, [features], 0.0, x.dtype());
         return Ok((zeros()?, zeros()?));
     }
-    // Of packs of 16 bytes, where rows have them; not in double precision, whose packs of two would gain little.
+    // Takes packs of 16 bytes where rows consist of them, but not in double precision: packs of two would gain little.
     let wide = 16 / x.dtype().size();
     let packs = x.dtype() != DType::F64
         && features.is_multiple_of(wide)

@@ -70,7 +70,7 @@ fn features(x: &Array) -> Result<usize> {
     Ok(x.dims()[x.rank() - 1])
 }
 
-/// What either norm gives; the mean of rows that are not centred is not there.
+/// The result of either norm; rows that are not centred have no mean.
 struct Normalized {
     output: Array,
     mean: Option<Array>,
@@ -169,7 +169,7 @@ pub fn layer_norm_backward(
     backward(x, weight, has_bias, &Statistics { mean: Some(mean), inverse_std }, grad)
 }
 
-/// What a forward pass found of each row; rows that are not centred have no mean.
+/// Statistics of each row from a forward pass; rows that are not centred have no mean.
 #[derive(Clone, Copy)]
 struct Statistics<'a> {
     mean: Option<&'a Array>,

@@ -1,4 +1,4 @@
-//! Tile products on CUDA: which kernel, which grid, which stretches of the sum.
+//! Tile products on CUDA: choice of kernel, of the grid, and of the stretches that the sum is cut into.
 
 use super::{Matrices, NAME, hopper, vendor};
 use crate::{
@@ -22,10 +22,10 @@ pub(crate) struct Operand<'a> {
     pub stride: usize,
     /// Whether matrices are stored transposed.
     pub transpose: bool,
-    /// The matrix that each segment uses; segment `s` uses matrix `s` without it.
+    /// The matrix that each segment uses; if `None`, segment `s` uses matrix `s`.
     pub index: Option<&'a Words>,
-    /// Where a transposed copy of the matrices is kept, once a product has made it on the way, for one that reads them along
-    /// the other axis.
+    /// Cache for a transposed copy of the matrices. A product that writes one as a by-product stores it here, for a product that reads
+    /// along the other axis.
     pub transposed: Option<&'a OnceCell<Array>>,
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct Product<'a> {
     pub count: usize,
     pub a: Operand<'a>,
     pub b: Operand<'a>,
-    /// Segments `starts[z]..starts[z + 1]` belong to z; without it, z has segment z.
+    /// Segments `starts[z]..starts[z + 1]` belong to z; if `None`, z has segment z.
     pub starts: Option<&'a Words>,
     /// The largest number of segments of any z.
     pub segments: usize,
     /// The address of a bias `[columns]`, added at z in the range.
     pub bias: Option<(u64, std::ops::Range<usize>)>,
     pub scale: f64,
-    /// Where in the array that is computed into C[0] starts, and how many elements on the next does; one after the other without.
+    /// Offset of C[0] in the output array, and stride from one C to the next, in elements; contiguous if `None`.
     pub window: Option<(usize, usize)>,
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool
 }
 
 impl Product<'_> {
-    /// Whether tensor cores compute it as it is.
+    /// Whether tensor cores compute it in one part, f32 as TF32.
     fn on_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
         let Sizes { m, n, k } = self.sizes;
         Ok(m.min(n).min(k) >= LEAST
@@ -180,7 +180,7 @@ impl Product<'_> {
         // Sums of so few terms are computed in double precision.
         const SHORT: usize = 16;
         let tensor = self.on_tensor_cores(device)?;
-        // Exact products of f32, too, are fastest by tensor cores, in three parts.
+        // Exact products of f32 are also fastest on tensor cores, with operands in three parts.
         let exact =
             m.min(n).min(k) >= LEAST && self.dtype == DType::F32 && Compute::current() != Compute::Tf32;
         if (tensor || exact)

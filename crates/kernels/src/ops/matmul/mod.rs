@@ -66,7 +66,7 @@ fn shape_error(argument: &'static str, array: &Array, expected: &str, reason: &s
     .into()
 }
 
-/// The matrices of one operand, contiguous, and where each of the output's matrices finds its own.
+/// The matrices of one operand, contiguous, and for each of the output's matrices the index of its own.
 struct Matrices {
     array: Array,
     starts: Vec<usize>,
@@ -79,7 +79,7 @@ impl Matrices {
     fn new(array: &Array, transpose: bool, batch: &Shape) -> Result<Self> {
         let rank = array.rank();
         let (lead, matrix) = array.dims().split_at(rank - 2);
-        // A transposed view of contiguous data is read as it lies.
+        // A transposed view of contiguous data is read without a copy.
         let swapped = array.transpose(rank - 2, rank - 1)?;
         let lies_swapped = !array.is_contiguous() && swapped.is_contiguous();
         let strides = Shape::from(lead).contiguous_strides();

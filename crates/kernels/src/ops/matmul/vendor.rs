@@ -20,7 +20,7 @@ const WORTH_MEASURING: usize = 1 << 22;
 /// The library's candidates that are tried, all without workspace.
 const CANDIDATES: usize = 4;
 
-/// The library on one device, and what was found for each product.
+/// The library on one device, and the choice for each product.
 struct Vendor {
     handle: Handle,
     choices: Mutex<HashMap<Product, Choice>>,
@@ -42,7 +42,7 @@ impl Vendor {
     }
 }
 
-/// What the library calls elements of `dtype` in the arithmetic that applies.
+/// The library's element type for `dtype` in the compute mode in force.
 fn element(dtype: DType) -> Element {
     match (dtype, Compute::current()) {
         (DType::F64, _) => Element::F64,
@@ -53,7 +53,7 @@ fn element(dtype: DType) -> Element {
     }
 }
 
-/// Computes `out` by the library if that is wanted and was found faster; says whether it did. `ours` computes it otherwise.
+/// Computes `out` by the library if that is enabled and was measured to be faster; returns whether it did. `ours` computes it otherwise.
 pub(super) fn product(
     device: &CudaDevice,
     sizes: Sizes,

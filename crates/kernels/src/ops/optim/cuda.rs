@@ -68,11 +68,11 @@ pub struct StepState {
 
 /// Numbers of [`StepState`], at most.
 const CONSTANTS: usize = 16;
-/// Numbers that control an update: whether it is made, what gradients are multiplied by, and their largest magnitude after that.
+/// Numbers that control an update: whether it is made, the factor of gradients, and the limit of their magnitude after that.
 const CONTROL: usize = 3;
 
 impl StepState {
-    /// Room for the constants of one kind of update.
+    /// Allocates the constants of one kind of update.
     ///
     /// # Errors
     /// No memory on the device.
@@ -131,8 +131,8 @@ impl StepState {
         self.set("ema", &[decay, 1.0 - decay])
     }
 
-    /// For a decision: what gradients are multiplied by before they are measured and used, 1 unless set. The reciprocal of a scale
-    /// that the loss had in the backward pass.
+    /// For a decision: the factor of gradients before they are measured and used, 1 unless set. It is the reciprocal of the loss scale of
+    /// the backward pass.
     ///
     /// # Errors
     /// As [`set_adam`](Self::set_adam).
@@ -140,8 +140,8 @@ impl StepState {
         self.set("unscale", &[factor])
     }
 
-    /// For a decision: the largest magnitude of each element of the gradients as updates use them, after they were scaled down to the
-    /// largest norm; 0, as it is unless set, for no limit.
+    /// For a decision: the limit of the magnitude of each element of the gradients, after they were scaled down to the largest norm. 0, the
+    /// default, is no limit.
     ///
     /// # Errors
     /// As [`set_adam`](Self::set_adam).
@@ -210,7 +210,7 @@ fn check(
                     expected: "all arrays of the update",
                 });
             };
-            // Beside the first array, which is on the device.
+            // On the device of the first array, which is the state's.
             array.require_like(first, operation, "arrays")?;
             array.require_shape(operation, "arrays", shape, || "it belongs to the parameter".to_owned())?;
             if !array.is_contiguous() {
@@ -231,7 +231,7 @@ pub struct Decision {
     elements: usize,
 }
 
-/// What a [`Decision`] came to.
+/// The outcome of a [`Decision`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
     /// The loss.
@@ -269,7 +269,7 @@ impl Decision {
     /// gradients scaled to norm `limit` if there is one and they exceed it.
     ///
     /// # Errors
-    /// Other gradients than those announced; from the driver.
+    /// Gradients of other sizes than those given to [`new`](Self::new); from the driver.
     pub fn decide(
         &self,
         state: &StepState,
@@ -307,7 +307,7 @@ impl Decision {
     /// Waits for the decision.
     ///
     /// # Errors
-    /// What went wrong on the device until then.
+    /// Errors of the work queued on the device until then.
     pub fn report(&self) -> Result<Decided> {
         let mut values = self.report.to_vec::<f64>()?;
         let each = values.split_off(3);

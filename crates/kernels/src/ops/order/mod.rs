@@ -14,7 +14,7 @@ pub enum Order {
     Descending,
 }
 
-/// The elements along `axis` in order, and where they were. Equal ones, 0 and −0 among them, stay in the order of their positions.
+/// The elements along `axis` in order, and their positions. Equal ones, 0 and −0 among them, stay in the order of their positions.
 ///
 /// # Errors
 /// An axis out of range.

@@ -1,4 +1,4 @@
-//! Reductions on CUDA: how results and their elements are dealt out to threads, by sizes only.
+//! Reductions on CUDA: the mapping of results and their elements to threads depends on sizes only.
 
 use super::{Layout, cpu::Reducer};
 use crate::{
@@ -49,7 +49,7 @@ pub(super) fn run<R: Reducer>(
     if layout.kept.0.len().max(layout.reduced.0.len()) <= AXES {
         task.run(x, layout, &out)?;
     } else {
-        // More axes than a kernel walks: a copy in the order of the reduction has one of each kind.
+        // More axes than a kernel supports: a copy in the order of the reduction has one kept and one reduced axis.
         let order: Vec<usize> = [false, true]
             .into_iter()
             .flat_map(|kind| (0..x.rank()).filter(move |&axis| reduced[axis] == kind))

@@ -80,7 +80,7 @@ impl RotaryTable {
         Ok([self.cos.to_f64_vec()?, self.sin.to_f64_vec()?])
     }
 
-    /// The same table where `array` is, for its dtype.
+    /// The same table on the device of `array`, in its dtype.
     ///
     /// # Errors
     /// From the device.
@@ -89,7 +89,7 @@ impl RotaryTable {
         Ok(Self { cos: part(&self.cos)?, sin: part(&self.sin)? })
     }
 
-    /// Where the table is.
+    /// The device of the table.
     pub fn device(&self) -> Device {
         self.cos.device()
     }

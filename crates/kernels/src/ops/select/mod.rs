@@ -11,7 +11,7 @@ use crate::{
 
 /// `a` where `mask` is not 0 (NaN is not), `b` elsewhere; all three broadcast together.
 ///
-/// Nothing of the value not chosen shows in the result, not even a NaN.
+/// The value not chosen does not affect the result, not even if it is NaN.
 ///
 /// # Errors
 /// If the shapes cannot be broadcast together, or dtypes or devices differ.

@@ -1,6 +1,6 @@
 //! Elementwise functions of one array.
 //!
-//! NaN goes in and comes out. Where the function is undefined (the logarithm of a negative number), the result is NaN.
+//! NaN propagates. Where the function is undefined (the logarithm of a negative number), the result is NaN.
 
 mod cpu;
 mod cuda;

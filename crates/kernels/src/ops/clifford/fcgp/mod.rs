@@ -88,7 +88,7 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>, options: ProductOptio
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` says. `product` is what [`forward`] gave for
+/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` selects. `product` is the result of [`forward`] for
 /// the same operands and options.
 ///
 /// # Errors

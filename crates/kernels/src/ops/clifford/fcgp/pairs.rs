@@ -52,7 +52,7 @@ impl<'a> Pairs<'a> {
         options: ProductOptions,
     ) -> Result<Self> {
         let [x, y] = operands;
-        // Stretches start at whole rows, so what holds for the operands holds for theirs.
+        // Stretches start at whole rows, so a kernel that serves the operands serves their stretches.
         let find = |kernels: &[(usize, &'static str)]| unrolled::kernel(device, algebra, kernels, &operands);
         let form = match (find(&FORWARD), find(&BACKWARD)) {
             (Some(forward), Some(backward)) => Form::Unrolled { forward, backward },
@@ -96,7 +96,7 @@ impl<'a> Pairs<'a> {
         (stretch.start * x.dims()[2] * x.dtype().size()) as u64
     }
 
-    /// Room for the gradients of the operands that are asked for.
+    /// Allocates the requested gradients of the operands.
     pub fn gradients(&self, needs: Needs) -> Result<Gradients> {
         let x = self.operands[0];
         let whole = |needed: bool| {
@@ -144,7 +144,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// The gradients of whole operands, once all stretches were served.
+    /// The gradients of whole operands, after the last stretch.
     pub fn finish(&self, gradients: Gradients) -> Result<[Option<Array>; 2]> {
         let Gradients { needs, whole, parts } = gradients;
         let [whole_x, whole_y] = whole;

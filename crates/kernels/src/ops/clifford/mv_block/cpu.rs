@@ -1,8 +1,8 @@
 //! The block on the CPU: everything about a chunk of rows happens while the chunk is in the second-level cache.
 //!
-//! The separate operators read and write each intermediate once from main memory, and half of the time of a training step went
-//! there. What the backward pass needs is written once: the first map's result, the right factor before its normalisation, and the
-//! argument of the layer norm. The silu is computed again.
+//! The separate operators move each intermediate through main memory, which took half of the time of a training step. Here the forward pass
+//! writes once what the backward pass needs: the first map's result, the right factor before its normalisation, and the argument of the
+//! layer norm. The backward pass recomputes the silu.
 
 use super::{Forward, NAME, OPERANDS, Sizes};
 use crate::{
@@ -63,7 +63,7 @@ impl<'a, T: Real> Slices<'a, T> {
         Lines::of_features(self.x, layout, chunk, self.sizes.inputs)
     }
 
-    /// The place of the matrix of a blade's grade among the first map's.
+    /// Offset of the matrix of a blade's grade in the first map's matrices.
     fn place(&self, blade: usize) -> usize {
         usize::from(self.tables.grades[blade]) * self.sizes.inputs * self.sizes.features
     }
@@ -82,7 +82,7 @@ fn lines<T>(data: &mut [T], len: usize) -> Vec<&mut [T]> {
     data.chunks_exact_mut(len).collect()
 }
 
-/// `arrays` are the operands without the residual, contiguous, as it is.
+/// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
 pub(super) fn forward<T: Real>(
     tables: &Programs,
     sizes: Sizes,
@@ -123,7 +123,7 @@ fn run<T: Real>(
     let done = chunks.enumerate().flushed_map(|(chunk, (((mut out, mut first), mut right), mut sum))| {
         let len = out[0].len();
         let x = slices.input(layout, chunk);
-        // The chunk's intermediates lie together; what is kept is a copy.
+        // One buffer holds the chunk's intermediates; those for the backward pass are copied from it.
         let mut space = Scratch::new(3 * blades * len, NAME)?;
         let (y, rest) = space.split_at_mut(blades * len);
         let (h, r) = rest.split_at_mut(blades * len);
@@ -169,7 +169,7 @@ fn keep<T: Real>(values: &[T], kept: &mut [&mut [T]]) {
     }
 }
 
-/// Gradients of the parameters by one chunk.
+/// Gradients of the parameters from one chunk.
 struct Partial<T> {
     linear: Vec<T>,
     bias: Vec<T>,
@@ -178,7 +178,7 @@ struct Partial<T> {
     gain: Vec<T>,
 }
 
-/// The gradients in the order of [`Operands::all`](super::Operands::all); that of `x` if it is needed.
+/// The gradients in the order of [`Operands::all`](super::Operands::all); that of `x` only if needed.
 pub(super) fn backward<T: Real>(
     tables: &Programs,
     sizes: Sizes,

@@ -11,11 +11,11 @@ use gradewise_core::Algebra;
 /// How a block runs: one of the two kernels of each pass, for sizes and a dtype.
 pub(super) struct Plan {
     pub sizes: Sizes,
-    /// Of the features and of what is kept of them.
+    /// Dtype of the features and of the saved intermediates.
     pub dtype: DType,
-    /// The number behind the sizes in the kernels' parameters: the warps of a block that have rows, or whether parameters are `f32`.
+    /// The kernels' parameter after the sizes: the number of warps of a block that have rows, or whether parameters are `f32`.
     pub last: usize,
-    /// Blocks of the backward pass, each of which has sums of its own.
+    /// Blocks of the backward pass, each with partial sums of its own.
     pub blocks: usize,
     pub forward: (Kernel, Grid),
     pub backward: (Kernel, Grid),
@@ -54,7 +54,7 @@ fn gathered(
 ) -> Result<Vec<Option<Array>>> {
     let count = gradient_elements(arrays);
     let sums = sum_partials(device, NAME, partials, [count], arrays[1].dtype(), 1.0)?;
-    // With room for the gradient of the residual, which is the cotangent.
+    // Reserves one more for the gradient of the residual, which is the cotangent.
     let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
     gradients.push(grad_x);
     for array in &arrays[1..] {
@@ -65,7 +65,7 @@ fn gathered(
     Ok(gradients)
 }
 
-/// `arrays` are the operands without the residual, contiguous, as it is.
+/// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,

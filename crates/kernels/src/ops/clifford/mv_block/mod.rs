@@ -7,10 +7,10 @@
 //!
 //! and residual + out where a residual is given.
 //!
-//! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it
-//! was compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory. On the CPU it serves
-//! every algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`](super::steerable_layer::pays)), and
-//! intermediates of at least [`LEAST_ELEMENTS`]. Elsewhere the separate operators say the same.
+//! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it was
+//! compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory. On the CPU it serves every
+//! algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`](super::steerable_layer::pays)), and intermediates
+//! of at least [`LEAST_ELEMENTS`]. For anything else, the separate operators compute the same.
 //!
 //! On a GPU there are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
 //! for many rows, and serves 16-bit features: linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever
@@ -33,14 +33,14 @@ use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "mv_block";
 
-/// Most features on a GPU: each has a lane of a warp.
+/// Most features on a GPU: one per lane of a warp.
 pub const MOST_FEATURES: usize = 32;
 
 /// Most inputs on the CPU: twice what a block of the most features has.
 const MOST_INPUTS: usize = 192;
 
-/// Fewest elements of an intermediate on the CPU. Smaller ones stay in cache between the separate operators, which are as fast then,
-/// and tell more to who looks for the operation at fault.
+/// Fewest elements of an intermediate on the CPU. Smaller intermediates stay in cache between the separate operators, which are then as
+/// fast, and which make it easier to find a faulty operation.
 pub const LEAST_ELEMENTS: usize = 1 << 18;
 
 /// Number of operands without the residual.
@@ -73,7 +73,7 @@ pub struct Operands<'a, T = Array> {
 shared!(Operands);
 
 impl<'a, T> Operands<'a, T> {
-    /// The same operands in another form, such as the arrays of tensors.
+    /// Maps every operand, such as from tensors to their arrays.
     pub fn map<U>(&self, form: impl Fn(&'a T) -> &'a U) -> Operands<'a, U> {
         let Self { x, linear, silu, right, normalization, product, left, gain, residual } = *self;
         let pair = |(first, second): (&'a T, &'a T)| (form(first), form(second));
@@ -96,8 +96,7 @@ impl<'a, T> Operands<'a, T> {
         [x, linear.0, linear.1, silu.0, silu.1, right, normalization, product, left.0, left.1, gain]
     }
 
-    /// The operands from the order of [`all`](Self::all), and after them the residual if there is one; `None` for another number of
-    /// them.
+    /// The operands from the order of [`all`](Self::all), followed by the residual if there is one; `None` for any other count.
     pub fn from_all(arrays: &'a [T]) -> Option<Self> {
         let [x, w, bias, a, b, right, normalization, product, left, left_bias, gain, residual @ ..] = arrays
         else {
@@ -194,7 +193,7 @@ fn check(algebra: &Algebra, operands: &Operands<'_>) -> Result<Sizes> {
     Ok(sizes)
 }
 
-/// Whether there is a kernel for these operands, and it pays. [`forward`] refuses operands without a kernel.
+/// Whether a kernel serves these operands and is faster than the separate operators. [`forward`] refuses operands without a kernel.
 pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
     let Device::Cuda(device) = operands.x.device() else {
         return check(algebra, operands).is_ok_and(|sizes| {
@@ -206,7 +205,7 @@ pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
         .is_ok_and(|sizes| plan(&device, algebra, sizes, operands.x.dtype(), operands.gain.dtype()).is_some())
 }
 
-/// Whether the CPU computes in this dtype, and what belongs to a chunk of rows fits in its cache.
+/// Whether the CPU computes in this dtype, and the working set of a chunk of rows fits in its cache.
 fn serves_on_the_cpu(sizes: Sizes, operands: &Operands<'_>) -> bool {
     let dtype = operands.x.dtype();
     matches!(dtype, DType::F32 | DType::F64)
@@ -274,8 +273,8 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
     cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref())
 }
 
-/// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` if it is
-/// needed. The parameters' are parts of one array. That of the residual is `grad` itself, and not among them.
+/// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` only if needed. Those
+/// of the parameters are parts of one array. That of the residual is `grad` itself and is not returned.
 ///
 /// # Errors
 /// As [`forward`].
@@ -308,7 +307,7 @@ pub fn backward(
 }
 
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
-    // A vector collected from results grows step by step.
+    // Reserves the whole length: collecting from `Result`s would grow the vector step by step.
     let mut arrays = Vec::with_capacity(OPERANDS);
     for array in operands.all() {
         arrays.push(array.contiguous()?);

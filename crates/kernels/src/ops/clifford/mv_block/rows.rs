@@ -1,4 +1,4 @@
-//! The block on CUDA for few rows (csrc/clifford/mv_block.cuh): how they are dealt out, and the shared memory that takes.
+//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/mv_block.cuh).
 
 use super::{MOST_FEATURES, Sizes, cuda::Plan};
 use crate::{
@@ -10,8 +10,8 @@ use gradewise_core::Algebra;
 /// Threads of a block, of which the warps without rows help with the matrices.
 const THREADS: u32 = 256;
 
-/// Warps of a block that have rows, and the rows that each works on at a time: more rows make better use of the matrices, fewer make
-/// more blocks.
+/// Warps of a block that have rows, and the rows that each works on at a time. More rows reuse the matrices better; fewer rows make more
+/// blocks.
 const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
 
 /// `None` if no kernel serves these sizes.
@@ -34,7 +34,7 @@ pub(super) fn plan(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Opti
     };
     let fits = |shape: &(usize, usize)| shared(*shape).1 <= info.max_shared_memory;
     let multiprocessors = info.multiprocessors.max(1) as usize;
-    // The first that gives every multiprocessor one block, or the largest.
+    // The first shape with at most one block per multiprocessor, or the largest.
     let enough = |(warps, rows): &(usize, usize)| batch.div_ceil(warps * rows) <= multiprocessors;
     let fitting = || SHAPES.into_iter().filter(fits);
     let shape = fitting().find(enough).or_else(|| fitting().next_back())?;

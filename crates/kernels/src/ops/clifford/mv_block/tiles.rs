@@ -1,5 +1,4 @@
-//! The block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh): how they are dealt out, and the shared memory
-//! that takes.
+//! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
 
 use super::{MOST_FEATURES, Sizes, cuda::Plan};
 use crate::{
@@ -39,7 +38,7 @@ pub(super) fn plan(
 ) -> Option<Plan> {
     let Sizes { batch, inputs, features } = sizes;
     let info = device.info();
-    // Elsewhere the kernels are traps.
+    // For other architectures the kernels are compiled as traps.
     if info.compute_capability != (9, 0)
         || [batch, inputs, features].contains(&0)
         || features > MOST_FEATURES

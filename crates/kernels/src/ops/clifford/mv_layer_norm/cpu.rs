@@ -52,7 +52,7 @@ pub(crate) fn forward<T: Real>(tables: &Programs, planes: Planes, x: &[T], a: &[
     });
 }
 
-/// What every chunk shares.
+/// Data that all chunks share.
 pub(crate) struct Plan<'a, T> {
     tables: &'a Programs,
     layout: Layout,
@@ -159,7 +159,7 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
         let Self { tables, layout, gains, x, grad, grad_x } = self;
         let len = grad_x.first().map_or(0, |line| line.len());
         let mut sums = vec![[T::zero(); LANES]; layout.tiles];
-        // Per position: ∂‖x‖/∂q, Σ_blades grad·x, and what the row makes of them.
+        // Per position: ∂‖x‖/∂q and Σ_blades grad·x; from these, the sums over a row.
         let mut slope = vec![T::zero(); len];
         let mut inverse = vec![T::zero(); len];
         let mut dots = vec![T::zero(); len];

@@ -58,7 +58,7 @@ pub(in crate::ops::clifford) fn forward(
     product.run(device, [blades, sizes.batch, sizes.outputs])
 }
 
-/// The products that gradients are.
+/// The matrix products that compute the gradients.
 struct GradientProducts<'a> {
     tables: &'a DeviceAlgebra,
     blades: usize,
@@ -122,14 +122,14 @@ impl<'a> GradientProducts<'a> {
     }
 }
 
-/// A gradient `[blades, batch, out]` that lies transposed at an address.
+/// A transposed gradient `[blades, batch, out]` at an address.
 fn transposed(address: u64, sizes: &Sizes) -> Operand<'static> {
     let (row, stride) = (sizes.batch, sizes.batch * sizes.outputs);
     Operand { address, row, stride, transpose: true, index: None, transposed: None }
 }
 
-/// Whether [`backward`] reads a transposed gradient at `address` as it lies. For a shared matrix, whose product has all blades as its
-/// rows, it does not.
+/// Whether [`backward`] reads a transposed gradient at `address` without a copy. Not with a shared matrix, whose product has the rows of
+/// all blades.
 pub(super) fn reads_transposed(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -148,7 +148,7 @@ pub(super) fn reads_transposed(
         && (!needs.w || products.of_w(x).may_transpose_both(device)?))
 }
 
-/// What the backward pass reads, and what it is to give.
+/// The inputs of the backward pass, and the requested gradients.
 #[derive(Clone, Copy)]
 pub(in crate::ops::clifford) struct Backward<'a> {
     pub x: &'a Array,
@@ -175,7 +175,7 @@ pub(in crate::ops::clifford) fn backward(
         && grad.transpose(1, 2)?.is_contiguous()
         && reads_transposed(device, algebra, sizes, x, w, grad.cuda_address(), needs)?;
     let grad = if as_it_lies { grad.clone() } else { grad.contiguous()? };
-    // A gradient that lies by rows is read along both axes, if both are wanted.
+    // If both gradients are wanted, a row-major gradient is read along both axes: one transposed copy serves both products.
     let turned = OnceCell::new();
     let upstream = if as_it_lies {
         transposed(grad.cuda_address(), sizes)

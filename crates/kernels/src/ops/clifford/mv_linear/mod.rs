@@ -44,7 +44,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Of a map between equally many features with a matrix for each grade.
+    /// The sizes of a map between equal numbers of features, with a matrix for each grade.
     pub const fn square(planes: Planes) -> Self {
         let Planes { rows, features, .. } = planes;
         Self { batch: rows, inputs: features, outputs: features, shared: false }
@@ -128,7 +128,7 @@ pub struct Gradients {
     pub bias: Option<Array>,
 }
 
-/// Gradients for the cotangent `grad` `[blades, batch, out]`, those that `needs` says.
+/// Gradients for the cotangent `grad` `[blades, batch, out]`, those that `needs` selects.
 ///
 /// # Errors
 /// As [`forward`].
@@ -143,17 +143,17 @@ pub fn backward(
     backward_adding(algebra, x, w, bias, grad, needs, None)
 }
 
-/// Whether [`backward_adding`] reads a gradient that is a transposed view of `[blades, out, batch]` as it lies, for the gradients of x and of
-/// w as far as they are needed.
+/// Whether [`backward_adding`] reads a gradient that is a transposed view of `[blades, out, batch]` without a copy, for the gradients of x
+/// and of w that are needed.
 pub(super) fn reads_transposed(algebra: &Algebra, x: &Array, w: &Array, needs: Needs) -> Result<bool> {
     let sizes = check(algebra, x, w)?;
     alike(NAME, &[("x", x), ("w", w)])?;
     let Device::Cuda(device) = x.device() else { return Ok(false) };
-    // New arrays are aligned, as address 0 is.
+    // New arrays are aligned like address 0.
     cuda::reads_transposed(&device, algebra, &sizes, x, w, 0, needs)
 }
 
-/// As [`backward`]; the gradient of x is added to `direct`, another of its gradients, in place where the device does that.
+/// As [`backward`]; adds the gradient of x to `direct`, another of its gradients, in place where the device supports that.
 pub(super) fn backward_adding(
     algebra: &Algebra,
     x: &Array,

@@ -41,7 +41,7 @@ pub(crate) struct ParameterGradients<T> {
     pub normalization: Vec<T>,
 }
 
-/// What every chunk shares.
+/// Data that all chunks share.
 pub(crate) struct Plan<'a, T> {
     operands: &'a Operands<'a, T>,
     pub layout: Layout,
@@ -78,8 +78,7 @@ impl<'a, T: Real> Plan<'a, T> {
     }
 }
 
-/// Loads a tile of every blade. Tiles are made once per chunk and filled again and again: their unused capacity is never
-/// touched.
+/// Loads a tile of every blade. Tiles are made once per chunk and reused; their unused capacity is never touched.
 #[inline(always)]
 fn load_tile<T: Real, const BLADES: usize>(
     tile: &mut Tile<T, BLADES>,

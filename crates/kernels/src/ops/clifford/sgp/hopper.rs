@@ -1,4 +1,4 @@
-//! Which products go by the kernels of csrc/clifford/sgp_hopper.cuh, and how those are launched.
+//! Dispatch and launch of the kernels of csrc/clifford/sgp_hopper.cuh.
 
 use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
 use crate::{Array, CudaDevice, DType, Result, cuda::Grid};
@@ -11,13 +11,13 @@ struct Compiled {
     threads: usize,
 }
 
-/// Threads of a block that bring rows and sum over them.
+/// Helper threads of a block: they load rows and sum over them.
 const HELPING: usize = 128;
-/// Most rows on their way at a time (MOST_STAGES in the kernels).
+/// Most rows in flight (MOST_STAGES in the kernels).
 const MOST_STAGES: usize = 4;
-/// Shared memory that the kernels take besides what is asked for, at most.
+/// Upper bound of the shared memory that the kernels use besides the dynamic one.
 const FIXED_SHARED: usize = 6 << 10;
-/// The kernels count rows, and a turn more, in 32 bits.
+/// The kernels count rows, up to one stride past the last, in 32 bits.
 const MOST_ROWS: usize = 1 << 30;
 
 impl Compiled {
@@ -34,8 +34,8 @@ impl Compiled {
     }
 }
 
-/// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve, or are faster: forward, those of
-/// clifford/sgp_rows.cuh have f32 at the memory's speed where a block has whole rows.
+/// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve or are faster. In the forward
+/// pass in f32, those of clifford/sgp_rows.cuh reach the memory's bandwidth where a block has whole rows.
 pub(super) fn launch(
     device: &CudaDevice,
     algebra: &Algebra,

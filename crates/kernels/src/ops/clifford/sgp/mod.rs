@@ -101,17 +101,17 @@ pub struct ProductGradients {
     pub y: Option<Array>,
     /// Of the weights.
     pub w: Option<Array>,
-    /// Of a bias `[features]` of the right operand's scalar part: the sum of that part of its gradient over the batch. Only with
-    /// the weights', and where the kernel forms it on the way.
+    /// Of a bias `[features]` of the right operand's scalar part: the sum of that part of its gradient over the batch. Only together with
+    /// that of the weights, and only if the kernel computes it as a by-product.
     pub bias: Option<Array>,
 }
 
-/// How the gradient of the right operand may lie in memory.
+/// The memory layout of the gradient of the right operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RightGradient {
-    /// As the operand.
+    /// That of the operand.
     Contiguous,
-    /// As a transposed view of `[blades, features, batch]`, if a kernel writes that at once: for a reader to whom both are the same.
+    /// May be a transposed view of `[blades, features, batch]` if the kernel writes that layout directly; for readers that accept both.
     Transposed,
 }
 
@@ -174,7 +174,7 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>, options: ProductOptio
     })
 }
 
-/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` says. `product` is what [`forward`] gave for
+/// Gradients of [`forward`] for the cotangent `grad` of its output, those that `needs` selects. `product` is the result of [`forward`] for
 /// the same operands and options.
 ///
 /// # Errors
@@ -191,14 +191,14 @@ pub fn backward(
     backward_with(algebra, operands, options, product, grad, wanted)
 }
 
-/// Gradients to compute, and how that of y may lie.
+/// The gradients to compute, and the layout of that of y.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub needs: Needs,
     pub right: RightGradient,
 }
 
-/// As [`backward`], with the gradient of y as `wanted` says.
+/// As [`backward`], with the layout of the gradient of y from `wanted`.
 pub(super) fn backward_with(
     algebra: &Algebra,
     operands: &Operands<'_>,

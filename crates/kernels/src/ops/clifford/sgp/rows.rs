@@ -20,7 +20,7 @@ struct Compiled {
     blocks: usize,
 }
 
-/// What is computed.
+/// The pass that a kernel computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Forward,
@@ -33,17 +33,17 @@ enum Pass {
 pub(super) struct Launch {
     pub kernel: Kernel,
     pub grid: Grid,
-    /// Blocks along the rows, which they take in turn: some at a time, or a group.
+    /// Blocks along the rows. They are persistent: each takes rows, or groups of rows, in turn.
     pub blocks: usize,
     /// Whether the gradient of y comes out transposed.
     pub turned: bool,
-    /// Rows on their way at a time.
+    /// Rows in flight.
     pub stages: usize,
-    /// Threads along a row, for kernels whose blocks do not say.
+    /// Threads along a row, for kernels whose block size does not state it.
     pub along: Option<usize>,
 }
 
-/// How rows are dealt out to the threads of a block.
+/// How a row is divided among threads, and rows among the threads of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shares {
     /// Blocks that share a row, as a cluster.
@@ -54,8 +54,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of rows of `features`, `width` adjacent ones to a thread, to blocks of `threads`; `None` for too long ones. All slices but the last
-    /// are whole, and none is empty.
+    /// Divides rows of `features`, `width` adjacent ones per thread, among blocks of `threads`; `None` for rows that are too long. All
+    /// slices but the last are full, and none is empty.
     pub fn new(features: usize, width: usize, threads: usize) -> Option<Self> {
         let needed = features.div_ceil(width);
         let slices = needed.div_ceil(threads);
@@ -71,11 +71,11 @@ pub(super) fn widest(blades: usize) -> usize {
     width * threads
 }
 
-/// Blocks along the rows that run at a time, if `blocks` fit on a multiprocessor.
+/// Co-resident blocks along the rows, if `blocks` fit on a multiprocessor.
 pub(super) fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks: usize) -> Result<usize> {
     let slices = grid.0.cluster[1] as usize;
     let most = (device.info().multiprocessors as usize * blocks / slices).max(1);
-    // Multiprocessors come in pairs; of larger clusters, fewer may run than the device has multiprocessors for.
+    // Multiprocessors come in pairs, which suits clusters of two. Larger clusters may leave multiprocessors without work.
     if slices <= 2 { Ok(most) } else { Ok(device.clusters_at_a_time(NAME, kernel, grid)?.clamp(1, most)) }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks:
 pub(super) const FEWEST_FEATURES: usize = 32;
 /// Most blocks of a cluster that every device with clusters runs.
 const MOST_SLICES: usize = 8;
-/// Most rows on their way at a time (STAGES in the kernels).
+/// Most rows in flight (STAGES in the kernels).
 const MOST_STAGES: usize = 4;
 /// Rows that a block gathers before it writes them transposed (GROUP in the kernels), for which there are this many stages.
 const GROUP: usize = 8;
@@ -106,8 +106,8 @@ impl Compiled {
     }
 }
 
-/// The launch of a pass over operands `[blades, rows, features]` at these addresses; `None` where these kernels do not serve: rows whose
-/// pieces are not copied as a whole, or that are too short or too long.
+/// The launch of a pass over operands `[blades, rows, features]` at these addresses; `None` where these kernels do not serve: rows that are
+/// too short or too long, or not a multiple of 16 bytes.
 fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass) -> Result<Option<Launch>> {
     let x = arrays[0];
     let [blades, rows, features] = x.dims()[..] else { return Ok(None) };
@@ -119,7 +119,7 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
     let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
         return Ok(None);
     };
-    // Clusters take machine code for a device that has them: what the driver compiles from PTX of an earlier one knows none.
+    // Clusters need machine code for a device that supports them: code that the driver compiles from the PTX of an earlier one does not.
     let info = device.info();
     let clusters = info.cluster_launch
         && matches!(build_info().code_for(info.compute_capability), Some(Code::Machine(_)));
@@ -148,13 +148,13 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
     let mut grid =
         Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage + kept);
     grid.0.cluster = [1, slices as u32, 1];
-    // As many blocks as run at a time: each takes its weights along from row to row.
+    // As many blocks as are co-resident: each keeps its weights from row to row.
     let most = at_a_time(device, kernel, grid, blocks)?;
     let turned = pass == Pass::Turned;
     let at_once = if turned { GROUP } else { together };
     let units = rows.div_ceil(at_once);
     if turned {
-        // Groups that cannot be dealt out about evenly take longer than writing their rows transposed saves; so do clusters.
+        // Writing rows transposed does not pay if groups divide unevenly among the blocks, nor with clusters.
         let uneven = 10 * units.div_ceil(most) * most * GROUP > 11 * rows;
         let whole = rows.is_multiple_of(GROUP) && GROUP.is_multiple_of(together);
         if uneven || !whole || slices > 1 || blades > 16 || x.dtype() != DType::F32 {
@@ -213,8 +213,8 @@ pub(super) fn forward(
     Ok(Some(Product { output: out, inverse_rms: Some(inverse) }))
 }
 
-/// Gradients of x, y and w as far as asked for, and with w's that of a bias; `None` as for [`forward`]. They take neither its output nor
-/// 1/rms: both are formed again from the operands.
+/// The requested gradients of x, y and w, and with w's that of a bias; `None` as for [`forward`]. Reads neither the output nor 1/rms: the
+/// kernel recomputes both from the operands.
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -240,7 +240,7 @@ pub(super) fn backward(
     let new = |shape| Array::for_kernel(NAME, shape, dtype, device);
     let grad_x = needs.x.then(|| new(shape)).transpose()?;
     let grad_y = needs.y.then(|| new(shape_y)).transpose()?;
-    // The weights' and, from a multiple of 4 on, the bias's.
+    // The gradient of the weights and, starting at a multiple of 4, that of the bias.
     let weights = w.elements();
     let count = weights.next_multiple_of(4) + features;
     let partials = needs

@@ -89,7 +89,8 @@ pub(in crate::ops::clifford) fn forward(
     Ok(Some(Product { output: out, inverse_rms: inverse }))
 }
 
-/// The gradients that are asked for; `None` as for [`forward`]. `normalized` is there if the product is, and nothing was added to it.
+/// The requested gradients; `None` as for [`forward`]. `normalized` is given if the product was normalised, in which case nothing was added
+/// to it.
 pub(in crate::ops::clifford) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -111,7 +112,7 @@ pub(in crate::ops::clifford) fn backward(
     let dtype = x.dtype();
     let like = |needed: bool| needed.then(|| Array::for_kernel(NAME, x.shape(), dtype, device)).transpose();
     let (grad_x, grad_y) = (like(needs.x)?, like(needs.y)?);
-    // Tiles of features along y; chunks of rows along x, as many as occupy a large device, whatever this one is.
+    // Tiles of features along y; chunks of rows along x. The number of chunks suits a large device and does not depend on this one.
     const THREADS: usize = 128;
     const BLOCKS: usize = 512;
     let along = features.div_ceil(width).next_power_of_two().clamp(1, THREADS);

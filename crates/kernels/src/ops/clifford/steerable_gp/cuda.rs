@@ -19,7 +19,7 @@ use crate::{
 use gradewise_core::Algebra;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// What the product is multiplied by.
+/// The scale of the product.
 fn scale(operands: &Operands<'_>) -> f64 {
     if operands.left.is_some() { FRAC_1_SQRT_2 } else { 1.0 }
 }

@@ -52,7 +52,7 @@ impl<'a, T> Operands<'a, T> {
     }
 }
 
-/// Which gradients to compute. That of `left` costs nothing of its own, and is there whenever `left` is.
+/// Which gradients to compute. That of `left` is free, and is returned whenever `left` is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// That of `x`.
@@ -177,7 +177,7 @@ fn dtype(operands: &Operands<'_>) -> Result<gradewise_core::DType> {
     alike(NAME, &[("x", x), ("right", right), ("a", a), ("w", w), ("left", left.unwrap_or(x))])
 }
 
-/// Gradients for the cotangent `grad` of the output, those that `needs` says.
+/// Gradients for the cotangent `grad` of the output, those that `needs` selects.
 ///
 /// # Errors
 /// As [`forward`].

@@ -65,22 +65,22 @@ pub(crate) fn transposed<T: Real>(matrices: &[T], rows: usize, columns: usize) -
     matrices.chunks_exact((rows * columns).max(1)).flat_map(transpose).collect()
 }
 
-/// What every chunk of a pass shares.
+/// Data that all chunks of a pass share.
 pub(crate) struct Plan<'a, T> {
     slices: &'a Slices<'a, T>,
     product: product::Plan<'a, T>,
-    /// The matrices of the right and of the left map transposed, the latter divided by √2, which so happens once instead of in every
-    /// row. Only the backward pass has them.
+    /// The transposed matrices of the right and of the left map; the latter are divided by √2 here, once, instead of in every row. `None`
+    /// in the forward pass.
     back: Option<(Vec<T>, Vec<T>)>,
 }
 
 impl<'a, T: Real> Plan<'a, T> {
-    /// Of the forward pass; `operands` are [`Slices::product`].
+    /// The plan of the forward pass; `operands` are [`Slices::product`].
     pub fn forward(slices: &'a Slices<'a, T>, operands: &'a product::Operands<'a, T>) -> Self {
         Self { slices, product: product::Plan::new(operands), back: None }
     }
 
-    /// Of the backward pass.
+    /// The plan of the backward pass.
     pub fn backward(slices: &'a Slices<'a, T>, operands: &'a product::Operands<'a, T>) -> Self {
         let (n, scale) = (slices.features, Slices::<T>::scale());
         let mut left = slices.left.map_or_else(Vec::new, |(matrices, _)| transposed(matrices, n, n));
@@ -202,7 +202,7 @@ pub(crate) fn add_rows<T: Real>(values: &[T], sums: &mut [T]) {
     }
 }
 
-/// Gradients of the parameters by one chunk.
+/// Gradients of the parameters from one chunk.
 pub(crate) struct Partial<T> {
     product: (Vec<Lanes<T>>, Vec<Lanes<T>>),
     right: Vec<T>,

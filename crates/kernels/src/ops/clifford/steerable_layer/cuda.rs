@@ -70,7 +70,7 @@ pub(super) fn backward(
     let Operands { x, right, a, w, left } = *operands;
     let sizes = Sizes::square(planes);
     let mapped = linear::forward(device, algebra, &sizes, x, right, None)?;
-    // The value of the left map is not needed, only that there is one.
+    // The backward pass only needs to know that there is a left map, not its value: `mapped` stands in for it.
     let inner = steerable_gp::Operands { x, right: &mapped, a, w, left: left.is_some().then_some(&mapped) };
     let through =
         steerable_gp::cuda::backward(device, algebra, planes, &inner, grad, steerable_gp::Needs::ALL)?;

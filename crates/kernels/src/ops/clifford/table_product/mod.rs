@@ -40,14 +40,14 @@ pub struct Table {
     /// Size of the result's leading axis.
     pub out: usize,
     pub(crate) by_out: Vec<Vec<TableTerm>>,
-    /// The same for equal tables of this process, and for no others.
+    /// A process-wide id: equal tables have the same one, different tables never do.
     number: u64,
 }
 
 /// The product resolved by grade path, and the path and the blade of each result.
 type ByPath = (Arc<Table>, Vec<u32>, Vec<u32>);
 
-/// The number of the table with these sizes and terms: counted up for one that no table had before.
+/// The id of the table with these sizes and terms; a new table gets the next free one.
 fn number(sizes: [usize; 3], by_out: &[Vec<TableTerm>]) -> u64 {
     type Numbers = HashMap<([usize; 3], Vec<Vec<TableTerm>>), u64>;
     static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Mutex::default);
@@ -99,7 +99,7 @@ impl Table {
         let blade = |index| Multivector::<_, f64>::blade_in(algebra, index, 1.0).ok();
         let mut terms = Vec::new();
         for (a, b) in (0..blades).flat_map(|a| (0..blades).map(move |b| (a, b))) {
-            // Grades below n together have nothing in common.
+            // Blades whose grades sum to less than n have no regressive product.
             if usize::from(algebra.grades()[a] + algebra.grades()[b]) < algebra.dimension() {
                 continue;
             }
@@ -151,7 +151,7 @@ impl Table {
         KNOWN.get_or_make(self.number, || Arc::new(Self::new(self.out, self.a, self.b, terms())))
     }
 
-    /// What tells it from every other table of this process.
+    /// The process-wide id of this table.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

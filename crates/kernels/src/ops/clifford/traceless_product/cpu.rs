@@ -73,7 +73,7 @@ impl<T: Real> Kernel for Product<'_, '_, T> {
             }
             let mut results = out.iter_mut();
             for (i, j) in (0..n).flat_map(|i| (i..n).map(move |j| (i, j))) {
-                // The last one, which the trace determines, has no place.
+                // The last component follows from the trace and is not stored.
                 let Some(out) = results.next() else { break };
                 let mut sum = [T::zero(); LANES];
                 accumulate::<T, FMA>(&mut sum, &scaled(&part(u, i), half), &part(v, j));

@@ -74,7 +74,7 @@ fn rows_of<T: Real>(gather: &Gather, source: &[T], w: &[T], first: usize, parts:
     let rows = parts[0].len() / (groups * channels);
     let (depth, columns) = (taps * source_channels, blades * channels);
     let plane = gather.source_rows() * groups * source_channels;
-    // A panel that would equal the source is read there.
+    // A panel that would equal the source is not built: the source is read in place.
     let in_place = groups == 1 && gather.is_pointwise();
     let mut panel = vec![T::zero(); if in_place { 0 } else { rows * depth }];
     let mut sums = vec![T::zero(); rows * columns];

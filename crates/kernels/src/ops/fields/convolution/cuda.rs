@@ -32,7 +32,7 @@ struct Problem {
     before: [i32; AXES],
     adjoint: i32,
     splits: i32,
-    /// Up to the alignment of the struct.
+    /// Padding to the alignment of the struct.
     rest: i32,
 }
 

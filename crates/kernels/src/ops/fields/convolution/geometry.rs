@@ -5,8 +5,8 @@ use crate::{Error, Result};
 /// The largest number of spatial axes.
 pub(super) const AXES: usize = 3;
 
-/// One spatial axis: output position p and tap t meet input position p·stride + t·dilation − before; nothing is there outside of
-/// 0..input.
+/// One spatial axis: output position p and tap t meet input position p·stride + t·dilation − before; positions outside of 0..input read as
+/// zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
     /// Extent of the field that the convolution reads.
@@ -115,14 +115,14 @@ pub(super) struct Sizes {
 /// One field gathered for each position of another: x for the positions of y, or y for those of x.
 pub(super) struct Gather {
     pub sizes: Sizes,
-    /// Blades and channels in a group: of what is gathered, and of what is made.
+    /// Blades, and channels per group: of the source, and of the target.
     pub source: [usize; 2],
     pub target: [usize; 2],
-    /// Positions along the three axes, of which missing ones have one.
+    /// Positions along the three axes; an axis that the geometry lacks has one.
     pub source_extents: [usize; AXES],
     pub target_extents: [usize; AXES],
     pub taps: [usize; AXES],
-    /// Steps along the three axes, and whether the roles of the fields are exchanged.
+    /// The geometry's steps along the three axes, and whether the roles of the fields are exchanged.
     pub stride: [usize; AXES],
     pub dilation: [usize; AXES],
     pub before: [usize; AXES],

@@ -129,7 +129,7 @@ pub(super) fn serves(device: &CudaDevice, product: &Product<'_>) -> bool {
         && [product.a, product.b].iter().all(|operand| aligned(operand, size))
 }
 
-/// Computes `product` into `out`, if this device and these operands can be served; whether they were.
+/// Computes `product` into `out` if this device and these operands can be served. Returns whether they were.
 ///
 /// `exact` is for f32 that is not to be rounded to TF32.
 pub(super) fn run(
@@ -192,7 +192,7 @@ pub(super) fn run(
         };
         let matrices = if operand.stride == 0 { 1 } else { matrices(product, operand.index) };
         let stride = if operand.stride == 0 { operand.row * lines_there } else { operand.stride };
-        // On the way in, f32 is rounded to the nearest TF32.
+        // The copy rounds f32 to the nearest TF32.
         let element = if size == 4 && !exact { tensor_map::TFLOAT32 } else { element(product.dtype) };
         let sizes = [line, lines_there, matrices];
         describe(
@@ -266,7 +266,7 @@ pub(super) fn run(
         Args::new().large(&problem),
     )?;
     if let (Some(copy), Some(place)) = (copy, product.a.transposed) {
-        // Empty, as was seen before.
+        // The cell was found empty above, so `set` succeeds.
         let _ = place.set(copy);
     }
     if stretches.is_some() {
@@ -318,8 +318,8 @@ fn describe(
     encoded.map(|map| map.0).map_err(|error| device.error(operation, error))
 }
 
-/// An array for the transposes of A, if they are wanted and the kernel of this layout writes them besides: it has A as R, with
-/// k along rows, each matrix for one result.
+/// An array for the transposes of A, if they are wanted and the kernel of this layout can also write them: A is R with k along rows, and
+/// each matrix serves one result.
 fn transposed_on_the_way(
     device: &CudaDevice,
     product: &Product<'_>,

@@ -1,4 +1,4 @@
-//! Which tile a product is computed in, how its sums are cut, and in which order.
+//! The plan of a product: its tile, the stretches of its sums, and their order.
 
 use super::Product;
 use crate::tuning::Tile;
@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// So many results can be ordered, or their sums cut into stretches.
+/// Most results that can be ordered, or whose sums can be cut into stretches.
 pub(super) const MOST_LISTED: usize = 32;
 pub(super) const LIST: usize = MOST_LISTED + 1;
 
@@ -20,7 +20,7 @@ const fn step_cycles(tile: Tile) -> usize {
     }
 }
 
-/// What would run, and how.
+/// A plan of a product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Its number in [`Tile::ALL`].
@@ -59,7 +59,7 @@ pub(super) fn longest_first(totals: &[usize]) -> Vec<i32> {
     order
 }
 
-/// [`plan`], kept for the products that come again: it tries a few hundred cuts, and a training step asks for the same ones.
+/// [`plan`] with a cache: it tries a few hundred cuts, and every training step asks for the same products.
 pub(super) fn planned(
     totals: &[usize],
     sizes: (usize, usize),
@@ -68,7 +68,7 @@ pub(super) fn planned(
     chosen: Option<Tile>,
 ) -> Plan {
     type Key = (Vec<usize>, (usize, usize), usize, Option<Tile>);
-    // More shapes than this are not those of a training step.
+    // A training step has fewer shapes than this.
     const MOST: usize = 4096;
     static PLANS: Mutex<Option<HashMap<Key, Plan>>> = Mutex::new(None);
     if !cut || totals.len() > MOST_LISTED {
@@ -111,7 +111,8 @@ pub(super) fn plan(
         let mut consider = |share: usize| {
             let stretches: usize = totals.iter().map(|total| total.div_ceil(share).max(1)).sum();
             let steps: usize = totals.iter().sum();
-            // As long as the longest stretch in every wave, or as all of them shared evenly, once the longest come first.
+            // Results of uneven lengths run longest first, so that their steps are shared about evenly; otherwise every wave takes as long
+            // as the longest stretch.
             let waves = (tiles * stretches).div_ceil(slots);
             let even = (tiles * steps).div_ceil(slots).max(share.min(longest));
             let uneven = share >= longest && totals.iter().any(|total| *total != longest);

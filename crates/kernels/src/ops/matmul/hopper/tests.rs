@@ -1,4 +1,4 @@
-//! Plans, and how the kernel deals them out.
+//! Plans, and their distribution among the kernel's blocks.
 
 use super::{plan::*, *};
 
@@ -128,7 +128,7 @@ impl Case {
         )
     }
 
-    /// Every step of every tile of every result is computed once, by the block that has to, into a place of its own.
+    /// Every step of every tile of every result is computed once, by the right block, into a place of its own.
     fn check(&self, units: &[Vec<usize>]) {
         let plan = self.plan();
         let mut found = std::collections::BTreeMap::new();
