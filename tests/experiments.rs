@@ -136,8 +136,8 @@ fn gravity_by_a_transformer() {
 fn navier_stokes() {
     check(
         "navier-stokes",
-        "data.cells=16 data.factor=1 data.train=6 data.valid=1 data.test=2 model.hidden=4 model.blocks=1 model.taps=3 \
-         train.batch_size=4 train.steps=120 train.warmup_steps=5 train.decay_steps=60 train.lr=5e-3",
+        "model.kind=steerable data.cells=16 data.factor=1 data.train=6 data.valid=1 data.test=2 model.hidden=4 model.blocks=1 \
+         model.taps=3 train.batch_size=4 train.steps=120 train.warmup_steps=5 train.decay_steps=60 train.lr=5e-3",
         0.3,
     );
 }

@@ -102,35 +102,6 @@ pub(crate) fn product<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>,
     }
 }
 
-/// The product of the `gemm` crates for the best instruction set of this machine.
-///
-/// Arguments: m, n, k; `out` with the strides of its columns and rows, and whether it is added to; `a` and `b` likewise; the
-/// factors of `out` and of the product; what is conjugated; how it is shared among threads.
-///
-/// # Safety
-/// The strides must reach elements of their matrices alone, and `out` may overlap neither `a` nor `b`.
-pub(crate) type Gemm<T> = unsafe fn(
-    usize,
-    usize,
-    usize,
-    *mut T,
-    isize,
-    isize,
-    bool,
-    *const T,
-    isize,
-    isize,
-    *const T,
-    isize,
-    isize,
-    T,
-    T,
-    bool,
-    bool,
-    bool,
-    Parallelism,
-);
-
 /// The product by its definition, summed in double precision, in the order of the inner index: every sum has the same bits whatever the
 /// instruction set. A product of two `f32` is exact in `f64`, and one of two `f64` is rounded before it is added.
 fn small<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut [T], add: bool) {

@@ -22,7 +22,7 @@ pub use leaks::{Leak, LeakWatcher, Suspect};
 pub use monitor::{Bytes, Delta, Monitor};
 
 use crate::{
-    Element, Error, Result, debug,
+    Error, Result, debug,
     external::{self, Owner, Place},
 };
 use census::Ticket;
@@ -355,14 +355,14 @@ pub(crate) struct Scratch<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Element> Scratch<T> {
+impl<T: bytemuck::Pod> Scratch<T> {
     pub fn new(count: usize, operation: &'static str) -> Result<Self> {
         let block = Block::new(count.saturating_mul(size_of::<T>()), operation)?;
         Ok(Self { block, elements: PhantomData })
     }
 }
 
-impl<T: Element> Deref for Scratch<T> {
+impl<T: bytemuck::Pod> Deref for Scratch<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -370,7 +370,7 @@ impl<T: Element> Deref for Scratch<T> {
     }
 }
 
-impl<T: Element> DerefMut for Scratch<T> {
+impl<T: bytemuck::Pod> DerefMut for Scratch<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.block.bytes_mut())
     }

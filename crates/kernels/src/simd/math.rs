@@ -4,7 +4,36 @@
 //! accuracy comes first, they are the scalar functions of the standard library and of `libm`.
 
 use super::{Vectors, mul_add};
-use crate::gemm::Gemm;
+use gemm_common::Parallelism;
+
+/// The product of the `gemm` crates for the best instruction set of this machine.
+///
+/// Arguments: m, n, k; `out` with the strides of its columns and rows, and whether it is added to; `a` and `b` likewise; the
+/// factors of `out` and of the product; what is conjugated; how it is shared among threads.
+///
+/// # Safety
+/// The strides must reach elements of their matrices alone, and `out` may overlap neither `a` nor `b`.
+pub(crate) type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
 
 /// The floating-point types the CPU kernels are written for.
 ///
