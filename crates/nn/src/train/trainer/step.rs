@@ -60,14 +60,15 @@ impl<M: Module> Trainer<M> {
         self.passes += self.config.accumulation as u64;
     }
 
-    /// Takes one step on the next [`TrainerConfig::accumulation`] batches; `loss` must return a scalar.
+    /// Takes one step on the next [`TrainerConfig::accumulation`](crate::train::TrainerConfig::accumulation) batches; `loss` must
+    /// return a scalar.
     ///
     /// On a GPU, batches may be on the host, and clipping, scaling, averaging and the decision to skip happen on the device: see
     /// [`CapturedStep`], which takes the step.
     ///
     /// # Errors
     /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
-    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`], a loss that cannot be captured.
+    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`](crate::train::Capture::Required), a loss that cannot be captured.
     pub fn step<B: Batch + Send + 'static>(
         &mut self,
         batches: &mut impl Iterator<Item = Result<B>>,

@@ -9,7 +9,7 @@
 //!
 //! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it was
 //! compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory. On the CPU it serves every
-//! algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`](super::steerable_layer::pays)), and intermediates
+//! algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`]), and intermediates
 //! of at least [`LEAST_ELEMENTS`]. For anything else, the separate operators compute the same.
 //!
 //! On a GPU there are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
