@@ -321,10 +321,11 @@ fn the_first_operation_that_leaves_the_finite_numbers_is_named() {
 }
 
 /// Runs of a second of every task, whose weights leave the finite numbers with a large learning rate.
-const TASKS: [(&str, &str); 7] = [
+const TASKS: [(&str, &str); 8] = [
     ("nbody", "data.source=simulate data.particles=3 model.hidden=4 model.layers=1"),
     ("volumes", "model.hidden=4 model.layers=1"),
     ("hulls", "model.hidden=4 model.layers=1"),
+    ("hulls8", "model.hidden=4 model.layers=1"),
     ("o5", "model.hidden=8"),
     ("forces", "data.particles=3 model.hidden=4 model.layers=1 data.follow=3"),
     ("lorentz", "data.particles=4 model.hidden=4 model.layers=1 model.units=4"),
@@ -555,6 +556,7 @@ fn help_teaches_by_examples() {
         "train nbody",
         "train volumes",
         "train hulls",
+        "train hulls8",
         "train o5",
         "train lorentz",
         "train forces",

@@ -206,6 +206,20 @@ fn hull_volumes_by_simplices() {
     check("hulls", settings, 0.7);
 }
 
+#[test]
+fn hull_volumes_of_few_points() {
+    let settings = "--preset paper data.train=128 data.valid=8 data.test=32 model.hidden=4 model.layers=1 train.batch_size=8 \
+                    train.steps=80 train.warmup_steps=5 train.decay_steps=40 train.lr=1e-2";
+    check("hulls8", settings, 0.7);
+}
+
+#[test]
+fn hull_volumes_of_few_points_by_products() {
+    let settings = "--preset products data.train=128 data.valid=8 data.test=32 model.hidden=8 model.layers=2 train.batch_size=16 \
+                    train.steps=120 train.warmup_steps=10 train.decay_steps=60 train.lr=5e-3 train.ema=0.9";
+    check("hulls8", settings, 0.7);
+}
+
 /// What learns its metric is not equivariant any more, and says so.
 #[test]
 fn hull_volumes_in_a_metric_that_is_learned() {
@@ -427,7 +441,7 @@ fn published_files_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     for (split, name) in [(Split::Train, "train"), (Split::Valid, "val"), (Split::Test, "test")] {
-        let data = PointSets::hull_volumes(20, 7, split).unwrap();
+        let data = PointSets::hull_volumes(HULL_POINTS, 20, 7, split).unwrap();
         let write = |kind: &str, shape: &[usize], values: &[f64]| {
             std::fs::write(here.join(format!("hulls_{name}_{kind}.npy")), encode_f32(shape, values).unwrap())
                 .unwrap();

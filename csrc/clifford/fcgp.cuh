@@ -15,6 +15,24 @@ struct Pairs {
     using Gates = typename Product::Gates;
     using Slopes = typename Product::Slopes;
     using Order = Pivoted<A, Purpose::SUMS>;
+    static constexpr int GROUPS = Order::list.at[Order::COUNT - 1].group + 1;
+    /// Whether `backward` reads all gradients of the sums before it computes: one register each, in Cl(3,0) 44. Read where they are
+    /// needed, too few reads are under way at a time (73 µs instead of 47, docs/kernels.md).
+    static constexpr bool READS_AHEAD = sizeof(T) * V <= 4;
+
+    /// Gradients of the sums as they are stored.
+    struct Stored {
+        Pack<T, V> at[READS_AHEAD ? GROUPS : 1];
+
+        GW_DEVICE void read(const T* sums, i64 count) {
+            if constexpr (READS_AHEAD) {
+#pragma unroll
+                for (int group = 0; group < GROUPS; ++group) at[group] = *reinterpret_cast<const Pack<T, V>*>(sums + group * count);
+                // Keeps the compiler from moving the reads back to where they are needed.
+                asm volatile("" ::: "memory");
+            }
+        }
+    };
 
     GW_DEVICE static void forward(const T* x, const T* y, T* sums, i64 count, i64 plane, i32 gated) {
         for (i64 position = thread_index() * V; position < count; position += thread_count() * V) {
@@ -47,13 +65,20 @@ struct Pairs {
             Element a, b, da = {}, db = {};
             Product::load(a, x + position, plane);
             Product::load(b, y + position, plane);
+            Stored stored;
+            stored.read(sums + position, count);
             Slopes gates;
             if (gated) gates = Slopes(a, b);
             C g[V];
             each<Order::COUNT>([&](auto term) {
                 constexpr auto t = Order::list.at[decltype(term)::value];
                 constexpr int left = t.left, right = t.right, sign = t.sign, group = t.group;
-                if constexpr (t.opens) ::load<V>(sums + group * count + position, g);
+                if constexpr (t.opens && READS_AHEAD) {
+#pragma unroll
+                    for (int v = 0; v < V; ++v) g[v] = widen(stored.at[group].at[v]);
+                } else if constexpr (t.opens) {
+                    ::load<V>(sums + group * count + position, g);
+                }
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const C signed_g = sign > 0 ? g[v] : -g[v];

@@ -45,6 +45,7 @@ tasks! {
     gravity::Gravity;
     Points<volumes::Volumes>;
     Points<hulls::Hulls>;
+    Points<hulls::SmallHulls>;
     Points<o5::O5>;
     lorentz::Lorentz;
     forces::Forces;

@@ -89,7 +89,7 @@ fn the_scale_at_which_a_model_breaks_is_found_with_the_layer_that_does() {
     assert!(rows.len() == 31 && rows[0]["left"].is_null(), "{json}");
     assert!(rows[30]["left"]["operation"].is_string(), "{json}");
     // Every task whose inputs have a scale has its sweep.
-    for task in ["volumes", "hulls", "o5", "forces", "lorentz"] {
+    for task in ["volumes", "hulls", "hulls8", "o5", "forces", "lorentz"] {
         let output = command(
             here,
             &format!("stability {task} --from 1 --to 1 --samples 2 data.train=4 data.valid=4 data.test=4 train.batch_size=4"),

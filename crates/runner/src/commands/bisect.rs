@@ -26,7 +26,7 @@ Examples:
   gradewise bisect nbody --device cuda --precision bf16 train.batch_size=4
   gradewise bisect --replay bisect.safetensors --device cuda")]
 pub struct Bisect {
-    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    /// The experiment: one that `train --help` lists.
     #[arg(required_unless_present = "replay")]
     pub task: Option<String>,
     /// Rerun the operation of a file that an earlier bisect wrote, instead of a task.

@@ -31,7 +31,7 @@ Examples:
   gradewise compare-precision gpt --precisions f32,f16 --threshold 0.01 --samples 2
   gradewise compare-precision nbody --checkpoint runs/nbody-1/checkpoint.safetensors --json")]
 pub struct ComparePrecision {
-    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    /// The experiment: one that `train --help` lists.
     pub task: String,
     /// The reference precision, and the one that is compared with it.
     #[arg(long, value_name = "A,B", default_value = "f32,bf16")]

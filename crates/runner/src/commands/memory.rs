@@ -32,7 +32,7 @@ Examples:
   gradewise memory gpt --preset small --device cuda --precision bf16
   gradewise memory nbody runtime.census=sites            with the lines of code that made what is alive")]
 pub struct Memory {
-    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    /// The experiment: one that `train --help` lists.
     pub task: String,
     /// Settings under a name, as of train.
     #[arg(long, value_name = "NAME")]

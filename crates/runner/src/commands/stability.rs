@@ -27,7 +27,7 @@ Examples:
   gradewise stability hulls --checkpoint runs/hulls-1/checkpoint.safetensors --precision bf16 --tolerance 0.05
   gradewise stability nbody --from 1e-3 --to 1e3 --json")]
 pub struct Stability {
-    /// nbody, volumes, hulls, o5, forces or lorentz.
+    /// The experiment: one that `train --help` lists, whose inputs have a scale.
     pub task: String,
     /// The smallest factor of the inputs.
     #[arg(long, default_value_t = 1e-6)]

@@ -191,6 +191,7 @@ pub(super) fn determinant(mut matrix: Vec<f64>, size: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::numpy::RandomState;
     use proptest::prelude::*;
     use rand::{SeedableRng, seq::SliceRandom};
     use rand_chacha::ChaCha8Rng;
@@ -203,6 +204,17 @@ mod tests {
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-10 * b.abs()
+    }
+
+    /// Volumes by Qhull of `numpy.random.RandomState(0).randn(count, 5)`, for the sizes of the two hull experiments.
+    #[test]
+    fn volumes_are_those_of_qhull() {
+        for (count, volume) in [(16, 8.931043292816847), (8, 0.7805794792274459)] {
+            let mut numpy = RandomState::new(0);
+            let points: Vec<f64> = (0..count * 5).map(|_| numpy.normal()).collect();
+            let ours = hull_volume(&points, 5).unwrap();
+            assert!(close(ours, volume), "{count} points: {ours}");
+        }
     }
 
     /// The subsets of size `size` of 0..`count`.

@@ -1,6 +1,6 @@
 //! Samples of point sets, their sources, and batches of them.
 
-use super::{HULL_DIMENSION, HULL_POINTS, hull::determinant, hull_volume};
+use super::{HULL_DIMENSION, hull::determinant, hull_volume};
 use crate::{
     Error, Placement, Result,
     data::{Batch, Samples, Split, check_finite, npy::NpyArray, overwrite, scaled, to_device},
@@ -90,12 +90,12 @@ impl PointSets {
         Self::sample((3, 3), samples, (seed, split), |points| Ok(determinant(points.to_vec(), 3) / 10.0))
     }
 
-    /// 16 points in 5 dimensions with the volume of their convex hull.
+    /// `points` points in 5 dimensions with the volume of their convex hull.
     ///
     /// # Errors
-    /// As [`hull_volume`], for points in one hyperplane, which has probability zero.
-    pub fn hull_volumes(samples: usize, seed: u64, split: Split) -> Result<Self> {
-        let shape = (HULL_POINTS, HULL_DIMENSION);
+    /// As [`hull_volume`], for fewer than 6 points, and for points in one hyperplane, which has probability zero.
+    pub fn hull_volumes(points: usize, samples: usize, seed: u64, split: Split) -> Result<Self> {
+        let shape = (points, HULL_DIMENSION);
         Self::sample(shape, samples, (seed, split), |points| hull_volume(points, HULL_DIMENSION))
     }
 

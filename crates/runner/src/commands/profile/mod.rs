@@ -46,7 +46,7 @@ Examples:
   gradewise profile gpt --device cuda --precision bf16 --by-operation --limit 10
   gradewise profile hulls --checkpoint runs/hulls-1/checkpoint.safetensors --json")]
 pub struct Arguments {
-    /// nbody, volumes, hulls, o5, forces, lorentz or gpt.
+    /// The experiment: one that `train --help` lists.
     pub task: String,
     /// Settings under a name.
     #[arg(long, value_name = "NAME")]
