@@ -14,6 +14,7 @@ extern crate self as gradewise_nn;
 // choice, fields, geometric, tracks
 // models
 // published, train
+// predictor
 
 pub mod checkpoint;
 pub mod choice;
@@ -31,6 +32,7 @@ pub mod models;
 mod module;
 pub mod optim;
 mod parameter;
+mod predictor;
 pub mod published;
 mod quadratic;
 pub mod symmetry;
@@ -42,6 +44,7 @@ pub use error::{Error, Result};
 pub use gradewise_derive::Module;
 pub use module::{Module, Part, Visitor};
 pub use parameter::{Parameter, Placement};
+pub use predictor::Predictor;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! The arguments of `bench`.
 
+use super::predict::Network;
 use clap::{Args, Subcommand};
 use gradewise_kernels::{Compute, DType, DeviceName};
 use gradewise_runner::{config::Runtime, options::one_of};
@@ -17,6 +18,7 @@ pub struct Bench {
 pub enum BenchTask {
     Scaling(Scaling),
     Step(StepTimes),
+    Predict(PredictTimes),
 }
 
 /// Device and arithmetic of the timed steps.
@@ -107,5 +109,33 @@ pub struct StepTimes {
     pub with: Vec<PathBuf>,
     /// Folder of the results.
     #[arg(long, value_name = "DIR", default_value = "step")]
+    pub out: PathBuf,
+}
+
+/// Time predictions of the n-body model and of a text model over the batch.
+///
+/// Random inputs in host memory; the forward pass without history; the result back in host memory. On a GPU, measures both eager and
+/// captured passes. predict.json has every number, predict.svg the times on logarithmic axes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gradewise bench predict --device cuda
+  gradewise bench predict --models nbody --batches 1,10,100,1000")]
+pub struct PredictTimes {
+    #[command(flatten)]
+    pub place: Place,
+    /// Models: nbody, gpt.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "nbody,gpt",
+          value_parser = one_of::<Network>(), hide_possible_values = true)]
+    pub models: Vec<Network>,
+    /// Samples of a batch: systems of five particles, or windows of 256 tokens.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub batches: Vec<u32>,
+    /// Timed predictions, whose median counts.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub calls: u32,
+    /// Folder of the results.
+    #[arg(long, value_name = "DIR", default_value = "predict")]
     pub out: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod link;
+mod predict;
 mod scaling;
 mod step;
 mod worker;
@@ -21,6 +22,7 @@ impl Command for Bench {
                 None => scaling::run(arguments),
             },
             BenchTask::Step(arguments) => step::run(arguments),
+            BenchTask::Predict(arguments) => predict::run(arguments),
         }
     }
 }

@@ -29,6 +29,16 @@ pub trait Batch: Sized {
     }
 }
 
+/// The same values on `device` in storage of their own, for captured work to read: whoever overwrites it changes no tensor of the caller,
+/// also where `batch` is on that device already.
+///
+/// # Errors
+/// As [`Batch::to_device`].
+pub(crate) fn own_copy<B: Batch>(batch: &B, device: &Device) -> Result<B> {
+    // By way of the host: between two places, `to_device` always copies.
+    batch.to_device(&Device::Cpu)?.to_device(device)
+}
+
 /// No input: the loss captures all its data.
 impl Batch for () {
     fn to_device(&self, _: &Device) -> Result<Self> {

@@ -20,6 +20,7 @@ mod simplices;
 pub mod text;
 mod validate;
 
+pub(crate) use batch::own_copy;
 pub use batch::{Batch, overwrite, scaled, to_device};
 pub use edges::Edges;
 pub use samples::{Samples, batches, for_each_batch};

@@ -32,15 +32,16 @@ choices! {
     }
 }
 
-/// Whether a [`Trainer`](super::Trainer) records its steps on a GPU as a CUDA graph and replays it.
+/// Whether a [`Trainer`](super::Trainer) records its steps on a GPU as a CUDA graph and replays it, and a
+/// [`Predictor`](crate::Predictor) its forward passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Capture {
     /// Never: operator by operator.
     Off,
-    /// If the loss can be captured. Otherwise, falls back to steps operator by operator, with a warning.
+    /// If the work can be captured. Otherwise, falls back to work operator by operator, with a warning.
     #[default]
     WhenPossible,
-    /// A loss that cannot be captured is an error.
+    /// Work that cannot be captured is an error.
     Required,
 }
 

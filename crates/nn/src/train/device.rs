@@ -2,6 +2,7 @@
 //! in between; optionally captured once and replayed.
 
 use super::{Batch, Capture, Trainer, trainer::StepReport};
+use crate::data::own_copy;
 use crate::optim::{GradientNorms, Method};
 use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
@@ -81,7 +82,14 @@ impl<B: Batch> CapturedStep<B> {
         }
         self.captured = None;
         let device = Device::Cuda(self.device.clone());
-        let inputs = given.iter().map(|batch| batch.to_device(&device)).collect::<Result<Vec<_>>>()?;
+        let inputs = given
+            .iter()
+            .map(|batch| match self.capture {
+                Capture::Off => batch.to_device(&device),
+                // Replays overwrite them.
+                Capture::WhenPossible | Capture::Required => own_copy(batch, &device),
+            })
+            .collect::<Result<Vec<_>>>()?;
         // Updates are in place, so no other array may share the parameters' storage.
         for (_, parameter) in &trainer.parameters {
             parameter.make_unique()?;

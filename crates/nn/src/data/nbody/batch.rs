@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Placement, Result,
-    data::{Edges, scaled},
+    data::{Batch, Edges, scaled},
 };
 use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::{Array, Device};
@@ -217,5 +217,20 @@ impl NBodyBatch {
     pub fn by_system(&self, rows: &Tensor) -> Result<Vec<f64>> {
         let shape = [3, self.systems, self.particles];
         Ok(rows.array().reshape(shape)?.permute(&[1, 0, 2])?.to_f64_vec()?)
+    }
+}
+
+/// Inputs alone, for predictions.
+impl Batch for NBodyBatch {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        self.to_device(device)
+    }
+
+    fn overwrite(&self, source: &Self) -> Result<bool> {
+        self.overwrite(source)
+    }
+
+    fn scaled(&self, factor: f64) -> Result<Option<Self>> {
+        self.scaled(factor).map(Some)
     }
 }

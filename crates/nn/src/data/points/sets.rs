@@ -256,6 +256,7 @@ impl Batch for PointBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::points::HULL_POINTS;
     use gradewise_kernels::{DType, Device};
 
     #[test]
@@ -279,12 +280,12 @@ mod tests {
 
     #[test]
     fn a_sample_depends_on_nothing_but_its_number() {
-        let few = PointSets::hull_volumes(3, 5, Split::Test).unwrap();
-        let many = PointSets::hull_volumes(8, 5, Split::Test).unwrap();
+        let few = PointSets::hull_volumes(HULL_POINTS, 3, 5, Split::Test).unwrap();
+        let many = PointSets::hull_volumes(HULL_POINTS, 8, 5, Split::Test).unwrap();
         assert_eq!(many.clone().take(3), few);
         assert_eq!(few.clone().take(9), few);
-        assert_ne!(PointSets::hull_volumes(3, 5, Split::Valid).unwrap(), few);
-        assert_ne!(PointSets::hull_volumes(3, 6, Split::Test).unwrap(), few);
+        assert_ne!(PointSets::hull_volumes(HULL_POINTS, 3, 5, Split::Valid).unwrap(), few);
+        assert_ne!(PointSets::hull_volumes(HULL_POINTS, 3, 6, Split::Test).unwrap(), few);
         assert!(few.target().iter().all(|&volume| volume > 0.0));
     }
 
