@@ -131,11 +131,21 @@ fn norms_gates_and_conjugations_have_both_derivatives() {
 fn steerable(
     metric: &OrderedMetric,
     size: usize,
+    channels: [usize; 3],
+) -> (Vec<Vec<usize>>, impl Fn(&[Tensor]) -> SteerableKernel) {
+    conditioned(metric, size, channels, 0)
+}
+
+/// The same of a kernel that depends on `conditions` multivectors besides the position.
+fn conditioned(
+    metric: &OrderedMetric,
+    size: usize,
     [inputs, outputs, hidden]: [usize; 3],
+    conditions: usize,
 ) -> (Vec<Vec<usize>>, impl Fn(&[Tensor]) -> SteerableKernel) {
     let (grades, paths) = (metric.dimension() + 1, metric.paths().len());
     let mut shapes = vec![vec![1, 1, 1], vec![outputs, inputs, grades], vec![outputs, inputs, paths]];
-    let widths = [(1, hidden), (hidden, hidden), (hidden, inputs * outputs)];
+    let widths = [(1 + conditions, hidden), (hidden, hidden), (hidden, inputs * outputs)];
     for (a, b) in widths {
         let layer = [
             vec![b, a, paths],
@@ -173,7 +183,17 @@ fn steerable(
 }
 
 fn random_kernel(metric: &OrderedMetric, size: usize, channels: [usize; 3], seed: u64) -> SteerableKernel {
-    let (shapes, build) = steerable(metric, size, channels);
+    random_conditioned(metric, size, channels, 0, seed)
+}
+
+fn random_conditioned(
+    metric: &OrderedMetric,
+    size: usize,
+    channels: [usize; 3],
+    conditions: usize,
+    seed: u64,
+) -> SteerableKernel {
+    let (shapes, build) = conditioned(metric, size, channels, conditions);
     let parts: Vec<Tensor> =
         shapes.iter().enumerate().map(|(at, shape)| random(shape, seed + at as u64)).collect();
     build(&parts)
@@ -194,6 +214,102 @@ fn steerable_convolutions_have_both_derivatives() {
         check("cs_conv", conv, &shapes);
         let norm = |i: &[Tensor]| fields::cs_mv_gelu(&fields::cs_layer_norm(&metric, &i[0])?);
         check("cs_layer_norm and cs_mv_gelu", norm, &[&[4, 3, 2]]);
+    }
+}
+
+/// A convolution whose kernel depends on the mean of its own field.
+fn self_conditioned(
+    metric: &OrderedMetric,
+    x: &Tensor,
+    kernel: &SteerableKernel,
+    bias: Option<&Tensor>,
+    stride: usize,
+    padding: SteerablePadding,
+) -> gradewise_autograd::Result<Tensor> {
+    let condition = fields::cs_condition(metric, x)?;
+    fields::cs_conv_conditioned(metric, x, kernel, &condition, bias, stride, padding)
+}
+
+#[test]
+fn conditioned_convolutions_have_both_derivatives() {
+    for text in ["1,1", "-1,1"] {
+        let metric = metric(text);
+        let (shapes, build) = conditioned(&metric, 3, [1, 2, 2], 1);
+        let mut shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let count = shapes.len();
+        shapes.extend([&[4usize, 2, 3, 3, 1][..], &[2, 1]]);
+        let conv = |i: &[Tensor]| {
+            let (kernel, bias) = (build(&i[..count]), Some(&i[count + 1]));
+            self_conditioned(&metric, &i[count], &kernel, bias, 1, SteerablePadding::Same)
+        };
+        check("cs_conv_conditioned", conv, &shapes);
+    }
+}
+
+#[test]
+fn conditioned_convolutions_commute_with_the_symmetries_of_the_grid_sample_by_sample() {
+    for text in ["1,1", "1,-1", "1,1,1", "-1,1,1"] {
+        let metric = metric(text);
+        let (n, blades) = (metric.dimension(), metric.blade_count());
+        let kernel = random_conditioned(&metric, 3, [2, 2, 3], 2, 31);
+        let x = random(&[&[blades, 3], &vec![5; n][..], &[2]].concat(), 5);
+        let bias = random(&[2, 1], 6);
+        for (stride, padding) in [
+            (1, SteerablePadding::Same),
+            (2, SteerablePadding::Same),
+            (1, SteerablePadding::Valid),
+            (1, SteerablePadding::Filled(Padding::Circular)),
+        ] {
+            let f = |x: &Tensor| self_conditioned(&metric, x, &kernel, Some(&bias), stride, padding).unwrap();
+            let y = f(&x);
+            for map in signed_permutations(&metric) {
+                let error = difference(&f(&moved(&metric, &map, &x)), &moved(&metric, &map, &y));
+                assert!(error < 1e-12, "{text}: {error:e}");
+            }
+            for sample in 0..3 {
+                let alone = f(&x.slice(1, sample..sample + 1).unwrap());
+                assert!(difference(&alone, &y.slice(1, sample..sample + 1).unwrap()) < 1e-13, "{text}");
+            }
+        }
+        // Twice the field has more than twice the result: the kernel is another.
+        let f = |x: &Tensor| self_conditioned(&metric, x, &kernel, None, 1, SteerablePadding::Same).unwrap();
+        assert!(
+            difference(&f(&x.mul_scalar(2.0).unwrap()), &f(&x).mul_scalar(2.0).unwrap()) > 1e-2,
+            "{text}"
+        );
+    }
+}
+
+/// A first layer that does not look at the condition makes the kernel of the position alone.
+#[test]
+fn a_condition_that_no_weight_reads_changes_nothing() {
+    let metric = metric("-1,1");
+    let channels = [2, 3, 4];
+    let plain = random_kernel(&metric, 3, channels, 51);
+    let mut kernel = plain.clone();
+    let padded = |weight: &Tensor, axes: &[usize]| {
+        axes.iter().fold(weight.clone(), |weight, &axis| {
+            let mut shape = weight.shape().to_vec();
+            shape[axis] = 2;
+            let zeros = Tensor::zeros(shape, weight.dtype(), &weight.device()).unwrap();
+            gradewise_autograd::concat(&[&weight, &zeros], axis).unwrap()
+        })
+    };
+    let first = &mut kernel.layers[0];
+    (first.product, first.linear) = (padded(&first.product, &[1]), padded(&first.linear, &[1]));
+    (first.right, first.right_norm) = (padded(&first.right, &[0, 1]), padded(&first.right_norm, &[1]));
+    let x = random(&[4, 2, 5, 4, 2], 52);
+    let expected = fields::cs_conv(&metric, &x, &plain, None, 1, SteerablePadding::Same).unwrap();
+    let found = self_conditioned(&metric, &x, &kernel, None, 1, SteerablePadding::Same).unwrap();
+    assert!(difference(&found, &expected) < 1e-14);
+    for (condition, said) in
+        [(vec![4, 3, 2], "[4, 2, channels]"), (vec![3, 2, 2], "3 blades"), (vec![4, 2], "shape")]
+    {
+        let condition = random(&condition, 53);
+        let error =
+            fields::cs_conv_conditioned(&metric, &x, &kernel, &condition, None, 1, SteerablePadding::Same);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
     }
 }
 

@@ -124,7 +124,7 @@ impl<M: Module, B: Batch> Predictor<M, B> {
         }
         let input = own_copy(batch, &self.device)?;
         // The output of a function like the identity shares the storage of the input, which later batches overwrite.
-        let output = own(&self.eager(&input)?)?;
+        let output = self.eager(&input)?.copy()?;
         match self.record(&cuda, input) {
             Err(error) if self.capture == Capture::WhenPossible => {
                 tracing::warn!("predictions are not captured, and take longer: {error}");
@@ -151,7 +151,7 @@ impl<M: Module, B: Batch> Predictor<M, B> {
             let Some(Prepared { graph, output, .. }) = self.prepared.last() else { break };
             graph.replay()?;
             // The next replay writes into the same memory.
-            return own(output).map(Some);
+            return Ok(Some(output.copy()?));
         }
         Ok(None)
     }
@@ -177,13 +177,6 @@ impl<M: Module, B: Batch> Predictor<M, B> {
         self.prepared.push(Prepared { graph, input, output, parameters });
         Ok(())
     }
-}
-
-/// The values of an array on a CUDA device, in storage of their own.
-fn own(array: &Array) -> Result<Array> {
-    let copy = array.zeros_like()?;
-    copy.overwrite_shared(array)?;
-    Ok(copy)
 }
 
 impl<B> Prepared<B> {

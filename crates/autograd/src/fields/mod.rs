@@ -8,6 +8,7 @@
 mod activation;
 mod blocks;
 mod cholesky;
+mod conditioned;
 mod conjugate;
 mod convolution;
 mod fourier;
@@ -23,6 +24,7 @@ mod steerable;
 pub use activation::{Aggregation, g3_vsilu, mv_act};
 pub use blocks::{clifford_kernel, clifford_kernel_between, clifford_kernel_transposed};
 pub use cholesky::inverse_cholesky;
+pub use conditioned::{cs_condition, cs_conv_conditioned, cs_kernel_conditioned};
 pub use conjugate::{ConjugateLinear, pga_conjugate_linear};
 pub use convolution::{ConvolutionOptions, correlate, correlate_transposed};
 pub use fourier::{fourier_crop, fourier_extend};

@@ -112,8 +112,8 @@ fn clamped_norm(q: &Tensor) -> Result<Tensor> {
     q.clamp(LEAST_SQUARE, f64::INFINITY)?.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
 }
 
-/// Signs of the quadratic form, `[I, 1, …]`.
-fn quadratic_signs(signs: impl Iterator<Item = i8>, x: &Tensor) -> Result<Tensor> {
+/// A sign for each blade, `[I, 1, …]`.
+fn blade_signs(signs: impl Iterator<Item = i8>, x: &Tensor) -> Result<Tensor> {
     let signs: Vec<f64> = signs.map(f64::from).collect();
     let mut shape = vec![1; x.shape().rank()];
     shape[0] = signs.len();
@@ -147,7 +147,7 @@ fn grade_norm(
     }
     require_shape(NAME, "factor", factor, &[1, channels, count], "one entry for each channel and grade")?;
     let index = positions(grades, count, x)?;
-    let q = x.square()?.mul(&quadratic_signs(signs, x)?)?.segment_sum(0, &index)?;
+    let q = x.square()?.mul(&blade_signs(signs, x)?)?.segment_sum(0, &index)?;
     let mut shape = vec![1; x.shape().rank()];
     (shape[0], shape[x.shape().rank() - 1]) = (count, channels);
     let gain = factor.reshape([channels, count])?.transpose(0, 1)?.reshape(shape)?.sigmoid()?;
@@ -179,7 +179,7 @@ pub fn cs_layer_norm(metric: &OrderedMetric, x: &Tensor) -> Result<Tensor> {
             format!("`x` has shape {}, expected [{blades}, …, channels]", x.shape()),
         );
     }
-    let signs = quadratic_signs((0..blades).map(|blade| metric.squared_norm(blade)), x)?;
+    let signs = blade_signs((0..blades).map(|blade| metric.squared_norm(blade)), x)?;
     let norm = clamped_norm(&x.square()?.mul(&signs)?.sum(&[0], true)?)?;
     x.div(&norm.mean(&[rank - 1], true)?.add_scalar(EPSILON)?)
 }
@@ -190,7 +190,17 @@ pub fn cs_layer_norm(metric: &OrderedMetric, x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Weights of other shapes, named; a metric with null generators, or of more than three.
 pub fn cs_kernel(metric: &OrderedMetric, kernel: &SteerableKernel) -> Result<Tensor> {
-    let (size, axes) = (kernel.size, metric.dimension());
+    let (points, squares) = taps(metric, kernel.size)?;
+    // In mixed precision, too: a kernel is computed once and small beside what it is used for.
+    let taps = without_autocast(|| evaluated(metric, kernel, &points, &squares, None))?;
+    let (blades, axes) = (metric.blade_count(), metric.dimension());
+    let shape = [&[blades, kernel.outputs, blades], &vec![kernel.size; axes][..], &[kernel.inputs]].concat();
+    taps.reshape(shape)
+}
+
+/// The positions of the taps of a kernel of `size` taps along each axis, and their quadratic forms.
+pub(super) fn taps(metric: &OrderedMetric, size: usize) -> Result<(Vec<Vec<f64>>, Vec<f64>)> {
+    let axes = metric.dimension();
     if size == 0 {
         return refuse(NAME, "a kernel has one tap at least");
     }
@@ -203,13 +213,8 @@ pub fn cs_kernel(metric: &OrderedMetric, kernel: &SteerableKernel) -> Result<Ten
         .collect();
     // From whole numbers, so that taps on the light cone are on it however 1/3 is rounded.
     let squares: Vec<f64> = Space::new(metric)?.squares(&points).iter().map(|q| q * scale * scale).collect();
-    let points: Vec<Vec<f64>> =
-        points.into_iter().map(|point| point.iter().map(|v| v * scale).collect()).collect();
-    // In mixed precision, too: a kernel is computed once and small beside what it is used for.
-    let taps = without_autocast(|| evaluated(metric, kernel, &points, &squares))?;
-    let blades = metric.blade_count();
-    let shape = [&[blades, kernel.outputs, blades], &vec![size; axes][..], &[kernel.inputs]].concat();
-    taps.reshape(shape)
+    let points = points.into_iter().map(|point| point.iter().map(|v| v * scale).collect()).collect();
+    Ok((points, squares))
 }
 
 /// The kernel `[I, out, I, points, in]` at any positions: K(T·v) = ρ(T)·K(v)·ρ(T)⁻¹ for the isometries T of the metric.
@@ -221,14 +226,17 @@ pub fn cs_kernel_at(metric: &OrderedMetric, kernel: &SteerableKernel, points: &[
         return refuse(NAME, format!("positions have {} coordinates", metric.dimension()));
     }
     let squares = Space::new(metric)?.squares(points);
-    evaluated(metric, kernel, points, &squares)
+    evaluated(metric, kernel, points, &squares, None)
 }
 
-fn evaluated(
+/// The kernel `[I, out, I, points, in]`; for conditions `[I, batch, channels]`, which enter the network beside the position,
+/// `[I, out, I, batch·points, in]`.
+pub(super) fn evaluated(
     metric: &OrderedMetric,
     kernel: &SteerableKernel,
     points: &[Vec<f64>],
     squares: &[f64],
+    condition: Option<&Tensor>,
 ) -> Result<Tensor> {
     let space = Space::new(metric)?;
     let (blades, grades, count) = (metric.blade_count(), metric.dimension() + 1, points.len());
@@ -264,6 +272,27 @@ fn evaluated(
     }
     let scalar = shell(squares, &like.reshape([1])?)?.reshape([1, count, 1])?;
     let mut x = crate::concat(&[&scalar, &constant(&vector, &[blades - 1, count, 1], like)?], 0)?;
+    let mut squares = std::borrow::Cow::Borrowed(squares);
+    if let Some(condition) = condition {
+        let &[own, batch, channels] = condition.shape().dims() else {
+            return refuse(
+                NAME,
+                format!("`condition` has shape {}, expected [{blades}, batch, channels]", condition.shape()),
+            );
+        };
+        if own != blades {
+            return refuse(NAME, format!("`condition` has {own} blades, the metric {blades}"));
+        }
+        let everywhere = [blades, batch, count];
+        let place = x.unsqueeze(1)?.broadcast_to(&[&everywhere[..], &[1]].concat().into())?;
+        let field = space
+            .sort(condition)?
+            .unsqueeze(2)?
+            .broadcast_to(&[&everywhere[..], &[channels]].concat().into())?;
+        x = crate::concat(&[&place, &field], 3)?.reshape([blades, batch * count, 1 + channels])?;
+        squares = squares.repeat(batch).into();
+    }
+    let (count, squares) = (squares.len(), &squares[..]);
     for (at, layer) in kernel.layers.iter().enumerate() {
         x = space.layer(&x, layer, &kernel.bias_blades)?;
         match &layer.norm {
@@ -316,6 +345,12 @@ impl Space<'_> {
                 sum.add(&self.spread(&bias.reshape([out, bias_blades.len()])?, bias_blades)?.unsqueeze(1)?)?;
         }
         sum.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)
+    }
+
+    /// Multivectors `[I, …]` of the metric as those of the sorted algebra.
+    fn sort(&self, x: &Tensor) -> Result<Tensor> {
+        let (places, signs): (Vec<usize>, Vec<i8>) = self.sorted.iter().copied().unzip();
+        x.mul(&blade_signs(signs.into_iter(), x)?)?.segment_sum(0, &positions(&places, places.len(), x)?)
     }
 
     /// Columns of `[channels, chosen blades]` as rows of `[I, channels]` of the sorted algebra.
@@ -397,15 +432,27 @@ pub fn cs_correlate(
     stride: usize,
     padding: SteerablePadding,
 ) -> Result<Tensor> {
-    const NAME: &str = "cs_conv";
-    let (axes, blades) = (metric.dimension(), metric.blade_count());
-    let extents = space(NAME, x, blades, Some(axes))?;
-    let &[_, outputs, _, size, ..] = kernel.shape().dims() else {
+    let extents = space(CONV, x, metric.blade_count(), Some(metric.dimension()))?;
+    let &[_, _, _, size, ..] = kernel.shape().dims() else {
         return refuse(
-            NAME,
+            CONV,
             format!("`kernel` has shape {}, expected [I, out, I, *taps, in]", kernel.shape()),
         );
     };
+    let y = correlate(x, kernel, &options(extents, size, stride, padding))?;
+    biased(metric, y, bias)
+}
+
+const CONV: &str = "cs_conv";
+
+/// How a kernel of `size` taps along each axis moves over a field of these extents.
+pub(super) fn options(
+    extents: &[usize],
+    size: usize,
+    stride: usize,
+    padding: SteerablePadding,
+) -> ConvolutionOptions {
+    let axes = extents.len();
     let mut options = ConvolutionOptions::new(axes);
     options.stride = vec![stride; axes];
     match padding {
@@ -423,9 +470,14 @@ pub fn cs_correlate(
             options.padding = pads.collect();
         }
     }
-    let y = correlate(x, kernel, &options)?;
+    options
+}
+
+/// `y` `[I, …, out]` with a bias `[out, blades]` on these blades.
+pub(super) fn biased(metric: &OrderedMetric, y: Tensor, bias: Option<(&Tensor, &[usize])>) -> Result<Tensor> {
     let Some((bias, chosen)) = bias else { return Ok(y) };
-    require_shape(NAME, "bias", bias, &[outputs, chosen.len()], "one entry for each channel and bias blade")?;
-    let rows = bias.transpose(0, 1)?.segment_sum(0, &positions(chosen, blades, x)?)?;
-    add_bias(NAME, &y, Some(&rows))
+    let outputs = y.shape().last().copied().unwrap_or(0);
+    require_shape(CONV, "bias", bias, &[outputs, chosen.len()], "one entry for each channel and bias blade")?;
+    let rows = bias.transpose(0, 1)?.segment_sum(0, &positions(chosen, metric.blade_count(), &y)?)?;
+    add_bias(CONV, &y, Some(&rows))
 }
