@@ -142,6 +142,18 @@ fn navier_stokes() {
     );
 }
 
+/// The same by steerable convolutions whose kernels depend on the field.
+#[test]
+fn maxwell_on_space_time_by_conditioned_kernels() {
+    check(
+        "maxwell2d",
+        "data.points=16 data.factor=2 data.frames=8 data.window=4 data.train=4 data.valid=1 data.test=2 model.hidden=3 \
+         model.kernel_hidden=4 model.conditioned=true train.batch_size=2 train.steps=60 train.warmup_steps=5 train.decay_steps=30 \
+         train.lr=1e-2",
+        0.7,
+    );
+}
+
 /// An electromagnetic field in space, by steerable convolutions in three dimensions.
 #[test]
 fn maxwell() {

@@ -155,13 +155,18 @@ fn the_steerable_network_turns_with_the_field_and_others_do_not() {
         blocks: vec![1, 1],
         ..SteerableResNetConfig::default()
     };
-    let net = SteerableResNet::init(&config, place(), &mut rng()).unwrap();
-    perturb(&net);
     let x = random(&[4, 2, 6, 6, 2], 3);
-    for signs in [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] {
-        let error =
-            difference(&net.forward(&turned(&x, signs)).unwrap(), &turned(&net.forward(&x).unwrap(), signs));
-        assert!(error < 1e-12, "{signs:?}: {error:.1e}");
+    for conditioned in [false, true] {
+        let config = SteerableResNetConfig { conditioned, ..config.clone() };
+        let net = SteerableResNet::init(&config, place(), &mut rng()).unwrap();
+        perturb(&net);
+        for signs in [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] {
+            let error = difference(
+                &net.forward(&turned(&x, signs)).unwrap(),
+                &turned(&net.forward(&x).unwrap(), signs),
+            );
+            assert!(error < 1e-12, "{signs:?}: {error:.1e}");
+        }
     }
     let config = CliffordResNetConfig {
         inputs: 2,
@@ -176,6 +181,26 @@ fn the_steerable_network_turns_with_the_field_and_others_do_not() {
         &turned(&plain.forward(&x).unwrap(), [1.0, -1.0]),
     );
     assert!(error > 0.01, "{error:.1e}");
+}
+
+#[test]
+fn a_kernel_that_depends_on_the_field_has_more_inputs_and_is_not_kept() {
+    let metric = "-1,1".parse().unwrap();
+    let layer = SteerableConv::new(&metric, 2, 3, 3).conditioned(true).init(place(), &mut rng()).unwrap();
+    let first = "CliffordSteerableKernel_0.KernelNetwork_0.FullyConnectedSteerableGeometricProductLayer_0.MVLinear_0.weight";
+    let found = layer.named_parameters().into_iter().find(|(name, _)| name == first).unwrap();
+    assert_eq!(found.1.shape().dims(), [3, 3, 3], "the position and two channels");
+    let of = |seed| {
+        let x = random(&[4, 2, 5, 4, 2], seed);
+        let without_history = gradewise_autograd::no_grad(|| layer.forward(&x)).unwrap();
+        assert_eq!(without_history.shape().dims(), [4, 2, 5, 4, 3]);
+        assert_eq!(
+            without_history.to_vec::<f64>().unwrap(),
+            layer.forward(&x).unwrap().to_vec::<f64>().unwrap()
+        );
+        without_history
+    };
+    assert!(difference(&of(1), &of(2)) > 1e-3);
 }
 
 #[test]

@@ -161,6 +161,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
             modes: 4,
             kernel_layers: 2,
             kernel_hidden: 8,
+            conditioned: false,
         }
     }
 

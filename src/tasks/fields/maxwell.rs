@@ -118,6 +118,7 @@ gradewise train maxwell data.source=FOLDER                   maxwell_{train,vali
             modes: 4,
             kernel_layers: 2,
             kernel_hidden: 8,
+            conditioned: false,
         }
     }
 

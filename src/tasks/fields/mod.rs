@@ -111,6 +111,9 @@ impl<E: Equation> Task for Fields<E> {
         if config.kernel_layers < 2 {
             return refuse("model.kernel_layers", config.kernel_layers, "at least 2");
         }
+        if config.conditioned && config.kind != FieldModelKind::Steerable {
+            return refuse("model.conditioned", config.conditioned, "false, but for model.kind=steerable");
+        }
         E::check_model(config)
     }
 

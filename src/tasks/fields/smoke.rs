@@ -127,6 +127,7 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
             modes: 8,
             kernel_layers: 2,
             kernel_hidden: 8,
+            conditioned: false,
         }
     }
 

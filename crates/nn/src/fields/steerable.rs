@@ -11,7 +11,8 @@ use gradewise_core::OrderedMetric;
 use gradewise_kernels::{Compute, DType};
 use std::sync::{Mutex, PoisonError};
 
-/// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]): it commutes with shifts and with
+/// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]), and of the input field if it
+/// is [conditioned](SteerableConvBuilder::conditioned): it commutes with shifts and with
 /// those isometries of the metric that map the grid to itself.
 ///
 /// Parameters have the names of the published implementation: `CliffordSteerableKernel_0.…` and `bias`.
@@ -23,6 +24,7 @@ pub struct SteerableConv {
     bias_blades: Vec<usize>,
     stride: usize,
     padding: SteerablePadding,
+    conditioned: bool,
     position_width: Parameter,
     widths: Parameter,
     head: Parameter,
@@ -58,6 +60,7 @@ pub struct SteerableConvBuilder {
     bias_blades: Vec<usize>,
     stride: usize,
     padding: SteerablePadding,
+    conditioned: bool,
 }
 
 impl SteerableConv {
@@ -74,6 +77,7 @@ impl SteerableConv {
             bias_blades: vec![0],
             stride: 1,
             padding: SteerablePadding::Same,
+            conditioned: false,
         }
     }
 
@@ -155,6 +159,20 @@ impl Layer for SteerableConv {
             Some(bias) => Some(bias.tensor().reshape([self.channels[1], self.bias_blades.len()])?),
             None => None,
         };
+        if self.conditioned {
+            let (kernel, condition) = (self.kernel(), fields::cs_condition(&self.metric, x)?);
+            let (stride, padding) = (self.stride, self.padding);
+            let bias = bias.as_ref();
+            return Ok(fields::cs_conv_conditioned(
+                &self.metric,
+                x,
+                &kernel,
+                &condition,
+                bias,
+                stride,
+                padding,
+            )?);
+        }
         let bias = bias.as_ref().map(|bias| (bias, &self.bias_blades[..]));
         Ok(fields::cs_correlate(&self.metric, x, &self.taps()?, bias, self.stride, self.padding)?)
     }
@@ -196,6 +214,14 @@ impl SteerableConvBuilder {
         self
     }
 
+    /// Whether the kernel depends on the mean of the input field over space, too ([`fields::cs_conv_conditioned`], Szarvas and Zhdanov 2025,
+    /// arXiv:2510.14007); no by default. Each sample has a kernel of its own then, which costs as many times more as there are samples.
+    #[must_use]
+    pub fn conditioned(mut self, conditioned: bool) -> Self {
+        self.conditioned = conditioned;
+        self
+    }
+
     /// Draws the parameters.
     ///
     /// # Errors
@@ -207,8 +233,10 @@ impl SteerableConvBuilder {
     ) -> Result<SteerableConv> {
         const NAME: &str = "SteerableConv";
         let placement = placement.into();
-        let Self { metric, channels, size, layers, hidden, bias, bias_blades, stride, padding } = self;
+        let Self { metric, channels, size, layers, hidden, bias, bias_blades, stride, padding, conditioned } =
+            self;
         let [inputs, outputs] = channels;
+        let seen = if conditioned { 1 + inputs } else { 1 };
         if metric.signature().r > 0 {
             return refuse(NAME, "metric", &metric, "generators that square to 1 or -1");
         }
@@ -226,8 +254,10 @@ impl SteerableConvBuilder {
         let zeros = |shape: &[usize]| placement.filled(shape, 0.0);
         let mut network = Vec::with_capacity(layers);
         for at in 0..layers {
-            let (from, to) =
-                (if at == 0 { 1 } else { hidden }, if at + 1 == layers { inputs * outputs } else { hidden });
+            let (from, to) = (
+                if at == 0 { seen } else { hidden },
+                if at + 1 == layers { inputs * outputs } else { hidden },
+            );
             let variance = 1.0 / from.max(1) as f64;
             network.push(KernelLayer {
                 product: normal(&[to, from, paths], of_product(from))?,
@@ -252,6 +282,7 @@ impl SteerableConvBuilder {
             bias_blades,
             stride,
             padding,
+            conditioned,
             position_width,
             widths,
             head,

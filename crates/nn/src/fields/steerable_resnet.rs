@@ -28,6 +28,8 @@ pub struct SteerableResNetConfig {
     pub blocks: Vec<usize>,
     /// Whether blocks normalise.
     pub norm: bool,
+    /// Whether the kernels of the blocks depend on their input fields ([`SteerableConvBuilder`](super::SteerableConvBuilder::conditioned)).
+    pub conditioned: bool,
 }
 
 impl Default for SteerableResNetConfig {
@@ -42,6 +44,7 @@ impl Default for SteerableResNetConfig {
             kernel_hidden: 12,
             blocks: vec![2; 4],
             norm: true,
+            conditioned: false,
         }
     }
 }
@@ -80,16 +83,18 @@ impl SteerableResNet {
     ) -> Result<Self> {
         let (placement, metric) = (placement.into(), OrderedMetric::new(&config.metric)?);
         let hidden = config.hidden;
-        let mut conv = |inputs: usize, outputs: usize, taps: usize| {
+        let mut conv = |inputs: usize, outputs: usize, taps: usize, in_block: bool| {
             let conv = SteerableConv::new(&metric, inputs, outputs, taps).padding(SteerablePadding::Same);
+            let conv = conv.conditioned(config.conditioned && in_block);
             conv.network(config.kernel_layers, config.kernel_hidden).init(&placement, rng)
         };
-        let front = (conv(config.inputs, hidden, 1)?, conv(hidden, hidden, 1)?);
+        let front = (conv(config.inputs, hidden, 1, false)?, conv(hidden, hidden, 1, false)?);
         let mut blocks = Vec::new();
         for _ in 0..config.blocks.iter().sum() {
-            blocks.push(Block([conv(hidden, hidden, config.taps)?, conv(hidden, hidden, config.taps)?]));
+            let mut of_block = || conv(hidden, hidden, config.taps, true);
+            blocks.push(Block([of_block()?, of_block()?]));
         }
-        let back = (conv(hidden, hidden, 1)?, conv(hidden, config.outputs, 1)?);
+        let back = (conv(hidden, hidden, 1, false)?, conv(hidden, config.outputs, 1, false)?);
         Ok(Self { metric, ends: [front.0, front.1, back.0, back.1], blocks, norm: config.norm })
     }
 

@@ -47,6 +47,9 @@ pub struct FieldModelConfig {
     pub kernel_layers: usize,
     /// Only for `steerable`: channels of each kernel network.
     pub kernel_hidden: usize,
+    /// Only for `steerable`: whether the kernels of blocks depend on the field (arXiv:2510.14007).
+    #[serde(default)]
+    pub conditioned: bool,
 }
 
 /// The input and output fields of a model.
@@ -88,8 +91,17 @@ impl FieldModel {
         rng: &mut R,
     ) -> Result<Self> {
         let placement = placement.into();
-        let FieldModelConfig { kind, hidden, blocks, taps, norm, modes, kernel_layers, kernel_hidden } =
-            *config;
+        let FieldModelConfig {
+            kind,
+            hidden,
+            blocks,
+            taps,
+            norm,
+            modes,
+            kernel_layers,
+            kernel_hidden,
+            conditioned,
+        } = *config;
         let layout = task.layout;
         let (inputs, outputs) = match task.time {
             TimeAxis::Channels => (task.inputs, task.outputs),
@@ -117,6 +129,7 @@ impl FieldModel {
                     kernel_hidden,
                     blocks: stages,
                     norm,
+                    conditioned,
                 };
                 Net::Steerable(SteerableResNet::init(&config, placement, rng)?)
             }
