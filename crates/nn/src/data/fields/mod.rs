@@ -1,6 +1,6 @@
 //! Fields on grids over time: simulated fluids and electromagnetic fields, as in the publications on Clifford networks.
 //!
-//! [`smoke`] is Navier–Stokes in the plane, [`maxwell`] Maxwell's equations in space, [`charges`] the fields of moving charges on
+//! `smoke` is Navier–Stokes in the plane (feature `fourier`), [`maxwell`] Maxwell's equations in space, [`charges`] the fields of moving charges on
 //! space-time of 2+1 dimensions. Each makes a [`FieldSet`]. Models see its [`FieldWindows`]: input frames and the target frames after them.
 //!
 //! ```
@@ -26,6 +26,7 @@
 
 pub mod charges;
 pub mod maxwell;
+#[cfg(feature = "fourier")]
 pub mod smoke;
 
 mod resize;

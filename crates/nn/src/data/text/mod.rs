@@ -47,24 +47,24 @@ impl TextData {
             Split::Valid => nine_tenths..middle,
             Split::Test => middle..text.len(),
         };
+        for (argument, value) in [("block", block), ("windows", windows)] {
+            if value == 0 {
+                return Err(Error::Argument {
+                    operation: "TextData",
+                    argument,
+                    actual: "0".to_owned(),
+                    expected: "at least 1".to_owned(),
+                });
+            }
+        }
         // A window has one token more than its block.
         let places = part.len().saturating_sub(block);
-        if places == 0 || block == 0 {
+        if places == 0 {
             return Err(Error::Argument {
                 operation: "TextData",
                 argument: "text",
                 actual: format!("{} bytes, {} of them in the {split} split", text.len(), part.len()),
-                expected: format!(
-                    "more than {block} bytes in each split, for a window; and windows of at least one"
-                ),
-            });
-        }
-        if windows == 0 {
-            return Err(Error::Argument {
-                operation: "TextData",
-                argument: "windows",
-                actual: "0".to_owned(),
-                expected: "at least 1".to_owned(),
+                expected: format!("more than {block} bytes in each split, for a window"),
             });
         }
         Ok(Self { text, part, block, windows: windows.min(places) })
