@@ -1,13 +1,14 @@
 //! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
 //! computes the same numbers to rounding, and takes over checkpoints.
 
+use gradewise_autograd::no_grad;
 use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
-    Error, Module, Placement, Result,
+    Error, Module, Placement, Predictor, Result,
     checkpoint::Checkpoint,
     models::{ForceField, ForceFieldConfig, NBody, NBodyBatch, NBodyConfig},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
-    train::{Capture, CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
+    train::{Batch, Capture, CapturedStep, StepReport, Trainer, TrainerConfig, nbody::Example},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -253,6 +254,51 @@ fn batches_of_another_size_are_taken_and_recorded_anew(device: &CudaDevice) {
     assert_eq!(run(false), run(true));
 }
 
+fn batches_that_the_caller_keeps_on_the_gpu_stay_as_they_are(device: &CudaDevice) {
+    let place = Device::Cuda(device.clone());
+    let host: Vec<Example> = batches(4, DType::F32).take(3).map(Result::unwrap).collect();
+    let there: Vec<Example> = host.iter().map(|example| example.to_device(&place).unwrap()).collect();
+    let run = |examples: &[Example]| {
+        let mut trainer = trainer(config(Method::adam(0.0)), &Placement::new(&place, DType::F32));
+        let mut source = examples.iter().cycle().map(|example| Ok(example.clone()));
+        for _ in 0..8 {
+            trainer.step(&mut source, loss).unwrap();
+        }
+        bits(trainer.model())
+    };
+    assert_eq!(run(&host), run(&there));
+    for (example, same) in host.iter().zip(&there) {
+        let values = |example: &Example| example.targets.array().to_f64_vec().unwrap();
+        assert_eq!(values(example), values(same));
+    }
+}
+
+fn predictions_are_captured_for_each_shape_with_the_bits_of_eager_ones(device: &CudaDevice) {
+    let place = Device::Cuda(device.clone());
+    let mut trainer = trainer(config(Method::adam(0.0)), &Placement::new(&place, DType::F32));
+    let model = |seed| {
+        NBody::init(&small(), Placement::new(&place, DType::F32), &mut ChaCha8Rng::seed_from_u64(seed))
+            .unwrap()
+    };
+    let forward = |model: &NBody, batch: &NBodyBatch| model.forward(batch);
+    let mut predictor = Predictor::new(model(1), &place, forward).capture(Capture::Required);
+    let mut source = batches(3, DType::F32);
+    for round in 0..3 {
+        for systems in [1, 5, 1, 2] {
+            let batch = batches(systems, DType::F32).nth(round).unwrap().unwrap().batch;
+            let eager = no_grad(|| forward(predictor.model(), &batch.to_device(&place).unwrap())).unwrap();
+            let found = predictor.predict(&batch).unwrap();
+            assert_eq!(found.to_vec::<f32>().unwrap(), eager.array().to_vec::<f32>().unwrap());
+        }
+        assert_eq!(predictor.captured(), 3);
+        // Other weights: those of a trainer after a step.
+        trainer.step(&mut source, loss).unwrap();
+        for (own, (_, new)) in predictor.model().parameters().iter().zip(trainer.model().named_parameters()) {
+            own.set(new.array().copy().unwrap()).unwrap();
+        }
+    }
+}
+
 fn ten_thousand_steps_do_not_grow_memory(device: &CudaDevice) {
     let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
     for (capture, steps) in [(true, 10_000), (false, 300)] {
@@ -348,6 +394,8 @@ gradewise_testing::main!(
     checkpoints_go_from_the_gpu_to_the_host_and_back,
     a_step_that_is_not_finite_changes_nothing_and_training_goes_on,
     batches_of_another_size_are_taken_and_recorded_anew,
+    batches_that_the_caller_keeps_on_the_gpu_stay_as_they_are,
+    predictions_are_captured_for_each_shape_with_the_bits_of_eager_ones,
     ten_thousand_steps_do_not_grow_memory,
     a_request_that_no_gpu_has_room_for_leaves_the_device_usable,
     captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones,
