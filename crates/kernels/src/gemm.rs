@@ -132,20 +132,25 @@ impl<T: Real> Kernel for Small<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd, const FMA: bool>(mut self, _: S) {
-        // Columns that are summed at a time: enough additions in flight to hide what each waits for.
-        const WIDE: usize = 32;
-        const NARROW: usize = 4;
         let mut column = 0;
-        while column + WIDE <= self.sizes.n {
-            self.columns::<WIDE>(column);
-            column += WIDE;
+        while column + 16 <= self.sizes.n {
+            self.columns::<16, FMA>(column);
+            column += 16;
         }
-        while column + NARROW <= self.sizes.n {
-            self.columns::<NARROW>(column);
-            column += NARROW;
+        while column + 4 <= self.sizes.n {
+            match self.sizes.n - column {
+                8.. => {
+                    self.columns::<8, FMA>(column);
+                    column += 8;
+                }
+                _ => {
+                    self.columns::<4, FMA>(column);
+                    column += 4;
+                }
+            }
         }
         while column < self.sizes.n {
-            self.columns::<1>(column);
+            self.columns::<1, FMA>(column);
             column += 1;
         }
     }
@@ -154,19 +159,40 @@ impl<T: Real> Kernel for Small<'_, T> {
 impl<T: Real> Small<'_, T> {
     /// All rows of `N` columns from `first` on.
     #[inline(always)]
-    fn columns<const N: usize>(&mut self, first: usize) {
-        let Sizes { m, k, n } = self.sizes;
-        for row in 0..m {
-            let mut sums = [0.0f64; N];
-            for inner in 0..k {
-                let a = self.a.data[row * self.a.row_stride + inner * self.a.column_stride].widen();
-                let b = &self.b[inner * self.pitch + first..][..N];
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum += a * b.widen();
+    fn columns<const N: usize, const FMA: bool>(&mut self, first: usize) {
+        // Rows that are summed at a time share what is read of `b`, and their additions do not wait for each other.
+        const ROWS: usize = 4;
+        let mut row = 0;
+        while row + ROWS <= self.sizes.m {
+            self.tile::<ROWS, N, FMA>(row, first);
+            row += ROWS;
+        }
+        while row < self.sizes.m {
+            self.tile::<1, N, FMA>(row, first);
+            row += 1;
+        }
+    }
+
+    /// `R` rows from `row` on, of `N` columns from `first` on.
+    #[inline(always)]
+    fn tile<const R: usize, const N: usize, const FMA: bool>(&mut self, row: usize, first: usize) {
+        let Sizes { k, n, .. } = self.sizes;
+        let mut sums = [[0.0f64; N]; R];
+        for inner in 0..k {
+            let line = &self.b[inner * self.pitch + first..][..N];
+            let mut b = [0.0f64; N];
+            b.iter_mut().zip(line).for_each(|(b, &value)| *b = value.widen());
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = self.a.data[(row + r) * self.a.row_stride + inner * self.a.column_stride].widen();
+                for (sum, &b) in sums.iter_mut().zip(&b) {
+                    // The product of two `f32` is exact, so that fusing changes no bits; of two `f64` it would.
+                    *sum = if FMA && size_of::<T>() == 4 { a.mul_add(b, *sum) } else { *sum + a * b };
                 }
             }
-            let target = &mut self.out[row * n + first..][..N];
-            for (target, sum) in target.iter_mut().zip(sums) {
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let target = &mut self.out[(row + r) * n + first..][..N];
+            for (target, &sum) in target.iter_mut().zip(sums) {
                 *target = if self.add { *target + T::narrow(sum) } else { T::narrow(sum) };
             }
         }

@@ -65,13 +65,19 @@ impl Layout {
 
     /// Spreads per-feature weights `[features, count]` over a span: `[tiles][count][LANES]`.
     pub fn spread<T: Real>(&self, weights: &[T], count: usize) -> Vec<Lanes<T>> {
-        let mut spread = vec![[T::zero(); LANES]; self.tiles * count];
-        for position in 0..self.rows * self.features {
-            let (tile, lane) = (position / LANES, position % LANES);
-            let row = &weights[position % self.features * count..][..count];
-            for (index, &weight) in row.iter().enumerate() {
-                spread[tile * count + index][lane] = weight;
-            }
+        let used = self.rows * self.features;
+        let mut spread = Vec::with_capacity(self.tiles * count);
+        for first in (0..self.tiles).map(|tile| tile * LANES) {
+            let filled = used.saturating_sub(first).min(LANES);
+            let starts: [usize; LANES] =
+                std::array::from_fn(|lane| (first + lane) % self.features.max(1) * count);
+            spread.extend((0..count).map(|index| -> Lanes<T> {
+                std::array::from_fn(
+                    |lane| {
+                        if lane < filled { weights[starts[lane] + index] } else { T::zero() }
+                    },
+                )
+            }));
         }
         spread
     }
