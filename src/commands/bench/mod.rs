@@ -1,6 +1,7 @@
 //! `bench`: measurements of whole programs. Operators are measured by `cargo bench`.
 
 mod arguments;
+mod launches;
 mod link;
 mod predict;
 mod scaling;

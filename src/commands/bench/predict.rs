@@ -1,6 +1,6 @@
 //! `bench predict`: the time of a prediction over the batch.
 
-use super::{arguments::PredictTimes, scaling::write, worker::systems_of};
+use super::{arguments::PredictTimes, launches, scaling::write, worker::systems_of};
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement, Predictor,
@@ -57,10 +57,7 @@ pub fn run(arguments: &PredictTimes) -> Result<()> {
     let placement = run::placement_of(&arguments.place.runtime(), None)?;
     std::fs::create_dir_all(&arguments.out)
         .map_err(|error| Error::Output { path: arguments.out.clone(), reason: error.to_string() })?;
-    let (device, modes): (String, &[bool]) = match &placement.device {
-        Device::Cpu => (format!("CPU, {} threads", rayon::current_num_threads()), &[false]),
-        Device::Cuda(cuda) => (cuda.info().name.clone(), &[false, true]),
-    };
+    let (device, modes) = launches::modes(&placement.device);
     let mut times = Vec::new();
     for &model in &arguments.models {
         for &batch in &arguments.batches {
@@ -138,19 +135,11 @@ fn median<M: Module, B: Batch>(
 impl Report {
     /// A line for each model and launch mode.
     fn lines(&self) -> Vec<plots::Line> {
-        let mut lines: Vec<plots::Line> = Vec::new();
+        let mut lines = Vec::new();
         for time in &self.times {
-            let way = match (time.captured, self.device.starts_with("CPU")) {
-                (true, _) => ", captured",
-                (false, true) => "",
-                (false, false) => ", launched",
-            };
-            let label = format!("{}, {}, {}{way}", time.model, self.device, self.dtype);
+            let label = format!("{}, {}, {}", time.model, self.device, self.dtype);
             let point = (f64::from(time.batch), time.milliseconds);
-            match lines.iter_mut().find(|line| line.label == label) {
-                Some(line) => line.points.push(point),
-                None => lines.push(plots::Line { label, points: vec![point] }),
-            }
+            launches::add_point(&mut lines, &label, &self.device, time.captured, point);
         }
         lines
     }

@@ -2,10 +2,10 @@
 
 use super::{
     arguments::StepTimes,
+    launches,
     scaling::write,
     worker::{median, systems_of, trainer},
 };
-use gradewise_kernels::Device;
 use gradewise_nn::{
     Module,
     models::{NBody, NBodyConfig},
@@ -49,10 +49,7 @@ pub fn run(arguments: &StepTimes) -> Result<()> {
     let placement = run::placement_of(&arguments.place.runtime(), None)?;
     std::fs::create_dir_all(&arguments.out)
         .map_err(|error| Error::Output { path: arguments.out.clone(), reason: error.to_string() })?;
-    let (name, modes): (String, &[bool]) = match &placement.device {
-        Device::Cpu => (format!("CPU, {} threads", rayon::current_num_threads()), &[false]),
-        Device::Cuda(cuda) => (cuda.info().name.clone(), &[false, true]),
-    };
+    let (name, modes) = launches::modes(&placement.device);
     let mut times = Vec::new();
     for &width in &arguments.widths {
         let config = NBodyConfig {
@@ -98,20 +95,12 @@ fn read(path: &Path) -> Result<Report> {
 
 /// A line for each device, width and launch mode.
 fn lines(reports: &[&Report]) -> Vec<plots::Line> {
-    let mut lines: Vec<plots::Line> = Vec::new();
+    let mut lines = Vec::new();
     for report in reports {
         for time in &report.times {
-            let way = match (time.captured, report.device.starts_with("CPU")) {
-                (true, _) => ", captured",
-                (false, true) => "",
-                (false, false) => ", launched",
-            };
-            let label = format!("{}, {}, width {}{way}", report.device, report.dtype, time.width);
+            let label = format!("{}, {}, width {}", report.device, report.dtype, time.width);
             let point = (f64::from(time.batch), time.milliseconds);
-            match lines.iter_mut().find(|line| line.label == label) {
-                Some(line) => line.points.push(point),
-                None => lines.push(plots::Line { label, points: vec![point] }),
-            }
+            launches::add_point(&mut lines, &label, &report.device, time.captured, point);
         }
     }
     lines

@@ -12,8 +12,8 @@ use gradewise_kernels::{Compute, DType};
 use std::sync::{Mutex, PoisonError};
 
 /// A convolution whose kernel is an equivariant network of the position of the tap ([`fields::cs_conv`]), and of the input field if it
-/// is [conditioned](SteerableConvBuilder::conditioned): it commutes with shifts and with
-/// those isometries of the metric that map the grid to itself.
+/// is [conditioned](SteerableConvBuilder::conditioned): it commutes with shifts and with those isometries of the metric that map the grid
+/// to itself.
 ///
 /// Parameters have the names of the published implementation: `CliffordSteerableKernel_0.…` and `bias`.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! Fields on grids over time: simulated fluids and electromagnetic fields, as in the publications on Clifford networks.
 //!
-//! `smoke` is Navier–Stokes in the plane (feature `fourier`), [`maxwell`] Maxwell's equations in space, [`charges`] the fields of moving charges on
-//! space-time of 2+1 dimensions. Each makes a [`FieldSet`]. Models see its [`FieldWindows`]: input frames and the target frames after them.
+//! `smoke` is Navier–Stokes in the plane (feature `fourier`), [`maxwell`] Maxwell's equations in space, [`charges`] the fields of moving
+//! charges on space-time of 2+1 dimensions. Each makes a [`FieldSet`]. Models see its [`FieldWindows`]: input frames and the target frames
+//! after them.
 //!
 //! ```
 //! use gradewise_kernels::Device;
