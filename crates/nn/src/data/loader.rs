@@ -3,6 +3,7 @@
 //! The order is a pure function of (seed, epoch), and a batch of (order, step): resuming at any step needs no state
 //! but the step's number.
 
+use super::validate::at_least_one;
 use crate::{Error, Result};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -39,16 +40,7 @@ impl BatchOrder {
     /// # Errors
     /// [`Error::Argument`] if there are no samples or the batch size is zero.
     pub fn sequential(samples: usize, batch_size: usize) -> Result<Self> {
-        for (argument, value) in [("samples", samples), ("batch_size", batch_size)] {
-            if value == 0 {
-                return Err(Error::Argument {
-                    operation: "batch order",
-                    argument,
-                    actual: "0".to_owned(),
-                    expected: "at least 1".to_owned(),
-                });
-            }
-        }
+        at_least_one("batch order", &[("samples", samples), ("batch_size", batch_size)])?;
         Ok(Self { samples, batch_size, shuffle: None, drop_last: false })
     }
 

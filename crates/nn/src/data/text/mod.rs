@@ -1,6 +1,6 @@
 //! Text as sequences of bytes.
 
-use super::{Batch, Samples, Split};
+use super::{Batch, Samples, Split, validate::at_least_one};
 use crate::{Error, Placement, Result};
 use gradewise_kernels::{Device, Index};
 use std::{ops::Range, path::Path, sync::Arc};
@@ -47,16 +47,7 @@ impl TextData {
             Split::Valid => nine_tenths..middle,
             Split::Test => middle..text.len(),
         };
-        for (argument, value) in [("block", block), ("windows", windows)] {
-            if value == 0 {
-                return Err(Error::Argument {
-                    operation: "TextData",
-                    argument,
-                    actual: "0".to_owned(),
-                    expected: "at least 1".to_owned(),
-                });
-            }
-        }
+        at_least_one("TextData", &[("block", block), ("windows", windows)])?;
         // A window has one token more than its block.
         let places = part.len().saturating_sub(block);
         if places == 0 {
