@@ -1,4 +1,5 @@
-// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. Forward only.
+// Attention by the matrix instructions of warpgroups, fed by the copy engine (sm_90a): bf16 and f16, accumulated in f32. The forward
+// pass; hopper_backward.cuh has the backward pass.
 //
 // Blocks are persistent and take tiles of 128 queries, 64 for each of two consumer warpgroups. The producer, the first thread of a
 // third warpgroup, copies them and tiles of 128 keys and values into rings, and runs ahead into the next tile of queries. A
@@ -7,10 +8,7 @@
 // arXiv:2407.08608).
 #pragma once
 
-#include "attention/problem.cuh"
-#include "attention/rounding.cuh"
-#include "ptx/tensor_map.cuh"
-#include "ptx/wgmma.cuh"
+#include "attention/hopper_tiles.cuh"
 
 /// Tensor maps of [batch, head, token, feature] in boxes of 64 features by 128 tokens.
 struct HopperAttention {
@@ -24,9 +22,9 @@ struct AttentionHopper {
     /// Registers: as in mma/hopper.cuh.
     static constexpr int FEW = 40, MANY = 232;
     static_assert(128 * FEW + MULTIPLYING * MANY <= 384 * 168, "the block has no more registers");
-    /// A tile consists of pieces: 64 features of all rows, in swizzled lines of 128 bytes.
-    static constexpr int PIECES = D / 64, PIECE = ROWS * 128, TILE = PIECES * PIECE;
     static_assert(ROWS == KEYS, "tiles have one size");
+    using Tile = AttentionTile<T, D, ROWS>;
+    static constexpr int TILE = Tile::BYTES;
     static constexpr int SHARED_BYTES = (QUERIES + 2 * STAGES) * TILE + 1024;
     static_assert(SHARED_BYTES <= 227 << 10, "fits a block");
     static constexpr int SCORES = KEYS / 2, OUT = D / 2;
@@ -42,7 +40,7 @@ struct AttentionHopper {
         Visible<T> visible;
         int first, steps;
 
-        GW_DEVICE Unit(const Attention& p, int tiles, i64 unit, i64 units)
+        GW_DEVICE Unit(const Attention& p, int tiles, int unit, int units)
             : at(p, tiles, p.heads, unit, units),
               visible(p, at.batch),
               first(at.tile * ROWS),
@@ -64,10 +62,9 @@ struct AttentionHopper {
     const Attention& p;
     unsigned char *memory, *keys, *values;
     Barriers& barriers;
-    int tiles;
-    i64 units;
+    int tiles, units;
 
-    GW_DEVICE AttentionHopper(const HopperAttention& h, int tiles, i64 units, unsigned char* memory)
+    GW_DEVICE AttentionHopper(const HopperAttention& h, int tiles, int units, unsigned char* memory)
         : h(h),
           p(h.p),
           memory(memory),
@@ -77,18 +74,9 @@ struct AttentionHopper {
           tiles(tiles),
           units(units) {}
 
-    /// Units are in order of length, the longest first. Rounds alternate in direction, so that no block gets the longest of each.
-    GW_DEVICE i64 unit_of(int round) const {
-        const int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-        return round * static_cast<i64>(gridDim.x) + place;
-    }
-
     GW_DEVICE void copy(unsigned char* tile, const TensorMap& map, int token, i64 head, i64 batch, u64* barrier) const {
         barrier_expect(barrier, TILE);
-#pragma unroll
-        for (int i = 0; i < PIECES; ++i) {
-            copy_box(tile + i * PIECE, map, i * 64, token, static_cast<i32>(head), static_cast<i32>(batch), barrier);
-        }
+        Tile::copy(tile, map, token, head, batch, barrier);
     }
 
     /// The producer issues no copy that no consumer waits for.
@@ -97,9 +85,7 @@ struct AttentionHopper {
         tensor_map_prefetch(h.k);
         tensor_map_prefetch(h.v);
         Turns turns;
-        for (int round = 0; round * static_cast<i64>(gridDim.x) < units; ++round) {
-            const i64 index = unit_of(round);
-            if (index >= units) continue;
+        for_each_unit(units, [&](int index, int) {
             const Unit unit(p, tiles, index, units);
             const i64 batch = unit.at.batch, shared_head = unit.at.head / p.group;
             barrier_wait(&barriers.empty_q[turns.place()], turns.parity() ^ 1);
@@ -113,30 +99,17 @@ struct AttentionHopper {
                 copy(values + stage * TILE, h.v, step * KEYS, shared_head, batch, &barriers.full_v[stage]);
             }
             turns.advance(unit);
-        }
-    }
-
-    /// Keeps the compiler from reading registers that matrix instructions write before they have finished.
-    template <int N>
-    GW_DEVICE static void pin(float (&values)[N]) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
-    }
-
-    GW_DEVICE void release(u64* barrier) const {
-        if (threadIdx.x % 32 == 0) barrier_arrive(barrier, 0);
+        });
     }
 
     /// A consumer warpgroup; `half` selects its 64 queries.
     GW_DEVICE void consume(int half) const {
         Turns turns;
-        for (int round = 0; round * static_cast<i64>(gridDim.x) < units; ++round) {
-            const i64 index = unit_of(round);
-            if (index >= units) continue;
+        for_each_unit(units, [&](int index, int) {
             const Unit unit(p, tiles, index, units);
             consume(half, unit, turns);
             turns.advance(unit);
-        }
+        });
     }
 
     GW_DEVICE void consume(int half, const Unit& unit, const Turns& turns) const {
@@ -150,14 +123,14 @@ struct AttentionHopper {
         u32 weights[KEYS / 16][4];
         // Warp-uniform; the shuffle makes that visible to the compiler.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
-        const u64 q_matrix = wgmma_matrix(base + turns.place() * TILE + half * 64 * 128, 1024, PIECE);
-        const u64 k_matrix = wgmma_matrix(base + QUERIES * TILE, 1024, PIECE);
-        const u64 v_matrix = wgmma_matrix(base + (QUERIES + STAGES) * TILE, 1024, PIECE);
+        const u64 q_matrix = Tile::matrix(base + turns.place() * TILE + half * 64 * 128);
+        const u64 k_matrix = Tile::matrix(base + QUERIES * TILE);
+        const u64 v_matrix = Tile::matrix(base + (QUERIES + STAGES) * TILE);
         const auto multiply_keys = [&](int stage) {
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < D / 16; ++i) {
-                const u64 place = i / 4 * (PIECE / 16) + i % 4 * 2;
+                const u64 place = Tile::features(i);
                 Wgmma<KEYS>::template shared<false, false>(s, q_matrix + place, k_matrix + stage * (TILE / 16) + place, i > 0, T{});
             }
             wgmma_commit();
@@ -166,7 +139,7 @@ struct AttentionHopper {
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < KEYS / 16; ++i) {
-                Wgmma<D>::registers(out, weights[i], v_matrix + stage * (TILE / 16) + i * (16 * 128 / 16), 1, T{});
+                Wgmma<D>::registers(out, weights[i], v_matrix + stage * (TILE / 16) + Tile::tokens(i), 1, T{});
             }
             wgmma_commit();
         };
@@ -197,10 +170,6 @@ struct AttentionHopper {
                 total[side] = fmaf(total[side], keep[side], sum);
             }
         };
-        const auto round_weights = [&] {
-#pragma unroll
-            for (int i = 0; i < SCORES / 2; ++i) weights[i / 4][i % 4] = pair(s[2 * i], s[2 * i + 1], T{});
-        };
         barrier_wait(&barriers.full_q[turns.place()], turns.parity());
         if (steps > 0) {
             const int begin = turns.stage(0);
@@ -208,9 +177,9 @@ struct AttentionHopper {
             multiply_keys(begin);
             wgmma_wait<0>();
             pin(s);
-            release(&barriers.empty_k[begin]);
+            arrive_as_warp(&barriers.empty_k[begin]);
             softmax(0);
-            round_weights();
+            round_operands<T>(s, weights);
             for (int step = 1; step < steps; ++step) {
                 const int stage = turns.stage(step), before = turns.stage(step - 1);
                 barrier_wait(&barriers.full_k[stage], turns.parity(step));
@@ -219,21 +188,21 @@ struct AttentionHopper {
                 multiply_values(before);
                 wgmma_wait<1>();
                 pin(s);
-                release(&barriers.empty_k[stage]);
+                arrive_as_warp(&barriers.empty_k[stage]);
                 softmax(step * KEYS);
                 wgmma_wait<0>();
                 pin(out);
-                release(&barriers.empty_v[before]);
+                arrive_as_warp(&barriers.empty_v[before]);
 #pragma unroll
                 for (int e = 0; e < OUT; ++e) out[e] *= keep[e / 2 % 2];
-                round_weights();
+                round_operands<T>(s, weights);
             }
             const int last = turns.stage(steps - 1);
             barrier_wait(&barriers.full_v[last], turns.parity(steps - 1));
             multiply_values(last);
             wgmma_wait<0>();
             pin(out);
-            release(&barriers.empty_v[last]);
+            arrive_as_warp(&barriers.empty_v[last]);
         }
         float* const log_sums = static_cast<float*>(p.log_sums) + (unit.at.batch * p.heads + unit.at.head) * p.queries;
 #pragma unroll
@@ -252,37 +221,16 @@ struct AttentionHopper {
         }
         // After this barrier, no thread of the warpgroup reads the queries any more.
         named_barrier(1 + half, 128);
-        write(unit, memory + turns.place() * TILE, half * 64 + warp * 16, out);
+        const int start = half * 64 + warp * 16;
+        T* const target = part(static_cast<T*>(p.out), p.out_steps, unit.at.batch, unit.at.head);
+        Tile::write(memory + turns.place() * TILE, start, out, target, p.out_steps.token, first + start, p.queries, p.features);
         // The fence precedes the arrival: the copy engine must see these writes before it overwrites them.
         shared_fence();
         __syncwarp();
-        release(&barriers.empty_q[turns.place()]);
+        arrive_as_warp(&barriers.empty_q[turns.place()]);
     }
 
-    /// Writes a warp's 16 rows from row `start` of the tile on, through the shared memory of its own queries.
-    GW_DEVICE void write(const Unit& unit, unsigned char* tile, int start, const float (&out)[OUT]) const {
-        const int lane = threadIdx.x % 32;
-        const auto place = [&](int line, int chunk) {
-            return tile + chunk / 8 * PIECE + (start + line) * 128 + (chunk % 8 ^ line % 8) * 16;
-        };
-#pragma unroll
-        for (int i = 0; i < OUT / 2; ++i) {
-            const int line = lane / 4 + i % 2 * 8;
-            *reinterpret_cast<u32*>(place(line, i / 2) + lane % 4 * 4) = pair(out[2 * i], out[2 * i + 1], T{});
-        }
-        __syncwarp();
-        T* const target = part(static_cast<T*>(p.out), p.out_steps, unit.at.batch, unit.at.head);
-#pragma unroll
-        for (int i = 0; i < 16 * D / 8 / 32; ++i) {
-            const int e = lane + 32 * i, line = e / (D / 8), chunk = e % (D / 8), query = unit.first + start + line;
-            const Pack<u32, 4> values = *reinterpret_cast<const Pack<u32, 4>*>(place(line, chunk));
-            if (query < p.queries && chunk * 8 < p.features) {
-                *reinterpret_cast<Pack<u32, 4>*>(target + query * p.out_steps.token + chunk * 8) = values;
-            }
-        }
-    }
-
-    GW_DEVICE static void run(const HopperAttention& problem, int tiles, i64 units) {
+    GW_DEVICE static void run(const HopperAttention& problem, int tiles, int units) {
         // The swizzle needs this alignment, which holds because there is no other shared memory.
         extern __shared__ __align__(1024) unsigned char dynamic[];
         const AttentionHopper block(problem, tiles, units, dynamic);

@@ -42,11 +42,12 @@ struct Place {
 
     /// The place of unit number `unit` of `units`.
     GW_DEVICE Place(const Attention& p, int tiles, i64 heads, i64 unit, i64 units) {
-        const i64 all = units / tiles;
-        const i64 of_head = p.causal ? unit % all : unit / tiles;
-        tile = static_cast<int>(p.causal ? tiles - 1 - unit / all : unit % tiles);
-        head = of_head % heads;
-        batch = of_head / heads;
+        // A launcher asks for fewer than 2³¹ units, and divisions of 32 bits take few instructions and registers.
+        const u32 index = static_cast<u32>(unit), each = static_cast<u32>(tiles), all = static_cast<u32>(units) / each;
+        const u32 of_head = p.causal ? index % all : index / each;
+        tile = static_cast<int>(p.causal ? each - 1 - index / all : index % each);
+        head = of_head % static_cast<u32>(heads);
+        batch = of_head / static_cast<u32>(heads);
     }
 };
 
@@ -63,13 +64,16 @@ struct Visible {
     bool causal;
     const T* mask;
 
-    GW_DEVICE Visible(const Attention& p, i64 batch)
-        : length(static_cast<int>(p.keys)),
-          offset(static_cast<int>(p.keys - p.queries)),
-          causal(p.causal != 0),
-          mask(p.mask == nullptr ? nullptr : static_cast<const T*>(p.mask) + batch * p.keys) {
+    GW_DEVICE Visible(const Attention& p, i64 batch) : Visible(p, batch, static_cast<int>(p.keys)) {
         if (p.lengths != nullptr && p.lengths[batch] < static_cast<u32>(length)) length = static_cast<int>(p.lengths[batch]);
     }
+
+    /// Given the number of keys of this batch.
+    GW_DEVICE Visible(const Attention& p, i64 batch, int length)
+        : length(length),
+          offset(static_cast<int>(p.keys - p.queries)),
+          causal(p.causal != 0),
+          mask(p.mask == nullptr ? nullptr : static_cast<const T*>(p.mask) + batch * p.keys) {}
 
     /// One past the last key that any of the queries below `query` sees.
     GW_DEVICE int end(int query) const {

@@ -57,8 +57,8 @@ GW_DEVICE u64 wgmma_matrix(u32 address, u32 groups, u32 pieces) {
 template <int N>
 struct Wgmma;
 
-#define GW_WGMMA_REGISTERS(N, COUNT, K, TYPE, TRANSPOSES, A0, A1, A2, A3, B, ADD, TAG)                                          \
-    GW_DEVICE static void registers(float (&d)[COUNT], const u32 (&a)[4], u64 b, i32 add, TAG) {                                \
+#define GW_WGMMA_REGISTERS(NAME, N, COUNT, K, TYPE, TRANSPOSES, A0, A1, A2, A3, B, ADD, TAG)                                          \
+    GW_DEVICE static void NAME(float (&d)[COUNT], const u32 (&a)[4], u64 b, i32 add, TAG) {                                     \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                          \
                      "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" GW_NAMES_##COUNT "}, {" A0 ", " A1 \
                      ", " A2 ", " A3 "}, " B ", p, 1, 1" TRANSPOSES ";\n}"                                                      \
@@ -74,24 +74,28 @@ struct Wgmma;
                      : GW_OUT_##COUNT(d, 0)                                                                                     \
                      : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSE_A ? 1 : 0), "n"(TRANSPOSE_B ? 1 : 0));                           \
     }
-// With 16-bit operands, A from registers takes a B whose rows run across k.
+// With 16-bit operands, `registers` takes a B whose rows run across k, `registers_along` one whose rows run along k.
 template <>
 struct Wgmma<64> {
-    GW_WGMMA_REGISTERS(64, 32, 16, "bf16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", bf16)
-    GW_WGMMA_REGISTERS(64, 32, 16, "f16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", f16)
+    GW_WGMMA_REGISTERS(registers, 64, 32, 16, "bf16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", bf16)
+    GW_WGMMA_REGISTERS(registers, 64, 32, 16, "f16", ", 1", "%32", "%33", "%34", "%35", "%36", "%37", f16)
+    GW_WGMMA_REGISTERS(registers_along, 64, 32, 16, "bf16", ", 0", "%32", "%33", "%34", "%35", "%36", "%37", bf16)
+    GW_WGMMA_REGISTERS(registers_along, 64, 32, 16, "f16", ", 0", "%32", "%33", "%34", "%35", "%36", "%37", f16)
+    GW_WGMMA_SHARED(64, 32, 16, "bf16", ", %35, %36", "%32", "%33", "%34", bf16)
+    GW_WGMMA_SHARED(64, 32, 16, "f16", ", %35, %36", "%32", "%33", "%34", f16)
 };
 template <>
 struct Wgmma<128> {
-    GW_WGMMA_REGISTERS(128, 64, 16, "bf16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", bf16)
-    GW_WGMMA_REGISTERS(128, 64, 16, "f16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", f16)
-    GW_WGMMA_REGISTERS(128, 64, 8, "tf32", "", "%64", "%65", "%66", "%67", "%68", "%69", float)
+    GW_WGMMA_REGISTERS(registers, 128, 64, 16, "bf16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", bf16)
+    GW_WGMMA_REGISTERS(registers, 128, 64, 16, "f16", ", 1", "%64", "%65", "%66", "%67", "%68", "%69", f16)
+    GW_WGMMA_REGISTERS(registers, 128, 64, 8, "tf32", "", "%64", "%65", "%66", "%67", "%68", "%69", float)
     GW_WGMMA_SHARED(128, 64, 8, "tf32", "", "%64", "%65", "%66", float)
     GW_WGMMA_SHARED(128, 64, 16, "bf16", ", %67, %68", "%64", "%65", "%66", bf16)
     GW_WGMMA_SHARED(128, 64, 16, "f16", ", %67, %68", "%64", "%65", "%66", f16)
 };
 template <>
 struct Wgmma<256> {
-    GW_WGMMA_REGISTERS(256, 128, 8, "tf32", "", "%128", "%129", "%130", "%131", "%132", "%133", float)
+    GW_WGMMA_REGISTERS(registers, 256, 128, 8, "tf32", "", "%128", "%129", "%130", "%131", "%132", "%133", float)
     GW_WGMMA_SHARED(256, 128, 8, "tf32", "", "%128", "%129", "%130", float)
     GW_WGMMA_SHARED(256, 128, 16, "bf16", ", %131, %132", "%128", "%129", "%130", bf16)
     GW_WGMMA_SHARED(256, 128, 16, "f16", ", %131, %132", "%128", "%129", "%130", f16)

@@ -55,7 +55,7 @@ enum Engine {
     Simt,
     /// Warp-wide matrix instructions.
     Warp,
-    /// The matrix instructions of warpgroups; forward only.
+    /// The matrix instructions of warpgroups.
     Hopper,
 }
 
@@ -83,15 +83,16 @@ impl Engine {
         if served && operands.iter().all(aligned) { Self::Warp } else { Self::Simt }
     }
 
-    /// The engine of the forward pass where this one serves: Hopper if it can compute the problem, else this one.
-    fn forward(self, device: &CudaDevice, problem: &Problem) -> Self {
+    /// The faster engine for what this one can compute: Hopper where the device and the problem allow it, else this one.
+    fn best(self, device: &CudaDevice, problem: &Problem, operands: &[&Array]) -> Self {
         // Shorter sequences leave most of a tile empty.
         const ENOUGH: usize = 128;
         // The copy engine takes no strides of 0.
-        let steps = [&problem.q, &problem.k, &problem.v]
-            .into_iter()
-            .all(|array| array.strides().iter().all(|&step| step > 0));
+        let steps = operands.iter().all(|array| array.strides().iter().all(|&step| step > 0));
+        // Kernels count tiles, of 64 tokens or more, in 32 bits.
+        let tiles = problem.batch * problem.heads * problem.queries.max(problem.keys).div_ceil(64);
         let served = self == Self::Warp
+            && i32::try_from(2 * tiles).is_ok()
             && device.options().attention_warpgroups
             && steps
             && problem.features > 32
@@ -100,11 +101,11 @@ impl Engine {
         if served { Self::Hopper } else { self }
     }
 
-    const fn threads(self) -> u32 {
+    const fn threads(self, pass: Pass, size: usize) -> u32 {
         match self {
             Self::Simt => 256,
             Self::Warp => 128,
-            Self::Hopper => 384,
+            Self::Hopper => Hopper::of(pass, size).threads(),
         }
     }
 
@@ -125,7 +126,9 @@ impl Engine {
             (Self::Warp, Pass::Forward) => names!("warp", "fwd"),
             (Self::Warp, Pass::BackwardQ) => names!("warp", "bwd_q"),
             (Self::Warp, Pass::BackwardKv) => names!("warp", "bwd_kv"),
-            (Self::Hopper, _) => names!("hopper", "fwd"),
+            (Self::Hopper, Pass::Forward) => names!("hopper", "fwd"),
+            (Self::Hopper, Pass::BackwardQ) => names!("hopper", "bwd_q"),
+            (Self::Hopper, Pass::BackwardKv) => names!("hopper", "bwd_kv"),
         };
         Kernel::new(names[FEATURES.iter().position(|&each| each == size).unwrap_or(0)], dtype)
     }
@@ -143,9 +146,43 @@ impl Engine {
                 let rows = if pass == Pass::Forward { 64 + 4 * 64 } else { 2 * 64 + 4 * 32 };
                 (64, rows * (size + 8) * 2)
             }
-            // Two tiles each of queries, of keys and of values; barriers.
-            Self::Hopper => (128, 6 * 128 * size * 2 + 1024),
+            Self::Hopper => {
+                let hopper = Hopper::of(pass, size);
+                (hopper.rows, hopper.bytes(size))
+            }
         }
+    }
+}
+
+/// What a kernel of csrc/attention/hopper.cuh or hopper_backward.cuh has.
+struct Hopper {
+    /// Warpgroups that multiply.
+    consumers: usize,
+    /// Tokens of a tile that stays and of one that passes by.
+    rows: usize,
+    columns: usize,
+    /// Tiles that pass by: as many pairs are in shared memory. Of those that stay there is one pair.
+    stages: usize,
+}
+
+impl Hopper {
+    /// Shared memory beside the tiles: barriers, and in the backward pass two numbers for each query of a stage.
+    const MORE_BYTES: usize = 2048;
+
+    const fn of(pass: Pass, size: usize) -> Self {
+        match pass {
+            Pass::Forward => Self { consumers: 2, rows: 128, columns: 128, stages: 2 },
+            Pass::BackwardQ if size == 64 => Self { consumers: 3, rows: 192, columns: 64, stages: 3 },
+            Pass::BackwardQ | Pass::BackwardKv => Self { consumers: 2, rows: 128, columns: 64, stages: 3 },
+        }
+    }
+
+    const fn bytes(&self, size: usize) -> usize {
+        2 * (self.rows + self.stages * self.columns) * size * 2 + Self::MORE_BYTES
+    }
+
+    const fn threads(&self) -> u32 {
+        128 * (self.consumers as u32 + 1)
     }
 }
 
@@ -155,6 +192,8 @@ struct Launch<'a> {
     /// Features that the kernel is compiled for, at least those of the problem.
     size: usize,
     engine: Engine,
+    /// The output's gradient, in the backward pass.
+    grad: Option<&'a Array>,
     parameters: Parameters,
     /// Keeps the arrays that the parameters point to.
     _held: Vec<Array>,
@@ -165,7 +204,7 @@ impl<'a> Launch<'a> {
         device: &'a CudaDevice,
         problem: &'a Problem,
         options: &AttentionOptions,
-        more: &[&Array],
+        grad: Option<&'a Array>,
     ) -> Result<Self> {
         let Some(size) = FEATURES.into_iter().find(|&size| size >= problem.features) else {
             return Err(Error::Argument {
@@ -177,7 +216,7 @@ impl<'a> Launch<'a> {
         };
         let mask = options.mask.as_ref().map(Array::contiguous).transpose()?;
         let Problem { q, k, v, .. } = problem;
-        let operands: Vec<&Array> = [q, k, v].into_iter().chain(more.iter().copied()).collect();
+        let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
         let parameters = Parameters {
             q: q.cuda_address(),
             k: k.cuda_address(),
@@ -200,34 +239,56 @@ impl<'a> Launch<'a> {
             scale: problem.scale,
             ..Parameters::default()
         };
-        let engine = Engine::choose(device, &operands, problem.features);
-        Ok(Self { device, problem, size, engine, parameters, _held: mask.into_iter().collect() })
+        let engine = Engine::choose(device, &operands, problem.features).best(device, problem, &operands);
+        Ok(Self { device, problem, size, engine, grad, parameters, _held: mask.into_iter().collect() })
     }
 
     fn run(&self, pass: Pass) -> Result<()> {
         let Problem { batch, heads, group, queries, keys, .. } = *self.problem;
         let dtype = self.problem.q.dtype();
-        let engine =
-            if pass == Pass::Forward { self.engine.forward(self.device, self.problem) } else { self.engine };
+        let engine = self.engine;
         let (rows, shared) = engine.tile(pass, self.size, dtype);
         let (tokens, heads) = if pass == Pass::BackwardKv { (keys, heads / group) } else { (queries, heads) };
         let tiles = tokens.div_ceil(rows);
         let units = tiles * heads * batch;
         let kernel = engine.kernel(pass, self.size, dtype);
         if engine == Engine::Hopper {
-            let map = |array: &Array| describe(self.device, array);
-            let Problem { q, k, v, .. } = self.problem;
-            let described =
-                Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] };
             // Persistent blocks: each fills a multiprocessor and takes tiles in turn.
             let blocks = units.min(self.device.info().multiprocessors.max(1) as usize);
-            let grid = Grid::blocks(blocks, engine.threads()).shared(shared);
-            let args = Args::new().large(&described).int(tiles as i32).size(units);
-            return self.device.launch(NAME, kernel, grid, args);
+            let grid = Grid::blocks(blocks, engine.threads(pass, self.size)).shared(shared);
+            let launch = |args: Args<'_>| {
+                self.device.launch(NAME, kernel, grid, args.int(tiles as i32).int(units as i32))
+            };
+            return match self.grad {
+                Some(grad) => launch(Args::new().large(&self.described_backward(pass, grad)?)),
+                None => launch(Args::new().large(&self.described()?)),
+            };
         }
-        let grid = Grid::blocks(units, engine.threads()).shared(shared);
+        let grid = Grid::blocks(units, engine.threads(pass, self.size)).shared(shared);
         let args = Args::new().value(&self.parameters).int(tiles as i32);
         self.device.launch(NAME, kernel, grid, args)
+    }
+
+    fn described(&self) -> Result<Described> {
+        let map = |array: &Array| describe(self.device, array, Hopper::of(Pass::Forward, self.size).rows);
+        let Problem { q, k, v, .. } = self.problem;
+        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] })
+    }
+
+    fn described_backward(&self, pass: Pass, grad: &Array) -> Result<DescribedBackward> {
+        let Problem { q, k, v, .. } = self.problem;
+        let (rows, columns) =
+            if pass == Pass::BackwardKv { ([k, v], [q, grad]) } else { ([q, grad], [k, v]) };
+        let maps = |arrays: [&Array; 2], tokens| -> Result<[[u64; 16]; 2]> {
+            Ok([describe(self.device, arrays[0], tokens)?, describe(self.device, arrays[1], tokens)?])
+        };
+        let hopper = Hopper::of(pass, self.size);
+        Ok(DescribedBackward {
+            rows: maps(rows, hopper.rows)?,
+            columns: maps(columns, hopper.columns)?,
+            parameters: self.parameters,
+            _end: [0; 5],
+        })
     }
 }
 
@@ -242,8 +303,18 @@ struct Described {
     _end: [u64; 5],
 }
 
-/// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by 128 tokens.
-fn describe(device: &CudaDevice, array: &Array) -> Result<[u64; 16]> {
+/// `HopperAttentionBackward` of csrc/attention/hopper_backward.cuh.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+struct DescribedBackward {
+    rows: [[u64; 16]; 2],
+    columns: [[u64; 16]; 2],
+    parameters: Parameters,
+    _end: [u64; 5],
+}
+
+/// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by `tokens` tokens.
+fn describe(device: &CudaDevice, array: &Array, tokens: usize) -> Result<[u64; 16]> {
     let size = array.dtype().size();
     let axis = |axis: usize| array.dims()[axis] as u64;
     // The stride of an axis of size 1 is unused but must be valid.
@@ -253,7 +324,7 @@ fn describe(device: &CudaDevice, array: &Array) -> Result<[u64; 16]> {
         address: array.cuda_address(),
         sizes: &[axis(3), axis(2), axis(1), axis(0)],
         strides: &[step(2), step(1), step(0)],
-        tile: &[64, 128, 1, 1],
+        tile: &[64, tokens as u32, 1, 1],
         swizzle: tensor_map::SWIZZLE_128B,
         promotion: tensor_map::PROMOTION_128B,
     };
@@ -273,7 +344,7 @@ pub(super) fn forward(
     problem: &Problem,
     options: &AttentionOptions,
 ) -> Result<Attention> {
-    let mut launch = Launch::new(device, problem, options, &[])?;
+    let mut launch = Launch::new(device, problem, options, None)?;
     let output = results(device, &problem.q)?;
     let shape = &problem.q.dims()[..3];
     let log_sum_exp = Array::for_kernel(NAME, shape, accumulator(problem.q.dtype()), device)?;
@@ -310,7 +381,7 @@ pub(super) fn backward_into(
     grad: &Array,
     [grad_q, grad_k, grad_v]: &[Array; 3],
 ) -> Result<()> {
-    let mut launch = Launch::new(device, problem, options, &[grad])?;
+    let mut launch = Launch::new(device, problem, options, Some(grad))?;
     let (output, log_sum_exp) = (super::rows(&forward.output)?, forward.log_sum_exp.contiguous()?);
     let rows = log_sum_exp.elements();
     let delta = if rows == 0 {
