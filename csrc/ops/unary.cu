@@ -21,6 +21,8 @@ enum Function : i32 {
     kSigmoid,
     kSilu,
     kGelu,
+    kSiluDerivative,
+    kGeluDerivative,
     kRelu,
     kNotFinite,
     kAddScalar,
@@ -76,6 +78,12 @@ struct Unary {
             case kSigmoid: return each([](C x) { return sigmoid(x); });
             case kSilu: return each([](C x) { return x * sigmoid(x); });
             case kGelu: return each([](C x) { return x * normal_cdf(x); });
+            case kSiluDerivative:
+                return each([](C x) {
+                    const C s = sigmoid(x);
+                    return s + x * (s * (C(1) - s));
+                });
+            case kGeluDerivative: return each([](C x) { return normal_cdf(x) + x * normal_pdf(x); });
             case kRelu: return each([](C x) { return x < C(0) ? C(0) : x; });
             // Infinity minus itself is NaN as well.
             case kNotFinite: return each([](C x) { return x - x == C(0) ? C(0) : C(1); });

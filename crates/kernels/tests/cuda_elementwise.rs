@@ -23,6 +23,8 @@ fn functions_of_one_array() {
         ("sigmoid", ops::sigmoid),
         ("silu", ops::silu),
         ("gelu", ops::gelu),
+        ("silu_derivative", ops::silu_derivative),
+        ("gelu_derivative", ops::gelu_derivative),
         ("relu", ops::relu),
         ("not_finite", ops::not_finite),
         ("add_scalar", |x| ops::add_scalar(x, -0.75)),

@@ -52,6 +52,15 @@ const UNARY: &[Unary] = &[
     ("sigmoid", ops::sigmoid, sigmoid, |x| 3.0 * x),
     ("silu", ops::silu, |x| x * sigmoid(x), |x| 3.0 * x),
     ("gelu", ops::gelu, |x| x * 0.5 * (1.0 + libm::erf(x / 2f64.sqrt())), |x| x),
+    ("silu_derivative", ops::silu_derivative, |x| sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x))), |x| 3.0 * x),
+    (
+        "gelu_derivative",
+        ops::gelu_derivative,
+        |x| {
+            0.5 * (1.0 + libm::erf(x / 2f64.sqrt())) + x * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()
+        },
+        |x| x,
+    ),
     ("relu", ops::relu, |x| x.max(0.0), |x| x),
     ("not_finite", ops::not_finite, |_| 0.0, |x| x),
     ("add_scalar", |x| ops::add_scalar(x, 1.5), |x| x + 1.5, |x| x),

@@ -42,15 +42,18 @@ unary!(Sin, "sin", Rule::Full, Values::Normal, ops::sin, |x, _| x.cos());
 unary!(Cos, "cos", Rule::Full, Values::Normal, ops::cos, |x, _| x.sin()?.neg());
 unary!(Tanh, "tanh", Rule::Widest, Values::Normal, ops::tanh, |_, y| y.square()?.neg()?.add_scalar(1.0));
 unary!(Sigmoid, "sigmoid", Rule::Widest, Values::Normal, ops::sigmoid, |_, y| y.sub(&y.square()?));
-unary!(Silu, "silu", Rule::Widest, Values::Normal, ops::silu, |x, y| {
+unary!(Silu, "silu", Rule::Widest, Values::Normal, ops::silu, |x, _| Tensor::apply(SiluDerivative, &[x]));
+unary!(SiluDerivative, "silu_derivative", Rule::Widest, Values::Normal, ops::silu_derivative, |x, _| {
     let s = x.sigmoid()?;
-    s.add(&y.mul(&s.neg()?.add_scalar(1.0)?)?)
+    let slope = s.sub(&s.square()?)?;
+    slope.mul(&x.mul(&s.mul_scalar(-2.0)?.add_scalar(1.0)?)?.add_scalar(2.0)?)
 });
-unary!(Gelu, "gelu", Rule::Widest, Values::Normal, ops::gelu, |x, _| {
-    let cdf = x.mul_scalar(std::f64::consts::FRAC_1_SQRT_2)?.erf()?.add_scalar(1.0)?.mul_scalar(0.5)?;
+unary!(Gelu, "gelu", Rule::Widest, Values::Normal, ops::gelu, |x, _| Tensor::apply(GeluDerivative, &[x]));
+unary!(GeluDerivative, "gelu_derivative", Rule::Widest, Values::Normal, ops::gelu_derivative, |x, _| {
     let inv_sqrt_tau = (2.0 * std::f64::consts::PI).sqrt().recip();
-    let pdf = x.square()?.mul_scalar(-0.5)?.exp()?.mul_scalar(inv_sqrt_tau)?;
-    cdf.add(&x.mul(&pdf)?)
+    let square = x.square()?;
+    let pdf = square.mul_scalar(-0.5)?.exp()?.mul_scalar(inv_sqrt_tau)?;
+    pdf.mul(&square.neg()?.add_scalar(2.0)?)
 });
 unary!(Relu, "relu", Rule::Widest, Values::AwayFromZero, ops::relu, |_, y| Ok(Tensor::new(ops::sign(
     y.array()

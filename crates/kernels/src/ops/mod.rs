@@ -55,6 +55,6 @@ pub use softmax::{log_softmax, softmax};
 pub use squared_error::{mean_squared_error, mean_squared_error_backward};
 pub use summary::{Summary, Validation};
 pub use unary::{
-    abs, add_scalar, clamp, cos, erf, exp, gelu, log, mul_scalar, neg, not_finite, pow_scalar, recip, relu,
-    rsqrt, sigmoid, sign, silu, sin, sqrt, square, tanh,
+    abs, add_scalar, clamp, cos, erf, exp, gelu, gelu_derivative, log, mul_scalar, neg, not_finite,
+    pow_scalar, recip, relu, rsqrt, sigmoid, sign, silu, silu_derivative, sin, sqrt, square, tanh,
 };

@@ -22,6 +22,8 @@ pub(super) enum Name {
     Sigmoid,
     Silu,
     Gelu,
+    SiluDerivative,
+    GeluDerivative,
     Relu,
     NotFinite,
     AddScalar,
@@ -63,8 +65,31 @@ mod tests {
     fn host_and_device_number_the_functions_alike() {
         use Name::*;
         let host = [
-            Neg, Abs, Sign, Exp, Log, Sqrt, Rsqrt, Recip, Square, Sin, Cos, Tanh, Erf, Sigmoid, Silu, Gelu,
-            Relu, NotFinite, AddScalar, MulScalar, Clamp, Pow, PowInteger,
+            Neg,
+            Abs,
+            Sign,
+            Exp,
+            Log,
+            Sqrt,
+            Rsqrt,
+            Recip,
+            Square,
+            Sin,
+            Cos,
+            Tanh,
+            Erf,
+            Sigmoid,
+            Silu,
+            Gelu,
+            SiluDerivative,
+            GeluDerivative,
+            Relu,
+            NotFinite,
+            AddScalar,
+            MulScalar,
+            Clamp,
+            Pow,
+            PowInteger,
         ];
         let device = numbers(include_str!("../../../csrc/ops/unary.cu"), "Function");
         assert_eq!(host.map(|name| format!("{name:?}")).to_vec(), device);

@@ -50,6 +50,11 @@ functions! {
     Sigmoid: |x, FMA| x.sigmoid::<FMA>();
     Silu: |x, FMA| x * x.sigmoid::<FMA>();
     Gelu: |x, FMA| x * x.normal_cdf::<FMA>();
+    SiluDerivative: |x, FMA| {
+        let s = x.sigmoid::<FMA>();
+        s + x * (s * (T::one() - s))
+    };
+    GeluDerivative: |x, FMA| x.normal_cdf::<FMA>() + x * x.normal_pdf::<FMA>();
     Relu: |x, FMA| if x < T::zero() { T::zero() } else { x };
     NotFinite: |x, FMA| if x.is_finite() { T::zero() } else { T::one() };
     AddScalar(c): |x, FMA| x + T::narrow(c);

@@ -81,6 +81,10 @@ unary! {
     /// x·Φ(x), with the standard normal distribution function Φ in its exact form (Hendrycks & Gimpel 2016,
     /// arXiv:1606.08415).
     gelu, Gelu;
+    /// The derivative of [`silu`], σ(x) + x·σ(x)·(1 − σ(x)).
+    silu_derivative, SiluDerivative;
+    /// The derivative of [`gelu`], Φ(x) + x·φ(x), with the standard normal density φ.
+    gelu_derivative, GeluDerivative;
     /// max(x, 0).
     relu, Relu;
     /// 1 where x is NaN or infinite, else 0.
