@@ -53,15 +53,32 @@ pub(crate) fn held_rows(
     Some((kernel, Grid::new([blocks, 1, 1], [along, together, 1])))
 }
 
-/// A kernel that streams rows of `streams` arrays through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to
-/// a thread, and its grid, for kernels that keep `kept` bytes more there: `None` for short and for very long rows, for arrays that are
-/// not aligned, and for devices without asynchronous copies or with too little shared memory.
+/// What a kernel streams through shared memory.
+pub(crate) struct Streams {
+    /// Arrays whose rows it streams.
+    pub arrays: usize,
+    /// Bytes that it keeps there besides.
+    pub kept: usize,
+    /// Packs of 16 bytes of the shortest rows that are worth it.
+    pub shortest: usize,
+}
+
+impl Streams {
+    /// The shortest rows where another kernel holds shorter ones in registers.
+    pub const BEYOND_HELD: usize = 65;
+    /// The shortest rows where shorter ones are read element by element, in two passes.
+    pub const BEYOND_PLAIN: usize = 17;
+}
+
+/// A kernel that streams rows through shared memory (gradewise/stream.cuh), of those with 4 and 8 packs of 16 bytes to a thread, and its
+/// grid: `None` for short and for very long rows, for arrays that are not aligned, and for devices without asynchronous copies or with too
+/// little shared memory.
 pub(crate) fn streamed_rows(
     device: &CudaDevice,
     names: [&'static str; 2],
     rows: usize,
     columns: usize,
-    (streams, kept): (usize, usize),
+    streams: &Streams,
     arrays: &[&Array],
 ) -> Option<(Kernel, Grid)> {
     /// Shared memory that the device takes for each block, and with it the static one of these kernels, at most.
@@ -74,9 +91,10 @@ pub(crate) fn streamed_rows(
     if dtype == DType::F64 || info.compute_capability.0 < 8 || rows > MOST {
         return None;
     }
-    let (along, packs) = streamed(columns / wide).filter(|_| aligned(columns, wide, arrays))?;
+    let (along, packs) =
+        streamed(columns / wide, streams.shortest).filter(|_| aligned(columns, wide, arrays))?;
     let threads = if packs == 4 { 128 } else { 512 };
-    let shared = streams * threads as usize * packs * 16 + kept;
+    let shared = streams.arrays * threads as usize * packs * 16 + streams.kept;
     let available = info.max_shared_memory + RESERVED;
     // As many threads as have room for the rows in registers.
     let resident = (512 / threads as usize).min(available / (shared + FIXED));
@@ -88,8 +106,8 @@ pub(crate) fn streamed_rows(
 }
 
 /// Threads that share a row of so many packs as it streams, and packs of each: as few threads as can.
-fn streamed(row: usize) -> Option<(u32, usize)> {
-    if row <= 64 {
+fn streamed(row: usize, shortest: usize) -> Option<(u32, usize)> {
+    if row < shortest {
         return None;
     }
     [(32, 4), (64, 4), (128, 4), (128, 8), (256, 8), (512, 8)]
@@ -187,7 +205,7 @@ pub(crate) fn sum_partials_into(
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunks, held, streamed};
+    use super::{Chunks, Streams, held, streamed};
 
     #[test]
     fn rows_are_held_by_as_few_threads_as_can() {
@@ -229,8 +247,9 @@ mod tests {
             (4096, Some((512, 8))),
             (4097, None),
         ] {
-            assert_eq!(streamed(row), expected, "{row}");
+            assert_eq!(streamed(row, Streams::BEYOND_HELD), expected, "{row}");
         }
+        assert_eq!([16, 17].map(|row| streamed(row, Streams::BEYOND_PLAIN)), [None, Some((32, 4))]);
     }
 
     #[test]

@@ -4,13 +4,13 @@ use super::{Gradients, NAME, Normalized, Statistics};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::fill,
-    array::rows::{accumulator, held_rows, row_grid, streamed_rows},
+    array::rows::{Streams, accumulator, held_rows, row_grid, streamed_rows},
     cuda::{Args, Grid, Kernel},
     ops::reduce,
 };
 
 /// Fewest rows of a part of the sums over rows.
-const PART: usize = 256;
+const PART: usize = 64;
 
 /// Longest rows of f32 that are better held in registers than streamed.
 const LONG: usize = 8192;
@@ -57,7 +57,10 @@ pub(super) fn forward(
         let streamed = ["layer_norm_fwd_streamed_4", "layer_norm_fwd_streamed_8"];
         let affine = if weight.or(bias).is_some() { 2 * features * x.dtype().size() } else { 0 };
         let (kernel, grid) = (x.dtype() != DType::F32 || features > LONG)
-            .then(|| streamed_rows(device, streamed, rows, features, (1, affine), &arrays))
+            .then(|| {
+                let streams = Streams { arrays: 1, kept: affine, shortest: Streams::BEYOND_HELD };
+                streamed_rows(device, streamed, rows, features, &streams, &arrays)
+            })
             .flatten()
             .or_else(|| held_rows(held, rows, features, &arrays))
             .unwrap_or_else(|| (Kernel::new("layer_norm_fwd", x.dtype()), row_grid(rows, features)));
@@ -91,7 +94,8 @@ pub(super) fn backward(
         let streamed = ["layer_norm_bwd_streamed_4", "layer_norm_bwd_streamed_8"];
         let kept = if weight.is_some() { features * x.dtype().size() } else { 0 };
         let arrays: Vec<&Array> = [x, grad, &out].into_iter().chain(weight).collect();
-        let (kernel, grid) = streamed_rows(device, streamed, rows, features, (2, kept), &arrays)
+        let streams = Streams { arrays: 2, kept, shortest: Streams::BEYOND_PLAIN };
+        let (kernel, grid) = streamed_rows(device, streamed, rows, features, &streams, &arrays)
             .unwrap_or_else(|| (Kernel::new("layer_norm_bwd", x.dtype()), row_grid(rows, features)));
         device.launch(NAME, kernel, grid, args)?;
     }

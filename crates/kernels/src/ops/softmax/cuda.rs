@@ -2,7 +2,7 @@
 
 use crate::{
     Array, CudaDevice, Result,
-    array::rows::{held_rows, row_grid, streamed_rows},
+    array::rows::{Streams, held_rows, row_grid, streamed_rows},
     cuda::{Args, Kernel},
 };
 
@@ -17,7 +17,8 @@ pub(super) fn run(device: &CudaDevice, operation: &'static str, x: &Array, logar
     let args = Args::new().array(x).array(&out).size(rows).size(columns).int(i32::from(logarithm));
     let streamed = ["softmax_streamed_4", "softmax_streamed_8"];
     let held = ["softmax_held_1", "softmax_held_2", "softmax_held_4", "softmax_held_8"];
-    let (kernel, grid) = streamed_rows(device, streamed, rows, columns, (1, 0), &[x, &out])
+    let streams = Streams { arrays: 1, kept: 0, shortest: Streams::BEYOND_HELD };
+    let (kernel, grid) = streamed_rows(device, streamed, rows, columns, &streams, &[x, &out])
         .or_else(|| held_rows(held, rows, columns, &[x, &out]))
         .unwrap_or_else(|| (Kernel::new("softmax", x.dtype()), row_grid(rows, columns)));
     device.launch(operation, kernel, grid, args)?;
