@@ -121,6 +121,16 @@ fn growth_is_noticed_with_its_slope_and_suspects_and_nothing_else_is() {
             let _tooth = array(device, 1 + 40 * (iteration % 2));
             assert_eq!(watcher.see(iteration as u64).unwrap(), None, "{iteration}");
         }
+        // What an evaluation leaves on the device, from one iteration on: no leak either.
+        let mut watcher = LeakWatcher::new(device);
+        let mut left = None;
+        for iteration in 0..60 {
+            if iteration == 13 {
+                left = Some(array(device, 90));
+            }
+            assert_eq!(watcher.see(iteration).unwrap(), None, "{iteration}");
+        }
+        drop(left);
         // A kibibyte an iteration, every fourth of which is looked at.
         census::start(census::Detail::Operations);
         let (mut watcher, mut kept, mut found) = (LeakWatcher::new(device), Vec::new(), None);
