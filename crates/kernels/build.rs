@@ -6,6 +6,11 @@
 mod build;
 
 fn main() {
+    // How the straight-line products of src/ops/clifford/straight.rs know that they were not optimised.
+    println!("cargo::rustc-check-cfg=cfg(gradewise_unoptimised)");
+    if std::env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
+        println!("cargo::rustc-cfg=gradewise_unoptimised");
+    }
     if let Err(error) = build::run() {
         for line in error.lines() {
             println!("cargo::error={line}");

@@ -359,11 +359,13 @@ macro_rules! with_product {
                 $body
             }};
         }
+        // Without optimisation each term of the straight-line code has stack of its own, in all more than a thread has.
+        const STRAIGHT: bool = !cfg!(gradewise_unoptimised);
         match $tables.signature {
-            CL2 => by!(4, Code<2, 0, 0>),
-            CL3 => by!(8, Code<3, 0, 0>),
-            PGA3 => by!(16, Code<3, 0, 1>),
-            STA => by!(16, Code<1, 3, 0>),
+            CL2 if STRAIGHT => by!(4, Code<2, 0, 0>),
+            CL3 if STRAIGHT => by!(8, Code<3, 0, 0>),
+            PGA3 if STRAIGHT => by!(16, Code<3, 0, 1>),
+            STA if STRAIGHT => by!(16, Code<1, 3, 0>),
             _ => match $tables.blades {
                 0..=8 => by!(8, Interpreted),
                 9..=32 => by!(32, Interpreted),
