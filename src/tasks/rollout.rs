@@ -46,7 +46,13 @@ struct Record<'a> {
 ///
 /// # Errors
 /// A model that predicts no velocities; from the operators or from writing.
-pub fn rollout(model: &NBody, config: &TaskConfig<NBodyTask>, steps: usize, folder: &Path) -> Result<String> {
+pub fn rollout(
+    model: &NBody,
+    config: &TaskConfig<NBodyTask>,
+    _placement: &Placement,
+    steps: usize,
+    folder: &Path,
+) -> Result<String> {
     if !model.predicts_velocities() {
         return Err(Error::Usage(
             "--rollout needs a model that predicts velocities too; train one with: gradewise train nbody model.velocities=true"

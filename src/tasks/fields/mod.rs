@@ -20,7 +20,7 @@ use gradewise_nn::{
 };
 use gradewise_runner::{
     prelude::*,
-    task::{median, number},
+    task::{Rollout, median, number},
 };
 use rand::seq::IndexedRandom;
 use std::{fmt::Write, marker::PhantomData, sync::Arc};
@@ -174,6 +174,11 @@ impl<E: Equation> Task for Fields<E> {
         }
         Ok(worst)
     }
+
+    const ROLLOUT: Option<Rollout<Self>> = Some(|model, config, placement, steps, folder| {
+        let data = Self::windows(&config.data, Split::Test)?;
+        figures::follow(&|x| mean_of(&[model], x), &data, E::TITLE, steps, placement, folder)
+    });
 
     fn comparison(measures: &Measures, config: &TaskConfig<Self>) -> String {
         let Ok(data) = Self::windows(&config.data, Split::Test) else { return String::new() };

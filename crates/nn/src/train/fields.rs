@@ -125,9 +125,14 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The length of rollouts: [`ROLLOUT_STEPS`], or fewer if trajectories are shorter.
+/// The steps of a rollout over a whole trajectory.
+pub fn most_steps(data: &FieldWindows) -> usize {
+    (data.set().frames() - data.inputs()) / data.outputs()
+}
+
+/// The length of the rollouts of measures: [`ROLLOUT_STEPS`], or fewer if trajectories are shorter.
 pub fn rollout_steps(data: &FieldWindows) -> usize {
-    ((data.set().frames() - data.inputs()) / data.outputs()).min(ROLLOUT_STEPS)
+    most_steps(data).min(ROLLOUT_STEPS)
 }
 
 /// An autoregressive rollout from a tensor of frames: the predicted frames of each step.
@@ -160,7 +165,8 @@ pub fn rollout(
 pub struct RolloutErrors(Vec<Vec<f64>>);
 
 impl RolloutErrors {
-    /// Rollouts from the first starts of all trajectories (0 to 5 if trajectories are long enough, as in PDEArena).
+    /// Rollouts of [`rollout_steps`] steps from the first starts of all trajectories (0 to 5 if trajectories are long enough, as in
+    /// PDEArena).
     ///
     /// # Errors
     /// From the operators.
@@ -170,7 +176,29 @@ impl RolloutErrors {
         batch_size: usize,
         placement: &Placement,
     ) -> Result<Self> {
-        let steps = rollout_steps(data);
+        Self::over(rollout_steps(data), predict, data, batch_size, placement)
+    }
+
+    /// The same, of as many steps.
+    ///
+    /// # Errors
+    /// From the operators; [`Error::Argument`] if there are no steps, or if trajectories are shorter.
+    pub fn over(
+        steps: usize,
+        predict: Predictor<'_>,
+        data: &FieldWindows,
+        batch_size: usize,
+        placement: &Placement,
+    ) -> Result<Self> {
+        let most = most_steps(data);
+        if !(1..=most).contains(&steps) {
+            return Err(Error::Argument {
+                operation: "rollout of fields",
+                argument: "steps",
+                actual: steps.to_string(),
+                expected: format!("1 to {most}, for trajectories of {} frames", data.set().frames()),
+            });
+        }
         let length = data.inputs() + steps * data.outputs();
         let starts = (data.set().frames() + 1 - length).min(ROLLOUT_STARTS);
         let of_trajectory = |trajectory| (0..starts).map(move |start| (trajectory, start));
@@ -195,8 +223,13 @@ impl RolloutErrors {
 
     /// For each step, the mean over rollouts.
     pub fn steps(&self) -> Vec<f64> {
+        self.by_step().iter().map(|errors| mean(errors)).collect()
+    }
+
+    /// For each step, the error of each rollout.
+    pub fn by_step(&self) -> Vec<Vec<f64>> {
         let steps = self.0.first().map_or(0, Vec::len);
-        (0..steps).map(|step| mean(&self.0.iter().map(|errors| errors[step]).collect::<Vec<_>>())).collect()
+        (0..steps).map(|step| self.0.iter().map(|errors| errors[step]).collect()).collect()
     }
 
     /// For each rollout, the sum over steps; its mean is PDEArena's rollout error.
@@ -249,6 +282,9 @@ mod tests {
         let data = FieldWindows::new(growing(8), (2, 2), TimeAxis::Grid).unwrap();
         let stay = |x: &Tensor| persistence(&data, x);
         assert_eq!(rollout_steps(&data), 3);
+        let over = |steps| RolloutErrors::over(steps, &stay, &data, 4, &place);
+        assert_eq!(over(2).unwrap().by_step(), [[12.5; 6], [62.5; 6]], "three starts of two trajectories");
+        assert!(over(4).unwrap_err().to_string().contains("1 to 3") && over(0).is_err());
         // One and two frames on, then three and four, five and six.
         assert_eq!(RolloutErrors::of(&stay, &data, 4, &place).unwrap().steps(), [12.5, 62.5, 152.5]);
     }

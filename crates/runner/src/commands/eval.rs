@@ -41,11 +41,12 @@ pub struct Eval {
     /// one checkpoint.
     #[arg(long, value_name = "LAYERS", conflicts_with = "rollout")]
     pub dump: Option<String>,
-    /// Roll an n-body model that predicts velocities (model.velocities=true) out on the test systems, compare it with the simulator, and
-    /// write an animation, the error over time, and a table into this folder.
+    /// Follow a model on its own predictions over the test data, and write an animation, the error over time, and a table into this
+    /// folder: an n-body model that predicts velocities (model.velocities=true), or a model of fields.
     #[arg(long, value_name = "DIR", conflicts_with = "json")]
     pub rollout: Option<PathBuf>,
-    /// Steps of the rollout, each of 10 frames or one unit of time.
+    /// Steps of the rollout: of an n-body model 10 frames or one unit of time each; of fields the frames that the model predicts at a
+    /// time, at most as many as the trajectories have.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "rollout")]
     pub rollout_steps: usize,
     #[command(flatten)]
@@ -95,7 +96,7 @@ fn follow<T: Task>(arguments: &Eval, checkpoints: &[Checkpoint], folder: &Path) 
     let config = task::settings::<T>(checkpoint.tensors.path(), &arguments.settings)?;
     run::once(&config.runtime, |placement| {
         let model = task::load_model::<T>(checkpoint, placement)?;
-        output::print(&rollout(&model, &config, arguments.rollout_steps, folder)?)
+        output::print(&rollout(&model, &config, placement, arguments.rollout_steps, folder)?)
     })
 }
 

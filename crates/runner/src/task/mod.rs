@@ -33,8 +33,9 @@ pub const EVALUATION_BATCH: usize = 500;
 /// Number of samples for symmetry checks.
 pub const SYMMETRY_SAMPLES: usize = 64;
 
-/// An autoregressive rollout of a model for a number of steps: writes figures into a folder, and returns a table.
-pub type Rollout<T> = fn(&<T as Task>::Model, &TaskConfig<T>, usize, &Path) -> Result<String>;
+/// An autoregressive rollout of a model, whose weights are where the placement says, for a number of steps: writes figures into a
+/// folder, and returns a table.
+pub type Rollout<T> = fn(&<T as Task>::Model, &TaskConfig<T>, &Placement, usize, &Path) -> Result<String>;
 
 /// An experiment: its data, model, loss and measures.
 pub trait Task: Sized + 'static {
