@@ -106,9 +106,11 @@ struct Unary {
 }  // namespace
 
 /// How many blocks must fit on a multiprocessor: for packs of eight, more than the compiler would plan for. Compute capability 7.5
-/// has at most 1024 threads.
+/// has at most 1024 threads; from 8.0 to 8.9 the derivative of gelu takes more registers than six blocks leave.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kMostBlocks = 4;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kMostBlocks = 5;
 #else
 constexpr int kMostBlocks = 6;
 #endif
