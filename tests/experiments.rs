@@ -395,7 +395,7 @@ fn a_model_of_velocities_is_followed_over_long_times() {
 fn a_model_of_fields_is_followed_over_whole_trajectories() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let tiny = "data.cells=16 data.factor=1 data.train=2 data.valid=1 data.test=2 model.hidden=4 model.blocks=1 model.taps=3 \
+    let tiny = "data.cells=16 data.factor=1 data.train=4 data.valid=1 data.test=2 model.hidden=4 model.blocks=1 model.taps=3 \
                 train.batch_size=4 train.steps=60 train.warmup_steps=5 train.decay_steps=30 train.lr=5e-3";
     gradewise(here, &format!("train navier-stokes {tiny} --out run"));
     let text = gradewise(here, "eval --checkpoint run/checkpoint.safetensors --rollout motion");
