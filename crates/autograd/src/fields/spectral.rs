@@ -141,9 +141,9 @@ impl Spectral<'_> {
         let is_short = matches!(x.dtype(), DType::F16 | DType::BF16);
         let wide = if is_short { x.cast(DType::F32)? } else { x.clone() };
         let pairs = self.pairs.of_spectra();
-        // [blades, batch, part, volume, channels] → [blades and part, …].
+        // [blades, batch, volume, part, channels] → [blades and part, …].
         let spectra = without_autocast(|| spectrum::analyse(&wide, &self.modes))?;
-        let spectra = spectra.permute(&[0, 2, 1, 3, 4])?.reshape([2 * blades, batch * volume * channels])?;
+        let spectra = spectra.permute(&[0, 3, 1, 2, 4])?.reshape([2 * blades, batch * volume * channels])?;
         let product = match weights {
             None => {
                 let pairs = constant(&pairs, &[blades, 2 * blades], &spectra)?;
@@ -170,7 +170,7 @@ impl Spectral<'_> {
         let scaled = constant(&scaled, &[blades, 2 * blades], &product)?;
         without_autocast(|| {
             let spectra = scaled.matmul_transposed(&product, true, false)?;
-            let spectra = spectra.reshape([blades, 2, batch, volume, out])?.permute(&[0, 2, 1, 3, 4])?;
+            let spectra = spectra.reshape([blades, 2, batch, volume, out])?.permute(&[0, 2, 3, 1, 4])?;
             spectrum::synthesise(&spectra, &self.modes)
         })?
         .cast(x.dtype())
