@@ -45,8 +45,9 @@ fn data() -> [Vec<f64>; 3] {
 /// Trains for so many steps on a device, in a stream of cudarc.
 pub fn learn(ordinal: usize, steps: usize) -> Result<Learned, Box<dyn Error>> {
     let algebra = Algebra::new(Signature::CL3)?;
-    let stream = CudaContext::new(ordinal)?.new_stream()?;
+    // Ours first: cudarc panics where there is no driver.
     let device = CudaDevice::new(ordinal)?;
+    let stream = CudaContext::new(ordinal)?.new_stream()?;
     let mut slices: Vec<Arc<CudaSlice<f64>>> = Vec::new();
     for values in data() {
         slices.push(Arc::new(stream.clone_htod(&values)?));

@@ -5,7 +5,7 @@ mod learn;
 #[path = "../src/slices.rs"]
 mod slices;
 
-use cudarc::driver::{CudaContext, result::stream::launch_host_function, sys};
+use cudarc::driver::{CudaContext, CudaSlice, result::stream::launch_host_function, sys};
 use gradewise_core::{Algebra, Signature};
 use gradewise_ffi::cudarc as borrow;
 use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
@@ -98,7 +98,7 @@ fn operators_run_in_their_stream(device: &CudaDevice) {
     let values = numbers(8 * 1000 * 16);
     let source = stream.clone_htod(&values).unwrap();
     let slice = Arc::new(stream.alloc_zeros::<f64>(values.len()).unwrap());
-    let run = |slice| {
+    let run = |slice: &Arc<CudaSlice<f64>>| {
         in_stream(device, &stream, || {
             let x = gradewise_autograd::Tensor::new(shown(device, &stream, slice, &shape)?);
             Ok(gradewise_autograd::clifford::geometric_product(&algebra, &x, &x)?.array().clone())
