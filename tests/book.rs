@@ -132,6 +132,78 @@ fn the_table_of_contents_has_every_page_once() {
     assert_eq!(names, there);
 }
 
+/// Blocks of code: what stands behind the fence, and the lines.
+fn blocks(markdown: &str) -> Vec<(String, String)> {
+    let (mut found, mut open) = (Vec::new(), None);
+    for line in markdown.lines() {
+        match (&mut open, line.trim_start().strip_prefix("```")) {
+            (None, Some(info)) => open = Some((info.trim().to_owned(), String::new())),
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (Some((_, code)), None) => code.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// All Rust below a folder of the repository, joined.
+fn sources(folder: &Path) -> String {
+    let mut all = String::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.ends_with("target") {
+            all += &sources(&path);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            all += &fs::read_to_string(&path).unwrap();
+        }
+    }
+    all
+}
+
+/// The pages that crates include as documentation.
+fn tested() -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let source = entry.unwrap().path().join("src/lib.rs");
+        let text = fs::read_to_string(&source).unwrap();
+        for (_, included) in text.lines().filter_map(|line| line.split_once("#[doc = include_str!(\"")) {
+            let page = source.with_file_name(included.split('"').next().unwrap());
+            found.insert(fs::canonicalize(page).unwrap());
+        }
+    }
+    found
+}
+
+/// Rust of the book and the READMEs is a documentation test, or part of an example that is built.
+#[test]
+fn every_block_of_rust_is_compiled() {
+    let mut checked = pages(&root().join("docs"));
+    checked.extend(pages(root()));
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        checked.extend(pages(&entry.unwrap().path()));
+    }
+    let examples =
+        ["examples", "crates/autograd/examples"].map(|folder| sources(&root().join(folder))).concat();
+    let (tested, mut count) = (tested(), 0);
+    for page in checked {
+        let name = page.strip_prefix(root()).unwrap().display();
+        for (info, code) in blocks(&fs::read_to_string(&page).unwrap()) {
+            if info.split(',').next() != Some("rust") {
+                continue;
+            }
+            count += 1;
+            if info.contains("ignore") {
+                assert!(examples.contains(&code), "{name}: this is in no example:\n{code}");
+            } else {
+                assert!(
+                    tested.contains(&fs::canonicalize(&page).unwrap()),
+                    "{name} is no documentation test of a crate"
+                );
+            }
+        }
+    }
+    assert!(count > 20, "only {count} blocks were found: the pages are not read as they should be");
+}
+
 #[test]
 fn dead_links_are_noticed() {
     let page = root().join("docs/index.md");

@@ -173,11 +173,12 @@ impl Target for Gpu {
 
     fn storage(&self, array: Array) -> CandleResult<Slice> {
         if array.elements() == 0 {
+            // The driver has no memory of no bytes.
             let (_, storage) = match array.dtype() {
-                DType::F64 => room::<f64>(&self.theirs, 0),
-                DType::F32 => room::<f32>(&self.theirs, 0),
-                DType::BF16 => room::<bf16>(&self.theirs, 0),
-                DType::F16 => room::<f16>(&self.theirs, 0),
+                DType::F64 => room::<f64>(&self.theirs, 1),
+                DType::F32 => room::<f32>(&self.theirs, 1),
+                DType::BF16 => room::<bf16>(&self.theirs, 1),
+                DType::F16 => room::<f16>(&self.theirs, 1),
             }?;
             return Ok(Slice(storage));
         }

@@ -2,7 +2,8 @@
 //!
 //! Both open the driver's library by its name, so there is one driver in the process, and both use a device's primary context. `cudarc`
 //! needs to know at build time which CUDA version's functions to declare: enable one of its features, such as `cuda-12080`, in the program
-//! that depends on it, or set the variable `CUDARC_CUDA_VERSION=12080`.
+//! that depends on it, or set the variable `CUDARC_CUDA_VERSION=12080`. The two exclude each other: with different versions `cudarc` declares
+//! the functions of both and does not compile.
 
 use crate::{Context, DeviceMemory, Driver, Result, Stream, sys};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};

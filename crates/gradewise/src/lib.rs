@@ -49,3 +49,20 @@ pub mod prelude {
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The examples of the book are tests too; that of `docs/rotor.md` is one of `gradewise-core`.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/custom-kernels.md")]
+    struct CustomKernels;
+    #[doc = include_str!("../../../docs/fields.md")]
+    struct Fields;
+    #[doc = include_str!("../../../docs/geometric-attention.md")]
+    struct GeometricAttention;
+    #[doc = include_str!("../../../docs/precision.md")]
+    struct Precision;
+    #[doc = include_str!("../../../docs/troubleshooting.md")]
+    struct Troubleshooting;
+    #[doc = include_str!("../../../docs/weights.md")]
+    struct Weights;
+}

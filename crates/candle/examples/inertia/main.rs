@@ -2,7 +2,7 @@
 //! angular momentum. docs/inertia.md tells more of the task.
 //!
 //! ```text
-//! cd crates/candle && cargo run --release --example inertia
+//! cd crates/candle && cargo run --release --example inertia      # with --features cuda on a GPU, if there is one
 //! ```
 
 mod network;
@@ -12,7 +12,8 @@ use gradewise_core::{Algebra, Signature};
 use network::{Clouds, Descent, Draws, Network, initial};
 
 fn main() -> Result<()> {
-    let (device, mut draws) = (Device::Cpu, Draws::new(1));
+    let (device, mut draws) = (Device::cuda_if_available(0)?, Draws::new(1));
+    println!("on {:?}", device.location());
     let clouds = Clouds::draw(128, &mut draws);
     let (x, y) = (clouds.input(&device)?, clouds.target(&device)?);
     let algebra = Algebra::new(Signature::CL3).map_err(candle_core::Error::wrap)?;
