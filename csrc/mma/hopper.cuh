@@ -43,10 +43,14 @@ struct TileProblem {
     i64 k;
 };
 
-/// A stage has room for S_TILES tiles of S, of which the copies fill the first.
-template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES, int S_TILES = 1>
-struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
-    using Base = Units<TileProblem, 128, BN_, CLUSTER>;
+/// A stage has room for S_TILES tiles of S, of which the copies fill the first. The problem P is TileProblem, or derived from it by
+/// who fetches the tiles in another way (fields/hopper.cuh).
+template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES, int S_TILES = 1,
+          class P = TileProblem>
+struct Hopper : Units<P, 128, BN_, CLUSTER> {
+    using Problem = P;
+    using Element = T;
+    using Base = Units<P, 128, BN_, CLUSTER>;
     using Base::number;
     using Base::p;
     using Base::rank;
@@ -58,7 +62,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     /// If k runs across rows, operands are copied in pieces of PIECE elements by BK.
     static constexpr int PIECE = 128 / sizeof(T), PIECE_BYTES = BK * 128;
     static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_TILES * S_BYTES;
-    static constexpr int RING_BYTES = STAGES * STAGE;
+    static constexpr int STAGE_COUNT = STAGES, RING_BYTES = STAGES * STAGE;
     /// Boxes of a warpgroup for results on their way out, used in turn.
     static constexpr int BOXES = 2, BOX_BYTES = 8 << 10, OUT_BYTES = BOXES * BOX_BYTES;
     static constexpr int BARRIER_BYTES = 1024;
@@ -86,10 +90,13 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
     Ring& ring;
     unsigned char* memory;
 
-    GW_DEVICE Hopper(const TileProblem& problem, Ring& ring, unsigned char* shared)
+    GW_DEVICE Hopper(const P& problem, Ring& ring, unsigned char* shared)
         : Base(problem, CLUSTER == 1 ? 0 : cluster_rank()), ring(ring) {
         memory = shared;
     }
+
+    /// Threads that call `produce`, the first of their warpgroup.
+    static constexpr int PRODUCERS = 1;
 
     /// The producer: copies the tiles of all of the block's units, in order.
     GW_DEVICE void produce() const {
@@ -210,6 +217,20 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
 
     /// A consumer warpgroup; `half` selects its 64 rows.
     GW_DEVICE void consume(int half) const {
+        consume(half, [&](const Unit& u, const float(&sums)[SUMS]) {
+            if (p.boxes && !p.split) {
+                write<T, true>(u, half, sums);
+            } else if (p.boxes) {
+                write<float, true>(u, half, sums);
+            } else {
+                write<float, false>(u, half, sums);
+            }
+        });
+    }
+
+    /// The same; `put(unit, sums)` writes the 64 rows of a unit.
+    template <class Put>
+    GW_DEVICE void consume(int half, Put&& put) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         int stage = 0;
         u32 phase = 0;
@@ -274,13 +295,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
             wgmma_wait<0>();
             release(previous);
             scale_and_bias(u, half, sums);
-            if (p.boxes && !p.split) {
-                write<T, true>(u, half, sums);
-            } else if (p.boxes) {
-                write<float, true>(u, half, sums);
-            } else {
-                write<float, false>(u, half, sums);
-            }
+            put(u, sums);
         }
         store_wait<0>();
     }
@@ -380,11 +395,11 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         *target = narrow<T>(value);
     }
 
-    GW_DEVICE static void run(const TileProblem& problem) { run_as<Hopper>(problem); }
+    GW_DEVICE static void run(const P& problem) { run_as<Hopper>(problem); }
 
     /// Body of a block; `Block` is this class or one derived from it.
     template <class Block>
-    GW_DEVICE static void run_as(const TileProblem& problem) {
+    GW_DEVICE static void run_as(const P& problem) {
         // The swizzle needs this alignment, which holds because there is no other shared memory.
         extern __shared__ __align__(1024) unsigned char dynamic[];
         Ring& ring = *reinterpret_cast<Ring*>(dynamic + RING_BYTES + 2 * OUT_BYTES);
@@ -404,7 +419,7 @@ struct Hopper : Units<TileProblem, 128, BN_, CLUSTER> {
         }
         if (threadIdx.x >= MULTIPLYING) {
             registers_at_most<FEW>();
-            if (threadIdx.x == MULTIPLYING) block.produce();
+            if (threadIdx.x < MULTIPLYING + Block::PRODUCERS) block.produce();
             if (threadIdx.x >= MULTIPLYING + 32) block.assist();
         } else {
             registers_at_least<MANY>();

@@ -9,9 +9,9 @@
 
 #include "mma/hopper.cuh"
 
-template <bool R_ACROSS, bool TRANSPOSED, int STAGES>
-struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2> {
-    using Base = Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2>;
+template <bool R_ACROSS, bool TRANSPOSED, int STAGES, class P = TileProblem>
+struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P> {
+    using Base = Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P>;
     using Base::Base;
     using Base::memory;
     using Base::p;
@@ -79,6 +79,18 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
 
     /// A consumer warpgroup; `half` selects its 64 rows.
     GW_DEVICE void consume(int half) const {
+        consume(half, [&](const Unit& u, const float(&sums)[SUMS]) {
+            if (p.boxes) {
+                this->template write<float, true>(u, half, sums);
+            } else {
+                this->template write<float, false>(u, half, sums);
+            }
+        });
+    }
+
+    /// The same; `put(unit, sums)` writes the 64 rows of a unit.
+    template <class Put>
+    GW_DEVICE void consume(int half, Put&& put) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         int stage = 0;
         u32 phase = 0;
@@ -126,14 +138,10 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
                 for (int i = 0; i < SUMS; ++i) sums[i] += part[i];
             }
             this->scale_and_bias(u, half, sums);
-            if (p.boxes) {
-                this->template write<float, true>(u, half, sums);
-            } else {
-                this->template write<float, false>(u, half, sums);
-            }
+            put(u, sums);
         }
         store_wait<0>();
     }
 
-    GW_DEVICE static void run(const TileProblem& problem) { Base::template run_as<HopperExact>(problem); }
+    GW_DEVICE static void run(const P& problem) { Base::template run_as<HopperExact>(problem); }
 };

@@ -46,3 +46,11 @@ GW_DEVICE void load_matrices(u32 (&r)[4], const void* row) {
                      : "r"(address));
     }
 }
+
+/// Stores four 8×8 matrices of 16-bit elements transposed (sm_90): threads 8i to 8i + 7 give the rows of 16 bytes that matrix i is
+/// written to, its columns one after the other.
+GW_DEVICE void store_transposed(void* row, const u32 (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(shared_address(row)), "r"(r[0]), "r"(r[1]),
+                 "r"(r[2]), "r"(r[3])
+                 : "memory");
+}

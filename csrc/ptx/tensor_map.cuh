@@ -30,7 +30,16 @@ GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z,
         : "memory");
 }
 
-/// The same, to the same offset in every block of the cluster whose bit is set in `blocks`.
+/// The box at (x, y, z, w, v) of a tensor of five axes.
+GW_DEVICE void copy_box(void* target, const TensorMap& map, i32 x, i32 y, i32 z, i32 w, i32 v, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+            shared_address(target)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+        : "memory");
+}
+
+/// The box at (x, y, z) of a tensor of three axes, to the same offset in every block of the cluster whose bit is set in `blocks`.
 GW_DEVICE void copy_box_to(u16 blocks, void* target, const TensorMap& map, i32 x, i32 y, i32 z, u64* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "

@@ -25,6 +25,8 @@ pub struct DataParallel {
     group: Arc<Group>,
     communicator: Arc<dyn Communicator>,
     names: Vec<String>,
+    /// By position: whether the parameter has a gradient at all.
+    trained: Vec<bool>,
     bytes: usize,
     state: Mutex<State>,
 }
@@ -80,8 +82,9 @@ impl DataParallel {
         }
         communicator.check()?;
         let names = parameters.iter().map(|(name, _)| name.clone()).collect();
+        let trained = parameters.iter().map(|(_, parameter)| parameter.is_trained()).collect();
         let state = Mutex::default();
-        Ok(Self { group: Arc::clone(group), communicator, names, bytes: BUCKET, state })
+        Ok(Self { group: Arc::clone(group), communicator, names, trained, bytes: BUCKET, state })
     }
 
     /// With buckets of at most so many bytes.
@@ -119,7 +122,9 @@ impl DataParallel {
             let has = |found: &Found| found.present.get(position).copied().unwrap_or_default();
             let lacking: Vec<usize> = (0..all.len()).filter(|&rank| !has(&all[rank])).collect();
             if lacking.len() == all.len() {
-                unused.push(name.as_str());
+                if self.trained[position] {
+                    unused.push(name.as_str());
+                }
             } else if let Some(rank) = lacking.first() {
                 return Err(Error::Unused {
                     parameter: name.clone(),

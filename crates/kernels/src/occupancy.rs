@@ -52,7 +52,7 @@ impl Limits {
     /// The resources of a target such as `90a`.
     #[must_use]
     pub fn of(target: &str) -> Option<Self> {
-        let number = target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
+        let number = target.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u32>().ok()?;
         Self::ALL.into_iter().find(|limits| limits.capability == number)
     }
 

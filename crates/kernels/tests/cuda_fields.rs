@@ -1,11 +1,14 @@
-//! The convolution of fields on CUDA, every engine at sizes that reach it, against the CPU in double precision.
+//! Operators on fields on CUDA, every engine at sizes that reach it, against the CPU in double precision.
 
 mod common;
 
 use common::{Pair, launched, rng, tolerance};
 use gradewise_kernels::{
-    Array, Compute, DType, Device, Result, debug,
-    ops::fields::convolution::{self, Axis, Geometry},
+    Array, Compute, DType, Device, Products, Result, build_info, debug,
+    ops::fields::{
+        blade_matrix,
+        convolution::{self, Axis, Geometry},
+    },
 };
 
 /// A convolution: its axes and groups, the batch, and blades and channels in and out.
@@ -53,6 +56,27 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// Strides of 1 and enough positions for the kernels of compute capability 9.0: extents on both sides of boxes, dilations, uneven padding,
+/// even numbers of taps, channels that fill lines and channels that do not, boxes of several samples.
+fn wide_cases() -> Vec<Case> {
+    let same = |size, taps| Axis::convolution(size, taps, 1, 1, [taps / 2, taps / 2]);
+    let apart = |size, by| Axis::convolution(size, 3, 1, by, [by, by]);
+    vec![
+        Case::new(&[same(65, 3), apart(72, 2)], 1, 2, [2, 64, 2, 64]),
+        Case::new(
+            &[Axis::convolution(66, 3, 1, 1, [0, 0]), Axis::convolution(76, 2, 1, 1, [1, 0])],
+            1,
+            1,
+            [4, 48, 4, 72],
+        ),
+        Case::new(&[same(18, 3), apart(17, 2), same(20, 3)], 1, 2, [4, 32, 4, 32]),
+        Case::new(&[Axis::convolution(6000, 5, 1, 3, [7, 4])], 1, 1, [2, 64, 2, 32]),
+        Case::new(&[same(12, 3), same(13, 3)], 1, 64, [2, 64, 2, 64]),
+        Case::new(&[same(5, 3), same(8, 1), same(4, 3)], 1, 48, [1, 128, 1, 192]),
+        Case::new(&[Axis::convolution(9000, 1, 1, 1, [0, 0])], 1, 1, [4, 64, 4, 64]),
+    ]
+}
+
 /// The three faces of a case, on the device and in double precision on the CPU.
 fn faces(case: &Case, dtype: DType, device: &Device, seed: u64) -> [(&'static str, Pair); 3] {
     let (mut rng, geometry) = (rng(seed), Geometry::new(&case.axes, case.groups).unwrap());
@@ -73,38 +97,80 @@ fn error(pair: &Pair) -> f64 {
     wide.relative_error(&pair.reference).unwrap()
 }
 
+fn check(case: &Case, dtype: DType, device: &Device, seed: u64, bound: f64) {
+    for (name, pair) in faces(case, dtype, device, seed) {
+        assert_eq!(pair.tested.shape(), pair.reference.shape());
+        let error = if pair.tested.elements() == 0 { 0.0 } else { error(&pair) };
+        assert!(error <= bound, "case {seed}, {dtype}, {}, {name}: {error:.1e}", Compute::current());
+    }
+}
+
 fn every_face_agrees_with_double_precision(device: &Device) {
     for (number, case) in cases().iter().enumerate() {
-        for dtype in DType::ALL {
-            for (name, pair) in faces(case, dtype, device, number as u64) {
-                assert_eq!(pair.tested.shape(), pair.reference.shape());
-                let error = if pair.tested.elements() == 0 { 0.0 } else { error(&pair) };
-                assert!(error <= tolerance(dtype), "case {number}, {dtype}, {name}: {error:.1e}");
+        DType::ALL.iter().for_each(|&dtype| check(case, dtype, device, number as u64, tolerance(dtype)));
+    }
+}
+
+fn every_face_of_large_fields_agrees_with_double_precision(device: &Device) {
+    for (number, case) in wide_cases().iter().enumerate() {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            check(case, dtype, device, number as u64, tolerance(dtype));
+        }
+        Compute::Tf32.scope(|| check(case, DType::F32, device, number as u64, 1e-3));
+    }
+}
+
+fn engines_are_chosen_by_the_stride_and_the_precision(device: &Device) {
+    debug::set(true);
+    let Device::Cuda(cuda) = device else { panic!("a GPU was asked for") };
+    let capability = cuda.info().compute_capability;
+    let has_warpgroups = capability == (9, 0)
+        && build_info().targets.contains(&"90a")
+        && cuda.options().products == Products::All;
+    // Without tensor cores for f32, or without their use, there is one engine.
+    let one = capability.0 < 8 || cuda.options().products == Products::Plain;
+    let strided = |size| Axis::convolution(size, 3, 2, 1, [1, 1]);
+    let strided = Case::new(&[strided(80), strided(66)], 1, 3, [2, 64, 2, 64]);
+    let wide = &wide_cases()[0];
+    for (compute, bound) in [(Compute::Tf32, 1e-3), (Compute::Exact, 1e-6)] {
+        let exact = compute == Compute::Exact;
+        let warps = [["gather_warp", "gradient_warp"], ["gather_exact", "gradient_exact"]];
+        let groups =
+            [["hopper_forward", "hopper_gradient"], ["hopper_exact_forward", "hopper_exact_gradient"]];
+        for (case, kernels) in [(&strided, warps), (wide, if has_warpgroups { groups } else { warps })] {
+            let ((), launches) = launched(|| compute.scope(|| check(case, DType::F32, device, 1, bound)));
+            for kernel in kernels[usize::from(exact)].map(|kernel| format!("gw_field_{kernel}_f32 ")) {
+                let ran = launches.iter().any(|work| work.starts_with(&kernel));
+                assert!(ran || one, "{kernel}: {launches:?}");
             }
         }
     }
 }
 
-fn tf32_agrees_within_its_precision_and_is_another_engine(device: &Device) {
-    debug::set(true);
-    let case = &cases()[1];
-    for (compute, engine, bound) in [(Compute::Tf32, "warp", 1e-3), (Compute::Exact, "exact", 1e-6)] {
-        let (faces, launches) = launched(|| compute.scope(|| faces(case, DType::F32, device, 1)));
-        for (name, pair) in &faces {
-            assert!(error(pair) <= bound, "{compute}, {name}: {:.1e}", error(pair));
-        }
-        let Device::Cuda(cuda) = device else { panic!("a GPU was asked for") };
-        if cuda.info().compute_capability.0 >= 8 {
-            for face in ["gather", "gradient"] {
-                let kernel = format!("gw_field_{face}_{engine}_f32 ");
-                assert!(launches.iter().any(|work| work.starts_with(&kernel)), "{kernel}: {launches:?}");
+fn a_matrix_on_the_blades_agrees_with_double_precision(device: &Device) {
+    let mut rng = rng(7);
+    for (blades, space, channels) in
+        [(2, 1, 1), (4, 1000, 3), (8, 333, 64), (4, 65, 24), (2, 0, 8), (8, 5, 1)]
+    {
+        let matrix = Array::randn([blades, blades], DType::F64, &Device::Cpu, &mut rng).unwrap();
+        let entries = matrix.to_f64_vec().unwrap();
+        for dtype in DType::ALL {
+            let x = Pair::randn([blades, space, channels], dtype, device, &mut rng);
+            let bias = Pair::randn([blades, channels], dtype, device, &mut rng);
+            for bias in [None, Some(&bias)] {
+                let pair = Pair {
+                    tested: blade_matrix(&entries, &x.tested, bias.map(|b| &b.tested)).unwrap(),
+                    reference: blade_matrix(&entries, &x.reference, bias.map(|b| &b.reference)).unwrap(),
+                };
+                let error = if space == 0 { 0.0 } else { error(&pair) };
+                assert!(error <= tolerance(dtype), "{blades} {space} {channels}, {dtype}: {error:.1e}");
             }
         }
     }
 }
 
 fn the_same_inputs_give_the_same_bits(device: &Device) {
-    for (number, case) in cases().iter().enumerate() {
+    for (number, case) in cases().iter().chain(&wide_cases()[..3]).enumerate() {
         for dtype in [DType::F32, DType::BF16] {
             let bits = || -> Vec<Vec<u64>> {
                 let bits =
@@ -118,6 +184,8 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
 
 gradewise_testing::main!(
     every_face_agrees_with_double_precision,
-    tf32_agrees_within_its_precision_and_is_another_engine,
+    every_face_of_large_fields_agrees_with_double_precision,
+    engines_are_chosen_by_the_stride_and_the_precision,
+    a_matrix_on_the_blades_agrees_with_double_precision,
     the_same_inputs_give_the_same_bits,
 );

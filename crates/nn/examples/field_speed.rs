@@ -4,7 +4,7 @@
 
 use gradewise_autograd::{BackwardOptions, Tensor};
 use gradewise_core::{DType, OrderedMetric};
-use gradewise_kernels::Device;
+use gradewise_kernels::{Compute, Device};
 use gradewise_nn::{
     Placement, Result,
     fields::{CliffordConv, CliffordSpectralConv, SpectralOptions, SteerableConv},
@@ -48,36 +48,46 @@ fn time(name: &str, layer: &impl Layer, shape: &[usize], dtype: DType, device: &
     })?;
     println!(
         "{}",
-        serde_json::json!({"case": name, "dtype": dtype.to_string(), "shape": shape, "forward_ms": forward * 1e3, "training_ms": both * 1e3})
+        serde_json::json!({
+            "case": name,
+            "dtype": dtype.to_string(),
+            "products": Compute::current().to_string(),
+            "shape": shape,
+            "forward_ms": forward * 1e3,
+            "training_ms": both * 1e3
+        })
     );
     Ok(())
+}
+
+/// Times every operator.
+fn time_all(dtype: DType, device: &Device, shrink: usize) -> Result<()> {
+    let (plane, space): (OrderedMetric, OrderedMetric) =
+        (OrderedMetric::new(&[1, 1])?, OrderedMetric::new(&[1, 1, 1])?);
+    let (n, m) = (128 / shrink, 32 / shrink);
+    let (place, mut rng) = (Placement::new(device, dtype), ChaCha8Rng::seed_from_u64(1));
+    let conv = CliffordConv::new(&plane, 64, 64, &[3, 3]).init(&place, &mut rng)?;
+    time("clifford_conv2d", &conv, &[4, 8, n, n, 64], dtype, device)?;
+    let conv = CliffordConv::new(&space, 32, 32, &[3, 3, 3]).init(&place, &mut rng)?;
+    time("clifford_conv3d", &conv, &[8, 2, m, m, m, 32], dtype, device)?;
+    let layer = CliffordSpectralConv::new(&plane, 64, 64, &[16 / shrink; 2])
+        .options(SpectralOptions::reference(&[16 / shrink; 2]));
+    time("clifford_spectral2d", &layer.init(&place, &mut rng)?, &[4, 8, n, n, 64], dtype, device)?;
+    let layer = CliffordSpectralConv::new(&space, 32, 32, &[8 / shrink; 3])
+        .options(SpectralOptions::reference(&[8 / shrink; 3]));
+    time("clifford_spectral3d", &layer.init(&place, &mut rng)?, &[8, 2, m, m, m, 32], dtype, device)?;
+    let conv = SteerableConv::new(&plane, 48, 48, 7).init(&place, &mut rng)?;
+    time("steerable_conv2d", &conv, &[4, 8, n / 2, n / 2, 48], dtype, device)
 }
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let device: Device = arguments.first().map_or("cpu", String::as_str).parse()?;
     let shrink = if arguments.iter().any(|argument| argument == "small") { 4 } else { 1 };
-    let dtypes = match device {
-        Device::Cpu => vec![DType::F32],
-        Device::Cuda(_) => vec![DType::F32, DType::BF16],
-    };
-    let (plane, space): (OrderedMetric, OrderedMetric) =
-        (OrderedMetric::new(&[1, 1])?, OrderedMetric::new(&[1, 1, 1])?);
-    let (n, m) = (128 / shrink, 32 / shrink);
-    for dtype in dtypes {
-        let (place, mut rng) = (Placement::new(&device, dtype), ChaCha8Rng::seed_from_u64(1));
-        let conv = CliffordConv::new(&plane, 64, 64, &[3, 3]).init(&place, &mut rng)?;
-        time("clifford_conv2d", &conv, &[4, 8, n, n, 64], dtype, &device)?;
-        let conv = CliffordConv::new(&space, 32, 32, &[3, 3, 3]).init(&place, &mut rng)?;
-        time("clifford_conv3d", &conv, &[8, 2, m, m, m, 32], dtype, &device)?;
-        let layer = CliffordSpectralConv::new(&plane, 64, 64, &[16 / shrink; 2])
-            .options(SpectralOptions::reference(&[16 / shrink; 2]));
-        time("clifford_spectral2d", &layer.init(&place, &mut rng)?, &[4, 8, n, n, 64], dtype, &device)?;
-        let layer = CliffordSpectralConv::new(&space, 32, 32, &[8 / shrink; 3])
-            .options(SpectralOptions::reference(&[8 / shrink; 3]));
-        time("clifford_spectral3d", &layer.init(&place, &mut rng)?, &[8, 2, m, m, m, 32], dtype, &device)?;
-        let conv = SteerableConv::new(&plane, 48, 48, 7).init(&place, &mut rng)?;
-        time("steerable_conv2d", &conv, &[4, 8, n / 2, n / 2, 48], dtype, &device)?;
+    time_all(DType::F32, &device, shrink)?;
+    if let Device::Cuda(_) = device {
+        Compute::Tf32.scope(|| time_all(DType::F32, &device, shrink))?;
+        time_all(DType::BF16, &device, shrink)?;
     }
     Ok(())
 }

@@ -126,7 +126,11 @@ pub trait Module {
 
     /// Number of trainable numbers.
     fn parameter_count(&self) -> usize {
-        self.parameters().iter().map(|parameter| parameter.shape().elements()).sum()
+        self.parameters()
+            .iter()
+            .filter(|p| p.is_trained())
+            .map(|parameter| parameter.shape().elements())
+            .sum()
     }
 
     /// Replaces every parameter by the array of its name, converted to the parameter's dtype and device.

@@ -10,7 +10,8 @@ use std::{
 
 /// A trainable array, shared by the layer that uses it and the optimiser that updates it.
 ///
-/// Cloning gives another handle to the same parameter.
+/// Cloning gives another handle to the same parameter. [`frozen`](Self::frozen) ones have names and are in checkpoints like others, but get
+/// no gradient: running statistics of a normalisation, or weights that are not to be trained.
 ///
 /// ```
 /// use gradewise_kernels::{Array, Device};
@@ -25,28 +26,41 @@ use std::{
 /// # Ok::<(), gradewise_nn::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Parameter(Arc<RwLock<Tensor>>);
+pub struct Parameter {
+    slot: Arc<RwLock<Tensor>>,
+    is_trained: bool,
+}
 
 impl Parameter {
     /// A parameter with these initial values.
     pub fn new(values: Array) -> Self {
-        Self(Arc::new(RwLock::new(Tensor::new(values).requires_grad())))
+        Self { slot: Arc::new(RwLock::new(leaf(values, true))), is_trained: true }
+    }
+
+    /// Values without a gradient, which no optimiser changes.
+    pub fn frozen(values: Array) -> Self {
+        Self { slot: Arc::new(RwLock::new(leaf(values, false))), is_trained: false }
+    }
+
+    /// Whether it has a gradient.
+    pub fn is_trained(&self) -> bool {
+        self.is_trained
     }
 
     /// The current values as a leaf of a graph. The same leaf is returned until the values change, so every use in one
     /// forward pass shares one gradient.
     pub fn tensor(&self) -> Tensor {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The current values.
     pub fn array(&self) -> Array {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).array().clone()
+        self.slot.read().unwrap_or_else(PoisonError::into_inner).array().clone()
     }
 
     /// The sizes along the axes.
     pub fn shape(&self) -> Shape {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).shape().clone()
+        self.slot.read().unwrap_or_else(PoisonError::into_inner).shape().clone()
     }
 
     /// Replaces the values.
@@ -54,9 +68,9 @@ impl Parameter {
     /// # Errors
     /// Another shape, dtype or device.
     pub fn set(&self, values: Array) -> Result<()> {
-        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
         require_fit("set", &values, slot.array())?;
-        *slot = Tensor::new(values).requires_grad();
+        *slot = leaf(values, self.is_trained);
         Ok(())
     }
 
@@ -65,12 +79,12 @@ impl Parameter {
     /// # Errors
     /// Whatever `change` returns; another shape, dtype or device than before.
     pub fn update<R>(&self, change: impl FnOnce(&mut Array) -> Result<R>) -> Result<R> {
-        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
         // Two arrays share the storage, so the first in-place change copies it.
         let mut values = slot.array().clone();
         let result = change(&mut values)?;
         require_fit("update", &values, slot.array())?;
-        *slot = Tensor::new(values).requires_grad();
+        *slot = leaf(values, self.is_trained);
         Ok(result)
     }
 
@@ -81,24 +95,24 @@ impl Parameter {
     /// Whatever `change` returns; no memory.
     pub(crate) fn update_in_place<R>(&self, change: impl FnOnce(&mut Array) -> Result<R>) -> Result<R> {
         /// Puts the values back, also if `change` panics.
-        struct Taken<'a>(&'a mut Tensor, Array);
+        struct Taken<'a>(&'a mut Tensor, Array, bool);
         impl Drop for Taken<'_> {
             fn drop(&mut self) {
-                *self.0 = Tensor::new(self.1.clone()).requires_grad();
+                *self.0 = leaf(self.1.clone(), self.2);
             }
         }
-        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
         // The change is in place only if the slot no longer shares the storage.
         let placeholder = Array::zeros([0], slot.dtype(), &Device::Cpu)?;
         let values = slot.array().clone();
         *slot = Tensor::new(placeholder);
-        change(&mut Taken(&mut slot, values).1)
+        change(&mut Taken(&mut slot, values, self.is_trained).1)
     }
 
     /// Makes the values contiguous, in storage that no other array shares, so that a device may write to it. Copies only if needed.
     pub(crate) fn make_unique(&self) -> Result<()> {
         {
-            let slot = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
             if slot.is_unique() && slot.array().is_contiguous() {
                 return Ok(());
             }
@@ -108,10 +122,15 @@ impl Parameter {
 
     /// Puts `values`, of the same shape, dtype and device, in place of the present ones, which are returned.
     pub(crate) fn replace(&self, values: Array) -> Array {
-        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
         debug_assert!(require_fit("replace", &values, slot.array()).is_ok());
-        std::mem::replace(&mut *slot, Tensor::new(values).requires_grad()).array().clone()
+        std::mem::replace(&mut *slot, leaf(values, self.is_trained)).array().clone()
     }
+}
+
+fn leaf(values: Array, is_trained: bool) -> Tensor {
+    let tensor = Tensor::new(values);
+    if is_trained { tensor.requires_grad() } else { tensor }
 }
 
 /// Refuses values whose shape, dtype or device differ from the parameter's.
@@ -211,6 +230,19 @@ mod tests {
 
     fn array() -> Array {
         Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3], &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn frozen_values_stay_without_a_gradient_however_they_are_replaced() {
+        let parameter = Parameter::frozen(array());
+        parameter.set(array()).unwrap();
+        parameter.update(|_| Ok(())).unwrap();
+        parameter.update_in_place(|_| Ok(())).unwrap();
+        parameter.replace(array());
+        assert!(!parameter.tensor().is_grad_required() && !parameter.is_trained());
+        let trained = Parameter::new(array());
+        trained.update_in_place(|_| Ok(())).unwrap();
+        assert!(trained.tensor().is_grad_required() && trained.is_trained());
     }
 
     #[test]

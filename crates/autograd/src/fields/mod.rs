@@ -1,7 +1,7 @@
 //! Differentiable operators on multivector fields `[blades, batch, *space, channels]` over grids of 1 to 3 axes.
 //!
-//! Three primitives carry them: the convolution of fields with its two adjoints ([`correlate`]), the truncated Fourier transform, and the
-//! inverse Cholesky factor. Everything else is a composition of these with ordinary operations, so that it has gradients of every order.
+//! Four primitives carry them: the convolution of fields with its two adjoints ([`correlate`]), a constant matrix on the blades, the
+//! truncated Fourier transform, and the inverse Cholesky factor. Everything else is a composition of these with ordinary operations, so that it has gradients of every order.
 //! The definitions are those of Brandstetter et al. 2022 (arXiv:2209.04934), Ruhe et al. 2023 (arXiv:2302.06594) and Zhdanov et al. 2024
 //! (arXiv:2402.14730).
 
@@ -12,6 +12,7 @@ mod conditioned;
 mod conjugate;
 mod convolution;
 mod fourier;
+mod matrix;
 mod norm;
 mod operators;
 mod pad;
@@ -19,6 +20,7 @@ mod registered;
 mod representation;
 mod rotation;
 mod spectral;
+mod spectrum;
 mod steerable;
 
 pub use activation::{Aggregation, g3_vsilu, mv_act};
@@ -51,6 +53,7 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<convolution::Convolution<{ convolution::KERNEL }>>(),
     Entry::of::<fourier::Fourier<true>>(),
     Entry::of::<fourier::Fourier<false>>(),
+    Entry::of::<matrix::BladeMatrix>(),
     Entry::of::<registered::CliffordBatchNorm>(),
     Entry::of::<registered::CliffordConv>(),
     Entry::of::<registered::CliffordConvTranspose>(),

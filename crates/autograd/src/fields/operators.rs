@@ -14,6 +14,19 @@ fn representation(metric: &OrderedMetric, weights: &Tensor) -> Option<Arc<Repres
     Representation::of(metric).filter(|matrices| fits && matrices.pays(weights))
 }
 
+/// Refuses a bias that does not have an entry for each blade and output channel, before anything is computed. Weights without that many
+/// axes (`outputs` is `None`) are refused where they are read.
+fn require_bias(
+    operation: &'static str,
+    metric: &OrderedMetric,
+    bias: Option<&Tensor>,
+    outputs: Option<usize>,
+) -> Result<()> {
+    let (Some(bias), Some(outputs)) = (bias, outputs) else { return Ok(()) };
+    let expected = [metric.blade_count(), outputs];
+    require_shape(operation, "bias", bias, &expected, "one entry for each blade and channel of the output")
+}
+
 /// The Clifford convolution of a field `x` `[I, batch, *space, in]` with weights `[I, out, in/groups, *taps]` and a bias `[I, out]`:
 /// y_j = bias_j + Σ_{i,r} (e_i e_r → e_j) x_i ∗ w_r, cross-correlation with the feature as the left factor. Commutes with products by a
 /// fixed multivector on the left and, without the padding's ends, with shifts.
@@ -29,11 +42,11 @@ pub fn clifford_conv(
 ) -> Result<Tensor> {
     const NAME: &str = "clifford_conv";
     space(NAME, x, metric.blade_count(), None)?;
-    let y = match representation(metric, weights) {
-        Some(matrices) => matrices.convolve(x, weights, options, None)?,
-        None => correlate(x, &clifford_kernel(metric, weights)?, options)?,
-    };
-    add_bias(NAME, &y, bias)
+    require_bias(NAME, metric, bias, weights.shape().get(1).copied())?;
+    match representation(metric, weights) {
+        Some(matrices) => matrices.convolve(x, weights, bias, options, None),
+        None => add_bias(NAME, &correlate(x, &clifford_kernel(metric, weights)?, options)?, bias),
+    }
 }
 
 /// The transposed Clifford convolution of `x` `[I, batch, *space, in]` with weights `[I, in, out/groups, *taps]` and a bias `[I, out]`:
@@ -51,13 +64,13 @@ pub fn clifford_conv_transpose(
 ) -> Result<Tensor> {
     const NAME: &str = "clifford_conv_transpose";
     space(NAME, x, metric.blade_count(), None)?;
-    let y = match representation(metric, weights) {
-        Some(matrices) => matrices.convolve(x, weights, options, Some(output_padding))?,
-        None => {
-            correlate_transposed(x, &clifford_kernel_transposed(metric, weights)?, options, output_padding)?
-        }
-    };
-    add_bias(NAME, &y, bias)
+    let outputs = weights.shape().get(2).map(|&of_group| of_group * options.groups);
+    require_bias(NAME, metric, bias, outputs)?;
+    if let Some(matrices) = representation(metric, weights) {
+        return matrices.convolve(x, weights, bias, options, Some(output_padding));
+    }
+    let kernel = clifford_kernel_transposed(metric, weights)?;
+    add_bias(NAME, &correlate_transposed(x, &kernel, options, output_padding)?, bias)
 }
 
 /// The Clifford linear map of `x` `[I, …, in]` with weights `[I, out, in]` and a bias `[I, out]`: y_j = bias_j + Σ_{i,r} (e_i e_r → e_j)

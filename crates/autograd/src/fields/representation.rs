@@ -9,6 +9,7 @@
 
 use super::{
     convolution::{ConvolutionOptions, correlate, correlate_transposed},
+    matrix::blade_matrix,
     prelude::*,
 };
 use std::{
@@ -127,25 +128,19 @@ impl Representation {
         Some(Self { blades, rows: rows.len(), dimension, analysis, synthesis, parts })
     }
 
-    /// A matrix on the blades of `x` `[I, …]`.
-    fn on_blades(&self, matrix: &[f64], x: &Tensor) -> Result<Tensor> {
-        let matrix = constant(matrix, &[self.blades, self.blades], x)?;
-        let rest = x.shape().elements() / self.blades;
-        matrix.matmul(&x.reshape([self.blades, rest])?)?.reshape(x.shape())
-    }
-
     /// The convolution of `x` `[I, batch, *space, in]` by the geometric product with weights `[I, first, second, *taps]`: `[out, in]`
-    /// forward, `[in, out]` transposed, where `output_padding` says so.
+    /// forward, `[in, out]` transposed, where `output_padding` says so. Plus the bias `[I, out]` if there is one.
     pub fn convolve(
         &self,
         x: &Tensor,
         weights: &Tensor,
+        bias: Option<&Tensor>,
         options: &ConvolutionOptions,
         output_padding: Option<&[usize]>,
     ) -> Result<Tensor> {
         let (Self { blades, rows, dimension, .. }, shape) = (self, x.shape().to_vec());
         let (count, batch) = (dimension * rows, shape[1]);
-        let coordinates = self.on_blades(&self.analysis, x)?;
+        let coordinates = blade_matrix(&self.analysis, x, None)?;
         let &[_, a, b, ref taps @ ..] = weights.shape().dims() else {
             return refuse("clifford_conv", format!("`weights` has shape {}", weights.shape()));
         };
@@ -172,8 +167,15 @@ impl Representation {
             (shape[0], shape[1]) = (count, batch);
             results.push(y.reshape(shape)?);
         }
-        let y = crate::concat(&results.iter().collect::<Vec<_>>(), 0)?;
-        self.on_blades(&self.synthesis, &y)
+        let joined;
+        let y = match &results[..] {
+            [y] => y,
+            parts => {
+                joined = crate::concat(&parts.iter().collect::<Vec<_>>(), 0)?;
+                &joined
+            }
+        };
+        blade_matrix(&self.synthesis, y, bias)
     }
 
     /// Whether the changes of basis cost less than the products that they save.

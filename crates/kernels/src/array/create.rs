@@ -67,6 +67,32 @@ impl Array {
         }
     }
 
+    /// A [`constant`](Self::constant) of many numbers that follow from few: `values` of the function `name` for these `arguments`. On a CUDA
+    /// device `values` is called the first time only, and what is compared afterwards are the name and the arguments.
+    ///
+    /// # Errors
+    /// As [`from_f64`](Self::from_f64).
+    pub fn derived(
+        (name, arguments): (&str, &[u64]),
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+        values: impl FnOnce() -> Vec<f64>,
+    ) -> Result<Self> {
+        /// A type of its own: its keys are no numbers of a constant.
+        struct Derived(Array);
+        let shape = shape.into();
+        match device {
+            Device::Cpu => Self::from_f64(&values(), shape, dtype, device),
+            Device::Cuda(cuda) => {
+                let bytes = [bytemuck::cast_slice(arguments), name.as_bytes()].concat();
+                let key = Key::Numbers { bytes: &bytes[..], dtype: Some(dtype), shape: shape.clone() };
+                let make = || Ok(Derived(Self::from_f64(&values(), shape, dtype, device)?));
+                Ok(cuda.constant(key, make)?.0.clone())
+            }
+        }
+    }
+
     /// A rank-0 array.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! (arXiv:2402.14730), and the models are those that these works train on fluids and electromagnetic fields. Parameters have the names and
 //! the shapes of the published implementations, so that their weights load; `docs/fields.md` says which physical field goes to which blade.
 
+mod batch_norm;
 mod conv;
 mod convert;
 mod fluid;
@@ -19,6 +20,7 @@ mod steerable;
 mod steerable_resnet;
 mod unet;
 
+pub use batch_norm::{CliffordBatchNorm, CliffordBatchNormBuilder};
 pub use conv::{CliffordConv, CliffordConvBuilder, FieldBias};
 pub use convert::{field_from_channels_first, field_to_channels_first};
 pub use fluid::{FieldBlock, FieldNet, FieldNetConfig};

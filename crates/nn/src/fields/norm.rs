@@ -19,6 +19,16 @@ pub enum BiasOrder {
     ChannelBlade,
 }
 
+impl BiasOrder {
+    /// The bias `[blades, groups]` that the stored one stands for.
+    pub(super) fn applied(self, bias: &Tensor) -> Result<Tensor> {
+        match (self, bias.shape().dims()) {
+            (Self::ChannelBlade, &[blades, groups]) => Ok(bias.reshape([groups, blades])?.transpose(0, 1)?),
+            _ => Ok(bias.clone()),
+        }
+    }
+}
+
 /// Whitens the blades of each group of adjacent channels, sample by sample ([`fields::clifford_group_norm`]).
 ///
 /// Parameters: `weight` `[blades, blades, groups]`, the identity, and `bias` `[blades, groups]`, zero.
@@ -86,11 +96,7 @@ impl CliffordGroupNormBuilder {
 
 impl Layer for CliffordGroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (weight, mut bias) = (self.weight.tensor(), self.bias.tensor());
-        if self.order == BiasOrder::ChannelBlade {
-            let (blades, groups) = (bias.shape()[0], bias.shape()[1]);
-            bias = bias.reshape([groups, blades])?.transpose(0, 1)?;
-        }
+        let (weight, bias) = (self.weight.tensor(), self.order.applied(&self.bias.tensor())?);
         let parameters = BatchNorm { weight: Some(&weight), bias: Some(&bias) };
         Ok(fields::clifford_group_norm(x, parameters, self.channels_per_group, self.options)?)
     }

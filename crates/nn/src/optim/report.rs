@@ -20,7 +20,7 @@ pub enum GradientState {
     },
 }
 
-/// The gradients of a model, one row each.
+/// The gradients of the trained parameters of a model, one row each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GradientReport(pub Vec<(String, GradientState)>);
 
@@ -45,7 +45,8 @@ impl GradientReport {
             Ok(if finite { GradientState::Finite } else { GradientState::NotFinite { nan, infinite } })
         };
         let row = |((name, _), gradient): (&(String, Parameter), _)| Ok((name.clone(), state(gradient)?));
-        Ok(Self(parameters.iter().zip(gradients).map(row).collect::<Result<_>>()?))
+        let trained = |((_, parameter), _): &(&(String, Parameter), _)| parameter.is_trained();
+        Ok(Self(parameters.iter().zip(gradients).filter(trained).map(row).collect::<Result<_>>()?))
     }
 
     /// The parameters whose gradient is missing, NaN or infinite somewhere.

@@ -381,7 +381,8 @@ mod tests {
     use super::{super::tile::zero_tile, *};
     use crate::simd::{Kernel, dispatch};
     use gradewise_core::Algebra;
-    use rand::{RngExt, SeedableRng, rngs::StdRng};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     /// Products of random tiles: of every role, then the gradient of the weights added to random sums.
     struct Products<'a, P, T, const BLADES: usize> {
@@ -415,7 +416,7 @@ mod tests {
     fn compare<P: Product<BLADES>, T: Real, const BLADES: usize>(signature: Signature, seed: u64) {
         let algebra = Algebra::new(signature).expect("a small algebra");
         let tables = Programs::of(&algebra);
-        let mut rng = StdRng::seed_from_u64(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut lanes = || -> Lanes<T> { std::array::from_fn(|_| T::narrow(rng.random_range(-1.0..1.0))) };
         let (a, b, grad) =
             ([(); BLADES].map(|()| lanes()), [(); BLADES].map(|()| lanes()), [(); BLADES].map(|()| lanes()));

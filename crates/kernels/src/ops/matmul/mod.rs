@@ -2,7 +2,7 @@
 
 mod cpu;
 pub(crate) mod cuda;
-mod hopper;
+pub(crate) mod hopper;
 mod vendor;
 
 use crate::{Array, Device, Error, Result, element::with_element};

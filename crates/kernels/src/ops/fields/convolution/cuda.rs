@@ -1,6 +1,9 @@
 //! Launchers: which kernel, which grid, which stretches of the sum (csrc/fields/problem.cuh).
 
-use super::geometry::{AXES, Gather};
+use super::{
+    geometry::{AXES, Gather},
+    hopper,
+};
 use crate::{
     Array, Compute, CudaDevice, DType, Error, Products, Result,
     array::rows::{accumulator, sum_partials_into},
@@ -146,7 +149,7 @@ fn problem(
     })
 }
 
-/// The target of `source` and the kernel as `by_group` lays it.
+/// The target of `source` and the kernel `w` `[J, O, I, *taps, C/g]`.
 pub(super) fn gathered(
     operation: &'static str,
     device: &CudaDevice,
@@ -162,6 +165,12 @@ pub(super) fn gathered(
     if depth(gather) == 0 || gather.source_rows() == 0 {
         return out.zeros_like();
     }
+    if device.options().products == Products::All
+        && hopper::gathered(operation, device, gather, [source, w], &out)?
+    {
+        return Ok(out);
+    }
+    let w = &gather.by_group(w)?;
     let problem = problem(operation, gather, source, w, &out)?;
     if gather.is_depthwise() {
         let kernel = Kernel::new("field_depthwise", dtype);
@@ -195,6 +204,11 @@ pub(super) fn gradient(
     let columns = gather.target[0] * gather.target[1];
     if gather.is_depthwise() {
         return depthwise_gradient(operation, device, gather, [source, target], out);
+    }
+    if device.options().products == Products::All
+        && let Some(made) = hopper::gradient(operation, device, gather, [source, target], out.shape())?
+    {
+        return Ok(made);
     }
     let tile = Engine::of(device, gather, dtype, &[source, target])?.gradient();
     let tiles = columns.div_ceil(tile.rows) * depth(gather).div_ceil(tile.columns) * gather.sizes.groups;

@@ -1,6 +1,6 @@
 //! Where the taps of a convolution lie.
 
-use crate::{Error, Result};
+use crate::{Array, Error, Result};
 
 /// The largest number of spatial axes.
 pub(super) const AXES: usize = 3;
@@ -204,6 +204,30 @@ impl Sizes {
 }
 
 impl Gather {
+    /// The kernel `[J, O, I, *taps, C/g]` with its groups outermost: `[groups, J, O/g, I, taps, C/g]`, or `[groups, I, C/g, J, taps, O/g]` for
+    /// the adjoint; with one channel in every group, `[J, I, taps, groups]` or `[I, J, taps, groups]`.
+    pub fn by_group(&self, w: &Array) -> Result<Array> {
+        let axes = match (self.is_depthwise(), self.adjoint) {
+            (true, false) => [0, 3, 4, 1, 2, 5],
+            (true, true) => [3, 0, 4, 1, 2, 5],
+            (false, false) => [1, 0, 2, 3, 4, 5],
+            (false, true) => [1, 3, 5, 0, 4, 2],
+        };
+        self.permuted(w, axes)
+    }
+
+    /// The kernel of one group by taps: `[target channels, taps, source channels]`, over the channels of all blades.
+    pub fn by_tap(&self, w: &Array) -> Result<Array> {
+        let axes = if self.adjoint { [1, 3, 5, 4, 0, 2] } else { [1, 0, 2, 4, 3, 5] };
+        self.permuted(w, axes)
+    }
+
+    /// The kernel as `[J, groups, O/g, I, taps, C/g]`, its axes in another order, contiguous.
+    fn permuted(&self, w: &Array, axes: [usize; 6]) -> Result<Array> {
+        let Sizes { groups, taps, i, c, j, o, .. } = self.sizes;
+        w.contiguous()?.reshape([j, groups, o / groups, i, taps, c / groups])?.permute(&axes)?.contiguous()
+    }
+
     /// Whether every group has one channel on either side.
     pub fn is_depthwise(&self) -> bool {
         self.sizes.is_depthwise()

@@ -12,6 +12,7 @@
 mod cpu;
 mod cuda;
 mod geometry;
+mod hopper;
 
 pub use geometry::{Axis, Geometry};
 
@@ -90,11 +91,11 @@ pub fn forward(geometry: &Geometry, x: &Array, w: &Array) -> Result<Array> {
     let dtype = alike(FORWARD, &[("x", x), ("w", w)])?;
     let sizes = Sizes::new(geometry, field.batch, [i, c, j, o]);
     let out = shape(j, field.batch, geometry.extents(|axis| axis.output), o);
-    let (x, w) = (x.contiguous()?, w.contiguous()?);
-    let (w, gather) = (by_group(&sizes, &w, false)?, sizes.forward(geometry));
+    let (x, gather) = (x.contiguous()?, sizes.forward(geometry));
     if let Device::Cuda(device) = x.device() {
-        return cuda::gathered(FORWARD, &device, &gather, [&x, &w], out);
+        return cuda::gathered(FORWARD, &device, &gather, [&x, w], out);
     }
+    let w = gather.by_group(w)?;
     with_real!(dtype, FORWARD, T => {
         let (x_slice, w_slice) = (x.as_slice::<T>()?, w.as_slice::<T>()?);
         Array::build::<T>(out, &x.device(), |out| cpu::gathered(&gather, x_slice, w_slice, out))
@@ -115,11 +116,11 @@ pub fn adjoint(geometry: &Geometry, y: &Array, w: &Array) -> Result<Array> {
     let dtype = alike(ADJOINT, &[("y", y), ("w", w)])?;
     let sizes = Sizes::new(geometry, field.batch, [i, c, j, o]);
     let out = shape(i, field.batch, geometry.extents(|axis| axis.input), c);
-    let (y, w) = (y.contiguous()?, w.contiguous()?);
-    let (w, gather) = (by_group(&sizes, &w, true)?, sizes.adjoint(geometry));
+    let (y, gather) = (y.contiguous()?, sizes.adjoint(geometry));
     if let Device::Cuda(device) = y.device() {
-        return cuda::gathered(ADJOINT, &device, &gather, [&y, &w], out);
+        return cuda::gathered(ADJOINT, &device, &gather, [&y, w], out);
     }
+    let w = gather.by_group(w)?;
     with_real!(dtype, ADJOINT, T => {
         let (y_slice, w_slice) = (y.as_slice::<T>()?, w.as_slice::<T>()?);
         Array::build::<T>(out, &y.device(), |out| cpu::gathered(&gather, y_slice, w_slice, out))
@@ -149,20 +150,6 @@ pub fn kernel(geometry: &Geometry, x: &Array, y: &Array) -> Result<Array> {
         let (x_slice, y_slice) = (x.as_slice::<T>()?, y.as_slice::<T>()?);
         Array::build::<T>(out, &x.device(), |out| cpu::kernel(&gather, x_slice, y_slice, out))
     })
-}
-
-/// The kernel with its groups outermost: `[groups, J, O/g, I, taps, C/g]`, or `[groups, I, C/g, J, taps, O/g]` for the adjoint; with one
-/// channel in every group, `[J, I, taps, groups]` or `[I, J, taps, groups]`.
-fn by_group(sizes: &Sizes, w: &Array, adjoint: bool) -> Result<Array> {
-    let Sizes { groups, taps, i, c, j, o, .. } = *sizes;
-    let parts = w.reshape([j, groups, o / groups, i, taps, c / groups])?;
-    let axes = match (sizes.is_depthwise(), adjoint) {
-        (true, false) => [0, 3, 4, 1, 2, 5],
-        (true, true) => [3, 0, 4, 1, 2, 5],
-        (false, false) => [1, 0, 2, 3, 4, 5],
-        (false, true) => [1, 3, 5, 0, 4, 2],
-    };
-    parts.permute(&axes)?.contiguous()
 }
 
 fn shape(blades: usize, batch: usize, extents: Vec<usize>, channels: usize) -> Shape {

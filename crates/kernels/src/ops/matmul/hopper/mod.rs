@@ -1,6 +1,6 @@
 //! Tile products by the copy engine and the matrix instructions of compute capability 9.0, see csrc/mma/hopper.cuh.
 
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -17,37 +17,37 @@ use std::cell::OnceCell;
 
 /// `TileProblem` of csrc/mma/hopper.cuh.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Problem {
-    r: [u64; 16],
-    s: [u64; 16],
-    out: [u64; 16],
-    c: u64,
-    bias: u64,
-    starts: u64,
-    r_index: u64,
-    s_index: u64,
-    rows: u64,
-    columns: u64,
-    c_stride: u64,
-    c_row: u64,
-    count: i32,
-    steps: i32,
-    share: i32,
-    bias_first: i32,
-    bias_last: i32,
-    accumulate: i32,
-    boxes: i32,
-    r_step: i32,
-    s_step: i32,
-    alpha: f32,
-    split: i32,
-    ordered: i32,
-    list: [i32; LIST],
-    padding: i32,
-    r_transposed: u64,
-    k: u64,
-    to_alignment: [u64; 6],
+#[derive(Clone, Copy, bytemuck::NoUninit, bytemuck::Zeroable)]
+pub(crate) struct Problem {
+    pub r: [u64; 16],
+    pub s: [u64; 16],
+    pub out: [u64; 16],
+    pub c: u64,
+    pub bias: u64,
+    pub starts: u64,
+    pub r_index: u64,
+    pub s_index: u64,
+    pub rows: u64,
+    pub columns: u64,
+    pub c_stride: u64,
+    pub c_row: u64,
+    pub count: i32,
+    pub steps: i32,
+    pub share: i32,
+    pub bias_first: i32,
+    pub bias_last: i32,
+    pub accumulate: i32,
+    pub boxes: i32,
+    pub r_step: i32,
+    pub s_step: i32,
+    pub alpha: f32,
+    pub split: i32,
+    pub ordered: i32,
+    pub list: [i32; LIST],
+    pub padding: i32,
+    pub r_transposed: u64,
+    pub k: u64,
+    pub to_alignment: [u64; 6],
 }
 
 /// `Stretches` of csrc/ops/matmul_hopper.cu.
@@ -61,7 +61,7 @@ struct Stretches {
 }
 
 /// Bytes of a line of a tile, along k or across it.
-const LINE: usize = 128;
+pub(crate) const LINE: usize = 128;
 
 /// How operands are given to the kernel: as R and S, whose k runs along rows or across them.
 #[derive(Clone, Copy)]
@@ -200,9 +200,9 @@ pub(super) fn run(
             product.operation,
             (element, size),
             operand.address,
-            sizes,
-            [operand.row, stride],
-            tile,
+            &sizes,
+            &[operand.row, stride],
+            &[tile[0], tile[1], 1],
         )
     };
     let mut problem = Problem {
@@ -241,10 +241,10 @@ pub(super) fn run(
     }
     if boxes {
         let lines = if layout.swapped { 32 } else { 64 };
-        let tile = [LINE / target_size, lines];
+        let tile = [LINE / target_size, lines, 1];
         let sizes = [n, m, stretches.unwrap_or(product.count)];
         let element = (element(target.dtype()), target_size);
-        problem.out = describe(device, product.operation, element, address, sizes, [n, stride], tile)?;
+        problem.out = describe(device, product.operation, element, address, &sizes, &[n, stride], &tile)?;
     }
     if plan.parts.is_none() && product.starts.is_some() && product.count <= MOST_LISTED {
         problem.ordered = 1;
@@ -273,14 +273,39 @@ pub(super) fn run(
         let summed =
             Stretches { parts: problem.list, accumulate: i32::from(accumulate), stride: c_stride as u64 };
         let into = out.cuda_address() + (c_offset * size) as u64;
-        let args = Args::new().large(&summed).array(&target).pointer(into).size(m * n);
-        let grid = Grid::linear_by((m * n).div_ceil(4), product.count);
-        device.launch(product.operation, Kernel::new("matmul_stretches", product.dtype), grid, args)?;
+        let kernel = Kernel::new("matmul_stretches", product.dtype);
+        sum_stretches(device, (product.operation, kernel), &summed, &target, into, [m * n, product.count])?;
     }
     Ok(true)
 }
 
-const fn element(dtype: DType) -> u32 {
+/// Adds up the stretches of `count` results of `size` elements each, a multiple of 4.
+fn sum_stretches(
+    device: &CudaDevice,
+    (operation, kernel): (&'static str, Kernel),
+    summed: &Stretches,
+    stretches: &Array,
+    into: u64,
+    [size, count]: [usize; 2],
+) -> Result<()> {
+    let args = Args::new().large(summed).array(stretches).pointer(into).size(size);
+    device.launch(operation, kernel, Grid::linear_by(size.div_ceil(4), count), args)
+}
+
+/// The sum of `stretches` `[count, …]` in f32, in order, into `out`, whose number of elements is a multiple of 4.
+pub(crate) fn sum_all(
+    device: &CudaDevice,
+    operation: &'static str,
+    stretches: &Array,
+    out: &Array,
+) -> Result<()> {
+    let mut summed = Stretches { parts: [0; LIST], accumulate: 0, stride: out.elements() as u64 };
+    summed.parts[1] = stretches.dims()[0] as i32;
+    let kernel = Kernel::new("matmul_stretches", out.dtype());
+    sum_stretches(device, (operation, kernel), &summed, stretches, out.cuda_address(), [out.elements(), 1])
+}
+
+pub(crate) const fn element(dtype: DType) -> u32 {
     match dtype {
         DType::BF16 => tensor_map::BFLOAT16,
         DType::F16 => tensor_map::FLOAT16,
@@ -295,22 +320,29 @@ fn matrices(product: &Product<'_>, index: Option<&Words>) -> usize {
     index.and_then(|index| index.values().iter().max().map(|most| most + 1)).unwrap_or(segments) as usize
 }
 
-/// An array `[matrices, lines, line]` of elements of `size` bytes for the copy engine.
-fn describe(
+/// An array for the copy engine: sizes, the strides of all axes but the first, and a tile, each in elements and the innermost axis first.
+pub(crate) fn describe(
     device: &CudaDevice,
     operation: &'static str,
     (dtype, size): (u32, usize),
     address: u64,
-    sizes: [usize; 3],
-    strides: [usize; 2],
-    tile: [usize; 2],
+    sizes: &[usize],
+    strides: &[usize],
+    tile: &[usize],
 ) -> Result<[u64; 16]> {
+    // The most axes that the copy engine takes.
+    const AXES: usize = 5;
+    let mut words = [[0; AXES]; 2];
+    let mut extents = [0; AXES];
+    words[0].iter_mut().zip(sizes).for_each(|(word, size)| *word = *size as u64);
+    words[1].iter_mut().zip(strides).for_each(|(word, stride)| *word = (stride * size) as u64);
+    extents.iter_mut().zip(tile).for_each(|(extent, size)| *extent = *size as u32);
     let map = TensorMap {
         dtype,
         address,
-        sizes: &sizes.map(|size| size as u64),
-        strides: &strides.map(|stride| (stride * size) as u64),
-        tile: &[tile[0] as u32, tile[1] as u32, 1],
+        sizes: &words[0][..sizes.len()],
+        strides: &words[1][..strides.len()],
+        tile: &extents[..tile.len()],
         swizzle: tensor_map::SWIZZLE_128B,
         promotion: tensor_map::PROMOTION_128B,
     };

@@ -8,8 +8,8 @@ use std::{
 };
 
 /// Most results that can be ordered, or whose sums can be cut into stretches.
-pub(super) const MOST_LISTED: usize = 32;
-pub(super) const LIST: usize = MOST_LISTED + 1;
+pub(crate) const MOST_LISTED: usize = 32;
+pub(crate) const LIST: usize = MOST_LISTED + 1;
 
 /// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
 const fn step_cycles(tile: Tile) -> usize {
@@ -22,7 +22,7 @@ const fn step_cycles(tile: Tile) -> usize {
 
 /// A plan of a product.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// Its number in [`Tile::ALL`].
     pub tile: usize,
     /// Steps of a stretch.
@@ -45,7 +45,7 @@ impl Plan {
 }
 
 /// Steps along k of each result.
-pub(super) fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
+pub(crate) fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
     match product.starts {
         Some(starts) => starts.values().windows(2).map(|ends| (ends[1] - ends[0]) as usize * steps).collect(),
         None => vec![steps; product.count],
@@ -53,14 +53,14 @@ pub(super) fn totals(product: &Product<'_>, steps: usize) -> Vec<usize> {
 }
 
 /// The results with the longest sums first.
-pub(super) fn longest_first(totals: &[usize]) -> Vec<i32> {
+pub(crate) fn longest_first(totals: &[usize]) -> Vec<i32> {
     let mut order: Vec<i32> = (0..totals.len() as i32).collect();
     order.sort_by_key(|&z| std::cmp::Reverse(totals[z as usize]));
     order
 }
 
 /// [`plan`] with a cache: it tries a few hundred cuts, and every training step asks for the same products.
-pub(super) fn planned(
+pub(crate) fn planned(
     totals: &[usize],
     sizes: (usize, usize),
     cut: bool,
@@ -90,7 +90,7 @@ pub(super) fn planned(
 
 /// The tile, unless it was chosen, and the cut with the shortest estimated time. Depends on sizes and on the number of
 /// multiprocessors only.
-pub(super) fn plan(
+pub(crate) fn plan(
     totals: &[usize],
     (rows, columns): (usize, usize),
     cut: bool,
