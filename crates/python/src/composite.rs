@@ -210,7 +210,8 @@ impl History {
             Ok::<_, gradewise_autograd::Error>((places, arrays))
         };
         let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;
-        let shown = arrays.iter().zip(&places).map(|(array, &place)| (array, views[place])).collect::<Vec<_>>();
+        let shown =
+            arrays.iter().zip(&places).map(|(array, &place)| (array, views[place])).collect::<Vec<_>>();
         let mut tensors = torch.give_all(py, &here, &shown)?.into_iter();
         let mut results: Vec<Option<Given<'py>>> = (0..leaves.len()).map(|_| None).collect();
         for place in places {

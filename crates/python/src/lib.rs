@@ -30,9 +30,9 @@ mod _core {
     #[pymodule_export]
     use crate::program::{main, toml_to_json};
     #[pymodule_export]
-    use crate::torch::edges::Edges;
-    #[pymodule_export]
     use crate::registry::{operations, samples, squared_norms, targets};
+    #[pymodule_export]
+    use crate::torch::edges::Edges;
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

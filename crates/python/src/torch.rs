@@ -9,13 +9,13 @@ pub use view::View;
 
 use crate::errors::{Class, raised};
 use exchange::{Described, Exchange};
-use memory::{Layout, Memory};
 use gradewise_core::DType;
 use gradewise_ffi::sys::CUstream;
 use gradewise_kernels::{
     Array, Borrowed, Compute, CudaDevice, Device,
     external::{Allocation, AllocationError, Allocator, Place, with_allocator},
 };
+use memory::{Layout, Memory};
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyDict};
 use std::{ffi::c_void, sync::Arc};
 
@@ -134,7 +134,8 @@ impl Torch {
 
     /// The place of the tensors, by the first one.
     pub fn here(&self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Here> {
-        let on_host = |dtype| Here { device: Device::Cpu, stream: CUstream::NULL, dtype, compute: Compute::Exact };
+        let on_host =
+            |dtype| Here { device: Device::Cpu, stream: CUstream::NULL, dtype, compute: Compute::Exact };
         let Some(first) = tensors.first() else { return Ok(on_host(DType::F32)) };
         let (ordinal, dtype) = match self.exchange.as_ref().and_then(|exchange| exchange.describe(first)) {
             Some(Described { device, dtype, .. }) => (usize::try_from(device).ok(), dtype),
@@ -193,9 +194,13 @@ impl Torch {
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
         let Described { address, shape, strides, .. } = self.describe(tensor)?;
         match (&shape[..], &strides[..]) {
-            (&[length], &[stride]) if dtype.is(&self.int32) && (stride == 1 || length < 2) => Ok((address, length)),
+            (&[length], &[stride]) if dtype.is(&self.int32) && (stride == 1 || length < 2) => {
+                Ok((address, length))
+            }
             _ => {
-                let message = format!("a list of shape {shape:?} and dtype {dtype}, expected [n] of torch.int32, contiguous");
+                let message = format!(
+                    "a list of shape {shape:?} and dtype {dtype}, expected [n] of torch.int32, contiguous"
+                );
                 Err(Class::Shape.exception(py, &message))
             }
         }
@@ -285,7 +290,9 @@ impl Torch {
                     } else if let Some(Bytes(bytes)) = owner.downcast_ref() {
                         bytes.bind(py).call_method1(intern!(py, "view"), (dtype,))?
                     } else {
-                        return Err(Class::Other.exception(py, "a result is in memory that PyTorch does not know"));
+                        return Err(
+                            Class::Other.exception(py, "a result is in memory that PyTorch does not know")
+                        );
                     };
                     let Layout { shape, strides, offset } = layout;
                     whole.call_method1(intern!(py, "as_strided"), (shape, strides, offset))?
@@ -334,7 +341,8 @@ pub fn apart(arrays: impl IntoIterator<Item = Array>) -> gradewise_kernels::Resu
         if array.elements() == 0 {
             return Ok(array);
         }
-        let reach: usize = array.dims().iter().zip(array.strides()).map(|(size, stride)| (size - 1) * stride).sum();
+        let reach: usize =
+            array.dims().iter().zip(array.strides()).map(|(size, stride)| (size - 1) * stride).sum();
         let (first, size) = (array.address(), array.dtype().size());
         let end = first + ((reach + 1) * size) as u64;
         if !is_pytorchs(&array) || taken.iter().any(|&(start, stop)| first < stop && start < end) {

@@ -19,7 +19,8 @@ impl Edges {
     fn new(py: Python<'_>, receivers: Vec<i64>, senders: Vec<i64>, nodes: usize) -> PyResult<Self> {
         let index = |ends: Vec<i64>| {
             // A negative number is beyond every bound.
-            let ends: Vec<usize> = ends.into_iter().map(|end| usize::try_from(end).unwrap_or(usize::MAX)).collect();
+            let ends: Vec<usize> =
+                ends.into_iter().map(|end| usize::try_from(end).unwrap_or(usize::MAX)).collect();
             Index::new(&ends, nodes, &Device::Cpu).map_err(|error| raised(py, error))
         };
         Ok(Self { receivers: index(receivers)?, senders: index(senders)? })

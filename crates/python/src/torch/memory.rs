@@ -6,11 +6,7 @@
 
 use gradewise_core::DType;
 use gradewise_kernels::external::{Allocation, Place};
-use pyo3::{
-    ffi, intern,
-    prelude::*,
-    types::PyList,
-};
+use pyo3::{ffi, intern, prelude::*, types::PyList};
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -24,8 +20,7 @@ type Status = i32;
 
 type EmptyStrided = unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Status;
 type DataPointer = unsafe extern "C" fn(Handle, *mut *mut c_void) -> Status;
-type Reinterpret =
-    unsafe extern "C" fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> Status;
+type Reinterpret = unsafe extern "C" fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> Status;
 type Delete = unsafe extern "C" fn(Handle) -> Status;
 type Code = unsafe extern "C" fn() -> i32;
 
@@ -61,7 +56,8 @@ pub fn find(py: Python<'_>, torch: &Bound<'_, PyModule>) {
 
 impl Native {
     fn of(py: Python<'_>, torch: &Bound<'_, PyModule>) -> PyResult<Self> {
-        let wrap = torch.getattr("_C")?.getattr("_aoti")?.getattr("alloc_tensors_by_stealing_from_void_ptrs")?;
+        let wrap =
+            torch.getattr("_C")?.getattr("_aoti")?.getattr("alloc_tensors_by_stealing_from_void_ptrs")?;
         let (os, ctypes) = (py.import("os.path")?, py.import("ctypes")?);
         let folder = os.call_method1("dirname", (torch.getattr("__file__")?,))?;
         let path = os.call_method1("join", (folder, "lib", "libtorch_cpu.so"))?;
@@ -193,11 +189,17 @@ impl Memory {
     }
 
     /// All of this memory as a tensor of another dtype.
-    pub fn shown_as<'py>(&self, py: Python<'py>, dtype: &Bound<'py, PyAny>, elements: usize) -> PyResult<Bound<'py, PyAny>> {
+    pub fn shown_as<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: &Bound<'py, PyAny>,
+        elements: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let layout = Layout { shape: vec![elements], strides: vec![1], offset: 0 };
         let whole = wrapped(py, vec![self.show(py, &layout)?])?;
         let tensor = whole.into_iter().next();
-        let tensor = tensor.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("PyTorch made no tensor"))?;
+        let tensor =
+            tensor.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("PyTorch made no tensor"))?;
         tensor.call_method1(intern!(py, "view"), (dtype,))
     }
 }
