@@ -227,8 +227,8 @@ mod written {
     }
 
     impl WrittenIndex {
-        pub fn of(index: &Index) -> Self {
-            Self { values: index.to_vec(), bound: index.bound() }
+        pub fn of(index: &Index) -> crate::Result<Self> {
+            Ok(Self { values: index.to_vec()?, bound: index.bound() })
         }
 
         pub fn read(&self) -> crate::Result<Index> {
@@ -272,7 +272,7 @@ by!(
 by!(
     /// Indices, on the host when read.
     index, Index, WrittenIndex,
-    |index| Ok(WrittenIndex::of(index)),
+    |index| WrittenIndex::of(index),
     |written| written.read()
 );
 by!(
@@ -341,7 +341,7 @@ by!(
     |options| Ok(WrittenAttention {
         causal: options.causal,
         scale: options.scale,
-        lengths: options.lengths.as_ref().map(WrittenIndex::of),
+        lengths: options.lengths.as_ref().map(WrittenIndex::of).transpose()?,
         mask: options.mask.as_ref().map(WrittenArray::of).transpose()?,
     }),
     |WrittenAttention { causal, scale, lengths, mask }| Ok(AttentionOptions {

@@ -1,7 +1,7 @@
 //! Operations for libraries that keep the history of a computation themselves.
 
 use crate::{
-    Attributes, BackwardContext, BackwardOptions, Derivative, Error, Result, Rule, Tensor, backend,
+    Attributes, BackwardContext, BackwardOptions, Derivative, Error, Pass, Result, Rule, Tensor, backend,
     engine::{self, gradients_of},
     mode, registry,
     tensor::{Body, Node, Place, Saved},
@@ -90,6 +90,28 @@ impl Prepared {
         let _account = memory::within(self.name());
         let (output, saved) = mode::with_mode(false, || backend::forward(self.0.as_ref(), inputs))?;
         Ok(Kept { output, saved: (saved.place == Place::Device).then_some(saved.arrays) })
+    }
+
+    /// Runs the operation on tensors: the history is kept here. Where it has no kernels for the inputs, it is recorded as the operations that
+    /// it is re-expressed in, so that a backward pass need not find their results once more.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
+        crate::operation::require_arity(self.0.as_ref(), inputs.len())?;
+        let arrays: Vec<Array> = inputs.iter().map(|input| input.array().clone()).collect();
+        // Numbers of 16 bits on the host are computed with in `f32`, from the first to the last of the operations.
+        let is_recorded = mode::is_grad_enabled() && inputs.iter().any(|input| input.is_grad_required());
+        let reexpressed = self.0.derivative() == Derivative::Reexpressed
+            && is_recorded
+            && matches!(backend::choice(self.name(), Pass::Forward)?, backend::Choice::Device)
+            && !arrays.iter().any(backend::is_emulated)
+            && !self.0.serves(&arrays);
+        if reexpressed {
+            let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+            return self.0.reexpress(&inputs);
+        }
+        Tensor::run(Arc::clone(&self.0), inputs)
     }
 
     /// The gradients of the inputs for which `needs` says so, given what [`forward`](Self::forward) left; without what it saved, it runs

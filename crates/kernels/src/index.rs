@@ -3,6 +3,7 @@
 use crate::{
     Array, CudaDevice, DType, Device, Error, Result,
     cuda::{Buffer, Key},
+    external::Owner,
 };
 use std::{
     fmt,
@@ -16,11 +17,13 @@ use std::{
 pub struct Index(Arc<Inner>);
 
 struct Inner {
-    lists: RwLock<Arc<Lists>>,
+    /// `None` until something on the host asks for the indices of a [`borrowed`](Index::borrow) list.
+    lists: RwLock<Option<Arc<Lists>>>,
     length: usize,
     bound: usize,
     device: Device,
     resident: Option<Resident>,
+    /// Whether [`Index::overwrite`] is refused.
     constant: bool,
     reciprocals: Mutex<Vec<(DType, Array)>>,
 }
@@ -31,7 +34,7 @@ pub(crate) struct Lists {
     groups: OnceLock<Groups>,
 }
 
-/// The lists in a device's memory. They are copied there at creation, because a captured graph cannot wait for a transfer. Their sizes
+/// The lists in a device's memory. They are there from the creation on, because a captured graph cannot wait for a transfer. Their sizes
 /// follow from the length and the bound.
 pub(crate) struct Resident {
     values: Buffer,
@@ -69,20 +72,19 @@ impl Resident {
 }
 
 impl Lists {
-    fn checked(values: &[usize], bound: usize) -> Result<Self> {
-        const NAME: &str = "Index::new";
-        let limit = u32::MAX as usize;
-        for (argument, size) in [("bound", bound), ("values", values.len())] {
-            if size > limit {
+    fn require_sizes(operation: &'static str, bound: usize, length: usize) -> Result<()> {
+        for (argument, size) in [("bound", bound), ("values", length)] {
+            if size > u32::MAX as usize {
                 let actual = size.to_string();
-                return Err(Error::Argument {
-                    operation: NAME,
-                    argument,
-                    actual,
-                    expected: "at most 2³² − 1",
-                });
+                return Err(Error::Argument { operation, argument, actual, expected: "at most 2³² − 1" });
             }
         }
+        Ok(())
+    }
+
+    fn checked(values: &[usize], bound: usize) -> Result<Self> {
+        const NAME: &str = "Index::new";
+        Self::require_sizes(NAME, bound, values.len())?;
         let check = |(position, &value): (usize, &usize)| {
             if value < bound {
                 Ok(value as u32)
@@ -103,7 +105,58 @@ pub(crate) struct Groups {
     pub order: Vec<u32>,
 }
 
+/// A list of indices in the memory of a CUDA device that another library owns, with its positions grouped by value. All three are 32-bit
+/// unsigned numbers in a row.
+pub struct BorrowedIndex {
+    /// The address of the `length` indices.
+    pub values: u64,
+    /// The address of `bound + 1` numbers: `order[starts[v]..starts[v + 1]]` are the positions where the index is `v`.
+    pub starts: u64,
+    /// The address of `length` positions, ascending within a group.
+    pub order: u64,
+    /// The number of indices.
+    pub length: usize,
+    /// The exclusive upper bound of the indices.
+    pub bound: usize,
+    /// What keeps the three lists where they are, and unchanged.
+    pub owner: Owner,
+}
+
 impl Index {
+    /// A list of indices that is on a CUDA device already, without a copy and without waiting for the device: work that makes one may be
+    /// captured. It cannot be [overwritten](Self::overwrite).
+    ///
+    /// # Safety
+    /// The addresses must be those of lists as [`BorrowedIndex`] describes them, readable at the device, and nobody may write to them until
+    /// the owner is dropped; work of others that wrote them must come before the operators' in stream order. Indices must be below the bound:
+    /// kernels read and write where they point.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the bound or the length exceeds 2³² − 1.
+    pub unsafe fn borrow(index: BorrowedIndex, device: &CudaDevice) -> Result<Self> {
+        let BorrowedIndex { values, starts, order, length, bound, owner } = index;
+        Lists::require_sizes("Index::borrow", bound, length)?;
+        let owner = Arc::new(owner);
+        let shown = |address: u64, words: usize| {
+            // SAFETY: as the caller says; each buffer holds a share of the owner.
+            unsafe { Buffer::borrow(device, address, words * size_of::<u32>(), Box::new(Arc::clone(&owner))) }
+        };
+        let resident = Resident {
+            values: shown(values, length),
+            starts: shown(starts, bound + 1),
+            order: shown(order, length),
+        };
+        Ok(Self(Arc::new(Inner {
+            lists: RwLock::new(None),
+            length,
+            bound,
+            device: Device::Cuda(device.clone()),
+            resident: Some(resident),
+            constant: true,
+            reciprocals: Mutex::default(),
+        })))
+    }
+
     /// A list of indices, each less than `bound`.
     ///
     /// # Errors
@@ -135,7 +188,7 @@ impl Index {
         };
         Ok(Self(Arc::new(Inner {
             length: lists.values.len(),
-            lists: RwLock::new(Arc::new(lists)),
+            lists: RwLock::new(Some(Arc::new(lists))),
             bound,
             device: device.clone(),
             resident,
@@ -172,15 +225,18 @@ impl Index {
         if device == self.device() {
             Ok(self.clone())
         } else {
-            let values = self.lists().values.clone();
+            let values = self.lists()?.values.clone();
             Self::of(Lists { values, groups: OnceLock::new() }, self.bound(), device, false)
         }
     }
 
     /// Whether both lists hold the same indices below the same bound, wherever they are.
-    pub fn same_indices(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-            || (self.bound() == other.bound() && self.lists().values == other.lists().values)
+    ///
+    /// # Errors
+    /// As [`to_vec`](Self::to_vec).
+    pub fn same_indices(&self, other: &Self) -> Result<bool> {
+        Ok(Arc::ptr_eq(&self.0, &other.0)
+            || (self.bound() == other.bound() && self.lists()?.values == other.lists()?.values))
     }
 
     /// Replaces the indices by those of `source`, which may be on another device, for every clone of this list: captured work that reads it
@@ -194,11 +250,11 @@ impl Index {
         if self.0.constant || (self.len(), self.bound()) != (source.len(), source.bound()) {
             return Ok(false);
         }
-        let lists = source.lists();
+        let lists = source.lists()?;
         if let Some(resident) = &self.0.resident {
             resident.write(NAME, &lists, self.bound())?;
         }
-        *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = lists;
+        *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(lists);
         for (dtype, known) in self.0.reciprocals.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let current = self.reciprocals(*dtype, &Device::Cpu)?;
             match self.device() {
@@ -225,7 +281,7 @@ impl Index {
 
     fn reciprocals(&self, dtype: DType, device: &Device) -> Result<Array> {
         let mut counts = vec![0.0f64; self.bound()];
-        for &value in &self.lists().values {
+        for &value in &self.lists()?.values {
             counts[value as usize] += 1.0;
         }
         let weights: Vec<f64> = counts.iter().map(|count| 1.0 / count.max(1.0)).collect();
@@ -233,13 +289,25 @@ impl Index {
     }
 
     /// The indices.
-    pub fn to_vec(&self) -> Vec<usize> {
-        self.lists().values.iter().map(|&value| value as usize).collect()
+    ///
+    /// # Errors
+    /// From the device that a [`borrowed`](Self::borrow) list is on, which is read once; other lists are on the host, too.
+    pub fn to_vec(&self) -> Result<Vec<usize>> {
+        Ok(self.lists()?.values.iter().map(|&value| value as usize).collect())
     }
 
     /// The indices and their groups, as they are now.
-    pub(crate) fn lists(&self) -> Arc<Lists> {
-        Arc::clone(&self.0.lists.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn lists(&self) -> Result<Arc<Lists>> {
+        if let Some(lists) = self.0.lists.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return Ok(Arc::clone(lists));
+        }
+        let mut values = vec![0u32; self.len()];
+        if let Some(resident) = self.resident() {
+            resident.values.read(0, bytemuck::cast_slice_mut(&mut values), "Index::to_vec")?;
+        }
+        let lists = Arc::new(Lists { values, groups: OnceLock::new() });
+        *self.0.lists.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
+        Ok(lists)
     }
 
     /// The lists in the memory of the device; `None` on the host.
@@ -293,12 +361,12 @@ mod tests {
         let counts = || holder.reciprocal_counts(DType::F64).unwrap().to_vec::<f64>().unwrap();
         assert_eq!(counts(), [1.0, 1.0, 0.5]);
         assert!(index.overwrite(&Index::new(&[1, 1, 1], 3, &Device::Cpu).unwrap()).unwrap());
-        assert_eq!(holder.to_vec(), [1, 1, 1]);
+        assert_eq!(holder.to_vec().unwrap(), [1, 1, 1]);
         assert_eq!(counts(), [1.0, 1.0 / 3.0, 1.0]);
-        assert_eq!(holder.lists().groups(3).starts, [0, 0, 3, 3]);
+        assert_eq!(holder.lists().unwrap().groups(3).starts, [0, 0, 3, 3]);
         for other in [Index::new(&[0, 0], 3, &Device::Cpu), Index::new(&[0, 0, 0], 4, &Device::Cpu)] {
             assert!(!index.overwrite(&other.unwrap()).unwrap());
-            assert_eq!(holder.to_vec(), [1, 1, 1]);
+            assert_eq!(holder.to_vec().unwrap(), [1, 1, 1]);
         }
     }
 }

@@ -96,7 +96,7 @@ pub use element::Element;
 pub use error::{Error, Result};
 pub use fault::{Fault, sanitizer, setup_remedy};
 pub use gradewise_core::{DType, Shape};
-pub use index::Index;
+pub use index::{BorrowedIndex, Index};
 pub use launches::threads_of_kernel;
 pub use memory::Holder;
 pub use ops::{Summary, Validation};

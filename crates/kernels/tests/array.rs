@@ -301,7 +301,7 @@ fn half_precision_is_stored_and_converted_on_the_host() {
 #[test]
 fn indices_are_checked_once() {
     let index = Index::new(&[2, 0, 2], 3, &CPU).unwrap();
-    assert_eq!((index.len(), index.bound(), index.to_vec()), (3, 3, vec![2, 0, 2]));
+    assert_eq!((index.len(), index.bound(), index.to_vec().unwrap()), (3, 3, vec![2, 0, 2]));
     let error = Index::new(&[0, 3], 3, &CPU).unwrap_err();
     assert_eq!(error, Error::Index { operation: "Index::new", position: 1, value: 3, bound: 3 });
     assert!(Index::new(&[0], 0, &CPU).is_err());

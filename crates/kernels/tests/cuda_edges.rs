@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Pair, for_all, size, tolerance, view};
-use gradewise_kernels::{Array, DType, Device, Error, Index, ops};
+use common::{Pair, for_all, gpu, rng, size, tolerance, view};
+use gradewise_kernels::{Array, BorrowedIndex, CudaDevice, DType, Device, Error, Index, ops};
 use proptest::prelude::*;
 use rand::{Rng, RngExt};
 
@@ -322,4 +322,64 @@ fn what_does_not_fit_is_refused_by_name() {
     let double = Array::full([8, 4, 1], 0.0, DType::F64, cpu).unwrap();
     let message = ops::concat_segment_mean(&h, &double, &to).unwrap_err().to_string();
     assert!(message.contains("messages") && message.contains("f64"), "{message}");
+}
+
+/// 32-bit numbers on a device, as another library would have them.
+fn words(values: &[u32], device: &Device) -> Array {
+    let bits: Vec<f32> = values.iter().map(|&value| f32::from_bits(value)).collect();
+    Array::from_vec(bits, [values.len()], device).unwrap()
+}
+
+/// The same indices, grouped here, in memory that is not the library's own.
+fn borrowed(values: &[usize], bound: usize, device: &CudaDevice) -> Index {
+    let on = Device::Cuda(device.clone());
+    let mut order: Vec<u32> = (0..values.len() as u32).collect();
+    order.sort_by_key(|&position| values[position as usize]);
+    let start = |value: usize| values.iter().filter(|&&other| other < value).count() as u32;
+    let starts: Vec<u32> = (0..=bound).map(start).collect();
+    let values: Vec<u32> = values.iter().map(|&value| value as u32).collect();
+    let length = values.len();
+    let lists = [values, starts, order].map(|list| words(&list, &on));
+    let [values, starts, order] = [0, 1, 2].map(|list| lists[list].address());
+    // SAFETY: the lists are what is described, uploaded before, and kept by the owner.
+    unsafe {
+        Index::borrow(BorrowedIndex { values, starts, order, length, bound, owner: Box::new(lists) }, device)
+    }
+    .unwrap()
+}
+
+#[test]
+fn borrowed_lists_of_a_device_serve_as_others_do() {
+    let Some(Device::Cuda(device)) = gpu() else { return };
+    let on = Device::Cuda(device.clone());
+    for seed in 0..24 {
+        let mut rng = rng(seed);
+        let graph = Graph::draw(&on, &mut rng);
+        let (outer, features) = (outer(&mut rng), size(&mut rng).min(40));
+        let lists = [&graph.receivers, &graph.senders].map(|ends| borrowed(ends, graph.nodes, &device));
+        let h = view(&shape(&outer, graph.nodes, features), DType::F32, &on, &mut rng).tested;
+        let x = view(&shape(&outer, graph.edges(), features), DType::F32, &on, &mut rng).tested;
+        let run = |[receivers, senders]: &[Index; 2]| {
+            let results = [
+                ops::edge_difference(&h, None, receivers, senders).unwrap(),
+                ops::net_inflow(&x, receivers, senders).unwrap(),
+                ops::concat_segment_mean(&h, &x, receivers).unwrap(),
+                ops::segment_spread(&h, receivers).unwrap(),
+                ops::segment_sum(&x, outer.len(), receivers).unwrap(),
+                ops::index_select(&h, outer.len(), senders).unwrap(),
+            ];
+            results.map(|result| result.to_f64_vec().unwrap())
+        };
+        assert_eq!(run(&lists), run(&graph.on_device), "the same bits, seed {seed}");
+        // They come from the device when the host asks.
+        for (list, ends) in lists.iter().zip([&graph.receivers, &graph.senders]) {
+            assert_eq!((list.len(), list.bound()), (ends.len(), graph.nodes));
+            assert_eq!(&list.to_vec().unwrap(), ends, "seed {seed}");
+            let there = list.to_device(&Device::Cpu).unwrap();
+            assert!(list.same_indices(&there).unwrap() && there.same_indices(list).unwrap());
+            assert!(!list.overwrite(&there).unwrap(), "another library's memory is not written");
+        }
+        let counts = |list: &Index| list.reciprocal_counts(DType::F64).unwrap().to_f64_vec().unwrap();
+        assert_eq!(counts(&lists[0]), counts(&graph.on_device[0]), "seed {seed}");
+    }
 }

@@ -3,7 +3,7 @@
 use gradewise_fake_driver::Fake;
 use gradewise_ffi::{DeviceMemory, Driver, Stream};
 use gradewise_kernels::{
-    Array, Borrowed, CudaDevice, DType, Device, Error,
+    Array, Borrowed, BorrowedIndex, CudaDevice, DType, Device, Error, Index,
     external::{Allocation, AllocationError, Allocator, Place, with_allocator},
     ops,
 };
@@ -215,6 +215,43 @@ fn device_memory_of_others_is_read_and_checked() {
         assert!(matches!(&error, Error::Borrow { reason: text, .. } if text.contains(reason)), "{error}");
     }
     drop((theirs, device, other));
+    assert_eq!(fake.remains(), []);
+}
+
+#[test]
+fn lists_of_indices_of_others_are_read_when_the_host_asks_and_kept_until_then() {
+    let fake = Fake::new();
+    let device = open(&fake);
+    let theirs = Arc::new(DeviceMemory::new(device.stream(), 40).unwrap());
+    // The indices, where each value's positions begin, and the positions by value.
+    let lists: [u32; 10] = [2, 0, 2, 0, 1, 1, 3, 1, 0, 2];
+    let bits = lists.map(f32::from_bits);
+    theirs.write(0, bytemuck_of(&bits)).unwrap();
+    let [values, starts, order] = [0, 3, 7].map(|list| theirs.pointer() + 4 * list);
+    let described = |length, bound| {
+        let owner = Box::new(Arc::clone(&theirs));
+        BorrowedIndex { values, starts, order, length, bound, owner }
+    };
+    // SAFETY: the lists are what is described.
+    let index = unsafe { Index::borrow(described(3, 3), &device) }.unwrap();
+    assert_eq!((index.len(), index.bound(), index.device()), (3, 3, &Device::Cuda(device.clone())));
+    assert_eq!(device.allocated(), 0);
+    let clone = index.clone();
+    drop(index);
+    assert_eq!(clone.to_vec().unwrap(), [2, 0, 2]);
+    let here = Index::new(&[2, 0, 2], 3, &Device::Cpu).unwrap();
+    assert!(clone.same_indices(&here).unwrap() && here.same_indices(&clone).unwrap());
+    assert!(!clone.same_indices(&Index::new(&[2, 0, 1], 3, &Device::Cpu).unwrap()).unwrap());
+    assert!(!clone.overwrite(&here).unwrap(), "nothing writes to lists of others");
+    assert!(Arc::strong_count(&theirs) > 1);
+    drop(clone);
+    assert_eq!(Arc::strong_count(&theirs), 1);
+    for (length, bound) in [(1 << 32, 1), (1, 1 << 32)] {
+        // SAFETY: refused before anything is read.
+        let refused = unsafe { Index::borrow(described(length, bound), &device) };
+        assert!(matches!(refused, Err(Error::Argument { operation: "Index::borrow", .. })));
+    }
+    drop((theirs, device));
     assert_eq!(fake.remains(), []);
 }
 

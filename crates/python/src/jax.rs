@@ -7,6 +7,7 @@
 //! - backward_twice: the inputs, the gradient of the output, gradients of those gradients for which `given` has a 1; gradients of the inputs
 //!   for which `needs` has a 1, and of the gradient of the output if `needs` ends with one more 1.
 
+mod alignment;
 mod call;
 mod ffi;
 mod memory;

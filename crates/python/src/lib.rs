@@ -4,6 +4,7 @@
 
 mod algebra;
 mod array;
+mod composite;
 mod errors;
 mod jax;
 mod operation;
@@ -21,6 +22,8 @@ mod _core {
     #[pymodule_export]
     use crate::array::{PyArray, from_dlpack, run};
     #[pymodule_export]
+    use crate::composite::{Composite, History};
+    #[pymodule_export]
     use crate::jax::{jax_handlers, output_shape};
     #[pymodule_export]
     use crate::operation::Operation;
@@ -28,6 +31,8 @@ mod _core {
     use crate::program::{main, toml_to_json};
     #[pymodule_export]
     use crate::registry::{operations, samples, squared_norms, targets};
+    #[pymodule_export]
+    use crate::torch::edges::Edges;
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

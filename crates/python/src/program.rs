@@ -12,12 +12,21 @@ use std::ffi::OsString;
 ///
 /// Returns:
 ///     0 done, 1 failed, 2 bad usage or input.
+#[cfg(feature = "program")]
 #[pyfunction]
 pub fn main(py: Python<'_>, words: Vec<OsString>, launcher: Vec<OsString>) -> u8 {
     py.detach(|| {
         let program = gradewise_cli::program().launcher(launcher);
         program.run(std::iter::once("gradewise".into()).chain(words).collect())
     })
+}
+
+/// The same in a build without the program.
+#[cfg(not(feature = "program"))]
+#[pyfunction]
+pub fn main(py: Python<'_>, _words: Vec<OsString>, _launcher: Vec<OsString>) -> PyResult<u8> {
+    let message = "this build of gradewise has the operators alone; build it with the feature `program`";
+    Err(Class::Other.exception(py, message))
 }
 
 /// TOML, such as the configuration of a run, as JSON.

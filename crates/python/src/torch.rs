@@ -1,6 +1,11 @@
 //! Tensors of PyTorch as arrays, and memory of PyTorch's allocators for results.
 
+pub mod edges;
 mod exchange;
+mod memory;
+mod view;
+
+pub use view::View;
 
 use crate::errors::{Class, raised};
 use exchange::{Described, Exchange};
@@ -10,12 +15,8 @@ use gradewise_kernels::{
     Array, Borrowed, Compute, CudaDevice, Device,
     external::{Allocation, AllocationError, Allocator, Place, with_allocator},
 };
-use pyo3::{
-    intern,
-    prelude::*,
-    sync::PyOnceLock,
-    types::{PyDict, PyTuple},
-};
+use memory::{Layout, Memory};
+use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyDict};
 use std::{ffi::c_void, sync::Arc};
 
 /// The attributes of the module `torch` that every call needs.
@@ -23,10 +24,13 @@ pub struct Torch {
     exchange: Option<Exchange>,
     empty: Py<PyAny>,
     uint8: Py<PyAny>,
+    int32: Py<PyAny>,
     /// The arguments of `empty` for the host and for each device.
     places: [PyOnceLock<Py<PyDict>>; 65],
     /// The dtypes, in the order of [`DTYPES`].
     dtypes: Vec<Py<PyAny>>,
+    /// The classes of ordinary tensors and of parameters.
+    classes: [Py<PyAny>; 2],
     /// Returns the stream that work of this thread goes to, for a device's number; none in a build of PyTorch without CUDA.
     stream: Option<Py<PyAny>>,
     /// Says whether products of float32 matrices may be computed in TF32.
@@ -40,13 +44,20 @@ const DTYPES: [(&str, DType); 4] =
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// A tensor that keeps the memory of an array.
-struct Memory(Py<PyAny>);
+/// The place of a dtype in [`DTYPES`].
+fn position(dtype: DType) -> usize {
+    DTYPES.iter().position(|(_, known)| *known == dtype).unwrap_or(0)
+}
+
+/// A tensor of bytes, made by `torch.empty`, that keeps the memory of an array.
+struct Bytes(Py<PyAny>);
 
 /// Where the tensors of a call are: the device, and the stream of PyTorch in force there.
 pub struct Here {
     device: Device,
     stream: CUstream,
+    /// The dtype of the first tensor, and of memory for results.
+    dtype: DType,
     /// How products of float32 matrices are computed, as PyTorch's own are.
     compute: Compute,
 }
@@ -63,13 +74,17 @@ impl Torch {
             let torch = py.import("torch")?;
             let dtypes = DTYPES.iter().map(|(name, _)| Ok(torch.getattr(*name)?.unbind()));
             let internals = torch.getattr("_C")?;
+            memory::find(py, &torch);
+            let (tensor, parameter) = (torch.getattr("Tensor")?, torch.getattr("nn")?.getattr("Parameter")?);
             let optional = |name: &str| internals.getattr(name).ok().map(Bound::unbind);
             Ok(Self {
-                exchange: Exchange::of(&torch.getattr("Tensor")?),
+                exchange: Exchange::of(&tensor),
                 empty: torch.getattr("empty")?.unbind(),
                 places: [const { PyOnceLock::new() }; 65],
                 uint8: torch.getattr("uint8")?.unbind(),
+                int32: torch.getattr("int32")?.unbind(),
                 dtypes: dtypes.collect::<PyResult<_>>()?,
+                classes: [tensor.unbind(), parameter.unbind()],
                 stream: optional("_cuda_getCurrentRawStream"),
                 allow_tf32: optional("_get_cublas_allow_tf32"),
                 matmul: torch.getattr("backends")?.getattr("cuda")?.getattr("matmul")?.unbind(),
@@ -119,24 +134,45 @@ impl Torch {
 
     /// The place of the tensors, by the first one.
     pub fn here(&self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Here> {
-        let cpu = Here { device: Device::Cpu, stream: CUstream::NULL, compute: Compute::Exact };
-        let Some(first) = tensors.first() else { return Ok(cpu) };
-        if !first.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
-            if first.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
-                return Ok(cpu);
+        let on_host =
+            |dtype| Here { device: Device::Cpu, stream: CUstream::NULL, dtype, compute: Compute::Exact };
+        let Some(first) = tensors.first() else { return Ok(on_host(DType::F32)) };
+        let (ordinal, dtype) = match self.exchange.as_ref().and_then(|exchange| exchange.describe(first)) {
+            Some(Described { device, dtype, .. }) => (usize::try_from(device).ok(), dtype),
+            None if first.getattr(intern!(py, "is_cuda"))?.is_truthy()? => {
+                let ordinal = first.call_method0(intern!(py, "get_device"))?.extract()?;
+                (Some(ordinal), self.describe(first)?.dtype)
             }
-            let device = first.getattr(intern!(py, "device"))?;
-            let message = format!("a tensor is on {device}; gradewise computes on cpu and cuda");
-            return Err(Class::Device.exception(py, &message));
-        }
-        let ordinal: usize = first.call_method0(intern!(py, "get_device"))?.extract()?;
+            None if first.getattr(intern!(py, "is_cpu"))?.is_truthy()? => (None, None),
+            None => {
+                let device = first.getattr(intern!(py, "device"))?;
+                let message = format!("a tensor is on {device}; gradewise computes on cpu and cuda");
+                return Err(Class::Device.exception(py, &message));
+            }
+        };
+        let dtype = dtype.unwrap_or(DType::F32);
+        let Some(ordinal) = ordinal else { return Ok(on_host(dtype)) };
         let device = CudaDevice::new(ordinal).map_err(|error| raised(py, error))?;
         let stream = match &self.stream {
             Some(stream) => stream.bind(py).call1((ordinal,))?.extract::<u64>()?,
             None => 0,
         };
         let stream = CUstream(std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize));
-        Ok(Here { device: Device::Cuda(device), stream, compute: self.compute(py)? })
+        Ok(Here { device: Device::Cuda(device), stream, dtype, compute: self.compute(py)? })
+    }
+
+    /// Whether these are ordinary tensors or parameters, of one dtype that is served, on the device of the first one.
+    pub fn are_plain(&self, tensors: &[Bound<'_, PyAny>]) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let mut expected = None;
+        tensors.iter().all(|tensor| {
+            let class = tensor.get_type();
+            let is_plain = self.classes.iter().any(|known| known.is(&class));
+            let described = if is_plain { exchange.describe(tensor) } else { None };
+            described.is_some_and(|Described { dtype, device, .. }| {
+                dtype.is_some() && *expected.get_or_insert((dtype, device)) == (dtype, device)
+            })
+        })
     }
 
     fn compute(&self, py: Python<'_>) -> PyResult<Compute> {
@@ -152,10 +188,39 @@ impl Torch {
         Ok(if allowed { Compute::Tf32 } else { Compute::Exact })
     }
 
+    /// The address and the length of a contiguous list of 32-bit whole numbers.
+    fn list(&self, tensor: &Bound<'_, PyAny>) -> PyResult<(u64, usize)> {
+        let py = tensor.py();
+        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        let Described { address, shape, strides, .. } = self.describe(tensor)?;
+        match (&shape[..], &strides[..]) {
+            (&[length], &[stride]) if dtype.is(&self.int32) && (stride == 1 || length < 2) => {
+                Ok((address, length))
+            }
+            _ => {
+                let message = format!(
+                    "a list of shape {shape:?} and dtype {dtype}, expected [n] of torch.int32, contiguous"
+                );
+                Err(Class::Shape.exception(py, &message))
+            }
+        }
+    }
+
     /// A tensor as an array over the same memory.
     pub fn borrow(&self, here: &Here, tensor: &Bound<'_, PyAny>, argument: usize) -> PyResult<Array> {
+        self.borrow_as(here, tensor, argument, View::Same)
+    }
+
+    /// A tensor as an array over the same memory, as `view` shows it.
+    pub fn borrow_as(
+        &self,
+        here: &Here,
+        tensor: &Bound<'_, PyAny>,
+        argument: usize,
+        view: View,
+    ) -> PyResult<Array> {
         let py = tensor.py();
-        let Described { address, dtype, device, shape, strides } = self.describe(tensor)?;
+        let Described { address, dtype, device, mut shape, mut strides } = self.describe(tensor)?;
         let Some(dtype) = dtype else {
             let message = format!(
                 "input {argument} has dtype {}, expected torch.float32, float64, bfloat16 or float16; convert it with .to()",
@@ -175,6 +240,10 @@ impl Torch {
             );
             return Err(Class::Device.exception(py, &message));
         }
+        if !view.apply(&mut shape, &mut strides) {
+            let message = format!("input {argument} has shape {shape:?}, expected {}", view.expected());
+            return Err(Class::Shape.exception(py, &message));
+        }
         let owner = Box::new(tensor.clone().unbind());
         let borrowed = Borrowed { address, dtype, shape: &shape, strides: &strides, owner, is_known: true };
         // SAFETY: PyTorch's description of its own memory, which the tensor keeps; PyTorch has queued the work that writes it in the
@@ -185,25 +254,68 @@ impl Torch {
 
     /// An array as [`own`] leaves it as a tensor.
     pub fn give<'py>(&self, py: Python<'py>, here: &Here, array: &Array) -> PyResult<Bound<'py, PyAny>> {
-        let known = DTYPES.iter().position(|(_, dtype)| *dtype == array.dtype()).unwrap_or(0);
-        let dtype = self.dtypes[known].bind(py);
-        let shape = PyTuple::new(py, array.dims())?;
-        let view = intern!(py, "view");
-        if let Some(Memory(memory)) = memory(array) {
-            return memory.bind(py).call_method1(view, (dtype,))?.call_method1(view, (shape,));
+        let mut given = self.give_all(py, here, &[(array, View::Same)])?;
+        given.pop().ok_or_else(|| Class::Other.exception(py, "an array gave no tensor"))
+    }
+
+    /// Arrays in memory of PyTorch as tensors, each with its axes as they were before its view.
+    pub fn give_all<'py>(
+        &self,
+        py: Python<'py>,
+        here: &Here,
+        arrays: &[(&Array, View)],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let (mut given, mut capsules) = (Vec::with_capacity(arrays.len()), Vec::with_capacity(arrays.len()));
+        for (array, view) in arrays {
+            let mut layout = Layout {
+                shape: array.dims().to_vec(),
+                strides: array.strides().to_vec(),
+                offset: array.storage_offset(),
+            };
+            view.undo(&mut layout.shape, &mut layout.strides);
+            let owner = array.owner().filter(|_| !array.is_borrowed() && array.elements() > 0);
+            if let Some(memory) = owner.and_then(|owner| owner.downcast_ref::<Memory>())
+                && memory.dtype() == array.dtype()
+            {
+                capsules.push(memory.show(py, &layout)?);
+                given.push(None);
+                continue;
+            }
+            let dtype = self.dtypes[position(array.dtype())].bind(py);
+            given.push(Some(match owner {
+                Some(owner) => {
+                    let whole = if let Some(memory) = owner.downcast_ref::<Memory>() {
+                        let elements = array.storage_bytes().div_ceil(memory.dtype().size());
+                        memory.shown_as(py, dtype, elements)?
+                    } else if let Some(Bytes(bytes)) = owner.downcast_ref() {
+                        bytes.bind(py).call_method1(intern!(py, "view"), (dtype,))?
+                    } else {
+                        return Err(
+                            Class::Other.exception(py, "a result is in memory that PyTorch does not know")
+                        );
+                    };
+                    let Layout { shape, strides, offset } = layout;
+                    whole.call_method1(intern!(py, "as_strided"), (shape, strides, offset))?
+                }
+                // An array without elements has no memory.
+                None => {
+                    let options = PyDict::new(py);
+                    options.set_item(intern!(py, "dtype"), dtype)?;
+                    options.set_item(intern!(py, "device"), here.device.to_string())?;
+                    self.empty.bind(py).call((layout.shape,), Some(&options))?
+                }
+            }));
         }
-        // An array without elements has no memory.
-        let options = PyDict::new(py);
-        options.set_item(intern!(py, "dtype"), dtype)?;
-        options.set_item(intern!(py, "device"), here.device.to_string())?;
-        self.empty.bind(py).call((shape,), Some(&options))
+        let mut wrapped = memory::wrapped(py, capsules)?.into_iter();
+        let missing = || Class::Other.exception(py, "an array gave no tensor");
+        given.into_iter().map(|tensor| tensor.or_else(|| wrapped.next()).ok_or_else(missing)).collect()
     }
 }
 
-/// The tensor that an array fills, in memory that PyTorch handed out for it.
-fn memory(array: &Array) -> Option<&Memory> {
-    let fills = array.storage_bytes() == array.elements() * array.dtype().size() && array.is_contiguous();
-    array.owner().filter(|_| fills && !array.is_borrowed())?.downcast_ref()
+/// Whether an array is in memory that PyTorch handed out.
+fn is_pytorchs(array: &Array) -> bool {
+    let owner = array.owner().filter(|_| !array.is_borrowed());
+    owner.is_some_and(|owner| owner.is::<Memory>() || owner.is::<Bytes>())
 }
 
 /// Results for PyTorch, whose operators return tensors that share memory with no other result and no input. Copies the arrays that share
@@ -211,7 +323,8 @@ fn memory(array: &Array) -> Option<&Memory> {
 pub fn own(arrays: impl IntoIterator<Item = Array>) -> gradewise_kernels::Result<Vec<Array>> {
     let mut seen: Vec<u64> = Vec::new();
     let own = |array: Array| {
-        if array.elements() > 0 && (memory(&array).is_none() || seen.contains(&array.address())) {
+        let fills = array.storage_bytes() == array.elements() * array.dtype().size() && array.is_contiguous();
+        if array.elements() > 0 && (!is_pytorchs(&array) || !fills || seen.contains(&array.address())) {
             return array.copy();
         }
         seen.push(array.address());
@@ -220,13 +333,39 @@ pub fn own(arrays: impl IntoIterator<Item = Array>) -> gradewise_kernels::Result
     arrays.into_iter().map(own).collect()
 }
 
+/// Results for a function of PyTorch's autograd, which may be parts of one piece of memory, but share no element. Copies the arrays that
+/// overlap one before them or an input, and passes the others on. Called inside [`Here::run`].
+pub fn apart(arrays: impl IntoIterator<Item = Array>) -> gradewise_kernels::Result<Vec<Array>> {
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    let apart = |array: Array| {
+        if array.elements() == 0 {
+            return Ok(array);
+        }
+        let reach: usize =
+            array.dims().iter().zip(array.strides()).map(|(size, stride)| (size - 1) * stride).sum();
+        let (first, size) = (array.address(), array.dtype().size());
+        let end = first + ((reach + 1) * size) as u64;
+        if !is_pytorchs(&array) || taken.iter().any(|&(start, stop)| first < stop && start < end) {
+            return array.copy();
+        }
+        taken.push((first, end));
+        Ok(array)
+    };
+    arrays.into_iter().map(apart).collect()
+}
+
 impl Here {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Runs `work` on this device: in the stream, and in memory of PyTorch's allocator.
     pub fn run<R, E: From<gradewise_kernels::Error>>(
         &self,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        let allocator: Arc<dyn Allocator> = Arc::new(Caching);
+        let allocator: Arc<dyn Allocator> = Arc::new(Caching(self.dtype));
         match &self.device {
             Device::Cpu => with_allocator(allocator, work),
             Device::Cuda(device) => {
@@ -240,18 +379,23 @@ impl Here {
     }
 }
 
-/// PyTorch's allocators of the host and of devices: those that `torch.empty` uses.
-struct Caching;
+/// PyTorch's allocators of the host and of devices: those that `torch.empty` uses. Memory is made of elements of the dtype that most results
+/// have, so that these are tensors without a conversion.
+struct Caching(DType);
 
 // SAFETY: a new tensor's memory is its own, aligned to 64 bytes on the host and to 512 on a device, and lives as long as the tensor; a
 // device's allocator gives it again to work in the same stream alone, and to a graph under capture from the graph's own pool.
 unsafe impl Allocator for Caching {
     fn allocate(&self, place: Place, bytes: usize) -> Result<Allocation, AllocationError> {
+        if let Some(allocation) = memory::native().and_then(|native| native.allocate(place, bytes, self.0)) {
+            return Ok(allocation);
+        }
+        // By the functions of Python, which say what is wrong if there is no memory.
         Python::attach(|py| {
             let torch = Torch::get(py)?;
             let tensor = torch.empty.bind(py).call((bytes,), Some(torch.bytes_at(py, place)?))?;
             let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-            Ok(Allocation { address, owner: Box::new(Memory(tensor.unbind())) })
+            Ok(Allocation { address, owner: Box::new(Bytes(tensor.unbind())) })
         })
         .map_err(|error: PyErr| error.to_string().into())
     }

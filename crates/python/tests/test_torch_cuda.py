@@ -69,6 +69,49 @@ def test_a_replay_reads_what_is_in_its_inputs_then():
         assert torch.equal(y, layer(new))
 
 
+def test_a_replay_reads_the_edges_of_then():
+    """Lists of edges that eager calls keep are no part of a graph."""
+    layer = cgenn.EGCL((1.0, 1.0, 1.0), 4, 8, 4).cuda()
+    h = torch.randn(6, 4, 8, device="cuda")
+    ends = torch.randint(6, (2, 20), device="cuda")
+    rows, columns = ends[0], ends[1]
+    with torch.no_grad():
+        for _ in range(2):
+            layer(h, (rows, columns))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = layer(h, (rows, columns))
+        for _ in range(3):
+            ends.copy_(torch.randint(6, (2, 20)))
+            graph.replay()
+            expected = layer.cpu()(h.cpu(), (rows.cpu(), columns.cpu()))
+            layer.cuda()
+            assert (y.cpu() - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_layers_as_one_in_other_streams():
+    """Memory of a history is that of the stream of its forward pass, in which autograd runs the backward pass, too."""
+    layer = cgenn.EGCL((1.0, 1.0, 1.0), 4, 8, 4).cuda()
+    h = torch.randn(600, 4, 8, device="cuda", requires_grad=True)
+    ends = torch.randint(600, (2, 5000), device="cuda")
+
+    def run():
+        output = layer(h, (ends[0], ends[1]))
+        return [output, *torch.autograd.grad(output.square().sum(), [h, *layer.parameters()])]
+
+    expected = run()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        found = run()
+    # Meanwhile the default stream takes and gives memory.
+    others = [run() for _ in range(5)]
+    torch.cuda.current_stream().wait_stream(stream)
+    for a, b, c in zip(found, expected, others[-1]):
+        assert torch.equal(a, b) and torch.equal(c, b), "sums have a fixed order"
+
+
 def test_a_first_call_in_a_capture_says_what_to_do():
     x = torch.randn(64, 3, 2, device="cuda")
     graph = torch.cuda.CUDAGraph()

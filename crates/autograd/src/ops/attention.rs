@@ -29,7 +29,7 @@ fn require_options(options: &AttentionOptions, input: &Array) -> Result<()> {
 /// Zeros where the query of the row sees the key of the column, and −∞ elsewhere: `[batch, 1, queries, keys]`.
 fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &Tensor) -> Result<Tensor> {
     let mask = options.mask.as_ref().map(Array::to_f64_vec).transpose()?;
-    let lengths = options.lengths.as_ref().map(gradewise_kernels::Index::to_vec);
+    let lengths = options.lengths.as_ref().map(gradewise_kernels::Index::to_vec).transpose()?;
     let mut values = Vec::with_capacity(batch * queries * keys);
     for item in 0..batch {
         let length = lengths.as_ref().map_or(keys, |lengths| lengths[item]);

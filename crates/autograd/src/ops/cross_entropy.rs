@@ -51,7 +51,7 @@ impl Operation for CrossEntropy {
         let rank = inputs[0].shape().rank();
         let classes = inputs[0].shape()[rank - 1];
         let CrossEntropyOptions { ignore, label_smoothing } = self.options;
-        let targets = self.targets.to_vec();
+        let targets = self.targets.to_vec()?;
         let rows = targets.len();
         let counts: Vec<f64> = targets.iter().map(|&target| f64::from(Some(target) != ignore)).collect();
         let total = counts.iter().sum::<f64>().max(1.0);

@@ -204,9 +204,10 @@ mod tests {
         // Each graph has 4 points, 6 edges and 4 triangles, and 12, 12 + 12 and 12 + 12 messages.
         assert_eq!((complex.points, complex.simplices()), (8, 28));
         assert_eq!(complex.messages.senders.len(), 2 * 60);
-        let graphs = complex.graphs.to_vec();
+        let graphs = complex.graphs.to_vec().unwrap();
         assert_eq!((graphs[3], graphs[4], graphs[8], graphs[14], graphs[27]), (0, 1, 0, 1, 1));
-        let (senders, receivers) = (complex.messages.senders.to_vec(), complex.messages.receivers.to_vec());
+        let (senders, receivers) = (&complex.messages.senders, &complex.messages.receivers);
+        let (senders, receivers) = (senders.to_vec().unwrap(), receivers.to_vec().unwrap());
         for (from, to) in senders.iter().zip(&receivers) {
             assert_eq!(graphs[*from], graphs[*to]);
             assert!(senders.iter().zip(&receivers).any(|(a, b)| (a, b) == (to, from)), "and back");

@@ -85,6 +85,26 @@ class Operation:
     ) -> list[Optional[Any]]: ...
 
 @final
+class Edges:
+    def __new__(cls, receivers: Sequence[int], senders: Sequence[int], nodes: int) -> Edges: ...
+    @staticmethod
+    def on_device(receivers: Sequence[Any], senders: Sequence[Any], nodes: int) -> Edges: ...
+
+@final
+class Composite:
+    def __new__(
+        cls, steps: Sequence[tuple[str, str, list[int]]], views: Sequence[str], result: str
+    ) -> Composite: ...
+    def admits(self, inputs: Sequence[Any]) -> bool: ...
+    def forward(
+        self, inputs: Sequence[Any], needs: Sequence[bool], edges: Optional[Edges] = None
+    ) -> tuple[Any, Optional[History]]: ...
+
+@final
+class History:
+    def backward(self, grad: Any, keep: bool) -> list[Optional[Any]]: ...
+
+@final
 class Algebra:
     MAX_GENERATORS: ClassVar[int]
     def __new__(cls, *signature: Union[int, str, Sequence[int]]) -> Algebra: ...

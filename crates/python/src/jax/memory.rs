@@ -1,6 +1,6 @@
 //! Results in the buffers that XLA gives for them, and workspaces.
 
-use super::{Failure, call::Runtime, ffi};
+use super::{Failure, alignment::allocate_aligned, call::Runtime, ffi};
 use gradewise_core::DType;
 use gradewise_kernels::{
     Array, Borrowed, Device,
@@ -18,6 +18,9 @@ use std::{
 /// The alignment of memory for arrays, on the host and on devices.
 const HOST_ALIGNMENT: usize = 64;
 const DEVICE_ALIGNMENT: usize = 256;
+
+/// The alignment of device memory that XLA lets handlers ask for. Its allocator of CUDA devices gives multiples of 256.
+const XLA_ALIGNMENT: usize = 16;
 
 /// A buffer for a result.
 pub struct Target {
@@ -109,10 +112,14 @@ unsafe impl Allocator for Lending {
             }
         }
         if place != Place::Host {
-            let address =
-                memory.runtime.allocate(bytes, DEVICE_ALIGNMENT).map_err(|failure| failure.message)?;
-            let owner = Scratch { runtime: memory.runtime, address, bytes };
-            return Ok(Allocation { address: address.expose_provenance() as u64, owner: Box::new(owner) });
+            let runtime = memory.runtime;
+            let allocate = |bytes| Ok(runtime.allocate(bytes, XLA_ALIGNMENT)?.expose_provenance());
+            let free = |address, bytes| runtime.free(ptr::with_exposed_provenance_mut(address), bytes);
+            let block = allocate_aligned(bytes, DEVICE_ALIGNMENT, XLA_ALIGNMENT, allocate, free)
+                .map_err(|failure: Failure| failure.message)?;
+            let address = ptr::with_exposed_provenance_mut(block.address);
+            let owner = Scratch { runtime, address, bytes: block.bytes };
+            return Ok(Allocation { address: block.aligned as u64, owner: Box::new(owner) });
         }
         let layout = Layout::from_size_align(bytes, HOST_ALIGNMENT)?;
         // SAFETY: the layout is of more than no bytes, as an allocator is asked for.

@@ -143,7 +143,7 @@ impl Problem {
             None => vec![true; self.batch * self.keys],
         };
         if let Some(lengths) = &options.lengths {
-            for (row, length) in allowed.chunks_mut(self.keys.max(1)).zip(lengths.to_vec()) {
+            for (row, length) in allowed.chunks_mut(self.keys.max(1)).zip(lengths.to_vec()?) {
                 row[length.min(self.keys)..].fill(false);
             }
         }

@@ -76,7 +76,7 @@ pub fn cross_entropy(x: &Array, targets: &Index, options: &CrossEntropyOptions) 
     let parts = if let (Device::Cuda(device), Some(lists)) = (x.device(), targets.resident()) {
         cuda::forward(&device, &logits, lists, options)?
     } else {
-        let lists = targets.lists();
+        let lists = targets.lists()?;
         with_element!(x.dtype(), NAME, T => {
             let x = logits.array.as_slice::<T>()?;
             Array::build([3, logits.rows], &Device::Cpu, |out: &mut [f64]| {
@@ -110,7 +110,7 @@ pub fn cross_entropy_backward(
     if let (Device::Cuda(device), Some(lists)) = (x.device(), targets.resident()) {
         return cuda::backward(&device, &logits, lists, options, &log_sum_exp, &scale);
     }
-    let (lists, scale) = (targets.lists(), scale.item()?);
+    let (lists, scale) = (targets.lists()?, scale.item()?);
     with_element!(x.dtype(), NAME, T => {
         let (source, log_sum_exp) = (logits.array.as_slice::<T>()?, log_sum_exp.as_slice::<f64>()?);
         Array::build(x.shape(), &Device::Cpu, |out: &mut [T]| {

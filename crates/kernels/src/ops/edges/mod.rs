@@ -156,7 +156,7 @@ pub fn edge_difference(
         let ends = cuda::Ends { receivers, to, from };
         return cuda::difference(&device, NAME, &h, attributes.as_ref(), &ends, &shape);
     }
-    let (to, from) = (receivers.lists(), senders.lists());
+    let (to, from) = (receivers.lists()?, senders.lists()?);
     with_element!(h.dtype(), NAME, T => {
         let (h, attributes) = (Rows::of(&h)?, attributes.as_ref().map(Rows::of).transpose()?);
         let none = cpu::Rows::<T> { data: &[], size: 0, pitch: 0 };
@@ -185,7 +185,7 @@ pub fn net_inflow(x: &Array, receivers: &Index, senders: &Index) -> Result<Array
     {
         return cuda::net_inflow(&device, NAME, &rows, &cuda::Ends { receivers, to, from }, &shape);
     }
-    let (to, from) = (receivers.lists(), senders.lists());
+    let (to, from) = (receivers.lists()?, senders.lists()?);
     with_element!(x.dtype(), NAME, T => {
         let rows = rows.on_host::<T>(NAME)?;
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {
@@ -211,7 +211,7 @@ pub fn concat_segment_mean(h: &Array, messages: &Array, receivers: &Index) -> Re
     if let (Device::Cuda(device), Some(to)) = (h.device(), receivers.resident()) {
         return cuda::concat_mean(&device, NAME, &h, &messages, receivers, to, &shape);
     }
-    let lists = receivers.lists();
+    let lists = receivers.lists()?;
     with_element!(h.dtype(), NAME, T => {
         let (h, messages) = (Rows::of(&h)?, Rows::of(&messages)?);
         let (h, messages) = (h.on_host::<T>(NAME)?, messages.on_host(NAME)?);
@@ -236,7 +236,7 @@ pub fn segment_spread(x: &Array, segments: &Index) -> Result<Array> {
     if let (Device::Cuda(device), Some(lists)) = (x.device(), segments.resident()) {
         return cuda::spread(&device, NAME, &rows, segments, lists, &shape);
     }
-    let lists = segments.lists();
+    let lists = segments.lists()?;
     with_element!(x.dtype(), NAME, T => {
         let rows = rows.on_host::<T>(NAME)?;
         Array::build(shape, &Device::Cpu, |out: &mut [T]| {

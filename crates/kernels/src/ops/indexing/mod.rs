@@ -69,7 +69,7 @@ pub fn index_select(x: &Array, axis: usize, index: &Index) -> Result<Array> {
         let shape = resized(x, axis, count);
         return cuda::select(&device, NAME, &source, inner, index, lists, shape);
     }
-    let lists = index.lists();
+    let lists = index.lists()?;
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;
         Array::build::<T>(resized(x, axis, count), &x.device(), |out| {
@@ -97,7 +97,7 @@ pub fn segment_sum(x: &Array, axis: usize, segments: &Index) -> Result<Array> {
         let shape = resized(x, axis, bound);
         return cuda::sum(&device, NAME, &source, inner, segments, lists, shape);
     }
-    let lists = segments.lists();
+    let lists = segments.lists()?;
     let groups = lists.groups(bound);
     with_element!(x.dtype(), NAME, T => {
         let source = source.as_slice::<T>()?;

@@ -101,7 +101,7 @@ impl NBodyBatch {
         }
         let Placement { device, dtype } = placement;
         let edges = Edges::complete(systems, particles, device)?;
-        let (receivers, senders) = (edges.receivers.to_vec(), edges.senders.to_vec());
+        let (receivers, senders) = (edges.receivers.to_vec()?, edges.senders.to_vec()?);
         let mut attributes = vec![0.0; 8 * receivers.len()];
         for (attribute, (&i, &j)) in attributes.iter_mut().zip(receivers.iter().zip(&senders)) {
             *attribute = of_pair(charges[i], charges[j]);
@@ -156,8 +156,8 @@ impl NBodyBatch {
     /// From the device.
     pub fn overwrite(&self, source: &Self) -> Result<bool> {
         let same = (self.systems, self.particles) == (source.systems, source.particles)
-            && self.edges.receivers.same_indices(&source.edges.receivers)
-            && self.edges.senders.same_indices(&source.edges.senders);
+            && self.edges.receivers.same_indices(&source.edges.receivers)?
+            && self.edges.senders.same_indices(&source.edges.senders)?;
         if !same {
             return Ok(false);
         }

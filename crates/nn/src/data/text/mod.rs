@@ -165,7 +165,8 @@ mod tests {
         let data =
             TextData::new(*b"the quick brown fox jumps over the lazy dog", Split::Train, 5, 100).unwrap();
         let batch = data.batch(&[4, 10], &Placement::from(&Device::Cpu)).unwrap();
-        let bytes = |index: &Index| index.to_vec().into_iter().map(|byte| byte as u8).collect::<Vec<_>>();
+        let bytes =
+            |index: &Index| index.to_vec().unwrap().into_iter().map(|byte| byte as u8).collect::<Vec<_>>();
         assert_eq!((batch.rows, bytes(&batch.tokens)), (2, b"quickbrown".to_vec()));
         assert_eq!(bytes(&batch.targets), b"uick rown ");
         let other = data.batch(&[0, 1], &Placement::from(&Device::Cpu)).unwrap();

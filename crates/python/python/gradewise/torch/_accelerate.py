@@ -268,11 +268,17 @@ def borders(model: nn.Module, *arguments: Any) -> list[Border]:
         return look
 
     fused = (cgenn._Module, cgenn.Block, cgenn.EGCL)
-    hooks = [
-        module.register_forward_pre_hook(watch(path))
-        for path, module in model.named_modules()
-        if isinstance(module, fused)
-    ]
+    hooks = []
+
+    def visit(module: nn.Module, path: str) -> None:
+        if isinstance(module, fused):
+            # What is inside is no border, and would be called by itself if it had hooks.
+            hooks.append(module.register_forward_pre_hook(watch(path)))
+            return
+        for name, child in module.named_children():
+            visit(child, f"{path}.{name}" if path else name)
+
+    visit(model, "")
     try:
         with torch.no_grad():
             model(*arguments)

@@ -14,8 +14,11 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
+from gradewise import _core
 from gradewise._core import Operation
 from gradewise._errors import DeviceError, DTypeError, NotDifferentiableError
+from gradewise.torch._composite import Composite, is_plain
+from gradewise.torch._composite import run as run_composite
 
 Shape = Sequence[int]
 Inputs = Sequence[Optional[Tensor]]
@@ -62,6 +65,8 @@ class View:
     """The parameter as the operator sees it, without a copy."""
     back: Callable[[Tensor], Tensor]
     """A gradient of what the operator sees, as one of the parameter."""
+    code: str
+    """What composites call it."""
 
     def __call__(self, parameter: Tensor) -> Viewed:
         """The parameter, for :func:`apply`."""
@@ -335,10 +340,12 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         if grad is None:
             return (None,) * (arity + 1)
         needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
-        gradients = run_backward(grad, *ctx.saved_tensors, needs, ctx.attributes)
+        # Asked for once: under activation checkpointing each time would compute them.
+        saved = ctx.saved_tensors
+        gradients = run_backward(grad, *saved, needs, ctx.attributes)
         gradients = list(gradients) if width > 1 else [gradients]
         if end > first:
-            gradients[first : first + 1] = _unpacked(gradients[first], ctx.saved_tensors[first:end])
+            gradients[first : first + 1] = _unpacked(gradients[first], saved[first:end])
         return *(g if need else None for g, need in zip(gradients, needs)), None
 
     torch.library.register_autograd(forward_name, differentiate, setup_context=keep)
@@ -373,45 +380,28 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
 
     torch.library.register_autograd(twice_name, refuse)
 
-    class Eager(torch.autograd.Function):
+    @lru_cache(maxsize=4096)
+    def eager(attributes: str, views: Views, present: int) -> Composite:
         """The operator where nobody but autograd looks on. It does what the registered one does, which takes several times as long to get
         through PyTorch's dispatcher."""
+        missing = (None,) * (arity - present)
 
-        @staticmethod
-        def forward(ctx, attributes, views, *inputs):
-            operation = _operation(name, attributes)
-            output, saved = operation.forward(_shown(inputs, views))
-            ctx.operation, ctx.attributes, ctx.views, ctx.present = operation, attributes, views, len(inputs)
-            ctx.is_known = saved is not None
-            ctx.save_for_backward(*inputs, output, *(saved or ()))
-            return output
-
-        @staticmethod
-        def backward(ctx, grad):
-            tensors, views = ctx.saved_tensors, ctx.views
-            output, saved = tensors[ctx.present], tensors[ctx.present + 1 :]
-            inputs = _shown(tensors[: ctx.present], views)
-            needs = list(ctx.needs_input_grad[2:])
-            if torch.is_grad_enabled():
-                # A gradient that is to be differentiated.
-                missing = (None,) * (arity - ctx.present)
-                left = iter(saved)
-                kept = [
-                    next(left) if saved and s.is_there(ctx.attributes, inputs) else _nothing(output)
-                    for s in operator.saved
-                ]
-                asked = [*needs, *(False for _ in missing)]
-                gradients = run_backward(grad, *inputs, *missing, output, *kept, asked, ctx.attributes)
-                gradients = list(gradients) if width > 1 else [gradients]
-            else:
-                packed = operator.packed if end > first else None
-                gradients = ctx.operation.backward(inputs, output, saved if ctx.is_known else None, grad, needs, packed)
+        def second(inputs, output, grad, needs, _):
+            shown = _shown(inputs, views)
+            kept = [_nothing(output)] * count
+            asked = [*needs, *(False for _ in missing)]
+            gradients = run_backward(grad, *shown, *missing, output, *kept, asked, attributes)
+            gradients = list(gradients) if width > 1 else [gradients]
             if end > first:
-                gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
+                gradients[first : first + 1] = _unpacked(gradients[first], shown[first:end])
             wanted = [g if need else None for g, need in zip(gradients, needs)]
-            if views is not None:
-                wanted = [g if g is None or view is None else view.back(g) for g, view in zip(wanted, views)]
-            return None, None, *wanted
+            if views is None:
+                return wanted
+            return [g if g is None or view is None else view.back(g) for g, view in zip(wanted, views)]
+
+        codes = ["same" if view is None else view.code for view in views or (None,) * present]
+        native = _core.Composite([(name, attributes, list(range(present)))], codes, "same")
+        return Composite(native, second)
 
     def call(inputs: Sequence[Given], attributes: str) -> Tensor:
         views = None
@@ -419,30 +409,13 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
             views = tuple(x.view if type(x) is Viewed else None for x in inputs)
             inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
         prepared = _in_precision(inputs, operator)
-        if _is_plain(prepared):
-            if torch.is_grad_enabled() and any(x.requires_grad for x in prepared):
-                return Eager.apply(attributes, views, *prepared)
-            return _operation(name, attributes).forward(_shown(prepared, views))[0]
+        if is_plain(prepared):
+            return run_composite(eager(attributes, views, len(prepared)), prepared)
         missing = (None,) * (arity - len(prepared))
         result = run(*_shown(prepared, views), *missing, attributes)
         return result[0] if count else result
 
     return call
-
-
-_PLAIN = (Tensor, torch.nn.Parameter)
-_depth_of_modes = torch._C._len_torch_dispatch_stack
-_transformation = torch._C._functorch.peek_interpreter_stack
-
-
-def _is_plain(inputs: Sequence[Tensor]) -> bool:
-    """Whether these are ordinary tensors in eager code, which no compiler, mode or transformation of PyTorch follows."""
-    return (
-        not torch.compiler.is_compiling()
-        and _depth_of_modes() == 0
-        and _transformation() is None
-        and all(type(x) in _PLAIN and x.device.type in ("cpu", "cuda") for x in inputs)
-    )
 
 
 def _in_precision(inputs: Sequence[Tensor], operator: Operator) -> Sequence[Tensor]:

@@ -21,9 +21,12 @@ from torch import Tensor, nn
 
 from gradewise._core import Algebra
 from gradewise._errors import ArgumentError, CheckpointError, ShapeError
+from gradewise.torch import _composite, _messages
 from gradewise.torch import _functional as ops
-from gradewise.torch._operators import View, Viewed
+from gradewise.torch._composite import has_hooks, is_eager
 from gradewise.torch._layout import in_order, n_paths, signature_of, to_features, to_planes
+from gradewise.torch._operators import Viewed
+from gradewise.torch._views import LISTED, ROWS, TRANSPOSED, TURNED
 
 __all__ = [
     "CEMLP",
@@ -42,14 +45,6 @@ __all__ = [
     "O5CGMLP",
     "SteerableGeometricProductLayer",
 ]
-
-
-# How operators see parameters: [out, in, grades] or [out, in] with the axes in the opposite order, [1, features, …] without the first axis,
-# and [1, features, 1] as a list.
-_TURNED = View(lambda weight: weight.permute(2, 1, 0), lambda gradient: gradient.permute(2, 1, 0))
-_TRANSPOSED = View(lambda weight: weight.T, lambda gradient: gradient.T)
-_ROWS = View(lambda rows: rows.squeeze(0), lambda gradient: gradient.unsqueeze(0))
-_LISTED = View(lambda bias: bias.view(-1), lambda gradient: gradient.view(1, -1, 1))
 
 
 class CliffordAlgebra(nn.Module):
@@ -207,11 +202,11 @@ class MVLinear(_Module):
 
     def matrices(self) -> Viewed:
         """The weights as operators take them: ``[grades, in, out]`` or ``[in, out]``."""
-        return _TURNED(self.weight) if self.subspaces else _TRANSPOSED(self.weight)
+        return TURNED(self.weight) if self.subspaces else TRANSPOSED(self.weight)
 
     def offset(self) -> Optional[Viewed]:
         """The bias ``[out]``."""
-        return None if self.bias is None else _LISTED(self.bias)
+        return None if self.bias is None else LISTED(self.bias)
 
     def planes(self, x: Tensor) -> Tensor:
         return ops.mv_linear(x, self.matrices(), self.offset(), self.signature)
@@ -242,7 +237,7 @@ class MVSiLU(_Module):
         self.b = nn.Parameter(torch.zeros(1, channels, self.algebra.dim + 1))
 
     def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_silu(x, _ROWS(self.a), _ROWS(self.b), self.signature)
+        return ops.mv_silu(x, ROWS(self.a), ROWS(self.b), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
@@ -289,7 +284,7 @@ class MVLayerNorm(_Module):
         self.a = nn.Parameter(torch.ones(1, channels))
 
     def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_layer_norm(x, _ROWS(self.a), self.signature)
+        return ops.mv_layer_norm(x, ROWS(self.a), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
@@ -320,13 +315,13 @@ class _Steerable(_Module):
         raise NotImplementedError
 
     def _by_parts(self, x: Tensor) -> Tensor:
-        right = self.linear_right.planes(x)
+        right = _mapped(self.linear_right, x)
         if self._is_normalized():
-            right = self.normalization.planes(right)
+            right = _mapped(self.normalization, right)
         product = self._product(x, right)
         if not self.include_first_order:
             return product
-        return (self.linear_left.planes(x) + product) * math.sqrt(0.5)
+        return (_mapped(self.linear_left, x) + product) * math.sqrt(0.5)
 
 
 class SteerableGeometricProductLayer(_Steerable):
@@ -363,10 +358,10 @@ class SteerableGeometricProductLayer(_Steerable):
         return ops.sgp(x, right, self.weight, self.signature)
 
     def planes(self, x: Tensor) -> Tensor:
-        if not self._is_normalized():
+        if not self._is_normalized() or _is_hooked(self.normalization):
             return self._by_parts(x)
-        right = self.linear_right.planes(x)
-        left = self.linear_left.planes(x) if self.include_first_order else None
+        right = _mapped(self.linear_right, x)
+        left = _mapped(self.linear_left, x) if self.include_first_order else None
         return ops.steerable_product(x, right, self.normalization.a, self.weight, left, self.signature)
 
 
@@ -407,39 +402,66 @@ class FullyConnectedSteerableGeometricProductLayer(_Steerable):
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.in_features * (self.algebra.dim + 1)))
 
     def _product(self, x: Tensor, right: Tensor) -> Tensor:
-        return ops.fcgp(x, right, _TURNED(self.weight), self.signature)
+        return ops.fcgp(x, right, TURNED(self.weight), self.signature)
 
     def planes(self, x: Tensor) -> Tensor:
         return self._by_parts(x)
 
 
+def _is_hooked(module: nn.Module) -> bool:
+    """Whether hooks follow a module's calls in eager code; compiled code leaves those inside of a fused module out."""
+    return not torch.compiler.is_compiling() and has_hooks(module)
+
+
+def _mapped(module: nn.Module, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
+    """What a module makes of ``[blades, rows, features]``, plus a residual; by a call of it where hooks follow its calls."""
+    if torch.compiler.is_compiling() or (hasattr(module, "planes") and not has_hooks(module)):
+        return module.planes(x) if residual is None else module.planes(x, residual)
+    features = to_features(x, (x.shape[1], x.shape[2], x.shape[0]))
+    result = to_planes(module(features), x.shape[0], type(module).__name__)
+    return result if residual is None else result + residual
+
+
 class Block(nn.Sequential):
     """MVLinear, MVSiLU, SteerableGeometricProductLayer and MVLayerNorm in a row, as one operator."""
 
+    def operands(self) -> Optional[list[Tensor]]:
+        """The parameters in the order of the operator; None if its modules are not those that it stands for, or have hooks."""
+        linear, silu, steerable, norm = self._modules.values()
+        if type(steerable) is not SteerableGeometricProductLayer or not steerable.include_first_order:
+            return None
+        parts, of = steerable._modules, _composite.parameters
+        right, left = parts["linear_right"], parts["linear_left"]
+        found = (
+            of(linear, MVLinear, "weight", "bias"),
+            of(silu, MVSiLU, "a", "b"),
+            of(right, MVLinear, "weight"),
+            of(parts["normalization"], NormalizationLayer, "a"),
+            of(steerable, SteerableGeometricProductLayer, "weight"),
+            of(left, MVLinear, "weight", "bias"),
+            of(norm, MVLayerNorm, "a"),
+        )
+        if None in found or not (linear.subspaces and right.subspaces and left.subspaces):
+            return None
+        return [parameter for parameters in found for parameter in parameters]
+
+    def _operands_for_compilers(self) -> Optional[list[Tensor]]:
+        linear, silu, steerable, norm = self
+        if not (linear.subspaces and steerable.include_first_order and steerable._is_normalized()):
+            return None
+        if linear.bias is None:
+            return None
+        right, left = steerable.linear_right, steerable.linear_left
+        maps = (linear.weight, linear.bias, silu.a, silu.b, right.weight, steerable.normalization.a)
+        return [*maps, steerable.weight, left.weight, left.bias, norm.a]
+
     def planes(self, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """The block of ``[blades, rows, features]``, plus a residual."""
-        linear, silu, steerable, norm = self
-        if (
-            linear.subspaces
-            and linear.bias is not None
-            and steerable.include_first_order
-            and steerable._is_normalized()
-        ):
-            right, left = steerable.linear_right, steerable.linear_left
-            return ops.mv_block(
-                x,
-                (linear.matrices(), linear.offset()),
-                (_ROWS(silu.a), _ROWS(silu.b)),
-                right.matrices(),
-                steerable.normalization.a,
-                steerable.weight,
-                (left.matrices(), left.offset()),
-                _ROWS(norm.a),
-                residual,
-                linear.signature,
-            )
+        operands = self._operands_for_compilers() if torch.compiler.is_compiling() else self.operands()
+        if operands is not None:
+            return _messages.block(x, operands, residual, self[0].signature)
         for module in self:
-            x = module.planes(x)
+            x = _mapped(module, x)
         return x if residual is None else x + residual
 
     def forward(self, input: Tensor) -> Tensor:
@@ -485,12 +507,35 @@ class CEMLP(_Module):
         blocks = [_block(self.algebra, a, b, normalization_init) for a, b in zip(widths, widths[1:])]
         self.layers = nn.Sequential(*blocks)
 
+    def operands(self) -> Optional[list[Tensor]]:
+        """The parameters of all blocks in the order of the operators; None if a module is another than these, or has hooks."""
+        layers = self._modules["layers"]
+        if has_hooks(layers):
+            return None
+        found: list[Tensor] = []
+        for block in layers._modules.values():
+            own = block.operands() if type(block) is Block and not has_hooks(block) else None
+            if own is None:
+                return None
+            found += own
+        return found
+
     def planes(self, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """The blocks of ``[blades, rows, features]``, plus a residual."""
         *first, last = self.layers
         for block in first:
-            x = block.planes(x)
-        return last.planes(x, residual)
+            x = _mapped(block, x)
+        return _mapped(last, x, residual)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if is_eager(input) and input.dim() == 3 and input.shape[-1] == 2 ** sum(self.signature):
+            operands = self.operands()
+            if operands is not None:
+                made = _messages.cemlp(self.signature, _messages.count(operands))
+                inputs = [input, *operands]
+                if made.native.admits(inputs):
+                    return _composite.run(made, inputs)
+        return super().forward(input)
 
 
 class EGCL(nn.Module):
@@ -539,22 +584,41 @@ class EGCL(nn.Module):
         """Nodes ``[nodes, features, blades]``, edges as two lists of nodes (receiver and sender), attributes ``[edges, …, blades]`` and
         ``[nodes, …, blades]``; the nodes afterwards."""
         rows, columns = edge_index
-        blades = 2 ** sum(self.edge_model.signature)
-        x = to_planes(h, blades, "EGCL").contiguous()
-        message = x.index_select(1, rows) - x.index_select(1, columns)
-        if edge_attr is not None:
-            message = torch.cat([message, to_planes(edge_attr, blades, "EGCL")], dim=2)
-        mean = segment_mean(self.edge_model.planes(message), rows, x.shape[1])
-        parts = [x, mean] if node_attr is None else [x, mean, to_planes(node_attr, blades, "EGCL")]
-        update = self.node_model.planes(torch.cat(parts, dim=2), x if self.residual else None)
-        return to_features(update, h.shape)
+        result = self._as_one(h, rows, columns, edge_attr, node_attr) if is_eager(h) else None
+        if result is not None:
+            return result
+        return _messages.messages(
+            h,
+            (rows, columns),
+            edge_attr,
+            node_attr,
+            lambda x: _mapped(self.edge_model, x),
+            lambda x, h: _mapped(self.node_model, x, h if self.residual else None),
+            2 ** sum(self.edge_model.signature),
+        )
 
-
-def segment_mean(x: Tensor, segments: Tensor, count: int) -> Tensor:
-    """The mean of the rows of ``[blades, rows, features]`` with one number in ``segments``; 0 for numbers that do not occur."""
-    total = x.new_zeros(x.shape[0], count, x.shape[2]).index_add(1, segments, x)
-    members = x.new_zeros(count).index_add(0, segments, x.new_ones(segments.shape[0])).clamp(min=1)
-    return total / members[:, None]
+    def _as_one(self, h: Tensor, rows: Any, columns: Any, edge_attr: Any, node_attr: Any) -> Optional[Tensor]:
+        """The layer as one node of the graph of gradients, where that is possible."""
+        edge, node = self._modules["edge_model"], self._modules["node_model"]
+        features = [x for x in (h, edge_attr, node_attr) if x is not None]
+        blades = 2 ** sum(edge.signature)
+        if any(not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != blades for x in features):
+            return None
+        if type(edge) is not CEMLP or type(node) is not CEMLP or has_hooks(edge) or has_hooks(node):
+            return None
+        of_edges, of_nodes = edge.operands(), node.operands()
+        if of_edges is None or of_nodes is None:
+            return None
+        if not all(isinstance(ends, Tensor) and ends.device == h.device for ends in (rows, columns)):
+            return None
+        has = (edge_attr is not None, node_attr is not None)
+        counts = (_messages.count(of_edges), _messages.count(of_nodes))
+        made = _messages.egcl(edge.signature, *counts, *has, bool(self.residual))
+        inputs = [*features, *of_edges, *of_nodes]
+        if not made.native.admits(inputs):
+            return None
+        edges = _composite.edges_between(rows, columns, h.shape[0])
+        return None if edges is None else _composite.run(made, inputs, (rows, columns), edges)
 
 
 class NBodyCGGNN(nn.Module):

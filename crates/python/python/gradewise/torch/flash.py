@@ -15,6 +15,7 @@ from gradewise._errors import ArgumentError
 from gradewise._front import Bias
 from gradewise.torch import _functional as ops
 from gradewise.torch._layout import n_paths
+from gradewise.torch._views import LAST
 
 __all__ = ["Layer"]
 
@@ -64,7 +65,7 @@ class Layer(nn.Module):
             x,
             self.linear_weight,
             self.gp_weight,
-            self.linear_bias.view(-1),
+            LAST(self.linear_bias),
             self.signature,
             normalize=self.normalize,
             fully_connected=self.use_fc,

@@ -1,0 +1,170 @@
+"""Several operators as one node of PyTorch's graph of gradients, for eager code.
+
+A node of PyTorch costs its host some 100 µs forward and backward, most of it in tensors that go through Python: parameters that are
+saved, views of gradients, results that only the next operator reads. A composite hands all of its inputs to the library in one call; what
+lies between its operators, and the history of it, stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+
+from gradewise import _core
+
+Step = tuple[str, str, list[int]]
+"""An operator, its attributes as JSON, and its inputs: those of the composite by number, then the results of the steps."""
+Gradients = Sequence[Optional[Tensor]]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """Operators in a row."""
+
+    native: _core.Composite
+    second: Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[bool], Any], Gradients]
+    """The gradients of the inputs, in a way that PyTorch can differentiate: for the inputs, the output, its gradient, the inputs whose
+    gradients are wanted, and the ends of edges."""
+
+
+def composite(
+    steps: Sequence[Step],
+    views: Sequence[str],
+    result: str,
+    ordinary: Callable[[Sequence[Tensor], Any], Tensor],
+) -> Composite:
+    """A composite with one of the views of ``_core.Composite`` for each input, and for the result. ``ordinary`` computes the same by nodes of
+    PyTorch, for inputs and ends of edges."""
+
+    def second(inputs: Sequence[Tensor], _: Tensor, grad: Tensor, needs: Sequence[bool], ends: Any) -> Gradients:
+        # Each input by a name of its own: one may have been computed from another.
+        shown = [x.view_as(x) for x in inputs]
+        wanted = [x for x, need in zip(shown, needs) if need]
+        output = ordinary(shown, ends)
+        found = iter(torch.autograd.grad(output, wanted, grad, create_graph=True, allow_unused=True))
+        return [next(found) if need else None for need in needs]
+
+    return Composite(_core.Composite(list(steps), list(views), result), second)
+
+
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+class _Node(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], *inputs: Tensor) -> Tensor:
+        output, ctx.history = made.native.forward(inputs, ctx.needs_input_grad[3:], edges)
+        ctx.made, ctx.ends = made, ends
+        # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
+        ctx.save_for_backward(*inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        *inputs, output = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            needs = ctx.needs_input_grad[3:]
+            return None, None, None, *ctx.made.second(inputs, output, grad, needs, ctx.ends)
+        return None, None, None, *ctx.history.backward(grad, _keeps_graph())
+
+
+def run(made: Composite, inputs: Sequence[Tensor], ends: Any = None, edges: Optional[_core.Edges] = None) -> Tensor:
+    """The result for ordinary tensors in eager code."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return _Node.apply(made, ends, edges, *inputs)
+    return made.native.forward(inputs, (False,) * len(inputs), edges)[0]
+
+
+_PLAIN = (Tensor, nn.Parameter)
+_depth_of_modes = torch._C._len_torch_dispatch_stack
+_transformation = torch._C._functorch.peek_interpreter_stack
+_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+
+
+def is_followed() -> bool:
+    """Whether a compiler, a mode or a transformation of PyTorch follows what this thread computes, or hooks replace what its forward passes
+    save, such as those of activation checkpointing, which would not see what a composite keeps."""
+    return (
+        torch.compiler.is_compiling()
+        or _depth_of_modes() != 0
+        or _transformation() is not None
+        or _top_hooks(False) is not None
+    )
+
+
+def is_plain(inputs: Sequence[Tensor]) -> bool:
+    """Whether these are ordinary tensors in eager code, which nothing follows."""
+    return not is_followed() and all(type(x) in _PLAIN and x.device.type in ("cpu", "cuda") for x in inputs)
+
+
+def is_eager(x: Tensor) -> bool:
+    """Whether several modules may run as one: in eager code, without autocast, which says for each operator what it computes in, and without
+    hooks on all modules."""
+    return (
+        not is_followed()
+        and not torch.is_autocast_enabled(x.device.type)
+        and not nn.modules.module._has_any_global_hook()
+    )
+
+
+def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tensor]]:
+    """The parameters of a module of this class that has these and whose own call nobody follows; None for another module."""
+    if type(module) is not kind or has_hooks(module):
+        return None
+    own = module._parameters
+    found = [own.get(name) for name in names]
+    return None if any(x is None for x in found) else found
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether something is called with a module's inputs, outputs or gradients."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+_EDGES: list[tuple[Any, ...]] = []
+
+
+def edges_between(receivers: Tensor, senders: Tensor, nodes: int) -> Optional[_core.Edges]:
+    """Edges for steps on them; None for numbers of nodes that are no list of int64.
+
+    The last ones are kept, for the layers of a network ask for the same. Not those of a graph under capture: replayed, it has to read what
+    its inputs say then.
+    """
+    if receivers.dtype != torch.int64 or senders.dtype != torch.int64 or receivers.dim() != 1 or senders.dim() != 1:
+        return None
+    if receivers.shape != senders.shape or receivers.device != senders.device:
+        return None
+    if receivers.is_cuda and torch.cuda.is_current_stream_capturing():
+        return _edges(receivers, senders, nodes)
+    state = (receivers, receivers._version, senders, senders._version, nodes, _stream(receivers))
+    for kept in _EDGES:
+        if all(a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(kept, state)):
+            return kept[-1]
+    made = _edges(receivers, senders, nodes)
+    _EDGES[:] = [(*state, made)]
+    return made
+
+
+def _stream(x: Tensor) -> int:
+    return torch._C._cuda_getCurrentRawStream(x.device.index) if x.is_cuda else 0
+
+
+def _edges(receivers: Tensor, senders: Tensor, nodes: int) -> _core.Edges:
+    if not receivers.is_cuda:
+        return _core.Edges(receivers.tolist(), senders.tolist(), nodes)
+    with torch.no_grad():
+        numbers = torch.arange(nodes + 1, dtype=torch.int32, device=receivers.device)
+        return _core.Edges.on_device(*(_lists(ends, numbers) for ends in (receivers, senders)), nodes)
+
+
+def _lists(ends: Tensor, numbers: Tensor) -> list[Tensor]:
+    """The nodes, checked on the device as an index is; where those of each node begin; and the edges, by node."""
+    nodes = numbers[:-1].index_select(0, ends)
+    by_node, order = nodes.sort(stable=True)
+    return [nodes, torch.searchsorted(by_node, numbers, out_int32=True), order.to(torch.int32)]

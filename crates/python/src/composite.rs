@@ -1,0 +1,222 @@
+//! Several operations on tensors of PyTorch as one node of its graph: the history within is kept here.
+
+use crate::{
+    errors::{Class, raised},
+    torch::{Here, Torch, View, apart, edges::Edges},
+};
+use gradewise_autograd::{BackwardOptions, Prepared, Tensor, no_grad};
+use gradewise_kernels::Array;
+use pyo3::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// Operations of the registry, one after the other, each on inputs of the whole and on results of those before it. The result of the last is
+/// that of the whole.
+#[pyclass(frozen, module = "gradewise._core")]
+pub struct Composite {
+    steps: Vec<(Run, Vec<usize>)>,
+    /// How the operations see each input.
+    views: Vec<View>,
+    /// How the last operation's result is seen: its axes are put back.
+    result: View,
+}
+
+/// What a step runs.
+enum Run {
+    Registered(Prepared),
+    /// On the edges that a call comes with: `edge_difference`.
+    EdgeDifference,
+    /// As above: `concat_segment_mean`.
+    ConcatSegmentMean,
+}
+
+type Given<'py> = Bound<'py, PyAny>;
+
+impl Composite {
+    fn run(&self, inputs: &[Tensor], edges: Option<&Edges>) -> gradewise_autograd::Result<Tensor> {
+        let mut values = inputs.to_vec();
+        for (run, places) in &self.steps {
+            let operands: Vec<&Tensor> = places.iter().map(|&place| &values[place]).collect();
+            let missing = || gradewise_autograd::Error::Argument {
+                operation: "composite",
+                message: "it has steps on edges, and none were given".to_owned(),
+            };
+            let value = match (run, &operands[..]) {
+                (Run::Registered(operation), operands) => operation.apply(operands)?,
+                (Run::EdgeDifference, [h, attributes @ ..]) => {
+                    let Edges { receivers, senders } = edges.ok_or_else(missing)?;
+                    h.edge_difference(attributes.first().copied(), receivers, senders)?
+                }
+                (Run::ConcatSegmentMean, [h, messages, ..]) => {
+                    h.concat_segment_mean(messages, &edges.ok_or_else(missing)?.receivers)?
+                }
+                // The constructor counts the inputs of these.
+                _ => return Err(missing()),
+            };
+            values.push(value);
+        }
+        values.pop().ok_or_else(|| gradewise_autograd::Error::Argument {
+            operation: "composite",
+            message: "it has no steps".to_owned(),
+        })
+    }
+}
+
+#[pymethods]
+impl Composite {
+    /// Each step names an operation, its attributes as JSON, and its inputs by number: those of the whole come first, then the results of the
+    /// steps. `edge_difference` and `concat_segment_mean` take the edges of each call instead of attributes. Views are "same", "reversed",
+    /// "row", "list", "last" or "planes", one for each input and one for the result.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        steps: Vec<(String, String, Vec<usize>)>,
+        views: Vec<View>,
+        result: View,
+    ) -> PyResult<Self> {
+        let fail = |error: gradewise_autograd::Error| raised(py, error);
+        let inputs = views.len();
+        let step = |(index, (name, attributes, places)): (usize, (String, String, Vec<usize>))| {
+            if let Some(place) = places.iter().find(|&&place| place >= inputs + index) {
+                let message = format!("step {index}, {name}: input {place} is not there before it");
+                return Err(Class::Argument.exception(py, &message));
+            }
+            let run = match &*name {
+                "edge_difference" if (1..=2).contains(&places.len()) => Run::EdgeDifference,
+                "concat_segment_mean" if places.len() == 2 => Run::ConcatSegmentMean,
+                _ => {
+                    let attributes = attributes.parse().map_err(fail)?;
+                    Run::Registered(Prepared::new(&name, &attributes).map_err(fail)?)
+                }
+            };
+            Ok((run, places))
+        };
+        let steps = steps.into_iter().enumerate().map(step).collect::<PyResult<Vec<_>>>()?;
+        if steps.is_empty() {
+            return Err(Class::Argument.exception(py, "a composite needs one step or more"));
+        }
+        Ok(Self { steps, views, result })
+    }
+
+    /// Whether these are ordinary tensors of PyTorch, of one dtype and on one device.
+    fn admits(&self, py: Python<'_>, inputs: Vec<Given<'_>>) -> PyResult<bool> {
+        Ok(inputs.len() == self.views.len() && Torch::get(py)?.are_plain(&inputs))
+    }
+
+    /// The result, and the history for the gradients of the inputs that `needs` selects; none if it selects none.
+    #[pyo3(signature = (inputs, needs, edges=None))]
+    fn forward<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Vec<Given<'py>>,
+        needs: Vec<bool>,
+        edges: Option<PyRef<'py, Edges>>,
+    ) -> PyResult<(Given<'py>, Option<History>)> {
+        if inputs.len() != self.views.len() || needs.len() != inputs.len() {
+            let message = format!(
+                "{} inputs and {} needs, expected {} of both",
+                inputs.len(),
+                needs.len(),
+                self.views.len()
+            );
+            return Err(Class::Argument.exception(py, &message));
+        }
+        let torch = Torch::get(py)?;
+        let here = torch.here(py, &inputs)?;
+        let leaf = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
+            let tensor = Tensor::new(torch.borrow_as(&here, input, index, view)?);
+            Ok(if needs { tensor.requires_grad() } else { tensor })
+        };
+        let operands = inputs.iter().zip(&self.views).zip(&needs).enumerate();
+        let leaves = operands.map(leaf).collect::<PyResult<Vec<_>>>()?;
+        let edges = edges.as_deref();
+        let is_recorded = needs.contains(&true);
+        let (output, given) = py
+            .detach(|| {
+                here.run(|| {
+                    let work = || self.run(&leaves, edges);
+                    let output = if is_recorded { work() } else { no_grad(work) }?;
+                    let given = apart([output.array().clone()])?;
+                    Ok::<_, gradewise_autograd::Error>((output, given))
+                })
+            })
+            .map_err(|error| raised(py, error))?;
+        let tensors = given.iter().map(|array| (array, self.result)).collect::<Vec<_>>();
+        let tensor = torch.give_all(py, &here, &tensors)?.pop();
+        let tensor = tensor.ok_or_else(|| Class::Other.exception(py, "a composite gave no tensor"))?;
+        let record = || Record { output, leaves, views: self.views.clone(), result: self.result };
+        Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
+    }
+}
+
+/// What a forward pass left.
+struct Record {
+    output: Tensor,
+    leaves: Vec<Tensor>,
+    views: Vec<View>,
+    result: View,
+}
+
+/// The history of one call of a [`Composite`].
+#[pyclass(frozen, module = "gradewise._core")]
+pub struct History(Mutex<Option<Record>>);
+
+#[pymethods]
+impl History {
+    /// The gradients of the inputs that were selected, and None for the others; the history is gone afterwards unless `keep`.
+    fn backward<'py>(
+        &self,
+        py: Python<'py>,
+        grad: Given<'py>,
+        keep: bool,
+    ) -> PyResult<Vec<Option<Given<'py>>>> {
+        let record = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(record) = record else {
+            let message = "the history is gone: a second backward pass needs retain_graph=True in the first";
+            return Err(Class::Other.exception(py, message));
+        };
+        let gradients = Self::gradients(py, &record, &grad);
+        if keep {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+        } else {
+            // Outside of the lock: memory goes back to PyTorch.
+            drop(record);
+        }
+        gradients
+    }
+}
+
+impl History {
+    fn gradients<'py>(
+        py: Python<'py>,
+        record: &Record,
+        grad: &Given<'py>,
+    ) -> PyResult<Vec<Option<Given<'py>>>> {
+        let torch = Torch::get(py)?;
+        let here: Here = torch.here(py, std::slice::from_ref(grad))?;
+        let seed = Tensor::new(torch.borrow_as(&here, grad, record.leaves.len(), record.result)?);
+        let Record { output, leaves, views, .. } = record;
+        let work = || {
+            let options = BackwardOptions { seed: Some(seed), create_graph: false };
+            let mut gradients = output.backward_with(&options)?;
+            let mut given: Vec<Option<Array>> = Vec::with_capacity(leaves.len());
+            for leaf in leaves {
+                let is_there = leaf.is_grad_required() && gradients.contains(leaf);
+                let gradient = is_there.then(|| gradients.take(leaf)).transpose()?;
+                given.push(gradient.map(|gradient| gradient.array().clone()));
+            }
+            drop(gradients);
+            let places: Vec<usize> = (0..given.len()).filter(|&place| given[place].is_some()).collect();
+            let arrays = apart(given.into_iter().flatten())?;
+            Ok::<_, gradewise_autograd::Error>((places, arrays))
+        };
+        let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;
+        let shown =
+            arrays.iter().zip(&places).map(|(array, &place)| (array, views[place])).collect::<Vec<_>>();
+        let mut tensors = torch.give_all(py, &here, &shown)?.into_iter();
+        let mut results: Vec<Option<Given<'py>>> = (0..leaves.len()).map(|_| None).collect();
+        for place in places {
+            results[place] = tensors.next();
+        }
+        Ok(results)
+    }
+}
