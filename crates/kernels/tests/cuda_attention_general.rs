@@ -66,6 +66,31 @@ fn many_short_sequences_and_a_long_one() {
     });
 }
 
+/// For tools that slow every instruction down.
+fn a_small_case_of_every_kernel() {
+    for_all(1, |device, dtype, rng, context| {
+        // The last two are for warpgroups.
+        for sizes in [[20, 35, 30], [33, 40, 64], [17, 50, 128], [130, 150, 64], [200, 129, 128]] {
+            let [queries, keys, _] = sizes;
+            let case = Case {
+                batch: 1,
+                heads: 2,
+                shared: 1,
+                causal: queries == 33 || queries == 200,
+                lengths: None,
+                mask: None,
+                starts: Some([
+                    vec![0, queries / 3, queries / 3, queries],
+                    vec![0, keys / 2, keys / 2 + 1, keys],
+                ]),
+                dropout: dropout(0.3, 1, 2),
+                ..Case::of_sizes(sizes, rng)
+            };
+            check(&case, dtype, device, rng, context);
+        }
+    });
+}
+
 /// The sizes of a problem whose results show its mask: `[batch, heads, queries, keys, features]`, and the dtype.
 type Shown = ([usize; 5], DType);
 
@@ -369,6 +394,7 @@ gradewise_testing::main!(
     any_case,
     some_tiles_of_tokens,
     many_short_sequences_and_a_long_one,
+    a_small_case_of_every_kernel,
     the_host_drops_what_the_mask_says,
     every_engine_drops_what_the_mask_says,
     packed_sequences_are_those_sequences,
