@@ -6,15 +6,13 @@
 #pragma once
 
 #include "attention/dropout.cuh"
-#include "attention/rounding.cuh"
-#include "ptx/mma.cuh"
+#include "attention/warp_tiles.cuh"
 
 /// GENERAL: with dropout or packed sequences. Without, a launch has neither.
 template <class T, int D, bool GENERAL>
 struct AttentionWarp {
-    static constexpr int THREADS = 128, ROWS = 64;
-    /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
-    static constexpr int ROW = D + 8, CHUNKS = D / 8;
+    using Tiles = AttentionWarpTiles<T, D>;
+    static constexpr int ROWS = 64, ROW = Tiles::ROW;
     /// Rows of the tiles that are copied: forward, and backward.
     static constexpr int KEYS = 64, FEW = 32;
     /// Of queries for the gradients of keys and values; dropout needs registers.
@@ -22,92 +20,6 @@ struct AttentionWarp {
     static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
-
-    /// Starts copying COUNT rows from `first` on. Rows from `rows` on and features past the end become zeros. Everything must be
-    /// aligned to 16 bytes.
-    template <int COUNT>
-    GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
-        static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
-#pragma unroll
-        for (int i = 0; i < COUNT * CHUNKS / THREADS; ++i) {
-            const int e = threadIdx.x + i * THREADS, row = e / CHUNKS, feature = e % CHUNKS * 8;
-            const bool inside = first + row < rows && feature < features;
-            copy_async_16(tile + row * ROW + feature, inside ? source + (first + row) * step + feature : source, inside ? 16 : 0);
-        }
-    }
-
-    /// Waits for all copies, including those that no step used: a block must not exit while copies into its shared memory are in
-    /// flight.
-    GW_DEVICE static void finish_copies() {
-        copy_async_commit();
-        copy_async_wait<0>();
-    }
-
-    /// sums[16×8·N] += A·Bᵀ over the features: rows of `a` from the warp's on, rows of `b`.
-    template <int N>
-    GW_DEVICE static void dots(const T* a, const T* b, float (&sums)[N][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int k = 0; k < D; k += 16) {
-            u32 left[4];
-            load_matrices<false>(left, a + (threadIdx.x / 32 * 16 + lane % 16) * ROW + k + lane / 16 * 8);
-            dot_step(left, b, k, sums);
-        }
-    }
-
-    template <int N>
-    GW_DEVICE static void dot_step(const u32 (&left)[4], const T* b, int k, float (&sums)[N][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            u32 right[4];
-            load_matrices<false>(right, b + (n * 8 + lane % 8 + lane / 16 * 8) * ROW + k + lane / 8 % 2 * 8);
-            const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-            mma_16(sums[n], left, first, T{});
-            mma_16(sums[n + 1], left, second, T{});
-        }
-    }
-
-    /// out[16×D] += W·B, with weights W [16×8·N] in the layout of accumulators, and rows of `b`.
-    template <int N>
-    GW_DEVICE static void add(const float (&weights)[N][4], const T* b, float (&out)[D / 8][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int k = 0; k < N; k += 2) {
-            const u32 left[4] = {pair(weights[k][0], weights[k][1], T{}), pair(weights[k][2], weights[k][3], T{}),
-                                 pair(weights[k + 1][0], weights[k + 1][1], T{}), pair(weights[k + 1][2], weights[k + 1][3], T{})};
-#pragma unroll
-            for (int n = 0; n < D / 8; n += 2) {
-                u32 right[4];
-                load_matrices<true>(right, b + (k * 8 + lane % 16) * ROW + n * 8 + lane / 16 * 8);
-                const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-                mma_16(out[n], left, first, T{});
-                mma_16(out[n + 1], left, second, T{});
-            }
-        }
-    }
-
-    /// Writes the warp's 16 rows.
-    GW_DEVICE static void write(T* target, i64 step, int first, int rows, int features, const float (&out)[D / 8][4]) {
-        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-            const int feature = n * 8 + lane % 4 * 2;
-            if (feature >= features) continue;
-            const float upper[2] = {out[n][0], out[n][1]}, lower[2] = {out[n][2], out[n][3]};
-            if (row < rows) store<2>(target + row * step + feature, upper);
-            if (row + 8 < rows) store<2>(target + (row + 8) * step + feature, lower);
-        }
-    }
-
-    GW_DEVICE static float across_quad_max(float value) {
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
-        return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
-    }
-    GW_DEVICE static float across_quad_sum(float value) {
-        value += __shfl_xor_sync(0xffffffffu, value, 1);
-        return value + __shfl_xor_sync(0xffffffffu, value, 2);
-    }
 
     /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K,
     /// then those of V.
@@ -147,13 +59,13 @@ struct AttentionWarp {
         /// Starts copying the block's rows of Q or of its result's gradient.
         GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps) const {
             const T* const rows = part(static_cast<const T*>(source), source_steps, at.batch, at.head);
-            fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
+            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
         }
 
         /// Starts copying the keys and values of a step, and closes the group of copies.
         GW_DEVICE void fetch_keys(int step) const {
-            fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, features);
-            fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, features);
+            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, features);
+            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, features);
             copy_async_commit();
         }
 
@@ -172,13 +84,13 @@ struct AttentionWarp {
                 if (step + 1 < steps) fetch_keys(step + 1);
                 f(step);
             }
-            finish_copies();
+            Tiles::finish_copies();
         }
 
         /// Writes the warp's rows of a result.
         GW_DEVICE void write_rows(void* target, const Steps& target_steps, const float (&out)[D / 8][4]) const {
             T* const rows = part(static_cast<T*>(target), target_steps, at.batch, at.head);
-            write(rows, target_steps.token, first, query_count, features, out);
+            Tiles::write(rows, target_steps.token, first, query_count, features, out);
         }
     };
 
@@ -229,7 +141,7 @@ struct AttentionWarp {
         block.each_step([&](int step) {
             const int key = block.key(step);
             float s[KEYS / 8][4] = {};
-            dots(queries, block.k_tile(step), s);
+            Tiles::dots(queries, block.k_tile(step), s);
             if constexpr (GENERAL) {
                 each_hidden<false, KEYS / 8>(p, block.at.batch, visible.length, first, row, key, [&](int n, int e) { s[n][e] = -infinity; });
             } else if (!visible.whole(first, key + KEYS - 1)) {
@@ -246,7 +158,7 @@ struct AttentionWarp {
                 float most = greatest[half];
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-                most = across_quad_max(most);
+                most = Tiles::across_quad_max(most);
                 const float shift = most == -infinity ? 0.0f : most * scale;
                 const float keep = power_of_two(fmaf(greatest[half], scale, -shift));
                 greatest[half] = most;
@@ -271,12 +183,12 @@ struct AttentionWarp {
 #pragma unroll
                 for (int i = 0; i < KEYS / 2; ++i) s[i / 4][i % 4] = dropped(s[i / 4][i % 4]) ? 0.0f : s[i / 4][i % 4];
             }
-            add(s, block.v_tile(step), out);
+            Tiles::add(s, block.v_tile(step), out);
         });
         float* const log_sums = static_cast<float*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float sum = across_quad_sum(total[half]);
+            const float sum = Tiles::across_quad_sum(total[half]);
             float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
             if constexpr (GENERAL) inverse *= static_cast<float>(p.dropout.kept);
 #pragma unroll
@@ -312,8 +224,8 @@ struct AttentionWarp {
             const int key = block.key(step);
             const T* const k_tile = block.k_tile(step);
             float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
-            dots(queries, k_tile, s);
-            dots(grads, block.v_tile(step), slope);
+            Tiles::dots(queries, k_tile, s);
+            Tiles::dots(grads, block.v_tile(step), slope);
             if constexpr (GENERAL) {
 #pragma unroll
                 for (int i = 0; i < FEW / 2; ++i) {
@@ -325,7 +237,7 @@ struct AttentionWarp {
                 for (int i = 0; i < FEW / 2; ++i) {
                     slope[i / 4][i % 4] = slope_of(p, s[i / 4][i % 4], slope[i / 4][i % 4], deltas[i / 2 % 2]);
                 }
-                add(slope, k_tile, out);
+                Tiles::add(slope, k_tile, out);
                 return;
             }
             const bool whole = visible.whole(first, key + FEW - 1) && first + ROWS <= query_count;
@@ -340,7 +252,7 @@ struct AttentionWarp {
                     slope[n][e] = seen ? weight * (slope[n][e] - deltas[e / 2]) * scale : 0.0f;
                 }
             }
-            add(slope, k_tile, out);
+            Tiles::add(slope, k_tile, out);
         });
         block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
@@ -373,12 +285,12 @@ struct AttentionWarp {
             const int query = (begin + step % each) * FEW_QUERIES;
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
-            fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
-            fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count, features);
             copy_async_commit();
         };
-        fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
-        fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
+        Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
+        Tiles::template fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
                     features);
         if (steps > 0) fetch_queries(0);
         for (int step = 0; step < steps; ++step) {
@@ -392,8 +304,8 @@ struct AttentionWarp {
             const T* const q_tile = q_tiles + step % 2 * FEW_QUERIES * ROW;
             const T* const grad_tile = grad_tiles + step % 2 * FEW_QUERIES * ROW;
             float s[FEW_QUERIES / 8][4] = {}, slope[FEW_QUERIES / 8][4] = {};
-            dots(keys, q_tile, s);
-            dots(values, grad_tile, slope);
+            Tiles::dots(keys, q_tile, s);
+            Tiles::dots(values, grad_tile, slope);
             if constexpr (GENERAL) {
 #pragma unroll
                 for (int i = 0; i < FEW_QUERIES / 2; ++i) {
@@ -409,8 +321,8 @@ struct AttentionWarp {
                     slope[i / 4][i % 4] = slope_of(p, weight, slope[i / 4][i % 4], deltas[place]);
                     if (dropped(weight)) weight = 0;
                 }
-                add(s, grad_tile, grad_v);
-                add(slope, q_tile, grad_k);
+                Tiles::add(s, grad_tile, grad_v);
+                Tiles::add(slope, q_tile, grad_k);
                 continue;
             }
             const bool whole = visible.whole(query, first + ROWS - 1) && query + FEW_QUERIES <= query_count;
@@ -428,17 +340,17 @@ struct AttentionWarp {
                     }
                 }
             }
-            add(s, grad_tile, grad_v);
-            add(slope, q_tile, grad_k);
+            Tiles::add(s, grad_tile, grad_v);
+            Tiles::add(slope, q_tile, grad_k);
         }
-        finish_copies();
+        Tiles::finish_copies();
         if constexpr (GENERAL) {
 #pragma unroll
             for (int i = 0; i < D / 2; ++i) grad_v[i / 4][i % 4] *= static_cast<float>(p.dropout.kept);
         }
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
-        write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
-        write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
+        Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
+        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
     }
 };
