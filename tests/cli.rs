@@ -178,7 +178,7 @@ fn a_run_with_dropout_goes_on_to_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let settings = "data.window=8 data.train=64 data.valid=4 data.test=4 model.block=8 model.width=8 model.heads=2 model.layers=1 \
-                    model.dropout=0.3 train.batch_size=4 train.steps=6 train.eval_every=3 train.checkpoint_every=3";
+                    model.dropout=0.3 model.attention_dropout=0.2 train.batch_size=4 train.steps=6 train.eval_every=3 train.checkpoint_every=3";
     succeed(here, &format!("train gpt {settings} --out straight"));
     succeed(here, &format!("train gpt {settings} --out stopped train.time_budget=1e-9"));
     let bytes = |run: &str| std::fs::read(here.join(run).join("checkpoint.safetensors")).unwrap();

@@ -8,6 +8,7 @@
 // arXiv:2407.08608).
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/hopper_tiles.cuh"
 
 /// Tensor maps of [batch, head, token, feature] in boxes of 64 features by 128 tokens.
@@ -16,7 +17,8 @@ struct HopperAttention {
     Attention p;
 };
 
-template <class T, int D>
+/// GENERAL: with dropout or packed sequences. Without, a launch has neither.
+template <class T, int D, bool GENERAL>
 struct AttentionHopper {
     static constexpr int ROWS = 128, KEYS = 128, STAGES = 2, QUERIES = 2, MULTIPLYING = 256;
     /// Registers: as in mma/hopper.cuh.
@@ -34,17 +36,23 @@ struct AttentionHopper {
         u64 full_q[QUERIES], empty_q[QUERIES], full_k[STAGES], empty_k[STAGES], full_v[STAGES], empty_v[STAGES];
     };
 
-    /// A tile of queries, and the number of tiles of keys that they see.
+    /// A tile of queries, the first key that they see, and the number of tiles of keys from it on.
     struct Unit {
         Place at;
         Visible<T> visible;
-        int first, steps;
+        int first, begin, steps;
 
         GW_DEVICE Unit(const Attention& p, int tiles, int unit, int units)
-            : at(p, tiles, p.heads, unit, units),
-              visible(p, at.batch),
-              first(at.tile * ROWS),
-              steps((visible.end(at.tile * ROWS + ROWS) + KEYS - 1) / KEYS) {}
+            : at(p, tiles, p.heads, unit, units), visible(p, at.batch), first(at.tile * ROWS), begin(0) {
+            if constexpr (GENERAL) {
+                const Span span = Spans<T, false>(p, at.batch, visible.length).any(first, first + ROWS - 1);
+                begin = span.begin;
+                steps = span.end > begin ? (span.end - begin + KEYS - 1) / KEYS : 0;
+            } else {
+                steps = (visible.end(first + ROWS) + KEYS - 1) / KEYS;
+            }
+        }
+        GW_DEVICE int key(int step) const { return begin + step * KEYS; }
     };
 
     /// Positions in the rings: tiles of queries and of keys so far.
@@ -94,9 +102,9 @@ struct AttentionHopper {
                 const int stage = turns.stage(step);
                 const u32 parity = turns.parity(step) ^ 1;
                 barrier_wait(&barriers.empty_k[stage], parity);
-                copy(keys + stage * TILE, h.k, step * KEYS, shared_head, batch, &barriers.full_k[stage]);
+                copy(keys + stage * TILE, h.k, unit.key(step), shared_head, batch, &barriers.full_k[stage]);
                 barrier_wait(&barriers.empty_v[stage], parity);
-                copy(values + stage * TILE, h.v, step * KEYS, shared_head, batch, &barriers.full_v[stage]);
+                copy(values + stage * TILE, h.v, unit.key(step), shared_head, batch, &barriers.full_v[stage]);
             }
             turns.advance(unit);
         });
@@ -143,13 +151,27 @@ struct AttentionHopper {
             }
             wgmma_commit();
         };
-        const auto softmax = [&](int key) {
-            if (!visible.whole(first + half * 64, key + KEYS - 1)) {
+        const auto head = [&] { return unit.at.batch * p.heads + unit.at.head; };
+        const auto hide = [&](int key) {
+            if constexpr (GENERAL) {
+                const Spans<T, false> spans(p, unit.at.batch, visible.length);
+                const Span all = spans.all(first + half * 64, first + half * 64 + 63);
+                if (all.begin <= key && key + KEYS <= all.end) return;
+                const Span mine[2] = {spans.of(row), spans.of(row + 8)};
+#pragma unroll
+                for (int e = 0; e < SCORES; ++e) {
+                    const int column = key + e / 4 * 8 + lane % 4 * 2 + e % 2;
+                    if (!mine[e / 2 % 2].has(column) || !spans.shown(row, column)) s[e] = -infinity;
+                }
+            } else if (!visible.whole(first + half * 64, key + KEYS - 1)) {
 #pragma unroll
                 for (int e = 0; e < SCORES; ++e) {
                     if (!visible.sees(row + e / 2 % 2 * 8, key + e / 4 * 8 + lane % 4 * 2 + e % 2)) s[e] = -infinity;
                 }
             }
+        };
+        const auto softmax = [&](int key) {
+            hide(key);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 float most = greatest[side];
@@ -169,6 +191,13 @@ struct AttentionHopper {
                 }
                 total[side] = fmaf(total[side], keep[side], sum);
             }
+            if constexpr (GENERAL) {
+                if (p.dropout.threshold == 0) return;
+                const Dropping dropping(p.dropout, head());
+                dropping.template each<false, SCORES>(first + half * 64 + warp * 16, key, [&](int e, bool dropped) {
+                    if (dropped) s[e] = 0;
+                });
+            }
         };
         barrier_wait(&barriers.full_q[turns.place()], turns.parity());
         if (steps > 0) {
@@ -178,7 +207,7 @@ struct AttentionHopper {
             wgmma_wait<0>();
             pin(s);
             arrive_as_warp(&barriers.empty_k[begin]);
-            softmax(0);
+            softmax(unit.key(0));
             round_operands<T>(s, weights);
             for (int step = 1; step < steps; ++step) {
                 const int stage = turns.stage(step), before = turns.stage(step - 1);
@@ -189,7 +218,7 @@ struct AttentionHopper {
                 wgmma_wait<1>();
                 pin(s);
                 arrive_as_warp(&barriers.empty_k[stage]);
-                softmax(step * KEYS);
+                softmax(unit.key(step));
                 wgmma_wait<0>();
                 pin(out);
                 arrive_as_warp(&barriers.empty_v[before]);
@@ -204,13 +233,14 @@ struct AttentionHopper {
             pin(out);
             arrive_as_warp(&barriers.empty_v[last]);
         }
-        float* const log_sums = static_cast<float*>(p.log_sums) + (unit.at.batch * p.heads + unit.at.head) * p.queries;
+        float* const log_sums = static_cast<float*>(p.log_sums) + head() * p.queries;
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             float sum = total[side];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+            float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+            if constexpr (GENERAL) inverse *= static_cast<float>(p.dropout.kept);
 #pragma unroll
             for (int e = 2 * side; e < OUT; e += 4) {
                 out[e] *= inverse;

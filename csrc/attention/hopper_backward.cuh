@@ -18,6 +18,7 @@
 // of step.
 #pragma once
 
+#include "attention/dropout.cuh"
 #include "attention/hopper_tiles.cuh"
 
 /// Tensor maps of [batch, head, token, feature]: of both operands of the rows and of the columns, in boxes of 64 features by as
@@ -27,8 +28,8 @@ struct HopperAttentionBackward {
     Attention p;
 };
 
-/// OF_KEYS: whether rows are keys, else queries.
-template <class T, int D, bool OF_KEYS>
+/// OF_KEYS: whether rows are keys, else queries. GENERAL: with dropout or packed sequences; without, a launch has neither.
+template <class T, int D, bool OF_KEYS, bool GENERAL>
 struct AttentionHopperBackward {
     /// Consumer warpgroups, of 64 rows each: three where their registers allow it.
     static constexpr int CONSUMERS = !OF_KEYS && D == 64 ? 3 : 2;
@@ -75,6 +76,11 @@ struct AttentionHopperBackward {
                 first = at.tile * ROWS;
                 begin = 0;
                 end = visible.end(first + ROWS);
+            }
+            if constexpr (GENERAL) {
+                const Span span = Spans<T, OF_KEYS>(p, batch, length).any(first, first + ROWS - 1);
+                begin = span.begin;
+                end = span.end;
             }
             const int each = end > begin ? (end - begin + COLUMNS - 1) / COLUMNS : 0;
             steps = OF_KEYS ? each * static_cast<int>(p.group) : each;
@@ -244,7 +250,26 @@ struct AttentionHopperBackward {
             }
             wgmma_commit();
         };
-        int column = unit.begin;
+        int column = unit.begin, column_head = OF_KEYS ? unit.head * static_cast<int>(p.group) : unit.head;
+        // Weights that are dropped get a negative sign.
+        const auto drop = [&](float (&s)[SCORES]) {
+            const Dropping dropping(p.dropout, unit.batch * p.heads + column_head);
+            dropping.template each<OF_KEYS, SCORES>(unit.first + start, column, [&](int i, bool dropped) {
+                if (dropped) s[i] = -s[i];
+            });
+        };
+        const auto hide = [&](float (&s)[SCORES]) {
+            const Spans<T, OF_KEYS> spans(p, unit.batch, unit.length);
+            const Span all = spans.all(unit.first + group * 64, unit.first + group * 64 + 63);
+            if (all.begin <= column && column + COLUMNS <= all.end) return;
+            const int row = unit.first + start + lane / 4;
+            const Span mine[2] = {spans.of(row), spans.of(row + 8)};
+#pragma unroll
+            for (int i = 0; i < SCORES; ++i) {
+                const int side = i / 2 % 2, there = column + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                if (!mine[side].has(there) || !spans.shown(row + side * 8, there)) s[i] = 0;
+            }
+        };
         const auto weigh = [&](int stage) {
 #pragma unroll
             for (int i = 0; i < SCORES; ++i) {
@@ -254,7 +279,10 @@ struct AttentionHopperBackward {
             }
             const Visible<T> visible(p, unit.batch, unit.length);
             const int first = unit.first + group * 64;
-            if (!(OF_KEYS ? visible.whole(column, first + 63) : visible.whole(first, column + COLUMNS - 1))) {
+            if constexpr (GENERAL) {
+                hide(s);
+                if (p.dropout.threshold != 0) drop(s);
+            } else if (!(OF_KEYS ? visible.whole(column, first + 63) : visible.whole(first, column + COLUMNS - 1))) {
                 const int row = unit.first + start + lane / 4;
 #pragma unroll
                 for (int i = 0; i < SCORES; ++i) {
@@ -263,14 +291,22 @@ struct AttentionHopperBackward {
                 }
             }
             column += COLUMNS;
-            if (OF_KEYS && column >= unit.end) column = unit.begin;
+            if (OF_KEYS && column >= unit.end) {
+                column = unit.begin;
+                if constexpr (GENERAL) ++column_head;
+            }
         };
         const auto derive = [&](int stage) {
 #pragma unroll
             for (int i = 0; i < SCORES; ++i) {
                 const int place = i / 4 * 8 + lane % 4 * 2 + i % 2;
                 const float delta = OF_KEYS ? memory.lines.deltas[stage][place] : deltas[i / 2 % 2];
-                slope[i] = s[i] * fmaf(slope[i], scale, -delta);
+                if constexpr (GENERAL) {
+                    const float kept = __float_as_int(s[i]) < 0 ? 0.0f : slope[i];
+                    slope[i] = fabsf(s[i]) * fmaf(kept, scale * static_cast<float>(p.dropout.kept), -delta);
+                } else {
+                    slope[i] = s[i] * fmaf(slope[i], scale, -delta);
+                }
             }
         };
         const auto multiply_columns = [&](float (&out)[OUT], const u32 (&operands)[COLUMNS / 16][4], u64 columns) {
@@ -287,7 +323,14 @@ struct AttentionHopperBackward {
             multiply_rows(slope, b, e + stage * STAGE, held[1]);
             weigh(stage);
             if constexpr (OF_KEYS) {
-                round_operands<T>(s, weights);
+                if constexpr (GENERAL) {
+                    float kept[SCORES];
+#pragma unroll
+                    for (int i = 0; i < SCORES; ++i) kept[i] = __float_as_int(s[i]) < 0 ? 0.0f : s[i];
+                    round_operands<T>(kept, weights);
+                } else {
+                    round_operands<T>(s, weights);
+                }
                 multiply_columns(second_gradient, weights, e + stage * STAGE);
             }
             wgmma_wait<OF_KEYS ? 1 : 0>();
@@ -331,6 +374,10 @@ struct AttentionHopperBackward {
         T* const first_target = part(static_cast<T*>(OF_KEYS ? p.grad_k : p.grad_q), first_steps, unit.batch, unit.head);
         RowTile::write(memory.rows[0], start, first_gradient, first_target, first_steps.token, token, count, p.features);
         if constexpr (OF_KEYS) {
+            if constexpr (GENERAL) {
+#pragma unroll
+                for (int i = 0; i < OUT; ++i) second_gradient[i] *= static_cast<float>(p.dropout.kept);
+            }
             T* const target = part(static_cast<T*>(p.grad_v), p.grad_v_steps, unit.batch, unit.head);
             RowTile::write(memory.rows[1], start, second_gradient, target, p.grad_v_steps.token, token, count, p.features);
         }

@@ -13,6 +13,24 @@ struct Steps {
     i64 batch, head, token;
 };
 
+/// Rows from `begin` to before `end` of the other side of a product.
+struct alignas(8) Span {
+    int begin, end;
+
+    GW_DEVICE bool has(int at) const { return begin <= at && at < end; }
+};
+
+/// Which weights are dropped (attention/dropout.cuh).
+struct AttentionDropout {
+    /// The keys of the generator's rounds, computed by the host: as operands in constant memory they cost nothing.
+    u32 round_keys[20];
+    u64 stream;
+    /// A weight is dropped if its 16 random bits are below this; 0 for no dropout.
+    i64 threshold;
+    /// The factor of the weights that are kept.
+    double kept;
+};
+
 struct Attention {
     const void *q, *k, *v;
     void* out;
@@ -30,6 +48,10 @@ struct Attention {
     /// Whether query i sees only the keys up to i + keys - queries.
     i64 causal;
     double scale;
+    /// What follows is for general kernels only. Of packed sequences: the keys that each query sees, and the queries that see each key, as
+    /// far as sequences and the causal mask decide (attention_spans); null if tokens are one sequence.
+    const Span *query_spans, *key_spans;
+    AttentionDropout dropout;
 };
 
 /// The tile of a block: each head of each batch has `tiles`. Tiles of one head are consecutive, so that its keys stay in the cache;
@@ -92,6 +114,51 @@ struct Visible {
     GW_DEVICE bool sees(int query, int key) const {
         if (key >= length || (causal && key > query + offset)) return false;
         return mask == nullptr || widen(mask[key]) != Compute<T>(0);
+    }
+};
+
+/// What is visible in a general kernel, of packed sequences or not. A row is a query or a key, and its span is what it sees of the other
+/// side. Begins and ends of spans never decrease from one row to the next, so those of the first and last row bound a tile.
+template <class T, bool OF_KEYS>
+struct Spans {
+    const Attention& p;
+    Visible<T> visible;
+
+    GW_DEVICE Spans(const Attention& p, i64 batch) : p(p), visible(p, batch) {}
+    GW_DEVICE Spans(const Attention& p, i64 batch, int length) : p(p), visible(p, batch, length) {}
+
+    /// The span of a row, of the last row for those beyond it. There must be a row.
+    GW_DEVICE Span of(int row) const {
+        const int count = static_cast<int>(OF_KEYS ? p.keys : p.queries);
+        if (row >= count) row = count - 1;
+        if constexpr (OF_KEYS) {
+            const int queries = static_cast<int>(p.queries);
+            if (row >= visible.length) return {queries, queries};
+            if (p.key_spans != nullptr) return p.key_spans[row];
+            return {visible.begin(row), queries};
+        } else {
+            if (p.query_spans == nullptr) return {0, visible.end(row + 1)};
+            Span span = p.query_spans[row];
+            if (span.end > visible.length) span.end = visible.length;
+            if (span.begin > span.end) span.begin = span.end;
+            return span;
+        }
+    }
+
+    /// A span that has those of all rows from `first` to `last`. It begins at a multiple of 16, as dropout requires of tiles.
+    GW_DEVICE Span any(int first, int last) const { return {of(first).begin / 16 * 16, of(last).end}; }
+
+    /// What all rows from `first` to `last` see; nothing where a mask has a say.
+    GW_DEVICE Span all(int first, int last) const {
+        if (visible.mask != nullptr) return {0, 0};
+        return {of(last).begin, of(first).end};
+    }
+
+    /// Whether the mask shows the key of a row and a column of its span.
+    GW_DEVICE bool shown(int row, int column) const {
+        if (visible.mask == nullptr) return true;
+        const int key = OF_KEYS ? row : column, last = static_cast<int>(p.keys) - 1;
+        return widen(visible.mask[key < last ? key : last]) != Compute<T>(0);
     }
 };
 

@@ -4,9 +4,10 @@
 // feature.
 #pragma once
 
-#include "attention/problem.cuh"
+#include "attention/dropout.cuh"
 
-template <class T, int D, int R>
+/// GENERAL: with dropout or packed sequences. Without, a launch has neither.
+template <class T, int D, int R, bool GENERAL>
 struct AttentionSimt {
     using C = Compute<T>;
     static constexpr int TILE = 16 * R, ROW = D + 1, P_ROW = TILE + 1, OUT = D / 16;
@@ -71,20 +72,58 @@ struct AttentionSimt {
         }
     }
 
+    /// Which weights of a tile are dropped: for each 16×16 block of queries and keys a byte for each group of weights.
+    struct Dropped {
+        unsigned char (&bytes)[R * R][32];
+
+        /// Threads draw together, from the tile's first query and key on. A barrier must follow, and precede the next drawing.
+        GW_DEVICE void draw(const Attention& p, i64 head, int query, int key) const {
+            const int block = threadIdx.x / 32, lane = threadIdx.x % 32;
+            if (p.dropout.threshold == 0 || block >= R * R) return;
+            const u32 bits = Dropping(p.dropout, head).bits(query / 16 + block / R, key / 16 + block % R, lane);
+            bytes[block][lane] = static_cast<unsigned char>(bits);
+        }
+
+        /// Of a query and key of the tile.
+        GW_DEVICE bool at(const Attention& p, int query, int key) const {
+            if (p.dropout.threshold == 0) return false;
+            const int bit = key % 2 + query / 8 % 2 * 2 + key / 8 % 2 * 4;
+            return (bytes[query / 16 * R + key / 16][query % 8 * 4 + key % 8 / 2] >> bit & 1) != 0;
+        }
+    };
+
     /// The queries of a block, and the keys they see.
     struct QueryBlock {
         const Attention& p;
         const Place at;
         const Visible<T> visible;
         const T *k, *v;
-        /// The block's first query, and one past the last key.
-        int first, end;
+        /// The block's first query, the first key, and one past the last key.
+        int first, begin, end;
 
         GW_DEVICE QueryBlock(const Attention& p, int tiles) : p(p), at(p, tiles, p.heads), visible(p, at.batch), first(at.tile * TILE) {
             const i64 shared_head = at.head / p.group;
             k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
             v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-            end = visible.end(first + TILE);
+            if constexpr (GENERAL) {
+                const Span span = Spans<T, false>(p, at.batch, visible.length).any(first, first + TILE - 1);
+                begin = span.begin;
+                end = span.end;
+            } else {
+                begin = 0;
+                end = visible.end(first + TILE);
+            }
+        }
+
+        GW_DEVICE i64 head() const { return at.batch * p.heads + at.head; }
+
+        GW_DEVICE bool sees(int query, int key) const {
+            if constexpr (GENERAL) {
+                const Spans<T, false> spans(p, at.batch, visible.length);
+                return spans.of(query).has(key) && spans.shown(query, key);
+            } else {
+                return visible.sees(query, key);
+            }
         }
 
         /// Loads the block's rows of Q or of its result's gradient; a barrier must follow.
@@ -109,14 +148,17 @@ struct AttentionSimt {
         const int first = block.first, x = threadIdx.x % 16, y = threadIdx.x / 16;
         block.fetch_rows(queries, p.q, p.q_steps);
         const C infinity = static_cast<C>(__int_as_float(0x7f800000)), scale = static_cast<C>(p.scale);
+        __shared__ unsigned char bytes[R * R][32];
+        const Dropped dropped{bytes};
         C greatest[R], total[R], out[R][OUT] = {};
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             greatest[r] = -infinity;
             total[r] = 0;
         }
-        for (int key = 0; key < block.end; key += TILE) {
+        for (int key = block.begin; key < block.end; key += TILE) {
             block.fetch_keys(tile, key);
+            if constexpr (GENERAL) dropped.draw(p, block.head(), first, key);
             __syncthreads();
             C s[R][R];
             dots(queries, tile, s);
@@ -125,7 +167,7 @@ struct AttentionSimt {
                 C most = greatest[r];
 #pragma unroll
                 for (int c = 0; c < R; ++c) {
-                    s[r][c] = block.visible.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
+                    s[r][c] = block.sees(first + y + 16 * r, key + x + 16 * c) ? s[r][c] * scale : -infinity;
                     // NaN stays.
                     most = s[r][c] > most || s[r][c] != s[r][c] ? s[r][c] : most;
                 }
@@ -146,6 +188,12 @@ struct AttentionSimt {
 #pragma unroll
                 for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
                 total[r] = total[r] * keep + sum;
+                if constexpr (GENERAL) {
+#pragma unroll
+                    for (int c = 0; c < R; ++c) {
+                        if (dropped.at(p, y + 16 * r, x + 16 * c)) s[r][c] = 0;
+                    }
+                }
 #pragma unroll
                 for (int e = 0; e < OUT; ++e) out[r][e] *= keep;
             }
@@ -159,7 +207,8 @@ struct AttentionSimt {
         C* const log_sums = static_cast<C*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-            const C inverse = total[r] == C(0) ? C(0) : C(1) / total[r];
+            C inverse = total[r] == C(0) ? C(0) : C(1) / total[r];
+            if constexpr (GENERAL) inverse *= static_cast<C>(p.dropout.kept);
 #pragma unroll
             for (int e = 0; e < OUT; ++e) out[r][e] *= inverse;
             const int row = first + y + 16 * r;
@@ -168,13 +217,19 @@ struct AttentionSimt {
         block.write_rows(p.out, p.out_steps, out);
     }
 
-    /// The contribution of one query and key to the gradients: the softmax weight, and the gradient of the product q·k.
+    /// The contribution of one query and key to the gradients: the softmax weight, and the gradient of the product q·k. With dropout the
+    /// weight is the one that multiplies the value.
     struct Slope {
         C weight, product;
         GW_DEVICE Slope(const Visible<T>& visible, int query, int key, i64 queries, C dot, C grad_dot, C log_sum, C delta, C scale) {
             const bool seen = query < queries && visible.sees(query, key);
             weight = seen ? exponential(dot * scale - log_sum) : C(0);
             product = weight * (grad_dot - delta) * scale;
+        }
+        GW_DEVICE Slope(bool seen, C dot, C grad_dot, C log_sum, C delta, C scale, bool dropped, C kept) {
+            weight = seen ? exponential(dot * scale - log_sum) : C(0);
+            product = weight * ((dropped ? C(0) : grad_dot * kept) - delta) * scale;
+            weight = dropped ? C(0) : weight * kept;
         }
     };
 
@@ -192,9 +247,12 @@ struct AttentionSimt {
         const i64 rows = (block.at.batch * p.heads + block.at.head) * p.queries;
         const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
         const C* const deltas = static_cast<const C*>(p.delta) + rows;
+        __shared__ unsigned char bytes[R * R][32];
+        const Dropped dropped{bytes};
         C out[R][OUT] = {};
-        for (int key = 0; key < block.end; key += TILE) {
+        for (int key = block.begin; key < block.end; key += TILE) {
             block.fetch_values(tile, key);
+            if constexpr (GENERAL) dropped.draw(p, block.head(), first, key);
             __syncthreads();
             C s[R][R], slope[R][R];
             dots(grads, tile, slope);
@@ -206,8 +264,14 @@ struct AttentionSimt {
             for (int i = 0; i < R * R; ++i) {
                 const int row = first + y + 16 * (i / R), place = row < p.queries ? row : 0;
                 C& value = slope[i / R][i % R];
-                value = Slope(block.visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
-                              deltas[place], scale).product;
+                if constexpr (GENERAL) {
+                    const bool seen = row < p.queries && block.sees(row, key + x + 16 * (i % R));
+                    value = Slope(seen, s[i / R][i % R], value, log_sums[place], deltas[place], scale,
+                                  dropped.at(p, y + 16 * (i / R), x + 16 * (i % R)), static_cast<C>(p.dropout.kept)).product;
+                } else {
+                    value = Slope(block.visible, row, key + x + 16 * (i % R), p.queries, s[i / R][i % R], value, log_sums[place],
+                                  deltas[place], scale).product;
+                }
             }
             put(slope, weights);
             __syncthreads();
@@ -232,15 +296,25 @@ struct AttentionSimt {
         fetch(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, p.keys, p.features);
         const C scale = static_cast<C>(p.scale);
         C grad_k[R][OUT] = {}, grad_v[R][OUT] = {};
-        const int begin = first < visible.length ? visible.begin(first) / TILE * TILE : static_cast<int>(p.queries);
+        int begin = first < visible.length ? visible.begin(first) / TILE * TILE : static_cast<int>(p.queries);
+        i64 end = p.queries;
+        const Spans<T, true> spans(p, at.batch, visible.length);
+        if constexpr (GENERAL) {
+            const Span span = spans.any(first, first + TILE - 1);
+            begin = span.begin;
+            end = span.end;
+        }
+        __shared__ unsigned char bytes[R * R][32];
+        const Dropped dropped{bytes};
         for (i64 head = at.head * p.group; head < (at.head + 1) * p.group; ++head) {
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
             const i64 rows = (at.batch * p.heads + head) * p.queries;
             const C* const log_sums = static_cast<const C*>(p.log_sums) + rows;
             const C* const deltas = static_cast<const C*>(p.delta) + rows;
-            for (int query = begin; query < p.queries; query += TILE) {
+            for (int query = begin; query < end; query += TILE) {
                 C s[R][R], slope[R][R];
+                if constexpr (GENERAL) dropped.draw(p, at.batch * p.heads + head, query, first);
                 fetch(tile, q, p.q_steps.token, query, p.queries, p.features);
                 __syncthreads();
                 dots(keys, tile, s);
@@ -251,10 +325,19 @@ struct AttentionSimt {
 #pragma unroll
                 for (int i = 0; i < R * R; ++i) {
                     const int column = query + x + 16 * (i % R), place = column < p.queries ? column : 0;
-                    const Slope of(visible, column, first + y + 16 * (i / R), p.queries, s[i / R][i % R], slope[i / R][i % R],
-                                   log_sums[place], deltas[place], scale);
-                    s[i / R][i % R] = of.weight;
-                    slope[i / R][i % R] = of.product;
+                    C &weight = s[i / R][i % R], &product = slope[i / R][i % R];
+                    const int key = first + y + 16 * (i / R);
+                    if constexpr (GENERAL) {
+                        const bool seen = spans.of(key).has(column) && spans.shown(key, column);
+                        const Slope of(seen, weight, product, log_sums[place], deltas[place], scale,
+                                       dropped.at(p, x + 16 * (i % R), y + 16 * (i / R)), static_cast<C>(p.dropout.kept));
+                        weight = of.weight;
+                        product = of.product;
+                    } else {
+                        const Slope of(visible, column, key, p.queries, weight, product, log_sums[place], deltas[place], scale);
+                        weight = of.weight;
+                        product = of.product;
+                    }
                 }
                 put(s, weights);
                 __syncthreads();

@@ -5,106 +5,21 @@
 // of one product, rounded, are the left operand of the next.
 #pragma once
 
-#include "attention/problem.cuh"
-#include "attention/rounding.cuh"
-#include "ptx/mma.cuh"
+#include "attention/dropout.cuh"
+#include "attention/warp_tiles.cuh"
 
-template <class T, int D>
+/// GENERAL: with dropout or packed sequences. Without, a launch has neither.
+template <class T, int D, bool GENERAL>
 struct AttentionWarp {
-    static constexpr int THREADS = 128, ROWS = 64;
-    /// Rows of tiles are padded by 16 bytes, so that the eight rows which a fragment reads start in different banks.
-    static constexpr int ROW = D + 8, CHUNKS = D / 8;
+    using Tiles = AttentionWarpTiles<T, D>;
+    static constexpr int ROWS = 64, ROW = Tiles::ROW;
     /// Rows of the tiles that are copied: forward, and backward.
     static constexpr int KEYS = 64, FEW = 32;
+    /// Of queries for the gradients of keys and values; dropout needs registers.
+    static constexpr int FEW_QUERIES = GENERAL && D == 128 ? 16 : FEW;
     static constexpr int FORWARD_BYTES = (ROWS + 4 * KEYS) * ROW * 2, BACKWARD_BYTES = (2 * ROWS + 4 * FEW) * ROW * 2;
     static_assert(FORWARD_BYTES <= 99 << 10 && BACKWARD_BYTES <= 99 << 10, "fits a block of every target from sm_80 on");
     static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
-
-    /// Starts copying COUNT rows from `first` on. Rows from `rows` on and features past the end become zeros. Everything must be
-    /// aligned to 16 bytes.
-    template <int COUNT>
-    GW_DEVICE static void fetch(T* tile, const T* source, i64 step, int first, int rows, int features) {
-        static_assert(COUNT * CHUNKS % THREADS == 0, "every thread copies as much");
-#pragma unroll
-        for (int i = 0; i < COUNT * CHUNKS / THREADS; ++i) {
-            const int e = threadIdx.x + i * THREADS, row = e / CHUNKS, feature = e % CHUNKS * 8;
-            const bool inside = first + row < rows && feature < features;
-            copy_async_16(tile + row * ROW + feature, inside ? source + (first + row) * step + feature : source, inside ? 16 : 0);
-        }
-    }
-
-    /// Waits for all copies, including those that no step used: a block must not exit while copies into its shared memory are in
-    /// flight.
-    GW_DEVICE static void finish_copies() {
-        copy_async_commit();
-        copy_async_wait<0>();
-    }
-
-    /// sums[16×8·N] += A·Bᵀ over the features: rows of `a` from the warp's on, rows of `b`.
-    template <int N>
-    GW_DEVICE static void dots(const T* a, const T* b, float (&sums)[N][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int k = 0; k < D; k += 16) {
-            u32 left[4];
-            load_matrices<false>(left, a + (threadIdx.x / 32 * 16 + lane % 16) * ROW + k + lane / 16 * 8);
-            dot_step(left, b, k, sums);
-        }
-    }
-
-    template <int N>
-    GW_DEVICE static void dot_step(const u32 (&left)[4], const T* b, int k, float (&sums)[N][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            u32 right[4];
-            load_matrices<false>(right, b + (n * 8 + lane % 8 + lane / 16 * 8) * ROW + k + lane / 8 % 2 * 8);
-            const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-            mma_16(sums[n], left, first, T{});
-            mma_16(sums[n + 1], left, second, T{});
-        }
-    }
-
-    /// out[16×D] += W·B, with weights W [16×8·N] in the layout of accumulators, and rows of `b`.
-    template <int N>
-    GW_DEVICE static void add(const float (&weights)[N][4], const T* b, float (&out)[D / 8][4]) {
-        const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int k = 0; k < N; k += 2) {
-            const u32 left[4] = {pair(weights[k][0], weights[k][1], T{}), pair(weights[k][2], weights[k][3], T{}),
-                                 pair(weights[k + 1][0], weights[k + 1][1], T{}), pair(weights[k + 1][2], weights[k + 1][3], T{})};
-#pragma unroll
-            for (int n = 0; n < D / 8; n += 2) {
-                u32 right[4];
-                load_matrices<true>(right, b + (k * 8 + lane % 16) * ROW + n * 8 + lane / 16 * 8);
-                const u32 first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-                mma_16(out[n], left, first, T{});
-                mma_16(out[n + 1], left, second, T{});
-            }
-        }
-    }
-
-    /// Writes the warp's 16 rows.
-    GW_DEVICE static void write(T* target, i64 step, int first, int rows, int features, const float (&out)[D / 8][4]) {
-        const int lane = threadIdx.x % 32, row = first + threadIdx.x / 32 * 16 + lane / 4;
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-            const int feature = n * 8 + lane % 4 * 2;
-            if (feature >= features) continue;
-            const float upper[2] = {out[n][0], out[n][1]}, lower[2] = {out[n][2], out[n][3]};
-            if (row < rows) store<2>(target + row * step + feature, upper);
-            if (row + 8 < rows) store<2>(target + (row + 8) * step + feature, lower);
-        }
-    }
-
-    GW_DEVICE static float across_quad_max(float value) {
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
-        return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
-    }
-    GW_DEVICE static float across_quad_sum(float value) {
-        value += __shfl_xor_sync(0xffffffffu, value, 1);
-        return value + __shfl_xor_sync(0xffffffffu, value, 2);
-    }
 
     /// The queries of a block, and the keys they see, which arrive in tiles of COUNT, two at a time, at `key_tiles`: those of K,
     /// then those of V.
@@ -118,8 +33,8 @@ struct AttentionWarp {
         int features, query_count;
         /// The block's first query, and the first of the two that a lane's accumulators belong to; the second is 8 further.
         int first, row;
-        /// Tiles of keys.
-        int steps;
+        /// The first key, and tiles of keys from it on.
+        int begin, steps;
 
         GW_DEVICE QueryBlock(const Attention& p, int tiles, T* key_tiles)
             : p(p), at(p, tiles, p.heads), visible(p, at.batch), k_tiles(key_tiles), v_tiles(key_tiles + 2 * COUNT * ROW),
@@ -128,19 +43,29 @@ struct AttentionWarp {
             const i64 shared_head = at.head / p.group;
             k = part(static_cast<const T*>(p.k), p.k_steps, at.batch, shared_head);
             v = part(static_cast<const T*>(p.v), p.v_steps, at.batch, shared_head);
-            steps = (visible.end(first + ROWS) + COUNT - 1) / COUNT;
+            if constexpr (GENERAL) {
+                const Span span = Spans<T, false>(p, at.batch, visible.length).any(first, first + ROWS - 1);
+                begin = span.begin;
+                steps = span.end > begin ? (span.end - begin + COUNT - 1) / COUNT : 0;
+            } else {
+                begin = 0;
+                steps = (visible.end(first + ROWS) + COUNT - 1) / COUNT;
+            }
         }
+
+        GW_DEVICE i64 head() const { return at.batch * p.heads + at.head; }
+        GW_DEVICE int key(int step) const { return begin + step * COUNT; }
 
         /// Starts copying the block's rows of Q or of its result's gradient.
         GW_DEVICE void fetch_rows(T* tile, const void* source, const Steps& source_steps) const {
             const T* const rows = part(static_cast<const T*>(source), source_steps, at.batch, at.head);
-            fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
+            Tiles::template fetch<ROWS>(tile, rows, source_steps.token, first, query_count, features);
         }
 
         /// Starts copying the keys and values of a step, and closes the group of copies.
         GW_DEVICE void fetch_keys(int step) const {
-            fetch<COUNT>(k_tile(step), k, p.k_steps.token, step * COUNT, visible.length, features);
-            fetch<COUNT>(v_tile(step), v, p.v_steps.token, step * COUNT, visible.length, features);
+            Tiles::template fetch<COUNT>(k_tile(step), k, p.k_steps.token, key(step), visible.length, features);
+            Tiles::template fetch<COUNT>(v_tile(step), v, p.v_steps.token, key(step), visible.length, features);
             copy_async_commit();
         }
 
@@ -159,15 +84,50 @@ struct AttentionWarp {
                 if (step + 1 < steps) fetch_keys(step + 1);
                 f(step);
             }
-            finish_copies();
+            Tiles::finish_copies();
         }
 
         /// Writes the warp's rows of a result.
         GW_DEVICE void write_rows(void* target, const Steps& target_steps, const float (&out)[D / 8][4]) const {
             T* const rows = part(static_cast<T*>(target), target_steps, at.batch, at.head);
-            write(rows, target_steps.token, first, query_count, features, out);
+            Tiles::write(rows, target_steps.token, first, query_count, features, out);
         }
     };
+
+    /// Calls f(n, e) for each accumulator of a warp's rows that may not count. `first` and `row` are the block's first row and the first of
+    /// the lane's, `column` is the first column.
+    template <bool OF_KEYS, int N, class F>
+    GW_DEVICE static void each_hidden(const Attention& p, i64 batch, int length, int first, int row, int column, F f) {
+        const Spans<T, OF_KEYS> spans(p, batch, length);
+        const Span all = spans.all(first, first + ROWS - 1);
+        if (all.begin <= column && column + 8 * N <= all.end) return;
+        const Span mine[2] = {spans.of(row), spans.of(row + 8)};
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int at = column + n * 8 + threadIdx.x % 4 * 2 + e % 2;
+                if (!mine[e / 2].has(at) || !spans.shown(row + e / 2 * 8, at)) f(n, e);
+            }
+        }
+    }
+
+    /// Gives weights that are dropped a negative sign; `row` is the warp's first.
+    template <bool OF_KEYS, int N>
+    GW_DEVICE static void drop(const Attention& p, i64 head, int row, int column, float (&s)[N][4]) {
+        if (p.dropout.threshold == 0) return;
+        Dropping(p.dropout, head).template each<OF_KEYS, 4 * N>(row, column, [&](int i, bool dropped) {
+            if (dropped) s[i / 4][i % 4] = -s[i / 4][i % 4];
+        });
+    }
+
+    GW_DEVICE static bool dropped(float weight) { return __float_as_int(weight) < 0; }
+
+    /// The gradient of a product q·k from that of its weight, whose sign tells whether it is dropped.
+    GW_DEVICE static float slope_of(const Attention& p, float weight, float grad, float delta) {
+        const float kept = dropped(weight) ? 0.0f : grad * static_cast<float>(p.dropout.kept);
+        return fabsf(weight) * (kept - delta) * static_cast<float>(p.scale);
+    }
 
     GW_DEVICE static void forward(const Attention& p, int tiles) {
         extern __shared__ __align__(16) unsigned char memory[];
@@ -179,10 +139,12 @@ struct AttentionWarp {
         float greatest[2] = {-infinity, -infinity}, total[2] = {0, 0}, out[D / 8][4] = {};
         block.fetch_rows(queries, p.q, p.q_steps);
         block.each_step([&](int step) {
-            const int key = step * KEYS;
+            const int key = block.key(step);
             float s[KEYS / 8][4] = {};
-            dots(queries, block.k_tile(step), s);
-            if (!visible.whole(first, key + KEYS - 1)) {
+            Tiles::dots(queries, block.k_tile(step), s);
+            if constexpr (GENERAL) {
+                each_hidden<false, KEYS / 8>(p, block.at.batch, visible.length, first, row, key, [&](int n, int e) { s[n][e] = -infinity; });
+            } else if (!visible.whole(first, key + KEYS - 1)) {
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n) {
 #pragma unroll
@@ -196,7 +158,7 @@ struct AttentionWarp {
                 float most = greatest[half];
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-                most = across_quad_max(most);
+                most = Tiles::across_quad_max(most);
                 const float shift = most == -infinity ? 0.0f : most * scale;
                 const float keep = power_of_two(fmaf(greatest[half], scale, -shift));
                 greatest[half] = most;
@@ -216,12 +178,19 @@ struct AttentionWarp {
                     out[n][2 * half + 1] *= keep;
                 }
             }
-            add(s, block.v_tile(step), out);
+            if constexpr (GENERAL) {
+                drop<false, KEYS / 8>(p, block.head(), row - lane / 4, key, s);
+#pragma unroll
+                for (int i = 0; i < KEYS / 2; ++i) s[i / 4][i % 4] = dropped(s[i / 4][i % 4]) ? 0.0f : s[i / 4][i % 4];
+            }
+            Tiles::add(s, block.v_tile(step), out);
         });
         float* const log_sums = static_cast<float*>(p.log_sums) + (block.at.batch * p.heads + block.at.head) * p.queries;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float sum = across_quad_sum(total[half]), inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+            const float sum = Tiles::across_quad_sum(total[half]);
+            float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+            if constexpr (GENERAL) inverse *= static_cast<float>(p.dropout.kept);
 #pragma unroll
             for (int n = 0; n < D / 8; ++n) {
                 out[n][2 * half] *= inverse;
@@ -252,11 +221,25 @@ struct AttentionWarp {
         block.fetch_rows(queries, p.q, p.q_steps);
         block.fetch_rows(grads, p.grad, p.grad_steps);
         block.each_step([&](int step) {
-            const int key = step * FEW;
+            const int key = block.key(step);
             const T* const k_tile = block.k_tile(step);
             float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
-            dots(queries, k_tile, s);
-            dots(grads, block.v_tile(step), slope);
+            Tiles::dots(queries, k_tile, s);
+            Tiles::dots(grads, block.v_tile(step), slope);
+            if constexpr (GENERAL) {
+#pragma unroll
+                for (int i = 0; i < FEW / 2; ++i) {
+                    s[i / 4][i % 4] = power_of_two(fmaf(s[i / 4][i % 4], scale * LOG2_E, -log_sums[i / 2 % 2]));
+                }
+                each_hidden<false, FEW / 8>(p, block.at.batch, visible.length, first, row, key, [&](int n, int e) { s[n][e] = 0; });
+                drop<false, FEW / 8>(p, block.head(), row - lane / 4, key, s);
+#pragma unroll
+                for (int i = 0; i < FEW / 2; ++i) {
+                    slope[i / 4][i % 4] = slope_of(p, s[i / 4][i % 4], slope[i / 4][i % 4], deltas[i / 2 % 2]);
+                }
+                Tiles::add(slope, k_tile, out);
+                return;
+            }
             const bool whole = visible.whole(first, key + FEW - 1) && first + ROWS <= query_count;
 #pragma unroll
             for (int n = 0; n < FEW / 8; ++n) {
@@ -269,7 +252,7 @@ struct AttentionWarp {
                     slope[n][e] = seen ? weight * (slope[n][e] - deltas[e / 2]) * scale : 0.0f;
                 }
             }
-            add(slope, k_tile, out);
+            Tiles::add(slope, k_tile, out);
         });
         block.write_rows(p.grad_q, p.grad_q_steps, out);
     }
@@ -280,7 +263,7 @@ struct AttentionWarp {
         T* const keys = reinterpret_cast<T*>(memory);
         T* const values = keys + ROWS * ROW;
         T* const q_tiles = values + ROWS * ROW;
-        T* const grad_tiles = q_tiles + 2 * FEW * ROW;
+        T* const grad_tiles = q_tiles + 2 * FEW_QUERIES * ROW;
         const Place at(p, tiles, p.heads / p.group);
         const Visible<T> visible(p, at.batch);
         const int first = at.tile * ROWS, features = static_cast<int>(p.features);
@@ -289,37 +272,62 @@ struct AttentionWarp {
         const float scale = static_cast<float>(p.scale);
         float grad_k[D / 8][4] = {}, grad_v[D / 8][4] = {};
         // Steps per head of the group, from the first query that sees a key of this tile.
-        const int begin = first < visible.length ? visible.begin(first) / FEW : (query_count + FEW - 1) / FEW;
-        const int each = (query_count + FEW - 1) / FEW - begin, steps = each > 0 ? each * static_cast<int>(p.group) : 0;
+        int begin = first < visible.length ? visible.begin(first) / FEW_QUERIES : (query_count + FEW_QUERIES - 1) / FEW_QUERIES;
+        int each = (query_count + FEW_QUERIES - 1) / FEW_QUERIES - begin;
+        if constexpr (GENERAL) {
+            const Span span = Spans<T, true>(p, at.batch, visible.length).any(first, first + ROWS - 1);
+            begin = span.begin / FEW_QUERIES;
+            each = (span.end + FEW_QUERIES - 1) / FEW_QUERIES - begin;
+        }
+        const int steps = each > 0 ? each * static_cast<int>(p.group) : 0;
         const auto fetch_queries = [&](int step) {
             const i64 head = at.head * p.group + step / each;
-            const int query = (begin + step % each) * FEW;
+            const int query = (begin + step % each) * FEW_QUERIES;
             const T* const q = part(static_cast<const T*>(p.q), p.q_steps, at.batch, head);
             const T* const grad = part(static_cast<const T*>(p.grad), p.grad_steps, at.batch, head);
-            fetch<FEW>(q_tiles + step % 2 * FEW * ROW, q, p.q_steps.token, query, query_count, features);
-            fetch<FEW>(grad_tiles + step % 2 * FEW * ROW, grad, p.grad_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(q_tiles + step % 2 * FEW_QUERIES * ROW, q, p.q_steps.token, query, query_count, features);
+            Tiles::template fetch<FEW_QUERIES>(grad_tiles + step % 2 * FEW_QUERIES * ROW, grad, p.grad_steps.token, query, query_count, features);
             copy_async_commit();
         };
-        fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
-        fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
+        Tiles::template fetch<ROWS>(keys, part(static_cast<const T*>(p.k), p.k_steps, at.batch, at.head), p.k_steps.token, first, key_count, features);
+        Tiles::template fetch<ROWS>(values, part(static_cast<const T*>(p.v), p.v_steps, at.batch, at.head), p.v_steps.token, first, key_count,
                     features);
         if (steps > 0) fetch_queries(0);
         for (int step = 0; step < steps; ++step) {
             copy_async_wait<0>();
             __syncthreads();
             if (step + 1 < steps) fetch_queries(step + 1);
-            const int query = (begin + step % each) * FEW;
+            const int query = (begin + step % each) * FEW_QUERIES;
             const i64 rows = (at.batch * p.heads + at.head * p.group + step / each) * p.queries;
             const float* const log_sums = static_cast<const float*>(p.log_sums) + rows;
             const float* const deltas = static_cast<const float*>(p.delta) + rows;
-            const T* const q_tile = q_tiles + step % 2 * FEW * ROW;
-            const T* const grad_tile = grad_tiles + step % 2 * FEW * ROW;
-            float s[FEW / 8][4] = {}, slope[FEW / 8][4] = {};
-            dots(keys, q_tile, s);
-            dots(values, grad_tile, slope);
-            const bool whole = visible.whole(query, first + ROWS - 1) && query + FEW <= query_count;
+            const T* const q_tile = q_tiles + step % 2 * FEW_QUERIES * ROW;
+            const T* const grad_tile = grad_tiles + step % 2 * FEW_QUERIES * ROW;
+            float s[FEW_QUERIES / 8][4] = {}, slope[FEW_QUERIES / 8][4] = {};
+            Tiles::dots(keys, q_tile, s);
+            Tiles::dots(values, grad_tile, slope);
+            if constexpr (GENERAL) {
 #pragma unroll
-            for (int n = 0; n < FEW / 8; ++n) {
+                for (int i = 0; i < FEW_QUERIES / 2; ++i) {
+                    const int column = query + i / 4 * 8 + lane % 4 * 2 + i % 2, place = column < query_count ? column : 0;
+                    s[i / 4][i % 4] = power_of_two(fmaf(s[i / 4][i % 4], scale * LOG2_E, -(log_sums[place] * LOG2_E)));
+                }
+                each_hidden<true, FEW_QUERIES / 8>(p, at.batch, visible.length, first, row, query, [&](int n, int e) { s[n][e] = 0; });
+                drop<true, FEW_QUERIES / 8>(p, at.batch * p.heads + at.head * p.group + step / each, row - lane / 4, query, s);
+#pragma unroll
+                for (int i = 0; i < FEW_QUERIES / 2; ++i) {
+                    const int column = query + i / 4 * 8 + lane % 4 * 2 + i % 2, place = column < query_count ? column : 0;
+                    float& weight = s[i / 4][i % 4];
+                    slope[i / 4][i % 4] = slope_of(p, weight, slope[i / 4][i % 4], deltas[place]);
+                    if (dropped(weight)) weight = 0;
+                }
+                Tiles::add(s, grad_tile, grad_v);
+                Tiles::add(slope, q_tile, grad_k);
+                continue;
+            }
+            const bool whole = visible.whole(query, first + ROWS - 1) && query + FEW_QUERIES <= query_count;
+#pragma unroll
+            for (int n = 0; n < FEW_QUERIES / 8; ++n) {
 #pragma unroll
                 for (int side = 0; side < 2; ++side) {
                     const int column = query + n * 8 + lane % 4 * 2 + side, place = column < query_count ? column : 0;
@@ -332,13 +340,17 @@ struct AttentionWarp {
                     }
                 }
             }
-            add(s, grad_tile, grad_v);
-            add(slope, q_tile, grad_k);
+            Tiles::add(s, grad_tile, grad_v);
+            Tiles::add(slope, q_tile, grad_k);
         }
-        finish_copies();
+        Tiles::finish_copies();
+        if constexpr (GENERAL) {
+#pragma unroll
+            for (int i = 0; i < D / 2; ++i) grad_v[i / 4][i % 4] *= static_cast<float>(p.dropout.kept);
+        }
         T* const target_k = part(static_cast<T*>(p.grad_k), p.grad_k_steps, at.batch, at.head);
         T* const target_v = part(static_cast<T*>(p.grad_v), p.grad_v_steps, at.batch, at.head);
-        write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
-        write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
+        Tiles::write(target_k, p.grad_k_steps.token, first, key_count, features, grad_k);
+        Tiles::write(target_v, p.grad_v_steps.token, first, key_count, features, grad_v);
     }
 };

@@ -90,6 +90,8 @@ fn attention(s: &Source) -> Outcome {
         scale: s.chance(0.3).then(|| s.number()),
         lengths: if s.chance(0.3) { Some(tried!(s.index(batch, keys + 1))) } else { None },
         mask: s.chance(0.3).then(|| s.array(&[batch, keys])),
+        sequences: if s.chance(0.3) { Some(tried!(s.sequences([queries, keys]))) } else { None },
+        dropout: s.chance(0.3).then(|| s.attention_dropout()),
     };
     let grad = s.array(&[batch, groups * per_group, queries, features]);
     let forward = tried!(ops::attention(&q, &k, &v, &options));

@@ -2,7 +2,13 @@
 
 use gradewise_autograd::Tensor;
 use gradewise_core::{Algebra, Signature};
-use gradewise_kernels::{Array, DType, Device, Index, Positions};
+use gradewise_kernels::{
+    Array, DType, Device, Index, Positions,
+    ops::{
+        RandomStream,
+        attention::{AttentionDropout, Sequences},
+    },
+};
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use std::cell::RefCell;
@@ -197,6 +203,24 @@ impl Source {
     pub fn index(&self, len: usize, bound: usize) -> gradewise_kernels::Result<Index> {
         let values: Vec<usize> = (0..len).map(|_| self.below(bound)).collect();
         Index::new(&values, self.count(bound), &Device::Cpu)
+    }
+
+    /// Some sequences, empty ones among them, of so many queries and keys.
+    pub fn sequences(&self, tokens: [usize; 2]) -> gradewise_kernels::Result<Sequences> {
+        let count = self.below(4);
+        let [queries, keys] = tokens.map(|tokens| {
+            let mut starts: Vec<usize> = (0..count).map(|_| self.below(tokens + 1)).collect();
+            starts.sort_unstable();
+            starts.insert(0, 0);
+            starts.push(self.count(tokens));
+            starts
+        });
+        Sequences::new(&queries, &keys, &Device::Cpu)
+    }
+
+    pub fn attention_dropout(&self) -> AttentionDropout {
+        let seed = self.below(usize::MAX) as u64;
+        AttentionDropout { p: self.number() / 4.0, random: RandomStream { seed, stream: seed >> 7 } }
     }
 
     pub fn positions(&self, dims: &[usize], bound: usize) -> gradewise_kernels::Result<Positions> {

@@ -185,6 +185,8 @@ fn attention(s: &Source) -> Result<Tensor> {
         scale: s.chance(0.3).then(|| s.number()),
         lengths: if s.chance(0.3) { Some(s.index(batch, keys + 1)?) } else { None },
         mask: s.chance(0.3).then(|| s.array(&[batch, keys])),
+        sequences: if s.chance(0.3) { Some(s.sequences([queries, keys])?) } else { None },
+        dropout: s.chance(0.3).then(|| s.attention_dropout()),
     };
     if s.chance(0.3) {
         let heads = groups * per_group;

@@ -140,7 +140,8 @@ mod written {
     pub(super) use gradewise_kernels::{
         Array, Device, Index, Positions,
         ops::{
-            AttentionOptions, CrossEntropyOptions, RotaryTable,
+            AttentionOptions, CrossEntropyOptions, RandomStream, RotaryTable,
+            attention::{AttentionDropout, Sequences},
             clifford::{
                 mv_linear::Bias,
                 sgp::ProductOptions,
@@ -205,6 +206,24 @@ mod written {
         pub scale: Option<f64>,
         pub lengths: Option<WrittenIndex>,
         pub mask: Option<WrittenArray>,
+        #[serde(default)]
+        pub sequences: Option<WrittenSequences>,
+        #[serde(default)]
+        pub dropout: Option<WrittenDropout>,
+    }
+
+    /// Cumulative lengths.
+    #[derive(Serialize, Deserialize)]
+    pub(super) struct WrittenSequences {
+        pub queries: Vec<usize>,
+        pub keys: Vec<usize>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub(super) struct WrittenDropout {
+        pub p: f64,
+        pub seed: u64,
+        pub stream: u64,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -343,12 +362,28 @@ by!(
         scale: options.scale,
         lengths: options.lengths.as_ref().map(WrittenIndex::of).transpose()?,
         mask: options.mask.as_ref().map(WrittenArray::of).transpose()?,
+        sequences: options.sequences.as_ref().map(|sequences| {
+            let [queries, keys] = sequences.starts();
+            WrittenSequences { queries, keys }
+        }),
+        dropout: options.dropout.map(|AttentionDropout { p, random }| {
+            WrittenDropout { p, seed: random.seed, stream: random.stream }
+        }),
     }),
-    |WrittenAttention { causal, scale, lengths, mask }| Ok(AttentionOptions {
+    |WrittenAttention { causal, scale, lengths, mask, sequences, dropout }| Ok(AttentionOptions {
         causal,
         scale,
         lengths: lengths.map(|lengths| lengths.read()).transpose()?,
         mask: mask.map(|mask| mask.read()).transpose()?,
+        sequences: sequences
+            .map(|WrittenSequences { queries, keys }| match queries == keys {
+                true => Sequences::alike(&queries, &Device::Cpu),
+                false => Sequences::new(&queries, &keys, &Device::Cpu),
+            })
+            .transpose()?,
+        dropout: dropout.map(|WrittenDropout { p, seed, stream }| {
+            AttentionDropout { p, random: RandomStream { seed, stream } }
+        }),
     })
 );
 by!(

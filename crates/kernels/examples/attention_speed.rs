@@ -1,9 +1,12 @@
 //! How fast attention, softmax and layer norm are on a GPU: `cargo run --release --features cuda -p gradewise-kernels --example
-//! attention_speed`, with `GRADEWISE_ATTENTION=warps` and without. One JSON object per line; benches/compare_attention.py measures PyTorch on the same shapes.
+//! attention_speed [-- attention]`, with `GRADEWISE_ATTENTION=warps` and without. One JSON object per line; benches/compare_attention.py measures PyTorch on the same shapes.
 
 use gradewise_kernels::{
     Array, CudaDevice, DType, Device, Result,
-    ops::{self, AttentionOptions},
+    ops::{
+        self, AttentionOptions, RandomStream,
+        attention::{AttentionDropout, Sequences},
+    },
 };
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
@@ -57,22 +60,51 @@ fn main() -> Result<()> {
                 random(&shape, dtype)?,
                 random(&shape, dtype)?,
             ];
-            let options = AttentionOptions { causal, ..AttentionOptions::default() };
-            let forward = seconds(cuda, || Ok(ops::attention(&q, &k, &v, &options)?.output))?;
-            let saved = ops::attention(&q, &k, &v, &options)?;
-            let backward =
-                seconds(cuda, || Ok(ops::attention_backward([&q, &k, &v], &options, &saved, &grad)?.q))?;
-            let work =
-                4.0 * (batch * heads * tokens * tokens * features) as f64 / if causal { 2.0 } else { 1.0 };
-            println!(
-                "{{\"op\": \"attention\", \"shape\": {shape:?}, \"causal\": {causal}, \"forward_us\": {:.1}, \"forward_tflops\": {:.1}, \
-                 \"backward_us\": {:.1}, \"backward_tflops\": {:.1}}}",
-                forward * 1e6,
-                work / forward / 1e12,
-                backward * 1e6,
-                2.5 * work / backward / 1e12
-            );
+            let plain = AttentionOptions { causal, ..AttentionOptions::default() };
+            let random = RandomStream { seed: 1, stream: 1 };
+            let dropped =
+                AttentionOptions { dropout: Some(AttentionDropout { p: 0.1, random }), ..plain.clone() };
+            // Sequences of a quarter and of an eighth of the tokens in turn, and what is left.
+            let mut starts = vec![0];
+            for at in 0.. {
+                let next = starts[at] + if at % 2 == 0 { tokens / 4 } else { tokens / 8 + 1 };
+                starts.push(next.min(tokens));
+                if next >= tokens {
+                    break;
+                }
+            }
+            let sequences = Sequences::alike(&starts, &device)?;
+            let packed = AttentionOptions { sequences: Some(sequences.clone()), ..plain.clone() };
+            let both = AttentionOptions { sequences: Some(sequences), ..dropped.clone() };
+            let pairs = |of: &AttentionOptions| match of.sequences {
+                Some(_) => starts.windows(2).map(|pair| (pair[1] - pair[0]).pow(2)).sum(),
+                None => tokens * tokens,
+            };
+            for (op, options) in [
+                ("attention", &plain),
+                ("attention_dropout", &dropped),
+                ("attention_packed", &packed),
+                ("attention_packed_dropout", &both),
+            ] {
+                let forward = seconds(cuda, || Ok(ops::attention(&q, &k, &v, options)?.output))?;
+                let saved = ops::attention(&q, &k, &v, options)?;
+                let backward =
+                    seconds(cuda, || Ok(ops::attention_backward([&q, &k, &v], options, &saved, &grad)?.q))?;
+                let work =
+                    4.0 * (batch * heads * pairs(options) * features) as f64 / if causal { 2.0 } else { 1.0 };
+                println!(
+                    "{{\"op\": \"{op}\", \"shape\": {shape:?}, \"causal\": {causal}, \"forward_us\": {:.1}, \"forward_tflops\": {:.1}, \
+                     \"backward_us\": {:.1}, \"backward_tflops\": {:.1}}}",
+                    forward * 1e6,
+                    work / forward / 1e12,
+                    backward * 1e6,
+                    2.5 * work / backward / 1e12
+                );
+            }
         }
+    }
+    if std::env::args().nth(1).is_some_and(|only| only == "attention") {
+        return Ok(());
     }
     for dtype in [DType::F32, DType::BF16, DType::F16] {
         for columns in [1024, 2048, 4096, 8192, 16384] {

@@ -239,6 +239,11 @@ impl Index {
             || (self.bound() == other.bound() && self.lists()?.values == other.lists()?.values))
     }
 
+    /// Whether both are the same list, not only an equal one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Replaces the indices by those of `source`, which may be on another device, for every clone of this list: captured work that reads it
     /// sees the new ones. Returns `false` and changes nothing if the number of indices or their bound differs, or if this is a
     /// [`constant`](Self::constant).

@@ -23,7 +23,15 @@ fn a_steps_memory_is_known_by_operation_by_name_and_over_time(cuda: &CudaDevice)
     let data = TextData::new(LINE.repeat(400).into_bytes(), Split::Train, 64, 100).unwrap();
     let batch = data.batch(&(0..32).collect::<Vec<_>>(), &placement).unwrap();
     let model = |recompute: bool| {
-        let config = GptConfig { block: 64, width: 128, heads: 4, layers: 6, dropout: 0.0, recompute };
+        let config = GptConfig {
+            block: 64,
+            width: 128,
+            heads: 4,
+            layers: 6,
+            dropout: 0.0,
+            attention_dropout: 0.0,
+            recompute,
+        };
         Gpt::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap()
     };
 

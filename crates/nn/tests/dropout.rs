@@ -1,11 +1,11 @@
 //! Dropout: in training alone, and with the masks of an undisturbed run after a resume.
 
 use gradewise_autograd::{Tensor, evaluation, no_grad, training};
-use gradewise_kernels::{Array, Device};
+use gradewise_kernels::{Array, DType, Device, ops::attention::Sequences};
 use gradewise_nn::{
     Result,
     checkpoint::Checkpoint,
-    layers::{Activation, Dropout, Layer, Linear, Sequential},
+    layers::{Activation, Dropout, Layer, Linear, SelfAttention, Sequential},
     optim::{Method, Schedule},
     train::{Trainer, TrainerConfig},
 };
@@ -32,7 +32,7 @@ fn trainer(seed: u64, accumulation: usize) -> Trainer<Sequential> {
 
 fn input() -> Tensor {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
-    Tensor::randn([16, 4], gradewise_kernels::DType::F32, &Device::Cpu, &mut rng).unwrap()
+    Tensor::randn([16, 4], DType::F32, &Device::Cpu, &mut rng).unwrap()
 }
 
 fn loss(model: &Sequential, x: &Tensor) -> Result<Tensor> {
@@ -102,7 +102,7 @@ fn evaluation_never_drops() {
 #[test]
 fn a_layer_that_is_used_twice_draws_twice() {
     let layer = Dropout::new(0.5, 1).unwrap();
-    let ones = Tensor::new(Array::full([64], 1.0, gradewise_kernels::DType::F32, &Device::Cpu).unwrap());
+    let ones = Tensor::new(Array::full([64], 1.0, DType::F32, &Device::Cpu).unwrap());
     let draw = || layer.forward(&ones).unwrap().array().to_f64_vec().unwrap();
     let (first, second) = training(0, || (draw(), draw()));
     assert_ne!(first, second);
@@ -128,4 +128,66 @@ fn a_second_look_at_a_step_sees_the_masks_it_drew() {
     assert_eq!(seen.take(), step);
     assert_ne!(step[0], step[1], "each batch of a step has masks of its own");
     assert_eq!(weights(&trainer), before);
+}
+
+fn attention(p: f64, seed: u64) -> SelfAttention {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    SelfAttention::new(8, 2).causal(true).dropout(p, 6).init(&Device::Cpu, &mut rng).unwrap()
+}
+
+fn tokens(count: usize) -> Tensor {
+    Tensor::randn([2, count, 8], DType::F32, &Device::Cpu, &mut ChaCha8Rng::seed_from_u64(2)).unwrap()
+}
+
+#[test]
+fn attention_drops_weights_in_training_alone() {
+    let values = |layer: &SelfAttention| layer.forward(&tokens(20)).unwrap().array().to_f64_vec().unwrap();
+    let (layer, plain) = (attention(0.4, 1), values(&attention(0.0, 1)));
+    assert_eq!(values(&layer), plain);
+    let (first, again) = (training(3, || values(&layer)), training(3, || values(&layer)));
+    assert_eq!(first, again);
+    for (what, other) in [
+        ("without", plain),
+        ("another pass", training(4, || values(&layer))),
+        ("a second use in a pass", training(3, || (values(&layer), values(&layer))).1),
+    ] {
+        assert_ne!(first, other, "{what}");
+    }
+    let refused =
+        SelfAttention::new(8, 2).dropout(1.0, 0).init(&Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1));
+    assert!(refused.unwrap_err().to_string().contains("below 1"));
+}
+
+#[test]
+fn attention_goes_on_with_the_masks_of_an_undisturbed_run() {
+    let loss =
+        |layer: &SelfAttention, x: &Tensor| Ok(layer.forward(x)?.add_scalar(-1.0)?.square()?.mean_all()?);
+    let trainer = |seed| {
+        let schedule = Schedule::Constant { lr: 1e-2, warmup: 0 };
+        Trainer::new(attention(0.3, seed), TrainerConfig::new(Method::adam(1e-4), schedule)).unwrap()
+    };
+    let run = |trainer: &mut Trainer<SelfAttention>, steps: usize| -> Vec<f64> {
+        let mut batches = std::iter::repeat_with(|| Ok(tokens(12)));
+        (0..steps).map(|_| trainer.step(&mut batches, loss).unwrap().loss).collect()
+    };
+    let (mut straight, mut first, mut second) = (trainer(1), trainer(1), trainer(2));
+    let losses = run(&mut straight, 6);
+    run(&mut first, 3);
+    let saved = first.checkpoint("attention", serde_json::json!({})).unwrap();
+    second.resume(&saved, "attention", &serde_json::json!({})).unwrap();
+    assert_eq!(run(&mut second, 3), losses[3..]);
+}
+
+#[test]
+fn packed_tokens_attend_within_their_sequence() {
+    let (layer, x) = (attention(0.0, 1), tokens(9));
+    let starts = [0, 4, 4, 9];
+    let packed = layer.forward_packed(&x, &Sequences::alike(&starts, &Device::Cpu).unwrap()).unwrap();
+    for part in [0..4, 4..9] {
+        let alone = layer.forward(&x.slice(1, part.clone()).unwrap()).unwrap().array().to_f64_vec().unwrap();
+        let together = packed.slice(1, part).unwrap().array().to_f64_vec().unwrap();
+        assert!(alone.iter().zip(&together).all(|(a, b)| (a - b).abs() < 1e-6), "{alone:?} {together:?}");
+    }
+    let error = layer.forward_packed(&x, &Sequences::alike(&[0, 8], &Device::Cpu).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("end at the number of tokens"), "{error}");
 }

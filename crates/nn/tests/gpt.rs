@@ -13,8 +13,15 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
-const SMALL: GptConfig =
-    GptConfig { block: 16, width: 32, heads: 2, layers: 2, dropout: 0.0, recompute: false };
+const SMALL: GptConfig = GptConfig {
+    block: 16,
+    width: 32,
+    heads: 2,
+    layers: 2,
+    dropout: 0.0,
+    attention_dropout: 0.0,
+    recompute: false,
+};
 const LINE: &str = "pack my box with five dozen liquor jugs. ";
 
 fn model(config: &GptConfig, placement: &Placement) -> Gpt {
@@ -102,7 +109,7 @@ fn it_learns_a_line_by_heart() {
 
 fn dropout_is_for_training_alone() {
     let placement = Placement::from(&Device::Cpu);
-    let model = model(&GptConfig { dropout: 0.5, ..SMALL }, &placement);
+    let model = model(&GptConfig { dropout: 0.5, attention_dropout: 0.5, ..SMALL }, &placement);
     let batch = source(&placement).next().unwrap().unwrap();
     let loss = || model.loss(&batch).unwrap().item().unwrap();
     assert_eq!(loss(), loss());

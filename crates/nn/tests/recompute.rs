@@ -20,7 +20,15 @@ fn blocks_that_are_computed_again_give_the_same_gradients_in_less_memory() {
     let data = TextData::new(LINE.repeat(20).into_bytes(), Split::Train, 16, 100).unwrap();
     let batch = data.batch(&[3, 1, 4, 15, 9, 26, 5, 35], &placement).unwrap();
     let step = |dropout: f64, recompute: bool, policy: Option<&Policy>| {
-        let config = GptConfig { block: 16, width: 32, heads: 2, layers: 6, dropout, recompute };
+        let config = GptConfig {
+            block: 16,
+            width: 32,
+            heads: 2,
+            layers: 6,
+            dropout,
+            attention_dropout: dropout,
+            recompute,
+        };
         let model = Gpt::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
         let monitor = Monitor::start(&Device::Cpu).unwrap();
         // The backward pass is outside: what is computed again is a pass of training all the same.

@@ -2,7 +2,10 @@
 
 use super::prelude::*;
 use gradewise_core::Error as CoreError;
-use gradewise_kernels::ops::AttentionOptions;
+use gradewise_kernels::ops::{
+    AttentionOptions, RandomStream,
+    attention::{AttentionDropout, Sequences},
+};
 
 /// Inputs: queries, keys and values; or one input with all three side by side, `[batch, tokens, 3, heads, features]`.
 #[derive(Serialize, Deserialize)]
@@ -15,13 +18,18 @@ pub(crate) struct Attention {
 fn following(options: &AttentionOptions, input: &Array) -> Result<AttentionOptions> {
     let lengths = options.lengths.as_ref().map(|lengths| lengths.to_device(&input.device())).transpose()?;
     let mask = options.mask.as_ref().map(|mask| beside(mask, input)).transpose()?;
-    Ok(AttentionOptions { lengths, mask, ..options.clone() })
+    let to_device = |sequences: &Sequences| sequences.to_device(&input.device());
+    let sequences = options.sequences.as_ref().map(to_device).transpose()?;
+    Ok(AttentionOptions { lengths, mask, sequences, ..options.clone() })
 }
 
-/// Refuses masks and lengths that are not where the queries are.
+/// Refuses masks, lengths and sequences that are not where the queries are.
 fn require_options(options: &AttentionOptions, input: &Array) -> Result<()> {
     if let Some(lengths) = &options.lengths {
         require_beside("attention", "lengths", lengths.device(), input)?;
+    }
+    if let Some(sequences) = &options.sequences {
+        require_beside("attention", "sequences", sequences.device(), input)?;
     }
     options.mask.as_ref().map_or(Ok(()), |mask| require_beside("attention", "mask", &mask.device(), input))
 }
@@ -30,13 +38,28 @@ fn require_options(options: &AttentionOptions, input: &Array) -> Result<()> {
 fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &Tensor) -> Result<Tensor> {
     let mask = options.mask.as_ref().map(Array::to_f64_vec).transpose()?;
     let lengths = options.lengths.as_ref().map(gradewise_kernels::Index::to_vec).transpose()?;
+    // The number of the sequence of each token.
+    let sequence = |starts: &[usize]| -> Vec<usize> {
+        let tokens = |(number, pair): (usize, &[usize])| std::iter::repeat_n(number, pair[1] - pair[0]);
+        starts.windows(2).enumerate().flat_map(tokens).collect()
+    };
+    let starts = options.sequences.as_ref().map(Sequences::starts);
+    let of = starts.as_ref().map(|starts| starts.each_ref().map(|starts| sequence(starts)));
+    let seen_by_sequence = |query: usize, key: usize| {
+        let (Some(starts), Some([of_query, of_key])) = (&starts, &of) else {
+            return !options.causal || key + queries <= query + keys;
+        };
+        let number = of_query[query];
+        let [query_end, key_end] = starts.each_ref().map(|starts| starts[number + 1]);
+        number == of_key[key] && (!options.causal || key + query_end <= query + key_end)
+    };
     let mut values = Vec::with_capacity(batch * queries * keys);
     for item in 0..batch {
         let length = lengths.as_ref().map_or(keys, |lengths| lengths[item]);
         for query in 0..queries {
             for key in 0..keys {
                 let seen = key < length
-                    && (!options.causal || key + queries <= query + keys)
+                    && seen_by_sequence(query, key)
                     && mask.as_ref().is_none_or(|mask| mask[item * keys + key] != 0.0);
                 values.push(if seen { 0.0 } else { f64::NEG_INFINITY });
             }
@@ -57,7 +80,11 @@ fn in_primitives([q, k, v]: [&Tensor; 3], options: &AttentionOptions) -> Result<
     let q = q.reshape([batch, shared, group, queries, features])?;
     let products = q.matmul_transposed(&k.unsqueeze(2)?, false, true)?.mul_scalar(scale)?;
     let bias = bias(options, [batch, queries, keys], &q)?.unsqueeze(1)?;
-    let weights = products.add(&bias)?.softmax(4)?;
+    let mut weights = products.add(&bias)?.softmax(4)?;
+    if let Some(dropout) = &options.dropout {
+        let mask = dropout.mask([batch, heads, queries, keys], q.dtype(), &q.device())?;
+        weights = weights.mul(&Tensor::new(mask.reshape([batch, shared, group, queries, keys])?))?;
+    }
     weights.matmul(&v.unsqueeze(2)?)?.reshape([batch, heads, queries, features])
 }
 
@@ -79,13 +106,38 @@ impl Operation for Attention {
         let lengths = Index::new(&[tokens + 2, tokens / 2 + 1], tokens + 3, &Device::Cpu)?;
         let seen: Vec<f64> = (0..2 * (tokens + 2)).map(|i| f64::from(i % 4 != 2)).collect();
         let mask = Array::from_f64(&seen, [2, tokens + 2], DType::F64, &Device::Cpu)?;
-        let masked =
-            AttentionOptions { causal: true, scale: Some(0.4), lengths: Some(lengths), mask: Some(mask) };
+        let plain = AttentionOptions::default;
+        let masked = AttentionOptions {
+            causal: true,
+            scale: Some(0.4),
+            lengths: Some(lengths),
+            mask: Some(mask.clone()),
+            ..plain()
+        };
+        let dropout = |p, stream| Some(AttentionDropout { p, random: RandomStream { seed: 9, stream } });
+        let dropped = AttentionOptions { dropout: dropout(0.3, 1 << 40), ..plain() };
+        // The second sequence is empty; the last has more keys than queries.
+        let half = tokens / 2;
+        let alike = Sequences::alike(&[0, half, half, tokens], &Device::Cpu)?;
+        let more_keys =
+            Sequences::new(&[0, half, half, tokens], &[0, half, half + 1, tokens + 2], &Device::Cpu)?;
+        let sequences = AttentionOptions { causal: true, sequences: Some(alike), ..plain() };
+        let all = AttentionOptions {
+            sequences: Some(more_keys),
+            mask: Some(mask),
+            dropout: dropout(0.5, 3),
+            ..plain()
+        };
         let packed = Input::normal([2, tokens, 3, 2, features]);
         Ok(vec![
             separate(causal(false), [2, 2, tokens, tokens]),
             separate(causal(true), [2, 1, tokens, tokens]),
             separate(masked, [2, 1, tokens, tokens + 2]),
+            separate(dropped.clone(), [2, 1, tokens, tokens]),
+            separate(sequences.clone(), [2, 2, tokens, tokens]),
+            separate(all, [2, 1, tokens, tokens + 2]),
+            Sample::new(Attention { options: dropped }, [packed.clone()]),
+            Sample::new(Attention { options: sequences }, [packed.clone()]),
             Sample::new(Attention { options: causal(false) }, [packed.clone()]),
             Sample::new(Attention { options: causal(true) }, [packed]),
         ])
@@ -133,12 +185,20 @@ impl Operation for Attention {
         }
     }
 
-    /// Two products for each pair of query and key; of causal attention half of the pairs.
+    /// Two products for each pair of query and key; of causal attention half of the pairs. Of packed sequences, the pairs of each.
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
-        let pairs = match inputs {
-            [[batch, tokens, 3, heads, features]] => batch * heads * tokens * tokens * features,
-            [[batch, heads, queries, features], [.., keys, _], ..] => {
-                batch * heads * queries * keys * features
+        let of_sequences = |sequences: &Sequences| -> usize {
+            let [queries, keys] = sequences.starts();
+            let each = queries.windows(2).zip(keys.windows(2));
+            each.map(|(queries, keys)| (queries[1] - queries[0]) * (keys[1] - keys[0])).sum()
+        };
+        let of_head = |queries: usize, keys: usize| {
+            self.options.sequences.as_ref().map_or(queries * keys, of_sequences)
+        };
+        let pairs = match *inputs {
+            [&[batch, tokens, 3, heads, features]] => batch * heads * of_head(tokens, tokens) * features,
+            [&[batch, heads, queries, features], &[.., keys, _], ..] => {
+                batch * heads * of_head(queries, keys) * features
             }
             _ => 0,
         };
@@ -162,7 +222,8 @@ impl Tensor {
     /// Second derivatives are those of the same function in primitives, which does hold the weights.
     ///
     /// # Errors
-    /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, more than 128 features on CUDA.
+    /// Shapes, dtypes or devices that do not fit together, a scale that is not positive, more than 128 features on CUDA; sequences that do
+    /// not end at the tokens, a probability of dropout outside of [0, 1).
     pub fn attention(&self, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
         require_options(options, self.array())?;
         Self::apply(Attention { options: options.clone() }, &[self, k, v])
@@ -220,10 +281,29 @@ mod tests {
             let (q, k, v) = (draw(heads, queries), draw(shared, keys), draw(shared, keys));
             let grad = draw(heads, queries).detach();
             let lengths = Index::new(&[keys, keys / 3], keys + 1, &Device::Cpu).unwrap();
+            let packed = |causal, p: Option<f64>| {
+                let starts = |tokens| [0, tokens / 5, tokens / 5, tokens / 5 * 4, tokens];
+                let sequences = Sequences::new(&starts(queries), &starts(keys), &Device::Cpu).unwrap();
+                let random = RandomStream { seed: 5, stream: 1 };
+                let dropout = p.map(|p| AttentionDropout { p, random });
+                AttentionOptions {
+                    causal,
+                    sequences: Some(sequences),
+                    dropout,
+                    ..AttentionOptions::default()
+                }
+            };
             for options in [
                 AttentionOptions::default(),
                 AttentionOptions { causal: true, ..AttentionOptions::default() },
-                AttentionOptions { causal: true, scale: Some(0.7), lengths: Some(lengths), mask: None },
+                AttentionOptions {
+                    causal: true,
+                    scale: Some(0.7),
+                    lengths: Some(lengths),
+                    ..AttentionOptions::default()
+                },
+                packed(false, None),
+                packed(true, Some(0.4)),
             ] {
                 let run = |output: Tensor| {
                     let seed = crate::BackwardOptions::seed(grad.clone());

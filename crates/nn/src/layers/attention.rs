@@ -1,9 +1,9 @@
 //! Self-attention.
 
-use super::{Layer, Linear};
+use super::{Dropout, Layer, Linear};
 use crate::{Error, Module, Placement, Result};
 use gradewise_autograd::Tensor;
-use gradewise_kernels::ops::AttentionOptions;
+use gradewise_kernels::ops::{AttentionOptions, attention::Sequences};
 
 /// Multi-head self-attention on `[batch, tokens, features]` (Vaswani et al. 2017, arXiv:1706.03762): one linear map to the queries, keys
 /// and values of all heads, attention in each head, and one linear map of the concatenated heads.
@@ -17,6 +17,8 @@ pub struct SelfAttention {
     heads: usize,
     #[module(skip)]
     causal: bool,
+    #[module(skip)]
+    dropout: Option<Dropout>,
 }
 
 /// Settings of a [`SelfAttention`].
@@ -26,13 +28,14 @@ pub struct SelfAttentionBuilder {
     heads: usize,
     causal: bool,
     deviations: Option<(f64, f64)>,
+    dropout: (f64, u64),
 }
 
 impl SelfAttention {
     /// For `features` features in `heads` heads.
     #[expect(clippy::new_ret_no_self, reason = "a layer is built before it has parameters")]
     pub fn new(features: usize, heads: usize) -> SelfAttentionBuilder {
-        SelfAttentionBuilder { features, heads, causal: false, deviations: None }
+        SelfAttentionBuilder { features, heads, causal: false, deviations: None, dropout: (0.0, 0) }
     }
 }
 
@@ -41,6 +44,14 @@ impl SelfAttentionBuilder {
     #[must_use]
     pub fn causal(mut self, causal: bool) -> Self {
         self.causal = causal;
+        self
+    }
+
+    /// Dropout of the attention weights in training, with probability `p` (rounded to a multiple of 2⁻¹⁶); none by default. Masks follow from
+    /// the `seed` and the pass as those of [`Dropout`] do: give each layer a seed of its own.
+    #[must_use]
+    pub fn dropout(mut self, p: f64, seed: u64) -> Self {
+        self.dropout = (p, seed);
         self
     }
 
@@ -54,13 +65,14 @@ impl SelfAttentionBuilder {
     /// Draws the parameters.
     ///
     /// # Errors
-    /// Features that are not a multiple of the heads; a dtype the device does not serve, or no memory.
+    /// Features that are not a multiple of the heads; a probability of dropout outside 0 ≤ p < 1; a dtype the device does not serve, or no memory.
     pub fn init<R: rand::Rng + ?Sized>(
         self,
         placement: impl Into<Placement>,
         rng: &mut R,
     ) -> Result<SelfAttention> {
-        let Self { features, heads, causal, deviations } = self;
+        let Self { features, heads, causal, deviations, dropout: (p, seed) } = self;
+        let dropout = Dropout::new(p, seed)?;
         if heads == 0 || !features.is_multiple_of(heads) {
             return Err(Error::Argument {
                 operation: "SelfAttention",
@@ -74,13 +86,35 @@ impl SelfAttentionBuilder {
         if let Some((first, last)) = deviations {
             (qkv, out) = (qkv.deviation(first), out.deviation(last));
         }
-        Ok(SelfAttention { qkv: qkv.init(&placement, rng)?, out: out.init(&placement, rng)?, heads, causal })
+        Ok(SelfAttention {
+            qkv: qkv.init(&placement, rng)?,
+            out: out.init(&placement, rng)?,
+            heads,
+            causal,
+            dropout: (p > 0.0).then_some(dropout),
+        })
+    }
+}
+
+impl SelfAttention {
+    /// As [`forward`](Layer::forward) where the tokens of each batch are packed sequences, which do not see each other.
+    ///
+    /// # Errors
+    /// As [`forward`](Layer::forward); sequences that do not end at the tokens.
+    pub fn forward_packed(&self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
+        self.attend(x, Some(sequences.clone()))
+    }
+
+    fn attend(&self, x: &Tensor, sequences: Option<Sequences>) -> Result<Tensor> {
+        let dropout = self.dropout.as_ref().and_then(Dropout::of_weights);
+        let options =
+            AttentionOptions { causal: self.causal, sequences, dropout, ..AttentionOptions::default() };
+        self.out.forward(&self.qkv.forward(x)?.self_attention(self.heads, &options)?)
     }
 }
 
 impl Layer for SelfAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let options = AttentionOptions { causal: self.causal, ..AttentionOptions::default() };
-        self.out.forward(&self.qkv.forward(x)?.self_attention(self.heads, &options)?)
+        self.attend(x, None)
     }
 }

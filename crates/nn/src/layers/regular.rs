@@ -4,6 +4,7 @@ use super::Layer;
 use crate::{Error, Module, Parameter, Placement, Result};
 use gradewise_autograd::{Tensor, is_training, training_stream};
 use gradewise_kernels::ops::layer_norm::EPSILON;
+use gradewise_kernels::ops::{RandomStream, attention::AttentionDropout};
 
 /// Normalises the last axis to mean 0 and variance 1, then scales and shifts: (x − μ)/√(σ² + 1e-5)·weight + bias (Ba et
 /// al. 2016, arXiv:1607.06450). The variance is computed from centred values.
@@ -137,6 +138,14 @@ impl Dropout {
     /// Whether a forward pass on this thread would drop anything now.
     pub fn drops(&self) -> bool {
         self.p > 0.0 && is_training()
+    }
+}
+
+impl Dropout {
+    /// For the weights of an attention in this pass: as [`forward`](Layer::forward), it counts as a draw.
+    pub(super) fn of_weights(&self) -> Option<AttentionDropout> {
+        let stream = training_stream(self.seed).filter(|_| self.p > 0.0)?;
+        Some(AttentionDropout { p: self.p, random: RandomStream { seed: self.seed, stream } })
     }
 }
 

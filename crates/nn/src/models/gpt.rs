@@ -28,13 +28,23 @@ pub struct GptConfig {
     pub layers: usize,
     /// Dropout probability in the residual branches, in training.
     pub dropout: f64,
+    /// Dropout probability of the attention weights, in training.
+    pub attention_dropout: f64,
     /// Recompute blocks in the backward pass instead of storing their intermediates: a fraction of the memory for a third more time.
     pub recompute: bool,
 }
 
 impl Default for GptConfig {
     fn default() -> Self {
-        Self { block: 64, width: 128, heads: 4, layers: 4, dropout: 0.0, recompute: false }
+        Self {
+            block: 64,
+            width: 128,
+            heads: 4,
+            layers: 4,
+            dropout: 0.0,
+            attention_dropout: 0.0,
+            recompute: false,
+        }
     }
 }
 
@@ -61,6 +71,7 @@ impl Block {
         let attention = SelfAttention::new(width, config.heads)
             .causal(true)
             .deviations(DEVIATION, last)
+            .dropout(config.attention_dropout, ATTENTION_SEEDS + index as u64)
             .init(placement, rng)?;
         let dropout = |position: usize| Dropout::new(config.dropout, (2 * index + position + 1) as u64);
         Ok(Self {
@@ -107,6 +118,9 @@ fn recomputed(block: &Arc<Block>, x: &Tensor) -> Result<Tensor> {
     };
     Ok(checkpoint(&[x], forward)?)
 }
+
+/// Seeds of the dropout of attention weights, beyond those of the residual branches.
+const ATTENTION_SEEDS: u64 = 1 << 32;
 
 /// Standard deviation of initial weights.
 const DEVIATION: f64 = 0.02;

@@ -1,6 +1,6 @@
 //! Attention on the host, by blocks of queries and keys. Products run in the dtype, the running sums of the softmax in double precision.
 
-use super::Problem;
+use super::{AttentionDropout, AttentionOptions, Problem, dropout::Dropping};
 use crate::{
     Array, Element, Result,
     gemm::{self, Matrix},
@@ -8,17 +8,20 @@ use crate::{
     simd::Real,
 };
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Queries and keys of a block.
-const BLOCK: usize = 64;
+const BLOCK: usize = Dropping::TILE;
 
 pub(super) struct Task<'a, T> {
     q: &'a [T],
     k: &'a [T],
     v: &'a [T],
     problem: &'a Problem,
-    causal: bool,
+    /// The keys that each query sees, of those allowed.
+    spans: Vec<Range<usize>>,
     allowed: Option<&'a [bool]>,
+    dropout: Option<&'a AttentionDropout>,
 }
 
 /// Inputs of the backward pass.
@@ -36,31 +39,42 @@ struct Head<'a, T> {
     v: &'a [T],
 }
 
-/// Block after block of `count` tokens.
-fn blocks(count: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..count).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(count))
+/// Block after block of the tokens of a range, from a multiple of [`BLOCK`] on.
+fn blocks(tokens: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let Range { start, end } = tokens;
+    (start / BLOCK * BLOCK..end).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
 }
 
 impl<'a, T: Element + Real> Task<'a, T> {
     pub fn new(
-        q: &'a Array,
-        k: &'a Array,
-        v: &'a Array,
+        [q, k, v]: [&'a Array; 3],
         problem: &'a Problem,
-        causal: bool,
+        options: &'a AttentionOptions,
         allowed: Option<&'a [bool]>,
     ) -> Result<Self> {
-        Ok(Self { q: q.as_slice()?, k: k.as_slice()?, v: v.as_slice()?, problem, causal, allowed })
+        let spans = options.spans(problem.queries, problem.keys);
+        let (q, k, v) = (q.as_slice()?, k.as_slice()?, v.as_slice()?);
+        Ok(Self { q, k, v, problem, spans, allowed, dropout: options.dropped() })
     }
 
-    /// One past the last key that the causal mask, if there is one, lets `query` see.
-    fn end(&self, query: usize) -> usize {
-        let Problem { queries, keys, .. } = *self.problem;
-        if self.causal { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
+    /// The keys that queries of a block, which is not empty, see.
+    fn keys_of(&self, block: &Range<usize>) -> Range<usize> {
+        self.spans[block.start].start..self.spans[block.end - 1].end
+    }
+
+    /// What a head drops of a block: a bit for each key of each query.
+    fn dropped(&self, head: usize, queries: &Range<usize>, keys: &Range<usize>) -> Option<[u64; BLOCK]> {
+        self.dropout.map(|dropout| Dropping::new(dropout, head).tile(queries.clone(), keys.clone()))
+    }
+
+    /// The factor of the weights that are not dropped.
+    fn kept(&self) -> f64 {
+        self.dropout.map_or(1.0, AttentionDropout::kept)
     }
 
     fn sees(&self, batch: usize, query: usize, key: usize) -> bool {
-        key < self.end(query) && self.allowed.is_none_or(|allowed| allowed[batch * self.problem.keys + key])
+        self.spans[query].contains(&key)
+            && self.allowed.is_none_or(|allowed| allowed[batch * self.problem.keys + key])
     }
 
     /// Rows of the tokens of a head.
@@ -69,12 +83,12 @@ impl<'a, T: Element + Real> Task<'a, T> {
     }
 
     pub fn forward(&self, out: &mut [T], log_sums: &mut [f64]) {
-        let Problem { heads, group, queries, keys, features, .. } = *self.problem;
+        let Problem { group, queries, keys, features, .. } = *self.problem;
         if queries == 0 {
             return;
         }
         let head = |(head, (out, log_sums)): (usize, (&mut [T], &mut [f64]))| {
-            let (batch, shared) = (head / heads, head / group);
+            let (index, shared) = (head, head / group);
             let operands = Head {
                 q: Self::rows(self.q, head, queries, features),
                 k: Self::rows(self.k, shared, keys, features),
@@ -82,14 +96,14 @@ impl<'a, T: Element + Real> Task<'a, T> {
             };
             let mut outs = Vec::new();
             let (mut rest, mut rest_sums) = (out, log_sums);
-            for block in blocks(queries) {
+            for block in blocks(0..queries) {
                 let (part, after) = rest.split_at_mut(block.len() * features);
                 let (part_sums, after_sums) = rest_sums.split_at_mut(block.len());
                 outs.push((block, part, part_sums));
                 (rest, rest_sums) = (after, after_sums);
             }
             outs.into_par_iter().flushed_for_each(|(block, out, log_sums)| {
-                self.forward_block(batch, block, operands, out, log_sums);
+                self.forward_block(index, block, operands, out, log_sums);
             });
         };
         if features == 0 {
@@ -105,22 +119,24 @@ impl<'a, T: Element + Real> Task<'a, T> {
 
     fn forward_block(
         &self,
-        batch: usize,
-        block: std::ops::Range<usize>,
+        index: usize,
+        block: Range<usize>,
         head: Head<'_, T>,
         out: &mut [T],
         log_sums: &mut [f64],
     ) {
         let Head { q, k, v } = head;
-        let Problem { features, scale, .. } = *self.problem;
+        let Problem { heads, features, scale, .. } = *self.problem;
+        let batch = index / heads;
         let count = block.len();
         let q = &q[block.start * features..][..count * features];
         let mut products = vec![T::zero(); count * BLOCK];
         let mut greatest = vec![f64::NEG_INFINITY; count];
         let mut totals = vec![0.0f64; count];
         out.fill(T::zero());
-        for keys in blocks(self.end(block.end - 1)) {
+        for keys in blocks(self.keys_of(&block)) {
             let width = keys.len();
+            let dropped = self.dropped(index, &block, &keys);
             let weights = &mut products[..count * width];
             let k = &k[keys.start * features..][..width * features];
             gemm::product(
@@ -142,9 +158,13 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 let shift = if most == f64::NEG_INFINITY { 0.0 } else { most };
                 let keep = (greatest[row] - shift).exp();
                 let mut sum = 0.0;
-                for weight in weights {
+                let dropped = dropped.map_or(0, |rows| rows[row]);
+                for (column, weight) in weights.iter_mut().enumerate() {
                     *weight = (*weight - T::narrow(shift)).exp();
                     sum += weight.widen();
+                    if dropped >> column & 1 != 0 {
+                        *weight = T::zero();
+                    }
                 }
                 totals[row] = totals[row] * keep + sum;
                 greatest[row] = most;
@@ -166,7 +186,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
             let inverse = if totals[row] == 0.0 { 0.0 } else { 1.0 / totals[row] };
             *log_sum = if totals[row] == 0.0 { f64::NEG_INFINITY } else { greatest[row] + totals[row].ln() };
             for out in &mut out[row * features..][..features] {
-                *out *= T::narrow(inverse);
+                *out *= T::narrow(inverse * self.kept());
             }
         }
     }
@@ -204,9 +224,9 @@ impl<'a, T: Element + Real> Task<'a, T> {
         let grad = Self::rows(saved.grad, head, queries, features);
         let log_sums = &saved.log_sums[head * queries..][..queries];
         let (mut weights, mut slopes) = (vec![T::zero(); BLOCK * BLOCK], vec![T::zero(); BLOCK * BLOCK]);
-        for rows in blocks(queries) {
+        for rows in blocks(0..queries) {
             let count = rows.len();
-            let part = |data: &'_ [T], range: &std::ops::Range<usize>| -> std::ops::Range<usize> {
+            let part = |data: &'_ [T], range: &Range<usize>| -> Range<usize> {
                 debug_assert!(range.end * features <= data.len());
                 range.start * features..range.end * features
             };
@@ -218,8 +238,9 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 .zip(output.chunks_exact(features))
                 .map(|(grad, output)| grad.iter().zip(output).map(|(a, b)| a.widen() * b.widen()).sum())
                 .collect();
-            for columns in blocks(self.end(rows.end - 1)) {
+            for columns in blocks(self.keys_of(&rows)) {
                 let width = columns.len();
+                let dropped = self.dropped(head, &rows, &columns);
                 let (k, v) = (&k[part(k, &columns)], &v[part(v, &columns)]);
                 let grad_k = &mut grad_k[columns.start * features..columns.end * features];
                 let grad_v = &mut grad_v[columns.start * features..columns.end * features];
@@ -230,13 +251,18 @@ impl<'a, T: Element + Real> Task<'a, T> {
                 gemm::product(sizes, across(grad), across(v).transposed(), slopes, false);
                 for row in 0..count {
                     let query = rows.start + row;
+                    let dropped = dropped.map_or(0, |rows| rows[row]);
                     for (column, key) in columns.clone().enumerate() {
                         let (weight, slope) =
                             (&mut weights[row * width + column], &mut slopes[row * width + column]);
                         if self.sees(batch, query, key) {
                             let value = (weight.widen() * scale - log_sums[query]).exp();
-                            *weight = T::narrow(value);
-                            *slope = T::narrow(value * (slope.widen() - deltas[row]) * scale);
+                            // Selected, not multiplied: a dropped weight of a gradient that is not finite counts nothing.
+                            let keep = |value: f64| {
+                                if dropped >> column & 1 != 0 { 0.0 } else { value * self.kept() }
+                            };
+                            *weight = T::narrow(keep(value));
+                            *slope = T::narrow(value * (keep(slope.widen()) - deltas[row]) * scale);
                         } else {
                             (*weight, *slope) = (T::zero(), T::zero());
                         }

@@ -1,12 +1,15 @@
 //! Attention on CUDA: choice of kernel and launch parameters.
 
-use super::{Attention, AttentionOptions, Gradients, NAME, Problem};
+use super::{
+    Attention, AttentionOptions, Gradients, NAME, Problem, Sequences,
+    engine::{Engine, FEATURES, Hopper, Pass},
+};
 use crate::{
     Array, CudaDevice, DType, Error, Result,
     array::fill,
     array::rows::accumulator,
-    cuda::{Args, Grid, Kernel},
-    index::Resident,
+    cuda::{Args, Buffer, Grid, Kernel},
+    index::{Index, Resident},
 };
 use gradewise_ffi::{TensorMap, tensor_map};
 
@@ -41,6 +44,19 @@ struct Parameters {
     features: u64,
     causal: u64,
     scale: f64,
+    query_spans: u64,
+    key_spans: u64,
+    dropout: Dropout,
+}
+
+/// `AttentionDropout` of csrc/attention/problem.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Default, bytemuck::NoUninit)]
+struct Dropout {
+    round_keys: [[u32; 2]; 10],
+    stream: u64,
+    threshold: u64,
+    kept: f64,
 }
 
 /// Strides of batches, heads and tokens.
@@ -48,142 +64,29 @@ fn steps(array: &Array) -> [u64; 3] {
     std::array::from_fn(|axis| array.strides()[axis] as u64)
 }
 
-/// The instructions that compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Engine {
-    /// Ordinary multiply-adds.
-    Simt,
-    /// Warp-wide matrix instructions.
-    Warp,
-    /// The matrix instructions of warpgroups.
-    Hopper,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    Forward,
-    BackwardQ,
-    BackwardKv,
-}
-
-/// Features for which there are kernels.
-const FEATURES: [usize; 3] = [32, 64, 128];
-
-impl Engine {
-    fn choose(device: &CudaDevice, operands: &[&Array], features: usize) -> Self {
-        // The kernels copy 16 bytes at a time.
-        let aligned = |array: &&Array| {
-            let mut axes = array.dims().iter().zip(array.strides()).take(3);
-            array.cuda_address().is_multiple_of(16)
-                && axes.all(|(&count, &step)| count == 1 || (step * array.dtype().size()).is_multiple_of(16))
-        };
-        let served = operands.iter().all(|array| array.dtype().size() == 2)
-            && features.is_multiple_of(8)
-            && device.info().compute_capability.0 >= 8;
-        if served && operands.iter().all(aligned) { Self::Warp } else { Self::Simt }
+/// What each token of the first side sees of the second's: `attention_spans` of csrc.
+fn write_spans(
+    device: &CudaDevice,
+    [rows, columns]: [&Index; 2],
+    causal: bool,
+    of_keys: bool,
+) -> Result<Buffer> {
+    let tokens = rows.bound() - 1;
+    let spans = Buffer::new(device, tokens * 2 * size_of::<i32>(), NAME)?;
+    if tokens > 0 {
+        let starts = |index: &Index| index.resident().map_or(0, Resident::values);
+        let args = Args::new()
+            .pointer(spans.pointer())
+            .pointer(starts(rows))
+            .pointer(starts(columns))
+            .size(rows.len() - 1)
+            .size(tokens)
+            .int(causal.into())
+            .int(of_keys.into());
+        let kernel = Kernel { operation: "attention_spans", signature: None, dtype: None };
+        device.launch(NAME, kernel, Grid::linear(tokens), args)?;
     }
-
-    /// The faster engine for what this one can compute: Hopper where the device and the problem allow it, else this one.
-    fn best(self, device: &CudaDevice, problem: &Problem, operands: &[&Array]) -> Self {
-        // Shorter sequences leave most of a tile empty.
-        const ENOUGH: usize = 128;
-        // The copy engine takes no strides of 0.
-        let steps = operands.iter().all(|array| array.strides().iter().all(|&step| step > 0));
-        // Kernels count tiles, of 64 tokens or more, in 32 bits.
-        let tiles = problem.batch * problem.heads * problem.queries.max(problem.keys).div_ceil(64);
-        let served = self == Self::Warp
-            && i32::try_from(2 * tiles).is_ok()
-            && device.options().attention_warpgroups
-            && steps
-            && problem.features > 32
-            && problem.queries.min(problem.keys) >= ENOUGH
-            && device.has_warpgroups();
-        if served { Self::Hopper } else { self }
-    }
-
-    const fn threads(self, pass: Pass, size: usize) -> u32 {
-        match self {
-            Self::Simt => 256,
-            Self::Warp => 128,
-            Self::Hopper => Hopper::of(pass, size).threads(),
-        }
-    }
-
-    fn kernel(self, pass: Pass, size: usize, dtype: DType) -> Kernel {
-        macro_rules! names {
-            ($engine:literal, $pass:literal) => {
-                [
-                    concat!("attention_", $engine, "_", $pass, "_32"),
-                    concat!("attention_", $engine, "_", $pass, "_64"),
-                    concat!("attention_", $engine, "_", $pass, "_128"),
-                ]
-            };
-        }
-        let names = match (self, pass) {
-            (Self::Simt, Pass::Forward) => names!("simt", "fwd"),
-            (Self::Simt, Pass::BackwardQ) => names!("simt", "bwd_q"),
-            (Self::Simt, Pass::BackwardKv) => names!("simt", "bwd_kv"),
-            (Self::Warp, Pass::Forward) => names!("warp", "fwd"),
-            (Self::Warp, Pass::BackwardQ) => names!("warp", "bwd_q"),
-            (Self::Warp, Pass::BackwardKv) => names!("warp", "bwd_kv"),
-            (Self::Hopper, Pass::Forward) => names!("hopper", "fwd"),
-            (Self::Hopper, Pass::BackwardQ) => names!("hopper", "bwd_q"),
-            (Self::Hopper, Pass::BackwardKv) => names!("hopper", "bwd_kv"),
-        };
-        Kernel::new(names[FEATURES.iter().position(|&each| each == size).unwrap_or(0)], dtype)
-    }
-
-    /// Rows of a tile, and bytes of shared memory.
-    fn tile(self, pass: Pass, size: usize, dtype: DType) -> (usize, usize) {
-        match self {
-            Self::Simt => {
-                let element = accumulator(dtype).size();
-                let rows = if pass == Pass::Forward && element == 4 { 32 } else { 16 };
-                let tiles = if pass == Pass::Forward { 2 } else { 3 };
-                (rows, (tiles * rows * (size + 1) + rows * (rows + 1)) * element)
-            }
-            Self::Warp => {
-                let rows = if pass == Pass::Forward { 64 + 4 * 64 } else { 2 * 64 + 4 * 32 };
-                (64, rows * (size + 8) * 2)
-            }
-            Self::Hopper => {
-                let hopper = Hopper::of(pass, size);
-                (hopper.rows, hopper.bytes(size))
-            }
-        }
-    }
-}
-
-/// What a kernel of csrc/attention/hopper.cuh or hopper_backward.cuh has.
-struct Hopper {
-    /// Warpgroups that multiply.
-    consumers: usize,
-    /// Tokens of a tile that stays and of one that passes by.
-    rows: usize,
-    columns: usize,
-    /// Tiles that pass by: as many pairs are in shared memory. Of those that stay there is one pair.
-    stages: usize,
-}
-
-impl Hopper {
-    /// Shared memory beside the tiles: barriers, and in the backward pass two numbers for each query of a stage.
-    const MORE_BYTES: usize = 2048;
-
-    const fn of(pass: Pass, size: usize) -> Self {
-        match pass {
-            Pass::Forward => Self { consumers: 2, rows: 128, columns: 128, stages: 2 },
-            Pass::BackwardQ if size == 64 => Self { consumers: 3, rows: 192, columns: 64, stages: 3 },
-            Pass::BackwardQ | Pass::BackwardKv => Self { consumers: 2, rows: 128, columns: 64, stages: 3 },
-        }
-    }
-
-    const fn bytes(&self, size: usize) -> usize {
-        2 * (self.rows + self.stages * self.columns) * size * 2 + Self::MORE_BYTES
-    }
-
-    const fn threads(&self) -> u32 {
-        128 * (self.consumers as u32 + 1)
-    }
+    Ok(spans)
 }
 
 struct Launch<'a> {
@@ -195,8 +98,11 @@ struct Launch<'a> {
     /// The output's gradient, in the backward pass.
     grad: Option<&'a Array>,
     parameters: Parameters,
-    /// Keeps the arrays that the parameters point to.
+    /// Whether there is dropout or sequences are packed.
+    general: bool,
+    /// Keep what the parameters point to.
     _held: Vec<Array>,
+    _spans: Vec<Buffer>,
 }
 
 impl<'a> Launch<'a> {
@@ -217,7 +123,7 @@ impl<'a> Launch<'a> {
         let mask = options.mask.as_ref().map(Array::contiguous).transpose()?;
         let Problem { q, k, v, .. } = problem;
         let operands: Vec<&Array> = [q, k, v].into_iter().chain(grad).collect();
-        let parameters = Parameters {
+        let mut parameters = Parameters {
             q: q.cuda_address(),
             k: k.cuda_address(),
             v: v.cuda_address(),
@@ -239,8 +145,37 @@ impl<'a> Launch<'a> {
             scale: problem.scale,
             ..Parameters::default()
         };
+        let dropped = options.dropped();
+        if let Some(dropout) = dropped {
+            // The host advances the stream of random numbers, so every replay of a capture would draw the same mask.
+            device.refuse_in_capture(NAME)?;
+            parameters.dropout = Dropout {
+                round_keys: dropout.round_keys(),
+                stream: dropout.random.stream,
+                threshold: dropout.threshold().into(),
+                kept: dropout.kept(),
+            };
+        } else {
+            parameters.dropout.kept = 1.0;
+        }
+        let mut spans = Vec::new();
+        if let Some(sequences) = &options.sequences {
+            let mut write = |sides: [&Index; 2], of_keys| -> Result<u64> {
+                let buffer = write_spans(device, sides, options.causal, of_keys)?;
+                let address = buffer.pointer();
+                spans.push(buffer);
+                Ok(address)
+            };
+            let Sequences { queries, keys } = sequences;
+            parameters.query_spans = write([queries, keys], false)?;
+            if grad.is_some() {
+                parameters.key_spans = write([keys, queries], true)?;
+            }
+        }
         let engine = Engine::choose(device, &operands, problem.features).best(device, problem, &operands);
-        Ok(Self { device, problem, size, engine, grad, parameters, _held: mask.into_iter().collect() })
+        let general = dropped.is_some() || options.sequences.is_some();
+        let held = mask.into_iter().collect();
+        Ok(Self { device, problem, size, engine, grad, parameters, general, _held: held, _spans: spans })
     }
 
     fn run(&self, pass: Pass) -> Result<()> {
@@ -251,7 +186,7 @@ impl<'a> Launch<'a> {
         let (tokens, heads) = if pass == Pass::BackwardKv { (keys, heads / group) } else { (queries, heads) };
         let tiles = tokens.div_ceil(rows);
         let units = tiles * heads * batch;
-        let kernel = engine.kernel(pass, self.size, dtype);
+        let kernel = engine.kernel(pass, self.general, self.size, dtype);
         if engine == Engine::Hopper {
             // Persistent blocks: each fills a multiprocessor and takes tiles in turn.
             let blocks = units.min(self.device.info().multiprocessors.max(1) as usize);
@@ -272,7 +207,7 @@ impl<'a> Launch<'a> {
     fn described(&self) -> Result<Described> {
         let map = |array: &Array| describe(self.device, array, Hopper::of(Pass::Forward, self.size).rows);
         let Problem { q, k, v, .. } = self.problem;
-        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 5] })
+        Ok(Described { q: map(q)?, k: map(k)?, v: map(v)?, parameters: self.parameters, _end: [0; 6] })
     }
 
     fn described_backward(&self, pass: Pass, grad: &Array) -> Result<DescribedBackward> {
@@ -287,7 +222,7 @@ impl<'a> Launch<'a> {
             rows: maps(rows, hopper.rows)?,
             columns: maps(columns, hopper.columns)?,
             parameters: self.parameters,
-            _end: [0; 5],
+            _end: [0; 6],
         })
     }
 }
@@ -300,7 +235,7 @@ struct Described {
     k: [u64; 16],
     v: [u64; 16],
     parameters: Parameters,
-    _end: [u64; 5],
+    _end: [u64; 6],
 }
 
 /// `HopperAttentionBackward` of csrc/attention/hopper_backward.cuh.
@@ -310,7 +245,7 @@ struct DescribedBackward {
     rows: [[u64; 16]; 2],
     columns: [[u64; 16]; 2],
     parameters: Parameters,
-    _end: [u64; 5],
+    _end: [u64; 6],
 }
 
 /// `[batch, head, token, feature]` for the copy engine, in boxes of 64 features by `tokens` tokens.

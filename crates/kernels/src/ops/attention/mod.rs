@@ -6,11 +6,18 @@
 
 mod cpu;
 mod cuda;
+mod dropout;
+mod engine;
+mod sequences;
+
+pub use dropout::AttentionDropout;
+pub use sequences::Sequences;
 
 use crate::{Array, DType, Device, Error, Index, Result, element::with_element};
 use gradewise_core::{Error as CoreError, Shape};
+use std::ops::Range;
 
-/// Which keys a query sees, and how products are scaled.
+/// Which keys a query sees, how products are scaled, and which weights are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
     /// Causal mask: query i sees only keys up to i + keys − queries, so the last query sees all.
@@ -21,6 +28,17 @@ pub struct AttentionOptions {
     pub lengths: Option<Index>,
     /// `[batch, keys]` in the dtype of the queries: keys with 0 are not seen.
     pub mask: Option<Array>,
+    /// Tokens are sequences one after the other, which do not see each other; one sequence if `None`.
+    pub sequences: Option<Sequences>,
+    /// Dropout of the weights; none if `None`.
+    pub dropout: Option<AttentionDropout>,
+}
+
+impl AttentionOptions {
+    /// The dropout, if it can drop anything.
+    fn dropped(&self) -> Option<&AttentionDropout> {
+        self.dropout.as_ref().filter(|dropout| dropout.threshold() > 0)
+    }
 }
 
 /// The result of an attention and what its backward pass needs.
@@ -122,6 +140,19 @@ impl Problem {
             }
             q.require_beside(lengths.device(), NAME, "lengths")?;
         }
+        if let Some(sequences) = &options.sequences {
+            let tokens = sequences.tokens();
+            if tokens != [queries, keys] {
+                let actual = format!(
+                    "an end at {} queries and {} keys, of {queries} and {keys}",
+                    tokens[0], tokens[1]
+                );
+                let expected = "cumulative lengths that end at the number of tokens";
+                return Err(Error::Argument { operation: NAME, argument: "sequences", actual, expected });
+            }
+            q.require_beside(sequences.device(), NAME, "sequences")?;
+        }
+        options.dropout.as_ref().map_or(Ok(()), AttentionDropout::check)?;
         if let Some(mask) = &options.mask {
             mask.require_like(q, NAME, "mask")?;
             mask.require_shape(NAME, "mask", &[batch, keys], || {
@@ -151,6 +182,19 @@ impl Problem {
     }
 }
 
+impl AttentionOptions {
+    /// The keys that each query sees by its sequence and the causal mask. Neither end decreases.
+    fn spans(&self, queries: usize, keys: usize) -> Vec<Range<usize>> {
+        if let Some(sequences) = &self.sequences {
+            return sequences.spans(self.causal);
+        }
+        let end = |query: usize| {
+            if self.causal { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
+        };
+        (0..queries).map(|query| 0..end(query)).collect()
+    }
+}
+
 /// For each query the mean of the values, weighted by softmax(scale·q·k) over the keys that it sees.
 ///
 /// `q` is `[batch, heads, queries, features]`, `k` and `v` `[batch, shared, keys, features]`, where `shared` divides `heads`: head h uses
@@ -158,7 +202,8 @@ impl Problem {
 /// adjacent. On CUDA features are at most 128.
 ///
 /// # Errors
-/// Shapes, dtypes or devices that do not fit together, a scale that is not positive, too many features.
+/// Shapes, dtypes or devices that do not fit together, a scale that is not positive, too many features; sequences that do not end at the
+/// tokens; a probability of dropout outside of [0, 1), and dropout in a capture, where every replay would drop the same.
 pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) -> Result<Attention> {
     let problem = Problem::new(q, k, v, options)?;
     if let Device::Cuda(device) = q.device() {
@@ -168,7 +213,7 @@ pub fn attention(q: &Array, k: &Array, v: &Array, options: &AttentionOptions) ->
     let Problem { batch, heads, queries, features, .. } = problem;
     let [q, k, v] = [problem.q.contiguous()?, problem.k.contiguous()?, problem.v.contiguous()?];
     with_element!(q.dtype(), NAME, T => {
-        let task = cpu::Task::<T>::new(&q, &k, &v, &problem, options.causal, allowed.as_deref())?;
+        let task = cpu::Task::<T>::new([&q, &k, &v], &problem, options, allowed.as_deref())?;
         let shape = [batch, heads, queries];
         // An array, whose creation may fail: heads without features may have more sums than fit into memory.
         let mut log_sums = Array::zeros(shape, DType::F64, &Device::Cpu)?;
@@ -268,7 +313,7 @@ fn cpu_backward(
     let [output, grad] = [forward.output.contiguous()?, grad.contiguous()?];
     let log_sums = forward.log_sum_exp.to_f64_vec()?;
     with_element!(q.dtype(), NAME, T => {
-        let task = cpu::Task::<T>::new(&q, &k, &v, problem, options.causal, allowed.as_deref())?;
+        let task = cpu::Task::<T>::new([&q, &k, &v], problem, options, allowed.as_deref())?;
         let saved = cpu::Saved { output: output.as_slice::<T>()?, grad: grad.as_slice::<T>()?, log_sums: &log_sums };
         let (mut grad_k, mut grad_v) = (vec![T::default(); k.elements()], vec![T::default(); v.elements()]);
         let grad_q = Array::build(q.shape(), &Device::Cpu, |out: &mut [T]| {

@@ -1,7 +1,7 @@
 //! Dropout masks (Srivastava et al. 2014) from a counter-based generator.
 
 mod cuda;
-mod philox;
+pub(in crate::ops) mod philox;
 
 use crate::{
     Array, Device, Element, Error, Result,

@@ -6,17 +6,25 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
 /// Counters permuted side by side, in vector registers.
-pub(super) const LANES: usize = 16;
+pub(in crate::ops) const LANES: usize = 16;
 
 /// The random words of [`LANES`] consecutive counters: word `w` of counter `first + lane` is `[w][lane]`. `stream` is
 /// the upper half of the counters.
 #[inline(always)]
-pub(super) fn random(first: u64, stream: u64, key: u64) -> [[u32; LANES]; 4] {
+pub(in crate::ops) fn random(first: u64, stream: u64, key: u64) -> [[u32; LANES]; 4] {
     let counter = |lane: usize| first.wrapping_add(lane as u64);
     let low = std::array::from_fn(|lane| counter(lane) as u32);
     let high = std::array::from_fn(|lane| (counter(lane) >> 32) as u32);
     let stream = [stream as u32, (stream >> 32) as u32];
     permute([low, high, [stream[0]; LANES], [stream[1]; LANES]], [key as u32, (key >> 32) as u32])
+}
+
+/// The keys of the rounds.
+pub(in crate::ops) fn round_keys(key: u64) -> [[u32; 2]; ROUNDS] {
+    let word = |round: usize, half: usize| {
+        ((key >> (32 * half)) as u32).wrapping_add(WEYL[half].wrapping_mul(round as u32))
+    };
+    std::array::from_fn(|round| [word(round, 0), word(round, 1)])
 }
 
 #[inline(always)]
@@ -54,6 +62,16 @@ mod tests {
         for (counter, key, expected) in cases {
             let counters = counter.map(|word: u32| [word; LANES]);
             assert_eq!(permute(counters, key), expected.map(|word: u32| [word; LANES]));
+        }
+    }
+
+    #[test]
+    fn round_keys_are_those_that_permute_adds_up() {
+        let key = 0xffff_fff0_1234_5678;
+        let [mut low, mut high] = [key as u32, (key >> 32) as u32];
+        for keys in round_keys(key) {
+            assert_eq!(keys, [low, high]);
+            (low, high) = (low.wrapping_add(WEYL[0]), high.wrapping_add(WEYL[1]));
         }
     }
 
