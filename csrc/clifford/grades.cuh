@@ -1,4 +1,5 @@
-// Functions that multiply each grade of a multivector by a factor of that grade: mv_silu and mv_normalization (arXiv:2305.11141).
+// Functions that multiply each grade of a multivector by a factor of that grade: mv_silu, mv_normalization (arXiv:2305.11141)
+// and cs_grade_norm (arXiv:2402.14730).
 //
 // x is [blades, rows, features]; parameters are [features, grades]; `first` has the first blade of each grade and one past the
 // last, and `metric` the diagonal of the quadratic form.
@@ -81,6 +82,26 @@ struct Normalization {
         return divisor_grad * share * smooth_norm_slope<M>(at.q, at.norm);
     }
     GW_DEVICE C finish(C sum) const { return sum * share * rest; }
+};
+
+/// The same with the norm of max(q, LEAST_SQUARE) (arXiv:2402.14730).
+template <class C, class M = Exact>
+struct ClampedNormalization : Normalization<C, M> {
+    using Base = Normalization<C, M>;
+    using Base::Base;
+    using At = typename Base::At;
+
+    /// A comparison, so that NaN stays NaN. `q` is that of the multivector.
+    GW_DEVICE At at(C q) const {
+        At at = Base::at(q < C(LEAST_SQUARE) ? C(LEAST_SQUARE) : q);
+        at.q = q;
+        return at;
+    }
+
+    GW_DEVICE C argument_grad(const At& at, C dot, C (&sums)[Base::COUNT]) const {
+        const C gradient = Base::argument_grad(at, dot, sums);
+        return at.q < C(LEAST_SQUARE) ? C(0) : gradient;
+    }
 };
 
 /// The argument of F at one position.

@@ -12,6 +12,9 @@ constexpr double NORM_EPSILON = 1e-6;
 /// Added to q² under the fourth root of the smooth norm, so that the norm has a derivative where q is 0.
 constexpr double SMOOTH_EPSILON = 1e-16;
 
+/// The least quadratic form that cs_grade_norm divides by the root of: its norms are 0.1 at least.
+constexpr double LEAST_SQUARE = 0.01;
+
 /// Square roots, quotients and sigmoids as IEEE 754 rounds them.
 struct Exact {
     template <class C>

@@ -8,7 +8,8 @@ use gradewise_kernels::{
         clifford::{
             clifford_layer, fcgp, mv_layer_norm,
             mv_linear::{self, Bias},
-            mv_normalization, mv_silu,
+            mv_normalization::{self, Norm},
+            mv_silu,
             sgp::{self, ProductOptions},
             steerable_gp, steerable_layer,
             table_product::{self, Table},
@@ -158,8 +159,8 @@ fn gates(s: &Source) -> Outcome {
     let [a, b] = [(); 2].map(|()| s.array(&[n, algebra.grade_count()]));
     let silu = tried!(mv_silu::forward(&algebra, &x, &a, &b));
     let silu_back = tried!(mv_silu::backward(&algebra, &x, &a, &b, &grad));
-    let normal = tried!(mv_normalization::forward(&algebra, &x, &a));
-    let normal_back = tried!(mv_normalization::backward(&algebra, &x, &a, &grad));
+    let normal = tried!(mv_normalization::forward(Norm::Smooth, &algebra, &x, &a));
+    let normal_back = tried!(mv_normalization::backward(Norm::Smooth, &algebra, &x, &a, &grad));
     let gain = s.array(&[n]);
     let scaled = tried!(mv_layer_norm::forward(&algebra, &x, &gain));
     let scaled_back = tried!(mv_layer_norm::backward(&algebra, &x, &gain, &grad));

@@ -8,7 +8,9 @@ use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device,
     ops::clifford::{
-        fcgp, mv_layer_norm, mv_linear, mv_normalization, mv_silu,
+        fcgp, mv_layer_norm, mv_linear,
+        mv_normalization::{self, Norm},
+        mv_silu,
         sgp::{self, ProductOptions},
         steerable_gp, steerable_layer, table_product,
     },
@@ -261,16 +263,21 @@ fn gates_and_norms_of_the_equivariant_layers(device: &Device) {
         let run = |inputs: &[&Array]| {
             let [x, a, b, gain, grad] = inputs[..] else { unreachable!("five of them") };
             let silu = mv_silu::backward(&algebra, x, a, b, grad).unwrap();
-            let normalization = mv_normalization::backward(&algebra, x, a, grad).unwrap();
+            let normalized = |norm| mv_normalization::forward(norm, &algebra, x, a).unwrap();
+            let normalization = |norm| mv_normalization::backward(norm, &algebra, x, a, grad).unwrap();
+            let (smooth, clamped) = (normalization(Norm::Smooth), normalization(Norm::Clamped));
             let layer = mv_layer_norm::backward(&algebra, x, gain, grad).unwrap();
             vec![
                 mv_silu::forward(&algebra, x, a, b).unwrap(),
                 silu.x,
                 silu.a,
                 silu.b,
-                mv_normalization::forward(&algebra, x, a).unwrap(),
-                normalization.x,
-                normalization.a,
+                normalized(Norm::Smooth),
+                smooth.x,
+                smooth.a,
+                normalized(Norm::Clamped),
+                clamped.x,
+                clamped.a,
                 mv_layer_norm::forward(&algebra, x, gain).unwrap(),
                 layer.x,
                 layer.a,

@@ -4,7 +4,10 @@ use super::{
     prelude::*,
     primitives::{EPSILON, by_column, grade_index, quadratic, quadratic_by_grade, smooth_norm},
 };
-use gradewise_kernels::ops::clifford::{mv_layer_norm as layer_kernel, mv_normalization as grade_kernel};
+use gradewise_kernels::ops::clifford::{
+    mv_layer_norm as layer_kernel,
+    mv_normalization::{self as grade_kernel, Norm},
+};
 
 /// x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6) with the smooth norm ‖x‖ = (q² + 1e-16)^¼; `x` is `[blades, batch, features]`,
 /// `a` `[features, grades]` (Ruhe et al. 2023, arXiv:2305.11141).
@@ -51,12 +54,13 @@ impl Operation for MvNormalization {
     }
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
-        Ok(grade_kernel::forward(&self.algebra, &inputs[0], &inputs[1])?.into())
+        Ok(grade_kernel::forward(Norm::Smooth, &self.algebra, &inputs[0], &inputs[1])?.into())
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
         let inputs = context.arrays();
-        let gradients = grade_kernel::backward(&self.algebra, &inputs[0], &inputs[1], grad.array())?;
+        let gradients =
+            grade_kernel::backward(Norm::Smooth, &self.algebra, &inputs[0], &inputs[1], grad.array())?;
         Ok(constants([Some(gradients.x), Some(gradients.a)]))
     }
 

@@ -12,6 +12,7 @@ mod conditioned;
 mod conjugate;
 mod convolution;
 mod fourier;
+mod grade_norm;
 mod matrix;
 mod norm;
 mod operators;
@@ -53,6 +54,7 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<convolution::Convolution<{ convolution::KERNEL }>>(),
     Entry::of::<fourier::Fourier<true>>(),
     Entry::of::<fourier::Fourier<false>>(),
+    Entry::of::<grade_norm::CsGradeNorm>(),
     Entry::of::<matrix::BladeMatrix>(),
     Entry::of::<registered::CliffordBatchNorm>(),
     Entry::of::<registered::CliffordConv>(),

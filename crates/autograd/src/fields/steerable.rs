@@ -131,7 +131,7 @@ pub fn cs_grade_norm(metric: &OrderedMetric, x: &Tensor, factor: &Tensor) -> Res
     grade_norm(&grades, (0..blades).map(|blade| metric.squared_norm(blade)), x, factor)
 }
 
-fn grade_norm(
+pub(super) fn grade_norm(
     grades: &[usize],
     signs: impl Iterator<Item = i8>,
     x: &Tensor,
@@ -312,9 +312,17 @@ pub(super) fn evaluated(
 }
 
 impl Space<'_> {
+    /// The normalisation of `x` `[I, points, channels]` by `factor` `[1, channels, grades]`, as one operation.
     fn grade_norm(&self, x: &Tensor, factor: &Tensor) -> Result<Tensor> {
-        let grades: Vec<usize> = self.algebra.grades().iter().map(|&grade| usize::from(grade)).collect();
-        grade_norm(&grades, self.algebra.squared_norms().iter().copied(), x, factor)
+        let (channels, grades) = (x.shape()[2], self.algebra.grade_count());
+        require_shape(
+            NAME,
+            "factor",
+            factor,
+            &[1, channels, grades],
+            "one entry for each channel and grade",
+        )?;
+        super::grade_norm::grade_norm(&self.algebra, x, &factor.reshape([channels, grades])?)
     }
 
     /// A layer of the network, on `[I, points, in]` of the sorted algebra.

@@ -185,9 +185,19 @@ pub(crate) fn interpolation<T: Real>(a: &[T], grades: usize) -> Vec<T> {
         .collect()
 }
 
-/// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k), then σ(−a_k).
+/// The least quadratic form whose root is divided by where norms are clamped: they are 0.1 at least.
+pub(crate) const LEAST_SQUARE: f64 = 0.01;
+
+/// max(q, 0.01) where norms are clamped. A comparison, so that NaN stays NaN.
 #[inline(always)]
-pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
+fn clamped<T: Real, const CLAMPED: bool>(q: T) -> T {
+    if CLAMPED && q < T::narrow(LEAST_SQUARE) { T::narrow(LEAST_SQUARE) } else { q }
+}
+
+/// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k), then σ(−a_k). With
+/// CLAMPED, norms are 0.1 at least.
+#[inline(always)]
+pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize, const CLAMPED: bool>(
     tables: &Programs,
     x: &Tile<T, BLADES>,
     s: &[Lanes<T>],
@@ -197,7 +207,8 @@ pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
     for (grade, (s, complement)) in s.iter().zip(complement).enumerate() {
         let mut scale = quadratic_form::<T, FMA, BLADES>(tables, grade, x);
         for lane in 0..LANES {
-            scale[lane] = T::one() / interpolated_norm(scale[lane], s[lane], complement[lane]);
+            let q = clamped::<T, CLAMPED>(scale[lane]);
+            scale[lane] = T::one() / interpolated_norm(q, s[lane], complement[lane]);
         }
         for blade in tables.blades_of_grade[grade].clone() {
             let (part, out) = (&x[blade & (BLADES - 1)], &mut out[blade & (BLADES - 1)]);
@@ -210,7 +221,7 @@ pub(crate) fn normalize<T: Real, const FMA: bool, const BLADES: usize>(
 
 /// Turns the gradient of mv_normalization(x) into that of x, and adds the gradient of `a` to `sums`.
 #[inline(always)]
-pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
+pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize, const CLAMPED: bool>(
     tables: &Programs,
     x: &Tile<T, BLADES>,
     s: &[Lanes<T>],
@@ -226,12 +237,15 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize>(
         }
         let (mut inverse, mut pull) = ([T::zero(); LANES], [T::zero(); LANES]);
         for lane in 0..LANES {
-            let norm = smooth_norm(q[lane]);
-            let inv = T::one() / interpolated_norm(q[lane], s[lane], complement[lane]);
+            let form = clamped::<T, CLAMPED>(q[lane]);
+            let norm = smooth_norm(form);
+            let inv = T::one() / interpolated_norm(form, s[lane], complement[lane]);
             let c = -dot[lane] * inv * inv;
             sums[lane] += c * (norm - T::one()) * s[lane] * complement[lane];
             inverse[lane] = inv;
-            pull[lane] = c * s[lane] * (smooth_norm_slope(q[lane], norm) + smooth_norm_slope(q[lane], norm));
+            let slope = smooth_norm_slope(form, norm) + smooth_norm_slope(form, norm);
+            let is_constant = CLAMPED && q[lane] < T::narrow(LEAST_SQUARE);
+            pull[lane] = if is_constant { T::zero() } else { c * s[lane] * slope };
         }
         for blade in tables.blades_of_grade[grade].clone() {
             let (x, grad) = (&x[blade & (BLADES - 1)], &mut grad[blade & (BLADES - 1)]);

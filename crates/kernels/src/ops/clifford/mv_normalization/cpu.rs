@@ -1,4 +1,4 @@
-//! mv_normalization on the CPU.
+//! mv_normalization and cs_grade_norm on the CPU.
 
 use crate::{
     ops::clifford::{
@@ -9,10 +9,10 @@ use crate::{
     simd::{Lanes, Real},
 };
 
-/// x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6). Its parameters are σ(a_k) and σ(−a_k).
-pub(crate) struct MvNormalization;
+/// x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6). Its parameters are σ(a_k) and σ(−a_k). With CLAMPED, norms are 0.1 at least.
+pub(crate) struct MvNormalization<const CLAMPED: bool>;
 
-impl<T: Real> Lanewise<T> for MvNormalization {
+impl<T: Real, const CLAMPED: bool> Lanewise<T> for MvNormalization<CLAMPED> {
     #[inline(always)]
     fn forward<const FMA: bool, const BLADES: usize>(
         tables: &Programs,
@@ -20,7 +20,7 @@ impl<T: Real> Lanewise<T> for MvNormalization {
         x: &Tile<T, BLADES>,
         out: &mut Tile<T, BLADES>,
     ) {
-        normalize::<T, FMA, BLADES>(tables, x, params, out);
+        normalize::<T, FMA, BLADES, CLAMPED>(tables, x, params, out);
     }
 
     #[inline(always)]
@@ -31,6 +31,6 @@ impl<T: Real> Lanewise<T> for MvNormalization {
         grad: &mut Tile<T, BLADES>,
         sums: &mut [Lanes<T>],
     ) {
-        normalize_gradient::<T, FMA, BLADES>(tables, x, params, grad, sums);
+        normalize_gradient::<T, FMA, BLADES, CLAMPED>(tables, x, params, grad, sums);
     }
 }

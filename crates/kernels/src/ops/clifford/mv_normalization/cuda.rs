@@ -1,6 +1,6 @@
-//! mv_normalization on CUDA.
+//! mv_normalization and cs_grade_norm on CUDA.
 
-use super::{Gradients, NAME};
+use super::{Gradients, Norm};
 use crate::{
     Array, CudaDevice, Result,
     array::rows::{Chunks, sum_partials},
@@ -10,14 +10,16 @@ use crate::{
 use gradewise_core::Algebra;
 
 pub(in crate::ops::clifford) fn forward(
+    norm: Norm,
     device: &CudaDevice,
     algebra: &Algebra,
     planes: Planes,
     x: &Array,
     a: &Array,
 ) -> Result<Array> {
-    let tables = DeviceAlgebra::of(device, algebra)?;
-    let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
+    let (tables, name) = (DeviceAlgebra::of(device, algebra)?, norm.operation());
+    let kernels = norm.kernels();
+    let out = Array::for_kernel(name, x.shape(), x.dtype(), device)?;
     if planes.plane() > 0 {
         let args = Args::new()
             .array(x)
@@ -28,12 +30,13 @@ pub(in crate::ops::clifford) fn forward(
             .size(planes.plane())
             .size(planes.features);
         let grid = Grid::linear_by(planes.plane(), tables.grade_count);
-        device.launch(NAME, Kernel::new("mv_normalization_fwd", x.dtype()), grid, args)?;
+        device.launch(name, Kernel::new(kernels[0], x.dtype()), grid, args)?;
     }
     Ok(out)
 }
 
 pub(in crate::ops::clifford) fn backward(
+    norm: Norm,
     device: &CudaDevice,
     algebra: &Algebra,
     planes: Planes,
@@ -41,12 +44,13 @@ pub(in crate::ops::clifford) fn backward(
     a: &Array,
     grad: &Array,
 ) -> Result<Gradients> {
-    let tables = DeviceAlgebra::of(device, algebra)?;
+    let (tables, name) = (DeviceAlgebra::of(device, algebra)?, norm.operation());
+    let kernels = norm.kernels();
     let Planes { rows, features, .. } = planes;
     let (dtype, results) = (x.dtype(), features * tables.grade_count);
     let chunks = Chunks::new(rows, results);
-    let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
-    let partial = chunks.partials(NAME, results, dtype, device)?;
+    let out = Array::for_kernel(name, x.shape(), dtype, device)?;
+    let partial = chunks.partials(name, results, dtype, device)?;
     if results > 0 {
         let args = Args::new()
             .array(x)
@@ -60,7 +64,7 @@ pub(in crate::ops::clifford) fn backward(
             .size(features)
             .size(chunks.rows);
         let grid = chunks.grid(features, tables.grade_count);
-        device.launch(NAME, Kernel::new("mv_normalization_bwd", dtype), grid, args)?;
+        device.launch(name, Kernel::new(kernels[1], dtype), grid, args)?;
     }
-    Ok(Gradients { x: out, a: sum_partials(device, NAME, &partial, a.shape(), dtype, 1.0)? })
+    Ok(Gradients { x: out, a: sum_partials(device, name, &partial, a.shape(), dtype, 1.0)? })
 }

@@ -1,5 +1,7 @@
 //! mv_normalization(x; a): x⁽ᵏ⁾ / (σ(a_k)·(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6) with the smooth norm ‖x‖ = (q² + 1e-16)^¼
 //! (Ruhe et al. 2023, arXiv:2305.11141). `x` is `[blades, batch, features]`, `a` is `[features, grades]`.
+//!
+//! cs_grade_norm(x; a) is the same with the norm of max(q, 0.01), which is 0.1 at least (Zhdanov et al. 2024, arXiv:2402.14730).
 
 pub(crate) mod cpu;
 pub(super) mod cuda;
@@ -12,11 +14,35 @@ use super::{
 use crate::{Array, Device, Result, simd::Real};
 use gradewise_core::Algebra;
 
-const NAME: &str = "mv_normalization";
+/// The norm of a grade.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Norm {
+    /// (q² + 1e-16)^¼.
+    Smooth,
+    /// The same of max(q, 0.01).
+    Clamped,
+}
 
-fn check(algebra: &Algebra, x: &Array, a: &Array) -> Result<Planes> {
-    let planes = Planes::checked(NAME, "x", algebra, x)?;
-    exact(NAME, "a", a, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
+impl Norm {
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Smooth => "mv_normalization",
+            Self::Clamped => "cs_grade_norm",
+        }
+    }
+
+    /// Forward and backward.
+    fn kernels(self) -> [&'static str; 2] {
+        match self {
+            Self::Smooth => ["mv_normalization_fwd", "mv_normalization_bwd"],
+            Self::Clamped => ["cs_grade_norm_fwd", "cs_grade_norm_bwd"],
+        }
+    }
+}
+
+fn check(norm: Norm, algebra: &Algebra, x: &Array, a: &Array) -> Result<Planes> {
+    let planes = Planes::checked(norm.operation(), "x", algebra, x)?;
+    exact(norm.operation(), "a", a, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
     Ok(planes)
 }
 
@@ -29,21 +55,24 @@ fn sigmoids<T: Real>(a: &[T]) -> (Vec<T>, Vec<T>) {
 ///
 /// # Errors
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
-pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
-    let planes = check(algebra, x, a)?;
-    let dtype = alike(NAME, &[("x", x), ("a", a)])?;
+pub fn forward(norm: Norm, algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
+    let planes = check(norm, algebra, x, a)?;
+    let dtype = alike(norm.operation(), &[("x", x), ("a", a)])?;
     let x = x.contiguous()?;
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::forward(&device, algebra, planes, &x, &a);
+        return cuda::forward(norm, &device, algebra, planes, &x, &a);
     }
     let tables = Programs::of(algebra);
-    with_real!(dtype, NAME, T => {
+    with_real!(dtype, norm.operation(), T => {
         let x_slice = x.as_slice::<T>()?;
         let (s, complement) = sigmoids(a.as_slice::<T>()?);
         let params = [&s[..], &complement[..]];
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            lanewise::forward::<T, cpu::MvNormalization>(&tables, planes, x_slice, &params, out);
+            match norm {
+                Norm::Smooth => lanewise::forward::<T, cpu::MvNormalization<false>>(&tables, planes, x_slice, &params, out),
+                Norm::Clamped => lanewise::forward::<T, cpu::MvNormalization<true>>(&tables, planes, x_slice, &params, out),
+            }
         })
     })
 }
@@ -61,23 +90,32 @@ pub struct Gradients {
 ///
 /// # Errors
 /// As [`forward`].
-pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result<Gradients> {
-    let planes = check(algebra, x, a)?;
-    exact(NAME, "grad", grad, x.shape(), || "the gradient has the shape of the output".to_owned())?;
-    let dtype = alike(NAME, &[("x", x), ("a", a), ("grad", grad)])?;
+pub fn backward(norm: Norm, algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result<Gradients> {
+    let planes = check(norm, algebra, x, a)?;
+    exact(norm.operation(), "grad", grad, x.shape(), || {
+        "the gradient has the shape of the output".to_owned()
+    })?;
+    let dtype = alike(norm.operation(), &[("x", x), ("a", a), ("grad", grad)])?;
     let (x, grad) = (x.contiguous()?, grad.contiguous()?);
     let a = a.contiguous()?;
     if let Device::Cuda(device) = x.device() {
-        return cuda::backward(&device, algebra, planes, &x, &a, &grad);
+        return cuda::backward(norm, &device, algebra, planes, &x, &a, &grad);
     }
     let tables = Programs::of(algebra);
-    with_real!(dtype, NAME, T => {
+    with_real!(dtype, norm.operation(), T => {
         let (x_slice, grad_slice) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);
         let (s, complement) = sigmoids(a.as_slice::<T>()?);
         let params = [&s[..], &complement[..]];
         let mut parameters = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
-            parameters = lanewise::backward::<T, cpu::MvNormalization>(&tables, planes, x_slice, &params, grad_slice, out);
+            parameters = match norm {
+                Norm::Smooth => {
+                    lanewise::backward::<T, cpu::MvNormalization<false>>(&tables, planes, x_slice, &params, grad_slice, out)
+                }
+                Norm::Clamped => {
+                    lanewise::backward::<T, cpu::MvNormalization<true>>(&tables, planes, x_slice, &params, grad_slice, out)
+                }
+            };
         })?;
         let mut parameters = parameters.into_iter();
         let a = Array::from_vec(parameters.next().unwrap_or_default(), a.shape(), &a.device())?;

@@ -109,7 +109,7 @@ fn prepared<'t, T: Real, const FMA: bool, const BLADES: usize>(
             *cdf = tile::normal_cdf::<T, FMA>(&x[0]);
             tile::gate::<T, BLADES>(x, cdf, space, tables.blades);
         }
-        Prologue::Normalize(_) => tile::normalize::<T, FMA, BLADES>(tables, x, s, space),
+        Prologue::Normalize(_) => tile::normalize::<T, FMA, BLADES, false>(tables, x, s, space),
     }
     space
 }
@@ -360,7 +360,7 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '
                         Prologue::Gate => {
                             tile::gate_gradient::<T, FMA, BLADES>(&raw_y, &cdf_y, &mut out, tables.blades);
                         }
-                        Prologue::Normalize(_) => tile::normalize_gradient::<T, FMA, BLADES>(
+                        Prologue::Normalize(_) => tile::normalize_gradient::<T, FMA, BLADES, false>(
                             tables,
                             &raw_y,
                             s,

@@ -8,7 +8,7 @@ use crate::{
         clifford::{
             contract::Planes,
             device::{DeviceAlgebra, DeviceProgram, Terms, is_narrow},
-            mv_normalization::cuda as normalization,
+            mv_normalization::{Norm, cuda as normalization},
             sgp::{
                 self, ProductGradients,
                 unrolled::{self, Around},
@@ -44,7 +44,7 @@ pub(in crate::ops::clifford) fn forward(
         return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(operands.x.dtype());
     }
     let Operands { x, right, a, w, left } = *operands;
-    let normalized = normalization::forward(device, algebra, planes, right, a)?;
+    let normalized = normalization::forward(Norm::Smooth, device, algebra, planes, right, a)?;
     let around = Around { gate: false, normalize: false, base: left, scale: scale(operands) };
     let factors = sgp::Operands { x, y: &normalized, w };
     if let Some(product) = unrolled::forward(device, algebra, &factors, around)? {
@@ -79,7 +79,7 @@ pub(in crate::ops::clifford) fn backward(
     }
     let Operands { x, right, a, w, left } = *operands;
     let factor = scale(operands);
-    let normalized = normalization::forward(device, algebra, planes, right, a)?;
+    let normalized = normalization::forward(Norm::Smooth, device, algebra, planes, right, a)?;
     let factors = sgp::Operands { x, y: &normalized, w };
     let around = Around { gate: false, normalize: false, base: None, scale: factor };
     let found = unrolled::backward(device, algebra, &factors, around, None, grad, needs.of_product())?;
@@ -102,7 +102,7 @@ pub(in crate::ops::clifford) fn backward(
     };
     let mut gradients = Gradients { x: product.x, w: product.w, ..Gradients::default() };
     if let Some(upstream) = product.y {
-        let through = normalization::backward(device, algebra, planes, right, a, &upstream)?;
+        let through = normalization::backward(Norm::Smooth, device, algebra, planes, right, a, &upstream)?;
         (gradients.right, gradients.a) = (Some(through.x), Some(through.a));
     }
     if left.is_some() {
