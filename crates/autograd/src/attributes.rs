@@ -362,10 +362,8 @@ by!(
         scale: options.scale,
         lengths: options.lengths.as_ref().map(WrittenIndex::of).transpose()?,
         mask: options.mask.as_ref().map(WrittenArray::of).transpose()?,
-        sequences: options.sequences.as_ref().map(|sequences| {
-            let [queries, keys] = sequences.starts();
-            WrittenSequences { queries, keys }
-        }),
+        sequences: options.sequences.as_ref().map(Sequences::starts).transpose()?
+            .map(|[queries, keys]| WrittenSequences { queries, keys }),
         dropout: options.dropout.map(|AttentionDropout { p, random }| {
             WrittenDropout { p, seed: random.seed, stream: random.stream }
         }),

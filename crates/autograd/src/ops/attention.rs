@@ -43,7 +43,7 @@ fn bias(options: &AttentionOptions, [batch, queries, keys]: [usize; 3], like: &T
         let tokens = |(number, pair): (usize, &[usize])| std::iter::repeat_n(number, pair[1] - pair[0]);
         starts.windows(2).enumerate().flat_map(tokens).collect()
     };
-    let starts = options.sequences.as_ref().map(Sequences::starts);
+    let starts = options.sequences.as_ref().map(Sequences::starts).transpose()?;
     let of = starts.as_ref().map(|starts| starts.each_ref().map(|starts| sequence(starts)));
     let seen_by_sequence = |query: usize, key: usize| {
         let (Some(starts), Some([of_query, of_key])) = (&starts, &of) else {
@@ -188,7 +188,8 @@ impl Operation for Attention {
     /// Two products for each pair of query and key; of causal attention half of the pairs. Of packed sequences, the pairs of each.
     fn cost(&self, inputs: &[&[usize]]) -> Cost {
         let of_sequences = |sequences: &Sequences| -> usize {
-            let [queries, keys] = sequences.starts();
+            // Lists that cannot be read leave the operation without a known cost.
+            let Ok([queries, keys]) = sequences.starts() else { return 0 };
             let each = queries.windows(2).zip(keys.windows(2));
             each.map(|(queries, keys)| (queries[1] - queries[0]) * (keys[1] - keys[0])).sum()
         };

@@ -52,7 +52,7 @@ impl<'a, T: Element + Real> Task<'a, T> {
         options: &'a AttentionOptions,
         allowed: Option<&'a [bool]>,
     ) -> Result<Self> {
-        let spans = options.spans(problem.queries, problem.keys);
+        let spans = options.spans(problem.queries, problem.keys)?;
         let (q, k, v) = (q.as_slice()?, k.as_slice()?, v.as_slice()?);
         Ok(Self { q, k, v, problem, spans, allowed, dropout: options.dropped() })
     }

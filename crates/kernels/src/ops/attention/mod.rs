@@ -184,14 +184,14 @@ impl Problem {
 
 impl AttentionOptions {
     /// The keys that each query sees by its sequence and the causal mask. Neither end decreases.
-    fn spans(&self, queries: usize, keys: usize) -> Vec<Range<usize>> {
+    fn spans(&self, queries: usize, keys: usize) -> Result<Vec<Range<usize>>> {
         if let Some(sequences) = &self.sequences {
             return sequences.spans(self.causal);
         }
         let end = |query: usize| {
             if self.causal { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
         };
-        (0..queries).map(|query| 0..end(query)).collect()
+        Ok((0..queries).map(|query| 0..end(query)).collect())
     }
 }
 

@@ -79,8 +79,11 @@ impl Sequences {
     }
 
     /// The cumulative lengths of queries and of keys.
-    pub fn starts(&self) -> [Vec<usize>; 2] {
-        [self.queries.to_vec(), self.keys.to_vec()]
+    ///
+    /// # Errors
+    /// If a list is another library's and on a device, which has to be read.
+    pub fn starts(&self) -> Result<[Vec<usize>; 2]> {
+        Ok([self.queries.to_vec()?, self.keys.to_vec()?])
     }
 
     /// The device of the numbers.
@@ -107,7 +110,7 @@ impl Sequences {
         let sizes = |of: &Self| [&of.queries, &of.keys].map(|index| (index.len(), index.bound()));
         // The list may be one, shared by queries and keys.
         let fits = sizes(self) == sizes(source)
-            && (!self.queries.is(&self.keys) || source.queries.same_indices(&source.keys));
+            && (!self.queries.is(&self.keys) || source.queries.same_indices(&source.keys)?);
         Ok(fits && self.queries.overwrite(&source.queries)? && self.keys.overwrite(&source.keys)?)
     }
 
@@ -117,8 +120,8 @@ impl Sequences {
     }
 
     /// The keys that each query sees.
-    pub(super) fn spans(&self, causal: bool) -> Vec<Range<usize>> {
-        let [queries, keys] = self.starts();
+    pub(super) fn spans(&self, causal: bool) -> Result<Vec<Range<usize>>> {
+        let [queries, keys] = self.starts()?;
         let mut spans = Vec::with_capacity(queries.last().copied().unwrap_or(0));
         for (queries, keys) in queries.windows(2).zip(keys.windows(2)) {
             for query in queries[0]..queries[1] {
@@ -127,7 +130,7 @@ impl Sequences {
                 spans.push(keys[0]..if causal { last } else { keys[1] });
             }
         }
-        spans
+        Ok(spans)
     }
 }
 
@@ -148,8 +151,8 @@ mod tests {
     #[test]
     fn spans_stay_within_their_sequence() {
         let sequences = Sequences::new(&[0, 3, 3, 4, 6], &[0, 2, 5, 5, 8], &Device::Cpu).unwrap();
-        assert_eq!(sequences.spans(false), [0..2, 0..2, 0..2, 5..5, 5..8, 5..8]);
-        assert_eq!(sequences.spans(true), [0..0, 0..1, 0..2, 5..5, 5..7, 5..8]);
+        assert_eq!(sequences.spans(false).unwrap(), [0..2, 0..2, 0..2, 5..5, 5..8, 5..8]);
+        assert_eq!(sequences.spans(true).unwrap(), [0..0, 0..1, 0..2, 5..5, 5..7, 5..8]);
     }
 
     #[test]
@@ -157,12 +160,12 @@ mod tests {
         let sequences = Sequences::alike(&[0, 1, 4], &Device::Cpu).unwrap();
         let clone = sequences.clone();
         assert!(sequences.overwrite(&Sequences::alike(&[0, 3, 4], &Device::Cpu).unwrap()).unwrap());
-        assert_eq!(clone.starts(), [[0, 3, 4], [0, 3, 4]]);
+        assert_eq!(clone.starts().unwrap(), [[0, 3, 4], [0, 3, 4]]);
         let others = [(&[0, 3, 5][..], &[0, 3, 5][..]), (&[0, 4], &[0, 4]), (&[0, 3, 4], &[0, 2, 4])];
         for (queries, keys) in others {
             let other = Sequences::new(queries, keys, &Device::Cpu).unwrap();
             assert!(!sequences.overwrite(&other).unwrap(), "{queries:?}, {keys:?}");
-            assert_eq!(clone.starts(), [[0, 3, 4], [0, 3, 4]]);
+            assert_eq!(clone.starts().unwrap(), [[0, 3, 4], [0, 3, 4]]);
         }
     }
 }
