@@ -381,7 +381,7 @@ mod tests {
                 close(&plain, &fast);
                 let [of_fast, of_plain] = [gradients(&fast), gradients(&plain)];
                 for leaf in [Some(&x), weights].into_iter().flatten() {
-                    close(&of_plain.get(leaf).unwrap(), &of_fast.get(leaf).unwrap());
+                    close(of_plain.get(leaf).unwrap(), of_fast.get(leaf).unwrap());
                 }
             }
         }

@@ -88,7 +88,7 @@ fn host<T: Real>(matrix: &[f64], x: &[T], bias: Option<&[T]>, [blades, channels]
             for (i, &entry) in matrix[j * blades..][..blades].iter().enumerate() {
                 let (entry, from) = (T::narrow(entry), &x[i * plane + start..][..out.len()]);
                 if entry != T::zero() {
-                    out.iter_mut().zip(from).for_each(|(out, &value)| *out = *out + entry * value);
+                    out.iter_mut().zip(from).for_each(|(out, &value)| *out += entry * value);
                 }
             }
         }
