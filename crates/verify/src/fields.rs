@@ -233,8 +233,10 @@ fn batch_norm(golden: &Golden<'_>, inputs: &Inputs) -> Result<Evaluated, String>
     let mut more = Vec::new();
     if let Some(running) = running.filter(|_| training) {
         let momentum = required(golden, "momentum")?;
+        // Statistics of 16-bit fields are in `f32`.
         let updated = |running: &Tensor, batch: &Tensor| {
-            batch.detach().sub(&running.detach())?.mul_scalar(momentum)?.add(&running.detach())
+            let running = running.detach().cast(batch.dtype())?;
+            batch.detach().sub(&running)?.mul_scalar(momentum)?.add(&running)
         };
         more.push(("running_mean", updated(&running.mean, &statistics.mean).map_err(text)?));
         more.push(("running_cov", updated(&running.covariance, &statistics.covariance).map_err(text)?));

@@ -3,9 +3,21 @@
 use super::{blocks::of_blocks, prelude::*};
 
 /// The rotation matrix, by rows, of q/√(Σq² + 1e-4) for quaternions q `[4, …]`: R = 1 + 2q₀[v]× + 2[v]×², times `scale` `[…]`.
+/// 16-bit weights are turned into matrices in `f32`.
 fn scaled_rotation(q: &Tensor, scale: &Tensor) -> Result<[[Tensor; 3]; 3]> {
     /// Keeps the norm of a zero quaternion from dividing by zero.
     const SMOOTHING: f64 = 1e-4;
+    let dtype = q.dtype();
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        let [[a, b, c], [d, e, f], [g, h, i]] =
+            scaled_rotation(&q.cast(DType::F32)?, &scale.cast(DType::F32)?)?;
+        let narrow = |entry: Tensor| entry.cast(dtype);
+        return Ok([
+            [narrow(a)?, narrow(b)?, narrow(c)?],
+            [narrow(d)?, narrow(e)?, narrow(f)?],
+            [narrow(g)?, narrow(h)?, narrow(i)?],
+        ]);
+    }
     let unit = q.mul(&q.square()?.sum(&[0], true)?.add_scalar(SMOOTHING)?.rsqrt()?)?;
     let shape = scale.shape().clone();
     let part = |at: usize| unit.slice(0, at..at + 1)?.reshape(shape.clone());

@@ -55,6 +55,32 @@ pub struct SteerableKernel {
     pub layers: Vec<SteerableLayerWeights>,
 }
 
+impl SteerableKernel {
+    /// The same with all weights converted.
+    fn in_dtype(&self, dtype: DType) -> Result<Self> {
+        let cast = |tensor: &Tensor| tensor.cast(dtype);
+        let optional = |tensor: &Option<Tensor>| tensor.as_ref().map(cast).transpose();
+        let layer = |layer: &SteerableLayerWeights| -> Result<SteerableLayerWeights> {
+            Ok(SteerableLayerWeights {
+                product: cast(&layer.product)?,
+                right: cast(&layer.right)?,
+                right_norm: cast(&layer.right_norm)?,
+                linear: cast(&layer.linear)?,
+                bias: optional(&layer.bias)?,
+                norm: optional(&layer.norm)?,
+            })
+        };
+        Ok(Self {
+            bias_blades: self.bias_blades.clone(),
+            position_width: cast(&self.position_width)?,
+            widths: cast(&self.widths)?,
+            head: cast(&self.head)?,
+            layers: self.layers.iter().map(layer).collect::<Result<_>>()?,
+            ..*self
+        })
+    }
+}
+
 /// How a steerable convolution treats the ends of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SteerablePadding {
@@ -238,6 +264,13 @@ pub(super) fn evaluated(
     squares: &[f64],
     condition: Option<&Tensor>,
 ) -> Result<Tensor> {
+    let dtype = kernel.widths.dtype();
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        // A network of many products: rounding to 16 bits after each would cost the kernel's gradients their digits.
+        let condition = condition.map(|condition| condition.cast(DType::F32)).transpose()?;
+        let wide = kernel.in_dtype(DType::F32)?;
+        return evaluated(metric, &wide, points, squares, condition.as_ref())?.cast(dtype);
+    }
     let space = Space::new(metric)?;
     let (blades, grades, count) = (metric.blade_count(), metric.dimension() + 1, points.len());
     let (inputs, outputs) = (kernel.inputs, kernel.outputs);
