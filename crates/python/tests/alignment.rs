@@ -10,8 +10,11 @@ use std::cell::RefCell;
 const ALIGNMENT: usize = 256;
 const PROMISED: usize = 16;
 
-/// Allocates `bytes` bytes where successive requests get these addresses, and returns the block, the sizes asked for and what was freed.
-fn from(bytes: usize, addresses: &[usize]) -> (Result<Block, String>, Vec<usize>, Option<(usize, usize)>) {
+/// The block, the sizes asked for, and the address and the size of what was freed.
+type Outcome = (Result<Block, String>, Vec<usize>, Option<(usize, usize)>);
+
+/// Allocates `bytes` bytes where successive requests get these addresses.
+fn from(bytes: usize, addresses: &[usize]) -> Outcome {
     let (asked, freed) = (RefCell::new(Vec::new()), RefCell::new(None));
     let allocate = |size: usize| {
         asked.borrow_mut().push(size);

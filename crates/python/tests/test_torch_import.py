@@ -25,7 +25,8 @@ def trajectories(folder):
         loc = generator.normal(size=(SYSTEMS, 1, 3, PARTICLES)) + 0.1 * np.cumsum(vel, axis=1)
         charges = generator.choice([-1.0, 1.0], size=(SYSTEMS, PARTICLES, 1))
         made[split] = loc, vel, charges
-        for name, values in zip(("loc", "vel", "charges", "edges"), (loc, vel, charges, charges * charges.transpose(0, 2, 1))):
+        edges = charges * charges.transpose(0, 2, 1)
+        for name, values in (("loc", loc), ("vel", vel), ("charges", charges), ("edges", edges)):
             np.save(folder / f"{name}_{split}_charged5_initvel1small.npy", values)
     return made
 
@@ -68,7 +69,8 @@ def test_a_trained_network_is_imported_evaluated_and_exported(tmp_path):
         expected = model.predict(inputs).view(SYSTEMS, PARTICLES, 3).transpose(1, 2).numpy()
         mse = model(inputs, 0)[0].item()
     loc, vel, charges = made["test"]
-    np.save(systems, np.concatenate([loc[:, START], vel[:, START], charges.transpose(0, 2, 1)], axis=1).astype(np.float32))
+    rows = [loc[:, START], vel[:, START], charges.transpose(0, 2, 1)]
+    np.save(systems, np.concatenate(rows, axis=1).astype(np.float32))
     call(["infer", "--checkpoint", checkpoint, "--input", systems, "--output", predicted])
     found = np.load(predicted)
     assert np.linalg.norm(found - expected) <= 1e-6 * np.linalg.norm(expected)
@@ -80,5 +82,5 @@ def test_a_trained_network_is_imported_evaluated_and_exported(tmp_path):
 
     call(["export", checkpoint, "--to", "cgenn", "--out", back])
     returned = safetensors.load_file(back)
-    assert returned.keys() == dict(model.named_parameters()).keys()
+    # Besides, the file has the algebra's tables, as the published network does.
     assert all(torch.equal(returned[name], parameter) for name, parameter in model.named_parameters())
