@@ -17,6 +17,52 @@
 //! assert_eq!(spacetime.terms().len(), 256);
 //! # Ok::<(), gradewise_core::Error>(())
 //! ```
+//!
+//! # Spellings
+//! The names of the literature and of other libraries, in one place:
+//!
+//! ```
+//! use gradewise_core::{Blade, Cl, Cl3, Motor3, Multivector, Rotor3, cga3, pga3};
+//! use num_traits::{One, Zero};
+//!
+//! const E12: Multivector<Cl3, f64> = Multivector::basis(Blade::E12);
+//!
+//! let mv = Multivector::<Cl3, f64>::from([1.0, 2.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0]);
+//! let [a, b, _] = Multivector::<Cl3, f64>::generators();
+//! assert_eq!((mv[Blade::E12], mv.e12()), (5.0, 5.0));
+//! assert_eq!((a ^ b, a.wedge(&b), a.join(&b)), (E12, E12, E12));
+//! assert_eq!((a | a, !a, E12 & !a), (One::one(), !(2.0 * a) / 2.0, E12.meet(&!a)));
+//! assert_eq!(mv - 1.0 - 2.0 * a - E12 * 5.0, Zero::zero());
+//! assert_eq!(Multivector::<Cl3, f64>::default(), Multivector::zero());
+//!
+//! let r: Rotor3 = Rotor3::from_axis_angle([0.0, 0.0, 1.0], 0.3)?;
+//! assert!(((&r * &r).log()? - r.log()? * 2.0).norm() < 1e-14);
+//! let q = Rotor3::from_quaternion(r.to_quaternion())?;
+//! let same: Rotor3 = Rotor3::from_matrix(&r.to_matrix())?.slerp(&q, 0.5)?;
+//! assert!((same.to_axis_angle().1 - 0.3).abs() < 1e-14);
+//! let motor = Motor3::translation([0.0, 0.0, 1.0]) * Motor3::from(r);
+//!
+//! // Projective space: a line meets a plane, and a direction is a point at infinity.
+//! let axis = pga3::line([0.0, 0.0, 0.0], [0.0, 0.0, 1.0]);
+//! assert_eq!(axis, pga3::point([0.0, 0.0, 0.0]) & pga3::direction([0.0, 0.0, 1.0]));
+//! let hit = motor.apply(&axis.meet(&pga3::plane(0.0, 0.0, 1.0, -1.0)));
+//! assert!(pga3::distance(&hit, &pga3::point([0.0, 0.0, 2.0]))? < 1e-14);
+//!
+//! // Conformal space: a sphere meets a plane in a circle, which is moved and doubled.
+//! let cut = cga3::sphere([0.0, 0.0, 0.0], 1.0) & cga3::plane([0.0, 0.0, 1.0], 0.0)?;
+//! let circle = cga3::circle([0.0f64, 0.0, 0.0], [0.0, 0.0, 1.0], 1.0)?;
+//! assert!((cut ^ cga3::point([1.0, 0.0, 0.0])).norm() + (circle ^ cga3::point([1.0, 0.0, 0.0])).norm() < 1e-14);
+//! let moved = (cga3::dilator(2.0)? * cga3::translator([3.0, 0.0, 0.0])).apply(&circle);
+//! assert!((cga3::radius(&moved)? - 2.0).abs() + (cga3::center(&moved)?[0] - 6.0).abs() < 1e-12);
+//! assert!((cga3::origin::<f64>() | cga3::infinity()) == Multivector::scalar(-1.0));
+//!
+//! // A boost and a rotation at once, in space-time.
+//! let bivector: Multivector<Cl<1, 3, 0>, f64> = "0.5e12 + 1.25e34".parse()?;
+//! assert!((bivector.exp()?.log()? - bivector).norm() < 1e-14);
+//! let x: Multivector<Cl3, f64> = "3 + e1 - 2e23 + e123".parse()?;
+//! assert!((x * x.inverse()? - 1.0).norm() < 1e-14);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(
     feature = "serde",
     doc = r##"
