@@ -23,6 +23,7 @@ mod rotation;
 mod spectral;
 mod spectrum;
 mod steerable;
+mod steerable_weights;
 
 pub use activation::{Aggregation, g3_vsilu, mv_act};
 pub use blocks::{clifford_kernel, clifford_kernel_between, clifford_kernel_transposed};
@@ -40,9 +41,10 @@ pub use pad::{Padding, pad};
 pub use rotation::{g3_kernel, g3_kernel_transposed, rotation_kernel};
 pub use spectral::{Pairing, Side, SpectralOptions, clifford_spectral_conv};
 pub use steerable::{
-    SteerableKernel, SteerableLayerWeights, SteerablePadding, cs_conv, cs_correlate, cs_grade_norm,
-    cs_kernel, cs_kernel_at, cs_layer_norm, cs_mv_gelu,
+    SteerablePadding, cs_conv, cs_correlate, cs_grade_norm, cs_kernel, cs_kernel_at, cs_layer_norm,
+    cs_mv_gelu,
 };
+pub use steerable_weights::{SteerableKernel, SteerableLayerWeights};
 
 use crate::entry::Entry;
 
