@@ -1,18 +1,5 @@
 // mv_normalization(x; a): x^(k) / (σ(a_k)·(‖x^(k)‖ - 1) + 1 + 1e-6) with the smooth norm of clifford/norms.cuh (arXiv:2305.11141).
-// Shapes are those of clifford/grades.cuh.
-#include "clifford/grades.cuh"
+#include "clifford/normalization.cuh"
 
-#define GW_KERNELS(T, NAME)                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_normalization_fwd_##NAME(                                    \
-        const T* x, const T* a, T* out, const u32* first, const i32* metric, i64 plane, i64 features) {                     \
-        begin_kernel();                                                                                                     \
-        scale_grades<Normalization<Compute<T>>, T>(x, {a}, out, first, metric, plane, features);                            \
-    }                                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_mv_normalization_bwd_##NAME(                                    \
-        const T* x, const T* a, const T* grad, T* out, Compute<T>* partial, const u32* first, const i32* metric, i64 rows,  \
-        i64 features, i64 chunk) {                                                                                          \
-        begin_kernel();                                                                                                     \
-        scale_grades_backward<Normalization<Compute<T>>, T>(x, {a}, grad, out, {partial}, first, metric,                    \
-                                                            {rows, features, chunk});                                       \
-    }
+#define GW_KERNELS(T, NAME) GW_NORMALIZATION(mv_normalization, Normalization, T, NAME)
 GW_FOR_DTYPES(GW_KERNELS)
