@@ -4,7 +4,7 @@ schedule, and prints one JSON object for each run: parameters, errors of one ste
 of a training step.
 
   simulate_fields navier-stokes DATA 64            # cargo run --release -p gradewise-nn --example simulate_fields
-  compare_field_training.py DATA plain
+  compare_field_training.py DATA plain --train 16,64 --seeds 3    # a run for each number of trajectories and each seed
   compare_field_training.py DATA unet
   compare_field_training.py DATA clifford --cscnn PATH --cliffordlayers PATH
   compare_field_training.py DATA steerable --cscnn PATH
@@ -14,6 +14,7 @@ in PyTorch, of a checkout of github.com/maxxxzdn/clifford-group-equivariant-cnns
 is the published steerable ResNet in JAX, of the same checkout. All run in TF32 on a GPU, as JAX and PyTorch's convolutions do by default.
 """
 import argparse
+import functools
 import json
 import math
 import sys
@@ -174,8 +175,8 @@ def sync(device):
         torch.cuda.synchronize()
 
 
-def in_torch(arguments, train):
-    torch.manual_seed(arguments.seed)
+def in_torch(arguments, train, seed):
+    torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     net = {"plain": lambda: Plain(2 * arguments.hidden, arguments.taps, arguments.blocks),
            "unet": lambda: UNet(4 * arguments.hidden ** 2 * (2 * arguments.blocks * arguments.taps ** 2 + 2)),
@@ -204,57 +205,74 @@ def in_torch(arguments, train):
     return predict, sum(p.numel() for p in net.parameters()), seconds
 
 
-def in_jax(arguments, train):
+@functools.cache
+def jax_functions(cscnn, blocks, hidden, taps, rate):
+    """The published network, and its jitted functions: compiled once for all runs, which takes longer than a run."""
     import jax
     import jax.numpy as jnp
     import optax
 
-    sys.path.insert(0, arguments.cscnn)
+    sys.path.insert(0, cscnn)
     # The package imports the PyTorch models first, which need more libraries.
     import importlib.util
 
     from algebra.cliffordalgebra import CliffordAlgebra
 
-    spec = importlib.util.spec_from_file_location("csresnet", f"{arguments.cscnn}/models/resnets/csresnet.py")
+    spec = importlib.util.spec_from_file_location("csresnet", f"{cscnn}/models/resnets/csresnet.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     algebra = CliffordAlgebra((1, 1))
     net = module.CSResNet(
-        algebra=algebra, time_history=INPUTS, time_future=1, hidden_channels=arguments.hidden, kernel_num_layers=4,
-        kernel_hidden_dim=12, kernel_size=arguments.taps, bias_dims=(0,), blocks=(arguments.blocks,), norm=True,
+        algebra=algebra, time_history=INPUTS, time_future=1, hidden_channels=hidden, kernel_num_layers=4,
+        kernel_hidden_dim=12, kernel_size=taps, bias_dims=(0,), blocks=(blocks,), norm=True,
         product_paths_sum=int(algebra.geometric_product_paths.sum()), padding_mode="SAME")
-
-    # Smoke, velocity, and the blade that the data lack: [trajectories, frames, x, y, blade].
-    data = jnp.pad(jnp.asarray(train.fields.numpy()).transpose(0, 1, 3, 4, 2), [(0, 0)] * 4 + [(0, 1)])
-    params = net.init(jax.random.PRNGKey(arguments.seed), data[:1, :INPUTS])
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.inject_hyperparams(optax.adamw)(arguments.lr, weight_decay=1e-5))
-    state = optimizer.init(params)
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.inject_hyperparams(optax.adamw)(rate, weight_decay=1e-5))
 
     @jax.jit
     def forward(params, x):
         return net.apply(params, x)[:, 0, ..., :3]
 
     @jax.jit
-    def update(params, state, data, trajectories, starts):
-        window = data[trajectories[:, None], starts[:, None] + jnp.arange(INPUTS + 1)]
+    def window_of(data, trajectories, starts):
+        return data[trajectories[:, None], starts[:, None] + jnp.arange(INPUTS + 1)]
+
+    @jax.jit
+    def update(params, state, window):
         x, y = window[:, :INPUTS], window[:, INPUTS, ..., :3]
         grads = jax.grad(lambda params: jnp.mean((forward(params, x) - y) ** 2))(params)
         changes, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, changes), state
 
+    # Unjitted, each operation of the network would be compiled for itself.
+    return jax.jit(net.init), optimizer, forward, window_of, update
+
+
+def in_jax(arguments, train, seed):
+    import jax
+    import jax.numpy as jnp
+
+    settings = (arguments.cscnn, arguments.blocks, arguments.hidden, arguments.taps, arguments.lr)
+    init, optimizer, forward, window_of, update = jax_functions(*settings)
+
+    def multivectors(fields):
+        """Smoke, velocity, and the blade that the data lack: [trajectories, frames, x, y, blade]."""
+        return jnp.pad(jnp.asarray(fields.numpy()).transpose(0, 1, 3, 4, 2), [(0, 0)] * 4 + [(0, 1)])
+
+    data = multivectors(train.fields)
+    params = init(jax.random.PRNGKey(seed), data[:1, :INPUTS])
+    state = optimizer.init(params)
     warm = 0.0
     for step in range(arguments.steps):
         if step == max(arguments.steps // 10, 2):
             jax.block_until_ready(params)
             warm = time.perf_counter()
         state[1].hyperparams["learning_rate"] = jnp.asarray(rate(step, arguments))
-        params, state = update(params, state, data, *train.places(arguments.batch))
+        params, state = update(params, state, window_of(data, *train.places(arguments.batch)))
     jax.block_until_ready(params)
     seconds = (time.perf_counter() - warm) / (arguments.steps - max(arguments.steps // 10, 2))
 
     def predict(x):
-        x = jnp.pad(jnp.asarray(x.numpy()).transpose(0, 1, 3, 4, 2), [(0, 0)] * 4 + [(0, 1)])
-        return torch.from_numpy(numpy.asarray(forward(params, x)).transpose(0, 3, 1, 2).copy())
+        return torch.from_numpy(numpy.asarray(forward(params, multivectors(x))).transpose(0, 3, 1, 2).copy())
 
     return predict, sum(p.size for p in jax.tree_util.tree_leaves(params)), seconds
 
@@ -267,18 +285,26 @@ def main():
     parser.add_argument("--cliffordlayers", help="a checkout of the published layers")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--compile", action="store_true", help="torch.compile around the network")
-    for name, value in [("train", 64), ("test", 16), ("cells", 64), ("hidden", 48), ("blocks", 8), ("taps", 7),
-                        ("steps", 8000), ("warmup", 0), ("batch", 8), ("seed", 0)]:
+    parser.add_argument("--train", default="64", help="numbers of training trajectories, separated by commas")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each, with the seeds 0, 1, …")
+    for name, value in [("test", 16), ("cells", 64), ("hidden", 48), ("blocks", 8), ("taps", 7),
+                        ("steps", 8000), ("warmup", 0), ("batch", 8)]:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=1e-3)
     arguments = parser.parse_args()
     # JAX moves the fields to its own device.
     at = "cpu" if arguments.model == "steerable" else arguments.device
-    train = Windows(load(arguments.data, "train", arguments.train, arguments.cells).to(at), arguments.seed)
     test = Windows(load(arguments.data, "test", arguments.test, arguments.cells).to(at), 0)
-    predict, parameters, seconds = (in_jax if arguments.model == "steerable" else in_torch)(arguments, train)
-    settings = {key: getattr(arguments, key) for key in ("model", "train", "cells", "hidden", "steps", "seed", "compile")}
-    print(json.dumps({**settings, "parameters": parameters, "step_ms": seconds * 1e3, **evaluate(predict, test)}), flush=True)
+    settings = {key: getattr(arguments, key) for key in ("model", "cells", "hidden", "blocks", "steps", "compile")}
+    for count in map(int, arguments.train.split(",")):
+        fields = load(arguments.data, "train", count, arguments.cells).to(at)
+        for seed in range(arguments.seeds):
+            train = in_jax if arguments.model == "steerable" else in_torch
+            began = time.perf_counter()
+            predict, parameters, seconds = train(arguments, Windows(fields, seed), seed)
+            times = {"step_ms": seconds * 1e3, "run_s": time.perf_counter() - began}
+            print(json.dumps({**settings, "train": count, "seed": seed, "parameters": parameters, **times,
+                              **evaluate(predict, test)}), flush=True)
 
 
 if __name__ == "__main__":

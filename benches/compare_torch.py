@@ -3,6 +3,7 @@
 
     benches/compare_torch.py layer [--flash FOLDER]     the Clifford layer, beside Flash Clifford's own module
     benches/compare_torch.py nbody --cgenn FOLDER       a training step of the published n-body network, before and after accelerate()
+    benches/compare_torch.py train --cgenn FOLDER --data FOLDER [--accelerate [--graph]]    its training, and its test error
 
 FOLDER is a checkout of github.com/maxxxzdn/flash-clifford, or of github.com/DavidRuhe/clifford-group-equivariant-neural-networks.
 Needs the Python package gradewise with kernels for the GPU (docs/python.md), PyTorch, and for the comparisons what those projects need.
@@ -13,8 +14,10 @@ the second-level cache. One line of JSON for each measurement.
 
 import argparse
 import json
+import os
 import statistics
 import sys
+import time
 import types
 
 import torch
@@ -115,12 +118,98 @@ def systems(count):
     return loc, vel, products, charges, loc + 0.5 * vel, edges
 
 
-def nbody(options):
-    sys.path.insert(0, options.cgenn)
-    # What the published project logs with is not needed here.
-    for name in ("wandb", "yaml"):
-        sys.modules.setdefault(name, types.ModuleType(name))
+def published(folder):
+    """The n-body network of a checkout. What that project logs and scores with is not needed here, and PyTorch's compiler, which looks
+    for libraries later, must not find the stand-ins."""
+    sys.path.insert(0, folder)
+    absent = [name for name in ("wandb", "yaml", "sklearn", "sklearn.metrics") if name not in sys.modules]
+    sys.modules.update({name: types.ModuleType(name) for name in absent})
+    if "sklearn.metrics" in absent:
+        sys.modules["sklearn.metrics"].roc_auc_score = sys.modules["sklearn.metrics"].roc_curve = None
+    from engineer.schedulers.cosine import CosineAnnealingLR
     from models.nbody_cggnn import NBodyCGGNN
+
+    for name in absent:
+        del sys.modules[name]
+    return NBodyCGGNN, CosineAnnealingLR
+
+
+def train(options):
+    """The published schedule, optimiser and batches; the data set's own loader reads the published files."""
+    NBodyCGGNN, CosineAnnealingLR = published(options.cgenn)
+    os.environ["DATAROOT"] = options.data
+    from data.nbody import NBodyDataset
+
+    import gradewise.torch
+
+    def load(partition, count):
+        loaded = NBodyDataset(partition, count, "nbody_small")
+        loc, vel, products, charges = (part.cuda() for part in loaded.data)
+        frames = loc[:, 30], vel[:, 30], products, charges, loc[:, 40]
+        return [frame.contiguous() for frame in frames], loaded.edges.cuda()
+
+    size, steps = 100, options.steps
+    fields, edges = load("train", 3000)
+    tests, _ = load("test", 2000)
+    edges = edges.expand(size, *edges.shape).contiguous()
+    torch.manual_seed(options.seed)
+    model = NBodyCGGNN().cuda()
+    if options.accelerate:
+        gradewise.torch.accelerate(model, verbose=False)
+    rate = torch.tensor(4e-3, device="cuda") if options.graph else 4e-3
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=1e-4, capturable=options.graph)
+    # The rate of each step, from the published schedule on an optimiser that is never stepped.
+    rates = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=4e-3)
+    schedule = CosineAnnealingLR(rates, steps, warmup_steps=steps // 64, decay_steps=steps // 4)
+    static = [field[:size].clone() for field in fields]
+
+    def step():
+        loss, _ = model((*static, edges), 0)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    run = step
+    if options.graph:
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        replay = captured(lambda index: step())
+        # The steps before the capture count as none.
+        model.load_state_dict(state)
+        for of_parameter in optimizer.state.values():
+            for value in of_parameter.values():
+                value.zero_()
+        run = lambda: replay(0)
+    start, order = time.perf_counter(), []
+    for number in range(steps):
+        if len(order) < size:
+            order = torch.randperm(len(fields[0]), device="cuda")
+        chosen, order = order[:size], order[size:]
+        for target, field in zip(static, fields):
+            torch.index_select(field, 0, chosen, out=target)
+        now = float(rates.param_groups[0]["lr"])
+        for group in optimizer.param_groups:
+            if options.graph:
+                group["lr"].fill_(now)
+            else:
+                group["lr"] = now
+        run()
+        schedule.step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    with torch.no_grad():
+        errors = [model((*(t[at : at + size] for t in tests), edges), 0)[0].item() for at in range(0, len(tests[0]), size)]
+    report(
+        train="accelerated" if options.accelerate else "published",
+        graph=options.graph,
+        steps=steps,
+        seed=options.seed,
+        seconds=seconds,
+        test_error=statistics.mean(errors),
+    )
+
+
+def nbody(options):
+    NBodyCGGNN, _ = published(options.cgenn)
 
     import gradewise.torch
 
@@ -173,6 +262,14 @@ def main():
     of_nbody.add_argument("--cgenn", required=True, help="a checkout of the published networks")
     of_nbody.add_argument("--batch", type=int, nargs="+", default=[100, 1000], help="systems in a batch")
     of_nbody.set_defaults(run=nbody)
+    of_train = commands.add_parser("train", help="training of the published n-body network")
+    of_train.add_argument("--cgenn", required=True, help="a checkout of the published networks")
+    of_train.add_argument("--data", required=True, help="the folder with nbody/loc_train_charged5_initvel1small.npy and the like")
+    of_train.add_argument("--accelerate", action="store_true", help="replace its modules by gradewise.torch.accelerate")
+    of_train.add_argument("--graph", action="store_true", help="the step as a CUDA graph; the published modules cannot be captured")
+    of_train.add_argument("--steps", type=int, default=131072)
+    of_train.add_argument("--seed", type=int, default=0)
+    of_train.set_defaults(run=train)
     options = parser.parse_args()
     report(device=torch.cuda.get_device_name(), torch=torch.__version__)
     options.run(options)

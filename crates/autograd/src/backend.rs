@@ -17,7 +17,6 @@
 
 use crate::{
     Error, Forward, Pass, Result,
-    properties::is_short,
     tensor::{Body, Place, Saved},
 };
 use gradewise_core::DType;
@@ -265,13 +264,13 @@ pub(crate) fn announce(operation: &'static str, pass: Pass, what: &str) {
 
 /// 16-bit numbers on the CPU, which computes in them as in `f32` and rounds.
 pub(crate) fn is_emulated(input: &Array) -> bool {
-    is_short(input.dtype()) && input.device() == Device::Cpu
+    input.dtype().is_short() && input.device() == Device::Cpu
 }
 
 /// An array on the host, in `f32` if it has 16 bits: what the reference computes from.
 pub(crate) fn on_host(array: &Array) -> Result<Array> {
     let array = array.to_device(&Device::Cpu)?;
-    Ok(if is_short(array.dtype()) { array.cast(DType::F32)? } else { array })
+    Ok(if array.dtype().is_short() { array.cast(DType::F32)? } else { array })
 }
 
 /// A result of the host, converted to a dtype and moved to a device.

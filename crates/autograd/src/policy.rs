@@ -16,7 +16,7 @@
 //! # Ok::<(), gradewise_autograd::Error>(())
 //! ```
 
-use crate::{Error, Result, Rule, properties::is_short};
+use crate::{Error, Result, Rule};
 use gradewise_core::DType;
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ impl Policy {
     /// # Errors
     /// A dtype other than bf16 and f16.
     pub fn new(dtype: DType) -> Result<Self> {
-        if !is_short(dtype) {
+        if !dtype.is_short() {
             let message = format!("the dtype is {dtype}, expected bf16 or f16");
             return Err(Error::Argument { operation: "autocast", message });
         }

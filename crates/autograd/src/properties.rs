@@ -1,7 +1,6 @@
 //! What is said of an operation besides how it is computed: precision class, derivatives, memory traffic and arithmetic.
 
 use crate::{Error, Result};
-use gradewise_core::DType;
 use gradewise_kernels::Array;
 use std::{fmt, str::FromStr};
 
@@ -91,9 +90,4 @@ impl From<Array> for Forward {
     fn from(output: Array) -> Self {
         Self { output, saved: Vec::new() }
     }
-}
-
-/// Whether a dtype has 16 bits.
-pub(crate) fn is_short(dtype: DType) -> bool {
-    matches!(dtype, DType::BF16 | DType::F16)
 }

@@ -32,6 +32,16 @@ impl DType {
         }
     }
 
+    /// Whether an element has 16 bits.
+    pub const fn is_short(self) -> bool {
+        self.size() == 2
+    }
+
+    /// The dtype of sums and intermediate results: `f32` for 16 bits, else the same.
+    pub const fn accumulator(self) -> Self {
+        if self.is_short() { Self::F32 } else { self }
+    }
+
     /// The name used on the command line and in files: `f64`, `f32`, `bf16` or `f16`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use gradewise_core::{Algebra, Signature};
 use gradewise_kernels::{
     Array, DType, Device,
     ops::clifford::{
-        fcgp, mv_layer_norm, mv_linear,
+        cs_layer_norm, cs_mv_gelu, fcgp, mv_layer_norm, mv_linear,
         mv_normalization::{self, Norm},
         mv_silu,
         sgp::{self, ProductOptions},
@@ -281,6 +281,10 @@ fn gates_and_norms_of_the_equivariant_layers(device: &Device) {
                 mv_layer_norm::forward(&algebra, x, gain).unwrap(),
                 layer.x,
                 layer.a,
+                cs_layer_norm::forward(&algebra, x).unwrap(),
+                cs_layer_norm::backward(&algebra, x, grad).unwrap(),
+                cs_mv_gelu::forward(x).unwrap(),
+                cs_mv_gelu::backward(x, grad).unwrap(),
             ]
         };
         case.agree("gates and norms", &[&x, &a, &b, &gain, &grad], run);

@@ -102,8 +102,7 @@ impl<const CROP: bool> Operation for Fourier<CROP> {
                 format!("`z` has shape {}, the modes are of {} axes", first.shape(), modes.len()),
             );
         }
-        let is_short = matches!(first.dtype(), DType::F16 | DType::BF16);
-        let mut z = if is_short { first.cast(DType::F32)? } else { first.clone() };
+        let mut z = first.cast(first.dtype().accumulator())?;
         let sign = if self.plus { 1.0 } else { -1.0 };
         for (at, axis) in modes.iter().enumerate().rev() {
             // Mixed precision has decided on the transform; its matrix products stay in that precision.

@@ -12,7 +12,6 @@ mod conditioned;
 mod conjugate;
 mod convolution;
 mod fourier;
-mod grade_norm;
 mod matrix;
 mod norm;
 mod operators;
@@ -23,6 +22,7 @@ mod rotation;
 mod spectral;
 mod spectrum;
 mod steerable;
+mod steerable_norms;
 mod steerable_weights;
 
 pub use activation::{Aggregation, g3_vsilu, mv_act};
@@ -40,10 +40,8 @@ pub use operators::{clifford_conv, clifford_conv_transpose, clifford_linear, poo
 pub use pad::{Padding, pad};
 pub use rotation::{g3_kernel, g3_kernel_transposed, rotation_kernel};
 pub use spectral::{Pairing, Side, SpectralOptions, clifford_spectral_conv};
-pub use steerable::{
-    SteerablePadding, cs_conv, cs_correlate, cs_grade_norm, cs_kernel, cs_kernel_at, cs_layer_norm,
-    cs_mv_gelu,
-};
+pub use steerable::{SteerablePadding, cs_conv, cs_correlate, cs_kernel, cs_kernel_at};
+pub use steerable_norms::{cs_grade_norm, cs_layer_norm, cs_mv_gelu};
 pub use steerable_weights::{SteerableKernel, SteerableLayerWeights};
 
 use crate::entry::Entry;
@@ -56,7 +54,6 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<convolution::Convolution<{ convolution::KERNEL }>>(),
     Entry::of::<fourier::Fourier<true>>(),
     Entry::of::<fourier::Fourier<false>>(),
-    Entry::of::<grade_norm::CsGradeNorm>(),
     Entry::of::<matrix::BladeMatrix>(),
     Entry::of::<registered::CliffordBatchNorm>(),
     Entry::of::<registered::CliffordConv>(),
@@ -69,6 +66,9 @@ pub(crate) static OPERATIONS: &[Entry] = &[
     Entry::of::<registered::MvAct>(),
     Entry::of::<registered::PgaConjugateLinear>(),
     Entry::of::<registered::SteerableGate>(),
+    Entry::of::<steerable_norms::CsGradeNorm>(),
+    Entry::of::<steerable_norms::CsLayerNorm>(),
+    Entry::of::<steerable_norms::CsMvGelu>(),
 ];
 
 /// What every file of this folder uses.

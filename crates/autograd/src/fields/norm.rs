@@ -72,7 +72,7 @@ pub fn clifford_batch_norm(
     };
     let (blades, channels) = (*blades, *channels);
     let rows = elements.checked_div(blades * channels).unwrap_or(0);
-    let wide = widened(x)?.reshape([blades, 1, rows, channels])?;
+    let wide = x.cast(x.dtype().accumulator())?.reshape([blades, 1, rows, channels])?;
     let (y, statistics) = without_autocast(|| normalize(NAME, &wide, parameters, given, options))?;
     Ok((y.reshape(x.shape())?.cast(x.dtype())?, statistics))
 }
@@ -103,7 +103,7 @@ pub fn clifford_group_norm(
     let positions = x.shape().elements().checked_div(blades * batch * channels).unwrap_or(0);
     // Every (sample, group) is a channel of its own, with space and the channels of the group as samples.
     let split = [blades, batch, positions, groups, channels_per_group];
-    let rows = widened(x)?.reshape(split)?.permute(&[0, 2, 4, 1, 3])?;
+    let rows = x.cast(x.dtype().accumulator())?.reshape(split)?.permute(&[0, 2, 4, 1, 3])?;
     let rows = rows.reshape([blades, 1, positions * channels_per_group, batch * groups])?;
     let repeated = |parameter: Option<&Tensor>| -> Result<Option<Tensor>> {
         let Some(parameter) = parameter else { return Ok(None) };
@@ -125,11 +125,6 @@ pub fn clifford_group_norm(
     let (y, _) = without_autocast(|| normalize(NAME, &rows, parameters, None, options))?;
     let y = y.reshape([blades, positions, channels_per_group, batch, groups])?.permute(&[0, 3, 1, 4, 2])?;
     y.reshape(x.shape())?.cast(x.dtype())
-}
-
-/// In `f32` at least.
-fn widened(x: &Tensor) -> Result<Tensor> {
-    if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(DType::F32) } else { Ok(x.clone()) }
 }
 
 /// Whitens the channels of `x` `[I, 1, rows, C]`, and maps the result by the parameters.

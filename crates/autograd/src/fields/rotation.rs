@@ -8,9 +8,9 @@ fn scaled_rotation(q: &Tensor, scale: &Tensor) -> Result<[[Tensor; 3]; 3]> {
     /// Keeps the norm of a zero quaternion from dividing by zero.
     const SMOOTHING: f64 = 1e-4;
     let dtype = q.dtype();
-    if matches!(dtype, DType::F16 | DType::BF16) {
+    if dtype.is_short() {
         let [[a, b, c], [d, e, f], [g, h, i]] =
-            scaled_rotation(&q.cast(DType::F32)?, &scale.cast(DType::F32)?)?;
+            scaled_rotation(&q.cast(dtype.accumulator())?, &scale.cast(dtype.accumulator())?)?;
         let narrow = |entry: Tensor| entry.cast(dtype);
         return Ok([
             [narrow(a)?, narrow(b)?, narrow(c)?],

@@ -138,8 +138,7 @@ impl Spectral<'_> {
     fn by_matrices(&self, x: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let [blades, batch] = [x.shape()[0], x.shape()[1]];
         let (volume, channels) = (self.volume(), x.shape()[2 + self.modes.len()]);
-        let is_short = matches!(x.dtype(), DType::F16 | DType::BF16);
-        let wide = if is_short { x.cast(DType::F32)? } else { x.clone() };
+        let wide = x.cast(x.dtype().accumulator())?;
         let pairs = self.pairs.of_spectra();
         // [blades, batch, volume, part, channels] → [blades and part, …].
         let spectra = without_autocast(|| spectrum::analyse(&wide, &self.modes))?;

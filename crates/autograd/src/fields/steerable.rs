@@ -4,6 +4,7 @@ use super::{
     convolution::{ConvolutionOptions, correlate},
     pad::Padding,
     prelude::*,
+    steerable_norms::{self, blade_signs, cs_mv_gelu},
     steerable_weights::{SteerableKernel, SteerableLayerWeights},
 };
 use crate::{
@@ -11,11 +12,6 @@ use crate::{
     without_autocast,
 };
 use gradewise_core::Algebra;
-
-/// Least quadratic form whose root is a norm: that of the reference, which has no gradient below.
-const LEAST_SQUARE: f64 = 0.01;
-/// Added to the divisor of a normalisation.
-const EPSILON: f64 = 1e-6;
 
 /// How a steerable convolution treats the ends of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,83 +63,6 @@ fn shell(squares: &[f64], sigma: &Tensor) -> Result<Tensor> {
     let exponents: Vec<f64> = squares.iter().map(|q| -0.5 * q.abs()).collect();
     let exponents = constant(&exponents, &shape, sigma)?.mul(&sigma.square()?.recip()?)?;
     exponents.exp()?.mul(&constant(&signs, &shape, sigma)?)
-}
-
-/// (max(q, 0.01)² + 1e-16)^¼.
-fn clamped_norm(q: &Tensor) -> Result<Tensor> {
-    q.clamp(LEAST_SQUARE, f64::INFINITY)?.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
-}
-
-/// A sign for each blade, `[I, 1, …]`.
-fn blade_signs(signs: impl Iterator<Item = i8>, x: &Tensor) -> Result<Tensor> {
-    let signs: Vec<f64> = signs.map(f64::from).collect();
-    let mut shape = vec![1; x.shape().rank()];
-    shape[0] = signs.len();
-    constant(&signs, &shape, x)
-}
-
-/// x⁽ᵏ⁾/(σ(a_k)(ν_k − 1) + 1 + 1e-6) for `x` `[I, …, channels]` of the metric and `factor` `[1, channels, grades]`, where ν_k is the norm of
-/// the part of grade k, at least 0.1. Commutes with the isometries of the metric.
-///
-/// # Errors
-/// Shapes that do not fit together.
-pub fn cs_grade_norm(metric: &OrderedMetric, x: &Tensor, factor: &Tensor) -> Result<Tensor> {
-    let blades = metric.blade_count();
-    let grades: Vec<usize> = (0..blades).map(|blade| metric.grade(blade)).collect();
-    grade_norm(&grades, (0..blades).map(|blade| metric.squared_norm(blade)), x, factor)
-}
-
-pub(super) fn grade_norm(
-    grades: &[usize],
-    signs: impl Iterator<Item = i8>,
-    x: &Tensor,
-    factor: &Tensor,
-) -> Result<Tensor> {
-    const NAME: &str = "cs_grade_norm";
-    let Some((&blades, channels)) = x.shape().first().zip(x.shape().last().copied()) else {
-        return refuse(NAME, "`x` has no axes, expected [blades, …, channels]");
-    };
-    let count = grades.iter().max().map_or(0, |last| last + 1);
-    if blades != grades.len() {
-        return refuse(NAME, format!("`x` has {blades} blades, the metric {}", grades.len()));
-    }
-    require_shape(NAME, "factor", factor, &[1, channels, count], "one entry for each channel and grade")?;
-    let index = positions(grades, count, x)?;
-    let q = x.square()?.mul(&blade_signs(signs, x)?)?.segment_sum(0, &index)?;
-    let mut shape = vec![1; x.shape().rank()];
-    (shape[0], shape[x.shape().rank() - 1]) = (count, channels);
-    let gain = factor.reshape([channels, count])?.transpose(0, 1)?.reshape(shape)?.sigmoid()?;
-    let divisor = clamped_norm(&q)?.add_scalar(-1.0)?.mul(&gain)?.add_scalar(1.0 + EPSILON)?;
-    x.div(&divisor.index_select(0, &index)?)
-}
-
-/// x·½(1 + tanh(√(2/π)(x₀ + 0.044715 x₀³))) for `x` `[I, …]`: a gate by the scalar part.
-///
-/// # Errors
-/// A tensor without blades.
-pub fn cs_mv_gelu(x: &Tensor) -> Result<Tensor> {
-    let scalar = x.slice(0, 0..1)?;
-    let cubic = scalar.square()?.mul(&scalar)?.mul_scalar(0.044715)?;
-    let argument = scalar.add(&cubic)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
-    x.mul(&argument.tanh()?.add_scalar(1.0)?.mul_scalar(0.5)?)
-}
-
-/// `x` `[I, …, channels]` over the mean of its channels' norms at each point, plus 1e-6; norms are 0.1 at least. Commutes with the
-/// isometries of the metric.
-///
-/// # Errors
-/// A field of other blades.
-pub fn cs_layer_norm(metric: &OrderedMetric, x: &Tensor) -> Result<Tensor> {
-    let (blades, rank) = (metric.blade_count(), x.shape().rank());
-    if rank < 2 || x.shape()[0] != blades {
-        return refuse(
-            "cs_layer_norm",
-            format!("`x` has shape {}, expected [{blades}, …, channels]", x.shape()),
-        );
-    }
-    let signs = blade_signs((0..blades).map(|blade| metric.squared_norm(blade)), x)?;
-    let norm = clamped_norm(&x.square()?.mul(&signs)?.sum(&[0], true)?)?;
-    x.div(&norm.mean(&[rank - 1], true)?.add_scalar(EPSILON)?)
 }
 
 /// The kernel `[I, out, I, *taps, in]` on the grid of taps (i − ⌊size/2⌋)/max(⌊size/2⌋, 1), for [`correlate`]. It depends on parameters
@@ -201,10 +120,10 @@ pub(super) fn evaluated(
     condition: Option<&Tensor>,
 ) -> Result<Tensor> {
     let dtype = kernel.widths.dtype();
-    if matches!(dtype, DType::F16 | DType::BF16) {
+    if dtype.is_short() {
         // A network of many products: rounding to 16 bits after each would cost the kernel's gradients their digits.
-        let condition = condition.map(|condition| condition.cast(DType::F32)).transpose()?;
-        let wide = kernel.in_dtype(DType::F32)?;
+        let condition = condition.map(|condition| condition.cast(dtype.accumulator())).transpose()?;
+        let wide = kernel.in_dtype(dtype.accumulator())?;
         return evaluated(metric, &wide, points, squares, condition.as_ref())?.cast(dtype);
     }
     let space = Space::new(metric)?;
@@ -291,7 +210,7 @@ impl Space<'_> {
             &[1, channels, grades],
             "one entry for each channel and grade",
         )?;
-        super::grade_norm::grade_norm(&self.algebra, x, &factor.reshape([channels, grades])?)
+        steerable_norms::grade_norm(&self.algebra, x, &factor.reshape([channels, grades])?)
     }
 
     /// A layer of the network, on `[I, points, in]` of the sorted algebra.

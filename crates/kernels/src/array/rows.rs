@@ -8,14 +8,6 @@ use crate::{
 };
 use gradewise_core::Shape;
 
-/// What sums over elements of `dtype` are stored in.
-pub(crate) const fn accumulator(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    }
-}
-
 /// Threads that share a row of `features` elements: a power of two.
 fn threads_per_row(features: usize) -> u32 {
     features.next_power_of_two().clamp(8, 256) as u32
@@ -168,7 +160,7 @@ impl Chunks {
         dtype: DType,
         device: &CudaDevice,
     ) -> Result<Array> {
-        Array::for_kernel(operation, [self.count, results], accumulator(dtype), device)
+        Array::for_kernel(operation, [self.count, results], dtype.accumulator(), device)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Batch normalisation of fields, with running statistics.
 
-use super::BiasOrder;
+use super::{BiasOrder, identities};
 use crate::{Error, Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Statistics, Whitening},
     is_training, no_grad,
 };
-use gradewise_kernels::{Array, DType, Device, ops};
+use gradewise_kernels::{Array, Device, ops};
 
 /// Whitens the blades of each channel together, over batch and space ([`fields::clifford_batch_norm`]; Brandstetter et al. 2022,
 /// arXiv:2209.04934).
@@ -113,15 +113,8 @@ impl CliffordBatchNormBuilder {
             });
         }
         let placement = placement.into();
-        let wide = match placement.dtype {
-            DType::BF16 | DType::F16 => DType::F32,
-            dtype => dtype,
-        };
-        let identity: Vec<f64> = (0..blades * blades * channels)
-            .map(|at| if (at / channels).is_multiple_of(blades + 1) { 1.0 } else { 0.0 })
-            .collect();
-        let matrices =
-            |dtype| Array::from_f64(&identity, [blades, blades, channels], dtype, &placement.device);
+        let wide = placement.dtype.accumulator();
+        let matrices = |dtype| identities(blades, channels, dtype, &placement.device);
         let zeros = |shape: &[usize]| Array::zeros(shape, wide, &placement.device).map(Parameter::frozen);
         Ok(CliffordBatchNorm {
             weight: Parameter::new(matrices(placement.dtype)?),

@@ -41,11 +41,21 @@ pub use unet::{G3UNet, G3UNetConfig};
 
 use crate::{Parameter, Result};
 use gradewise_autograd::Tensor;
+use gradewise_core::DType;
+use gradewise_kernels::{Array, Device};
 
 /// Stacks parameters of one shape along a new leading axis.
 fn stacked(parameters: &[Parameter]) -> Result<Tensor> {
     let tensors: Vec<Tensor> = parameters.iter().map(Parameter::tensor).collect();
     Ok(gradewise_autograd::stack(&tensors.iter().collect::<Vec<_>>(), 0)?)
+}
+
+/// The identity on the blades of each channel, `[blades, blades, channels]`.
+fn identities(blades: usize, channels: usize, dtype: DType, device: &Device) -> Result<Array> {
+    let entries: Vec<f64> = (0..blades * blades * channels)
+        .map(|at| if (at / channels).is_multiple_of(blades + 1) { 1.0 } else { 0.0 })
+        .collect();
+    Ok(Array::from_f64(&entries, [blades, blades, channels], dtype, device)?)
 }
 
 /// An [`Error::Argument`](crate::Error::Argument) about a setting.

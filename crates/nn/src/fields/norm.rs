@@ -1,12 +1,11 @@
 //! Normalisations of fields.
 
-use super::refuse;
+use super::{identities, refuse};
 use crate::{Module, Parameter, Placement, Result, layers::Layer};
 use gradewise_autograd::{
     Tensor,
     fields::{self, BatchNorm, NormOptions, Whitening},
 };
-use gradewise_kernels::Array;
 
 /// The memory order of a stored bias `[blades, groups]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,11 +83,7 @@ impl CliffordGroupNormBuilder {
             return refuse("CliffordGroupNorm", "channels_per_group", channels_per_group, expected);
         }
         let (placement, groups) = (placement.into(), channels / channels_per_group);
-        let identity: Vec<f64> = (0..blades * blades * groups)
-            .map(|at| if (at / groups).is_multiple_of(blades + 1) { 1.0 } else { 0.0 })
-            .collect();
-        let weight =
-            Array::from_f64(&identity, [blades, blades, groups], placement.dtype, &placement.device)?;
+        let weight = identities(blades, groups, placement.dtype, &placement.device)?;
         let bias = placement.filled([blades, groups], 0.0)?;
         Ok(CliffordGroupNorm { weight: Parameter::new(weight), bias, channels_per_group, options, order })
     }

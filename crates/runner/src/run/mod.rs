@@ -33,7 +33,7 @@ use gradewise_autograd::{
 };
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
-    BuildInfo, Compute, DType, Device, DeviceName, build_info, debug,
+    BuildInfo, Compute, Device, DeviceName, build_info, debug,
     memory::census::{self, Detail},
 };
 use gradewise_nn::{Placement, optim::MixedPrecision};
@@ -105,7 +105,7 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
         crate::output::note(&debugged(&device, &build_info()));
     }
     let dtype = runtime.dtype;
-    if device == Device::Cpu && matches!(dtype, DType::BF16 | DType::F16) {
+    if device == Device::Cpu && dtype.is_short() {
         // The error of the operators would advise a cast, which is not possible on a command line.
         return Err(Error::Usage(format!(
             "runtime.dtype: {dtype} as storage is not supported on cpu, which has f32 and f64; mixed precision computes \

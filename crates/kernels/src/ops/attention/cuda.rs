@@ -7,7 +7,6 @@ use super::{
 use crate::{
     Array, CudaDevice, DType, Error, Result,
     array::fill,
-    array::rows::accumulator,
     cuda::{Args, Buffer, Grid, Kernel},
     index::{Index, Resident},
 };
@@ -282,7 +281,7 @@ pub(super) fn forward(
     let mut launch = Launch::new(device, problem, options, None)?;
     let output = results(device, &problem.q)?;
     let shape = &problem.q.dims()[..3];
-    let log_sum_exp = Array::for_kernel(NAME, shape, accumulator(problem.q.dtype()), device)?;
+    let log_sum_exp = Array::for_kernel(NAME, shape, problem.q.dtype().accumulator(), device)?;
     if log_sum_exp.elements() > 0 {
         launch.parameters.out = output.cuda_address();
         launch.parameters.out_steps = steps(&output);

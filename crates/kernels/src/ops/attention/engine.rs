@@ -1,7 +1,7 @@
 //! The kernels of attention on CUDA: which one serves a problem, and its sizes.
 
 use super::Problem;
-use crate::{Array, CudaDevice, DType, array::rows::accumulator, cuda::Kernel};
+use crate::{Array, CudaDevice, DType, cuda::Kernel};
 
 /// The instructions that compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Engine {
     pub fn tile(self, pass: Pass, size: usize, dtype: DType) -> (usize, usize) {
         match self {
             Self::Simt => {
-                let element = accumulator(dtype).size();
+                let element = dtype.accumulator().size();
                 let rows = if pass == Pass::Forward && element == 4 { 32 } else { 16 };
                 let tiles = if pass == Pass::Forward { 2 } else { 3 };
                 (rows, (tiles * rows * (size + 1) + rows * (rows + 1)) * element)

@@ -292,7 +292,7 @@ fn check_backward(problem: &Problem, forward: &Attention, grad: &Array) -> Resul
         array.require_like(&problem.q, NAME, argument)?;
         array.require_shape(NAME, argument, shape, || "it has the shape of the queries".to_owned())?;
     }
-    let (dtype, wanted) = (forward.log_sum_exp.dtype(), crate::array::rows::accumulator(problem.q.dtype()));
+    let (dtype, wanted) = (forward.log_sum_exp.dtype(), problem.q.dtype().accumulator());
     if dtype != wanted {
         let (argument, actual, expected) = ("log_sum_exp", dtype, wanted);
         return Err(CoreError::DType { operation: NAME, argument, actual, expected }.into());

@@ -6,31 +6,47 @@ use crate::{
     cuda::{Args, Grid, Kernel},
 };
 
-/// x·Φ(x_0).
-fn gate(device: &CudaDevice, operation: &'static str, x: &Array) -> Result<Array> {
+/// `x` `[blades, …]` times a function of its scalar part, by the kernel of that name (csrc/clifford/gate.cuh).
+pub(super) fn gate(
+    device: &CudaDevice,
+    operation: &'static str,
+    kernel: &'static str,
+    x: &Array,
+) -> Result<Array> {
     let out = Array::for_kernel(operation, x.shape(), x.dtype(), device)?;
     if out.elements() > 0 {
         let plane = x.elements() / x.dims()[0];
         let args = Args::new().array(x).array(&out).size(x.dims()[0]).size(plane);
-        device.launch(operation, Kernel::new("gate_fwd", x.dtype()), Grid::linear(plane), args)?;
+        device.launch(operation, Kernel::new(kernel, x.dtype()), Grid::linear(plane), args)?;
     }
     Ok(out)
 }
 
-/// An operand of a product after its gate, if there is one.
+/// An operand of a product after its gate x·Φ(x₀), if there is one.
 pub(crate) fn gated(
     device: &CudaDevice,
     operation: &'static str,
     options: ProductOptions,
     x: &Array,
 ) -> Result<Array> {
-    if options.gate { gate(device, operation, x) } else { Ok(x.clone()) }
+    if options.gate { gate(device, operation, "gate_fwd", x) } else { Ok(x.clone()) }
 }
 
-/// The gradient of [`gate`]'s input.
+/// The gradient of an operand in front of its gate x·Φ(x₀).
 pub(crate) fn gate_backward(
     device: &CudaDevice,
     operation: &'static str,
+    x: &Array,
+    grad: &Array,
+) -> Result<Array> {
+    gate_gradient(device, operation, "gate_bwd", x, grad)
+}
+
+/// The gradient of [`gate`]'s input.
+pub(super) fn gate_gradient(
+    device: &CudaDevice,
+    operation: &'static str,
+    kernel: &'static str,
     x: &Array,
     grad: &Array,
 ) -> Result<Array> {
@@ -38,7 +54,7 @@ pub(crate) fn gate_backward(
     if out.elements() > 0 {
         let plane = x.elements() / x.dims()[0];
         let args = Args::new().array(x).array(grad).array(&out).size(x.dims()[0]).size(plane);
-        device.launch(operation, Kernel::new("gate_bwd", x.dtype()), Grid::linear(plane), args)?;
+        device.launch(operation, Kernel::new(kernel, x.dtype()), Grid::linear(plane), args)?;
     }
     Ok(out)
 }
@@ -51,7 +67,7 @@ pub(crate) fn rms_norm(
     x: &Array,
 ) -> Result<Array> {
     let Planes { rows, features, .. } = Planes::of(operation, x)?;
-    let dtype = crate::array::rows::accumulator(x.dtype());
+    let dtype = x.dtype().accumulator();
     let inverse = Array::for_kernel(operation, [algebra.grade_count, rows], dtype, device)?;
     if x.elements() > 0 {
         let args = Args::new()

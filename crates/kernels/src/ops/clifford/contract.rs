@@ -4,7 +4,7 @@ use super::{
     rms_norm,
     sgp::{Needs, Operands, Product, ProductGradients, ProductOptions},
 };
-use crate::{Array, Error, Result, array::rows::accumulator};
+use crate::{Array, Error, Result};
 use gradewise_core::{Algebra, DType, Error as CoreError};
 
 /// The sizes of an array of multivectors, `[blades, rows, features]`.
@@ -119,7 +119,7 @@ pub(crate) fn require_product(
     match (&product.inverse_rms, options.normalize) {
         (None, false) => Ok(()),
         (Some(inverse_rms), true) => {
-            let (actual, expected) = (inverse_rms.dtype(), accumulator(x.dtype()));
+            let (actual, expected) = (inverse_rms.dtype(), x.dtype().accumulator());
             if actual != expected {
                 return Err(CoreError::DType { operation, argument: NORMS, actual, expected }.into());
             }
@@ -147,7 +147,7 @@ pub(crate) fn empty_product(
     let (dtype, device) = (x.dtype(), x.device());
     device.require(dtype, operation)?;
     let norms = [algebra.grade_count(), output.rows];
-    let rms = |_| Array::full(norms, rms_norm::EPS.sqrt().recip(), accumulator(dtype), &device);
+    let rms = |_| Array::full(norms, rms_norm::EPS.sqrt().recip(), dtype.accumulator(), &device);
     let inverse_rms = options.normalize.then_some(()).map(rms).transpose()?;
     Ok(Product { output: Array::zeros(output.shape(), dtype, &device)?, inverse_rms })
 }

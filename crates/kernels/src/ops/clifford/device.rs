@@ -301,12 +301,6 @@ impl DevicePairing {
     }
 }
 
-/// Whether intermediates of an operator are kept in `f32` for arrays of this dtype: in 16 bits, the normalisation would magnify the
-/// rounding of its argument.
-pub(crate) const fn is_narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
 /// An empty parameter gradient: zeros of a shape, for batches without rows.
 pub(crate) fn zeros(device: &CudaDevice, shape: impl Into<Shape>, dtype: DType) -> Result<Array> {
     Array::zeros(shape, dtype, &crate::Device::Cuda(device.clone()))

@@ -2,6 +2,8 @@
 mod around;
 pub mod clifford_layer;
 pub(crate) mod contract;
+pub mod cs_layer_norm;
+pub mod cs_mv_gelu;
 pub(crate) mod device;
 pub mod fcgp;
 pub(crate) mod lanewise;

@@ -190,8 +190,14 @@ pub(crate) const LEAST_SQUARE: f64 = 0.01;
 
 /// max(q, 0.01) where norms are clamped. A comparison, so that NaN stays NaN.
 #[inline(always)]
-fn clamped<T: Real, const CLAMPED: bool>(q: T) -> T {
+pub(crate) fn clamped<T: Real, const CLAMPED: bool>(q: T) -> T {
     if CLAMPED && q < T::narrow(LEAST_SQUARE) { T::narrow(LEAST_SQUARE) } else { q }
+}
+
+/// ∂‖x‖/∂q where `norm` is that of `clamped(q)`: 0 where it is clamped.
+#[inline(always)]
+pub(crate) fn clamped_slope<T: Real, const CLAMPED: bool>(q: T, norm: T) -> T {
+    if CLAMPED && q < T::narrow(LEAST_SQUARE) { T::zero() } else { smooth_norm_slope(q, norm) }
 }
 
 /// mv_normalization: x⁽ᵏ⁾ / (σ(a_k)(‖x⁽ᵏ⁾‖ − 1) + 1 + 1e-6); `s` holds σ(a_k), then σ(−a_k). With
@@ -243,9 +249,8 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize, 
             let c = -dot[lane] * inv * inv;
             sums[lane] += c * (norm - T::one()) * s[lane] * complement[lane];
             inverse[lane] = inv;
-            let slope = smooth_norm_slope(form, norm) + smooth_norm_slope(form, norm);
-            let is_constant = CLAMPED && q[lane] < T::narrow(LEAST_SQUARE);
-            pull[lane] = if is_constant { T::zero() } else { c * s[lane] * slope };
+            let slope = clamped_slope::<T, CLAMPED>(q[lane], norm);
+            pull[lane] = c * s[lane] * (slope + slope);
         }
         for blade in tables.blades_of_grade[grade].clone() {
             let (x, grad) = (&x[blade & (BLADES - 1)], &mut grad[blade & (BLADES - 1)]);

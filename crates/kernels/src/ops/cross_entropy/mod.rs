@@ -3,9 +3,7 @@
 mod cpu;
 mod cuda;
 
-use crate::{
-    Array, Device, Error, Index, Result, array::require_axis, array::rows::accumulator, element::with_element,
-};
+use crate::{Array, Device, Error, Index, Result, array::require_axis, element::with_element};
 use gradewise_core::{DType, Error as CoreError, Shape};
 
 /// Options of a cross-entropy.
@@ -86,7 +84,7 @@ pub fn cross_entropy(x: &Array, targets: &Index, options: &CrossEntropyOptions) 
     };
     let row = |row: usize| parts.slice(0, row..row + 1)?.reshape([logits.rows]);
     let count = super::clamp(&super::sum(&row(1)?, &[0], false)?, 1.0, f64::INFINITY)?;
-    let loss = super::div(&super::sum(&row(0)?, &[0], false)?, &count)?.cast(accumulator(x.dtype()))?;
+    let loss = super::div(&super::sum(&row(0)?, &[0], false)?, &count)?.cast(x.dtype().accumulator())?;
     Ok(CrossEntropy { loss, log_sum_exp: row(2)?, count })
 }
 

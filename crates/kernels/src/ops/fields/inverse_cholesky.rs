@@ -1,6 +1,6 @@
 //! The inverse of the Cholesky factor, which whitens: with L·Lᵀ = Σ, L⁻¹ turns samples of covariance Σ into samples of covariance 1.
 
-use super::super::clifford::{contract::with_real, device::is_narrow};
+use super::super::clifford::contract::with_real;
 use crate::{
     Array, DType, Device, Element, Error, Result,
     cuda::{Args, Grid, Kernel},
@@ -24,7 +24,7 @@ pub fn inverse_cholesky(sigma: &Array, ridge: f64) -> Result<Array> {
     let sigma = sigma.contiguous()?;
     if let Device::Cuda(device) = sigma.device() {
         // The factor is kept in the memory of the result: in 16 bits its rounding would be magnified.
-        if is_narrow(sigma.dtype()) {
+        if sigma.dtype().is_short() {
             return inverse_cholesky(&sigma.cast(DType::F32)?, ridge)?.cast(sigma.dtype());
         }
         let out = Array::for_kernel(NAME, sigma.shape(), sigma.dtype(), &device)?;

@@ -3,8 +3,7 @@
 mod cuda;
 
 use crate::{
-    Array, Device, Element, Positions, Result, array::require_axis, array::rows::accumulator,
-    element::with_element, parallel::Flushed,
+    Array, Device, Element, Positions, Result, array::require_axis, element::with_element, parallel::Flushed,
 };
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
@@ -95,7 +94,7 @@ pub fn scatter_add(x: &Array, axis: usize, positions: &Positions, size: usize) -
     let (x, words) = (x.contiguous()?, positions.words().contiguous()?);
     if let Device::Cuda(device) = x.device() {
         // Sums are rounded to the storage once, at the end.
-        let dtype = if positions.are_distinct() { x.dtype() } else { accumulator(x.dtype()) };
+        let dtype = if positions.are_distinct() { x.dtype() } else { x.dtype().accumulator() };
         let sums = cuda::scatter(&device, NAME, &x.cast(dtype)?, &words, layout, positions, &shape)?;
         return sums.cast(x.dtype());
     }

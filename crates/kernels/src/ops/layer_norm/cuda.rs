@@ -4,7 +4,7 @@ use super::{Gradients, NAME, Normalized, Statistics};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::fill,
-    array::rows::{Streams, accumulator, held_rows, row_grid, streamed_rows},
+    array::rows::{Streams, held_rows, row_grid, streamed_rows},
     cuda::{Args, Grid, Kernel},
     ops::reduce,
 };
@@ -32,7 +32,7 @@ pub(super) fn forward(
     let (rows, features) = rows(x);
     let statistic = || {
         let shape = &x.dims()[..x.rank() - 1];
-        Array::for_kernel(NAME, shape, accumulator(x.dtype()), device)
+        Array::for_kernel(NAME, shape, x.dtype().accumulator(), device)
     };
     let (mean, inverse_std) = (centred.then(statistic).transpose()?, statistic()?);
     let output = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;

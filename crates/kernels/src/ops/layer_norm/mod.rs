@@ -3,9 +3,7 @@
 mod cpu;
 mod cuda;
 
-use crate::{
-    Array, Device, Error, Result, array::require_axis, array::rows::accumulator, element::with_element, ops,
-};
+use crate::{Array, Device, Error, Result, array::require_axis, element::with_element, ops};
 
 /// The ε of the published layers, added to the variance.
 pub const EPSILON: f64 = 1e-5;
@@ -58,7 +56,7 @@ fn check_parameter(
 
 /// Refuses statistics of another dtype or device than those of the forward pass.
 fn require_statistic(statistic: &Array, x: &Array, argument: &'static str) -> Result<()> {
-    let (actual, expected) = (statistic.dtype(), accumulator(x.dtype()));
+    let (actual, expected) = (statistic.dtype(), x.dtype().accumulator());
     if actual != expected {
         return Err(gradewise_core::Error::DType { operation: NAME, argument, actual, expected }.into());
     }

@@ -222,7 +222,7 @@ impl Product<'_> {
             )
         };
         let target = if splits > 1 {
-            let partial = crate::array::rows::accumulator(self.dtype);
+            let partial = self.dtype.accumulator();
             Array::for_kernel(self.operation, [splits, self.count * m * n], partial, device)?
         } else {
             out.clone()

@@ -5,7 +5,6 @@ mod cuda;
 use crate::{
     Array, Device, Element, Error, Result,
     array::require_axis,
-    array::rows::accumulator,
     element::{with_element, with_storage},
     memory::within_operator,
     split,
@@ -40,7 +39,7 @@ impl RotaryTable {
         let angle = |at: usize| (at / pairs) as f64 * base.powf(-2.0 * (at % pairs) as f64 / features as f64);
         let table = |function: fn(f64) -> f64| {
             let _account = within_operator(NAME);
-            with_storage!(accumulator(dtype), T => {
+            with_storage!(dtype.accumulator(), T => {
                 Array::build([positions, pairs], device, |out: &mut [T]| {
                     out.iter_mut().enumerate().for_each(|(at, out)| *out = T::narrow(function(angle(at))));
                 })
@@ -68,7 +67,7 @@ impl RotaryTable {
         device: &Device,
     ) -> Result<Self> {
         let shape = [positions, cos.len().checked_div(positions).unwrap_or(0)];
-        let part = |values: &[f64]| Array::from_f64(values, shape, accumulator(dtype), device);
+        let part = |values: &[f64]| Array::from_f64(values, shape, dtype.accumulator(), device);
         Ok(Self { cos: part(cos)?, sin: part(sin)? })
     }
 
@@ -85,7 +84,7 @@ impl RotaryTable {
     /// # Errors
     /// From the device.
     pub fn beside(&self, array: &Array) -> Result<Self> {
-        let part = |part: &Array| part.to_device(&array.device())?.cast(accumulator(array.dtype()));
+        let part = |part: &Array| part.to_device(&array.device())?.cast(array.dtype().accumulator());
         Ok(Self { cos: part(&self.cos)?, sin: part(&self.sin)? })
     }
 
@@ -120,7 +119,7 @@ pub fn rotary(x: &Array, table: &RotaryTable, inverse: bool) -> Result<Array> {
         .into());
     }
     for (argument, angles) in [("cos", &table.cos), ("sin", &table.sin)] {
-        let (actual, expected) = (angles.dtype(), accumulator(x.dtype()));
+        let (actual, expected) = (angles.dtype(), x.dtype().accumulator());
         if actual != expected {
             return Err(CoreError::DType { operation: NAME, argument, actual, expected }.into());
         }

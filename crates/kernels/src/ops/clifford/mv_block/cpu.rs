@@ -116,7 +116,7 @@ fn run<T: Real>(
     let silu = lanewise::Plan::new(slices.tables, slices.planes(), &slices.silu);
     let operands = slices.layer.product();
     let layer = layer::Plan::forward(&slices.layer, &operands);
-    let norm = norm::Plan::new(slices.tables, slices.planes(), slices.gain);
+    let norm = norm::Plan::<_, false>::new(slices.tables, slices.planes(), slices.gain);
     let layout = layer.layout();
     let [first, right, sum] = kept.map(|kept| split_chunks(kept, layout));
     let chunks = split_chunks(out, layout).into_par_iter().zip(first).zip(right).zip(sum);
@@ -217,7 +217,7 @@ fn parameter_gradients<T: Real>(
     let silu = lanewise::Plan::new(tables, slices.planes(), &slices.silu);
     let operands = slices.layer.product();
     let layer = layer::Plan::backward(&slices.layer, &operands);
-    let norm = norm::Plan::new(tables, slices.planes(), slices.gain);
+    let norm = norm::Plan::<_, false>::new(tables, slices.planes(), slices.gain);
     let layout = layer.layout();
     let turned = layer::transposed(slices.linear, inputs, n);
     let matrices = grades * inputs * n;

@@ -1,4 +1,4 @@
-//! mv_layer_norm on the CPU: a·x / (mean over features of ‖x‖ + 1e-6).
+//! mv_layer_norm and cs_layer_norm on the CPU: a·x / (mean over features of ‖x‖ + 1e-6). With CLAMPED, norms are 0.1 at least.
 
 use crate::{
     ops::clifford::{
@@ -7,7 +7,7 @@ use crate::{
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm::dot,
-        tile::{NORM_EPS, signed_squares, smooth_norm, smooth_norm_slope},
+        tile::{NORM_EPS, clamped, clamped_slope, signed_squares, smooth_norm},
     },
     parallel::Flushed,
     simd::{Kernel, LANES, Lanes, Real, Simd, accumulate, dispatch, mul_add},
@@ -45,21 +45,27 @@ fn negate_mean<T: Real, const FMA: bool>(values: &mut [T], ones: &[T]) {
     }
 }
 
-pub(crate) fn forward<T: Real>(tables: &Programs, planes: Planes, x: &[T], a: &[T], out: &mut [T]) {
-    let plan = Plan::new(tables, planes, a);
+pub(crate) fn forward<T: Real, const CLAMPED: bool>(
+    tables: &Programs,
+    planes: Planes,
+    x: &[T],
+    a: &[T],
+    out: &mut [T],
+) {
+    let plan = Plan::<T, CLAMPED>::new(tables, planes, a);
     split_chunks(out, &plan.layout).into_par_iter().enumerate().flushed_for_each(|(chunk, mut out)| {
         plan.forward_chunk(Lines::new(x, &plan.layout, chunk), &mut out);
     });
 }
 
 /// Data that all chunks share.
-pub(crate) struct Plan<'a, T> {
+pub(crate) struct Plan<'a, T, const CLAMPED: bool> {
     tables: &'a Programs,
     layout: Layout,
     gains: Vec<Lanes<T>>,
 }
 
-impl<'a, T: Real> Plan<'a, T> {
+impl<'a, T: Real, const CLAMPED: bool> Plan<'a, T, CLAMPED> {
     pub fn new(tables: &'a Programs, planes: Planes, a: &[T]) -> Self {
         let layout = Layout::new(tables.blades, planes.rows, planes.features);
         let gains = layout.spread(a, 1);
@@ -69,17 +75,17 @@ impl<'a, T: Real> Plan<'a, T> {
     /// The results of one chunk.
     pub fn forward_chunk(&self, x: Lines<'_, T>, out: &mut [&mut [T]]) {
         let Self { tables, layout, gains } = self;
-        dispatch(Forward { tables, layout, gains, x, out });
+        dispatch(Forward::<T, CLAMPED> { tables, layout, gains, x, out });
     }
 
     /// Writes the gradient of `x` in one chunk and returns that of `a`.
     pub fn backward_chunk(&self, x: Lines<'_, T>, grad: Lines<'_, T>, grad_x: &mut [&mut [T]]) -> Vec<T> {
         let Self { tables, layout, gains } = self;
-        layout.gather(&dispatch(Backward { tables, layout, gains, x, grad, grad_x }), 1)
+        layout.gather(&dispatch(Backward::<T, CLAMPED> { tables, layout, gains, x, grad, grad_x }), 1)
     }
 }
 
-struct Forward<'a, 'b, T> {
+struct Forward<'a, 'b, T, const CLAMPED: bool> {
     tables: &'a Programs,
     layout: &'a Layout,
     gains: &'a [Lanes<T>],
@@ -87,7 +93,7 @@ struct Forward<'a, 'b, T> {
     out: &'a mut [&'b mut [T]],
 }
 
-impl<T: Real> Kernel for Forward<'_, '_, T> {
+impl<T: Real, const CLAMPED: bool> Kernel for Forward<'_, '_, T, CLAMPED> {
     type Output = ();
 
     #[inline(always)]
@@ -100,7 +106,7 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
             let q = quadratic_form::<T, FMA>(tables, &x, position, count);
             let mut norms = [T::zero(); LANES];
             for lane in 0..LANES {
-                norms[lane] = smooth_norm(q[lane]);
+                norms[lane] = smooth_norm(clamped::<T, CLAMPED>(q[lane]));
             }
             store(&mut scale[position..position + count], &norms);
         }
@@ -123,7 +129,7 @@ impl<T: Real> Kernel for Forward<'_, '_, T> {
 }
 
 /// Writes the gradient of `x` and returns that of `a`.
-pub(crate) fn backward<T: Real>(
+pub(crate) fn backward<T: Real, const CLAMPED: bool>(
     tables: &Programs,
     planes: Planes,
     x: &[T],
@@ -131,7 +137,7 @@ pub(crate) fn backward<T: Real>(
     grad: &[T],
     grad_x: &mut [T],
 ) -> Vec<T> {
-    let plan = Plan::new(tables, planes, a);
+    let plan = Plan::<T, CLAMPED>::new(tables, planes, a);
     let layout = &plan.layout;
     let partials: Vec<Vec<T>> =
         split_chunks(grad_x, layout).into_par_iter().enumerate().flushed_map(|(chunk, mut grad_x)| {
@@ -141,7 +147,7 @@ pub(crate) fn backward<T: Real>(
     sum_partials(partials).unwrap_or_else(|| vec![T::zero(); planes.features])
 }
 
-struct Backward<'a, 'b, T> {
+struct Backward<'a, 'b, T, const CLAMPED: bool> {
     tables: &'a Programs,
     layout: &'a Layout,
     gains: &'a [Lanes<T>],
@@ -150,7 +156,7 @@ struct Backward<'a, 'b, T> {
     grad_x: &'a mut [&'b mut [T]],
 }
 
-impl<T: Real> Kernel for Backward<'_, '_, T> {
+impl<T: Real, const CLAMPED: bool> Kernel for Backward<'_, '_, T, CLAMPED> {
     /// Gradient of the gain, spread over a span.
     type Output = Vec<Lanes<T>>;
 
@@ -174,8 +180,8 @@ impl<T: Real> Kernel for Backward<'_, '_, T> {
             let (mut norms, mut slopes, mut weighted) =
                 ([T::zero(); LANES], [T::zero(); LANES], [T::zero(); LANES]);
             for lane in 0..LANES {
-                norms[lane] = smooth_norm(q[lane]);
-                slopes[lane] = smooth_norm_slope(q[lane], norms[lane]);
+                norms[lane] = smooth_norm(clamped::<T, CLAMPED>(q[lane]));
+                slopes[lane] = clamped_slope::<T, CLAMPED>(q[lane], norms[lane]);
                 weighted[lane] = dot[lane] * gains[index][lane];
             }
             store(&mut inverse[position..position + count], &norms);

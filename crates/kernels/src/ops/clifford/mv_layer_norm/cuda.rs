@@ -3,7 +3,7 @@
 use super::{Gradients, NAME};
 use crate::{
     Array, CudaDevice, Result,
-    array::rows::{Chunks, accumulator, row_grid, sum_partials},
+    array::rows::{Chunks, row_grid, sum_partials},
     cuda::{Args, Kernel},
     ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
@@ -45,7 +45,7 @@ pub(super) fn backward(
     let Planes { blades, rows, features } = planes;
     let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
-    let inverse_mean = Array::for_kernel(NAME, [rows], accumulator(dtype), device)?;
+    let inverse_mean = Array::for_kernel(NAME, [rows], dtype.accumulator(), device)?;
     let chunks = Chunks::new(rows, features);
     let partial = chunks.partials(NAME, features, dtype, device)?;
     if out.elements() > 0 {

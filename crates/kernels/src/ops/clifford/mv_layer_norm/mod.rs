@@ -33,7 +33,7 @@ pub fn forward(algebra: &Algebra, x: &Array, a: &Array) -> Result<Array> {
     let tables = Programs::of(algebra);
     with_real!(dtype, NAME, T => {
         let (x_slice, a_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?);
-        Array::build::<T>(x.shape(), &x.device(), |out| cpu::forward(&tables, planes, x_slice, a_slice, out))
+        Array::build::<T>(x.shape(), &x.device(), |out| cpu::forward::<T, false>(&tables, planes, x_slice, a_slice, out))
     })
 }
 
@@ -63,7 +63,7 @@ pub fn backward(algebra: &Algebra, x: &Array, a: &Array, grad: &Array) -> Result
         let (x_slice, a_slice, grad_slice) = (x.as_slice::<T>()?, a.as_slice::<T>()?, grad.as_slice::<T>()?);
         let mut gain = Vec::new();
         let x = Array::build::<T>(x.shape(), &x.device(), |out| {
-            gain = cpu::backward(&tables, planes, x_slice, a_slice, grad_slice, out);
+            gain = cpu::backward::<T, false>(&tables, planes, x_slice, a_slice, grad_slice, out);
         })?;
         Ok(Gradients { x, a: Array::from_vec(gain, a.shape(), &a.device())? })
     })

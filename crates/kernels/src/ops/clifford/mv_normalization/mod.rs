@@ -14,6 +14,9 @@ use super::{
 use crate::{Array, Device, Result, simd::Real};
 use gradewise_core::Algebra;
 
+/// The least quadratic form of clamped norms, which are 0.1 at least.
+pub const LEAST_SQUARE: f64 = super::tile::LEAST_SQUARE;
+
 /// The norm of a grade.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Norm {

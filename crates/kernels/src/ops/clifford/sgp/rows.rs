@@ -3,7 +3,7 @@
 use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper};
 use crate::{
     Array, CudaDevice, DType, Result,
-    array::rows::{accumulator, sum_partials},
+    array::rows::sum_partials,
     cuda::{
         Args, Grid, Kernel,
         image::{Code, build_info},
@@ -207,7 +207,7 @@ pub(super) fn forward(
     let Planes { rows, features, .. } = Planes::of(NAME, x)?;
     let dtype = x.dtype();
     let out = Array::for_kernel(NAME, x.shape(), dtype, device)?;
-    let inverse = Array::for_kernel(NAME, [algebra.grade_count(), rows], accumulator(dtype), device)?;
+    let inverse = Array::for_kernel(NAME, [algebra.grade_count(), rows], dtype.accumulator(), device)?;
     let args = Args::new().array(x).array(y).array(w).array(&out).array(&inverse);
     launch.queue(device, args, rows, features)?;
     Ok(Some(Product { output: out, inverse_rms: Some(inverse) }))
@@ -245,7 +245,7 @@ pub(super) fn backward(
     let count = weights.next_multiple_of(4) + features;
     let partials = needs
         .w
-        .then(|| Array::for_kernel(NAME, [launch.blocks, count], accumulator(dtype), device))
+        .then(|| Array::for_kernel(NAME, [launch.blocks, count], dtype.accumulator(), device))
         .transpose()?;
     let args = Args::new()
         .array(x)

@@ -3,7 +3,7 @@
 use super::{NAME, Needs, Operands, Product, ProductGradients};
 use crate::{
     Array, CudaDevice, DType, Result,
-    array::rows::{accumulator, sum_partials, wide_row_grid},
+    array::rows::{sum_partials, wide_row_grid},
     cuda::{Args, Grid, Kernel},
     ops::clifford::{contract::Planes, device::DeviceAlgebra},
 };
@@ -65,7 +65,7 @@ pub(in crate::ops::clifford) fn forward(
     let out = Array::for_kernel(NAME, x.shape(), x.dtype(), device)?;
     let inverse = around
         .normalize
-        .then(|| Array::for_kernel(NAME, [algebra.grade_count(), rows], accumulator(x.dtype()), device))
+        .then(|| Array::for_kernel(NAME, [algebra.grade_count(), rows], x.dtype().accumulator(), device))
         .transpose()?;
     if out.elements() > 0 {
         const BLOCKS: usize = 1056;
@@ -124,13 +124,13 @@ pub(in crate::ops::clifford) fn backward(
     let results = features * algebra.paths().len();
     let partials = needs
         .w
-        .then(|| Array::for_kernel(NAME, [chunks, results], accumulator(dtype), device))
+        .then(|| Array::for_kernel(NAME, [chunks, results], dtype.accumulator(), device))
         .transpose()?;
     if features > 0 {
         let along_output = match normalized {
             Some(Normalized { output, inverse_rms }) if rows > 0 => {
                 let tables = DeviceAlgebra::of(device, algebra)?;
-                let share = Array::for_kernel(NAME, inverse_rms.shape(), accumulator(dtype), device)?;
+                let share = Array::for_kernel(NAME, inverse_rms.shape(), dtype.accumulator(), device)?;
                 let args = Args::new()
                     .array(output)
                     .array(grad)

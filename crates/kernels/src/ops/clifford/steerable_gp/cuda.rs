@@ -7,7 +7,7 @@ use crate::{
         self,
         clifford::{
             contract::Planes,
-            device::{DeviceAlgebra, DeviceProgram, Terms, is_narrow},
+            device::{DeviceAlgebra, DeviceProgram, Terms},
             mv_normalization::{Norm, cuda as normalization},
             sgp::{
                 self, ProductGradients,
@@ -40,7 +40,7 @@ pub(in crate::ops::clifford) fn forward(
     planes: Planes,
     operands: &Operands<'_>,
 ) -> Result<Array> {
-    if is_narrow(operands.x.dtype()) {
+    if operands.x.dtype().is_short() {
         return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(operands.x.dtype());
     }
     let Operands { x, right, a, w, left } = *operands;
@@ -65,7 +65,7 @@ pub(in crate::ops::clifford) fn backward(
     needs: Needs,
 ) -> Result<Gradients> {
     let dtype = operands.x.dtype();
-    if is_narrow(dtype) {
+    if dtype.is_short() {
         let grad = grad.cast(DType::F32)?;
         let found = widened(operands, |wide| backward(device, algebra, planes, wide, &grad, needs))?;
         let narrow = |array: Option<Array>| array.map(|array| array.cast(dtype)).transpose();

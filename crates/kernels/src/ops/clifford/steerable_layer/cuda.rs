@@ -5,7 +5,6 @@ use crate::{
     Array, Compute, CudaDevice, DType, Result,
     ops::clifford::{
         contract::Planes,
-        device::is_narrow,
         mv_linear::{Bias, Needs, Sizes, cuda as linear},
         steerable_gp,
     },
@@ -31,7 +30,7 @@ pub(super) fn forward(
     operands: &Operands<'_>,
 ) -> Result<Array> {
     let dtype = operands.x.dtype();
-    if is_narrow(dtype) {
+    if dtype.is_short() {
         return widened(operands, |wide| forward(device, algebra, planes, wide))?.cast(dtype);
     }
     let Operands { x, right, a, w, left } = *operands;
@@ -54,7 +53,7 @@ pub(super) fn backward(
     grad: &Array,
 ) -> Result<Gradients> {
     let dtype = operands.x.dtype();
-    if is_narrow(dtype) {
+    if dtype.is_short() {
         let grad = grad.cast(DType::F32)?;
         let found = widened(operands, |wide| backward(device, algebra, planes, wide, &grad))?;
         let left =

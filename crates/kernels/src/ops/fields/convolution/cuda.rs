@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Array, Compute, CudaDevice, DType, Error, Products, Result,
-    array::rows::{accumulator, sum_partials_into},
+    array::rows::sum_partials_into,
     cuda::{Args, Grid, Kernel},
     ops::matmul::cuda::has_warp_kernels,
 };
@@ -215,7 +215,7 @@ pub(super) fn gradient(
     let splits = splits(tiles, gather.rows());
     let sums = match splits {
         1 => out.clone(),
-        _ => Array::for_kernel(operation, [splits, out.elements()], accumulator(dtype), device)?,
+        _ => Array::for_kernel(operation, [splits, out.elements()], dtype.accumulator(), device)?,
     };
     let mut problem = problem(operation, gather, source, target, &sums)?;
     problem.splits = splits as i32;
@@ -239,7 +239,7 @@ fn depthwise_gradient(
     let pairs = gather.target[0] * depth(gather);
     let lanes = gather.sizes.groups.div_ceil(32);
     let splits = splits(lanes * pairs, gather.rows().div_ceil(ROWS / 256));
-    let sums = Array::for_kernel(operation, [splits, out.elements()], accumulator(out.dtype()), device)?;
+    let sums = Array::for_kernel(operation, [splits, out.elements()], out.dtype().accumulator(), device)?;
     let mut problem = problem(operation, gather, source, target, &sums)?;
     problem.splits = splits as i32;
     let grid = Grid::new([lanes, pairs.min(PAIRS), splits], [32, 8, 1]);
