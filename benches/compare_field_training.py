@@ -182,6 +182,8 @@ def in_torch(arguments, train, seed):
            "unet": lambda: UNet(4 * arguments.hidden ** 2 * (2 * arguments.blocks * arguments.taps ** 2 + 2)),
            "clifford": lambda: Clifford(arguments)}[arguments.model]().to(arguments.device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=arguments.lr, weight_decay=1e-5)
+    if arguments.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     model, warm = torch.compile(net) if arguments.compile else net, 0.0
     for step in range(arguments.steps):
         if step == arguments.steps // 10:
@@ -202,7 +204,8 @@ def in_torch(arguments, train, seed):
         with torch.no_grad():
             return net(x)
 
-    return predict, sum(p.numel() for p in net.parameters()), seconds
+    peak = torch.cuda.max_memory_allocated() if arguments.device == "cuda" else None
+    return predict, sum(p.numel() for p in net.parameters()), seconds, peak
 
 
 @functools.cache
@@ -274,7 +277,8 @@ def in_jax(arguments, train, seed):
     def predict(x):
         return torch.from_numpy(numpy.asarray(forward(params, multivectors(x))).transpose(0, 3, 1, 2).copy())
 
-    return predict, sum(p.size for p in jax.tree_util.tree_leaves(params)), seconds
+    statistics = jax.devices()[0].memory_stats() or {}
+    return predict, sum(p.size for p in jax.tree_util.tree_leaves(params)), seconds, statistics.get("peak_bytes_in_use")
 
 
 def main():
@@ -301,9 +305,9 @@ def main():
         for seed in range(arguments.seeds):
             train = in_jax if arguments.model == "steerable" else in_torch
             began = time.perf_counter()
-            predict, parameters, seconds = train(arguments, Windows(fields, seed), seed)
+            predict, parameters, seconds, peak = train(arguments, Windows(fields, seed), seed)
             times = {"step_ms": seconds * 1e3, "run_s": time.perf_counter() - began}
-            print(json.dumps({**settings, "train": count, "seed": seed, "parameters": parameters, **times,
+            print(json.dumps({**settings, "train": count, "seed": seed, "parameters": parameters, "peak_bytes": peak, **times,
                               **evaluate(predict, test)}), flush=True)
 
 

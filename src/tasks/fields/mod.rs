@@ -121,6 +121,11 @@ impl<E: Equation> Task for Fields<E> {
         Self::windows(source, split)
     }
 
+    /// `data.train` counts trajectories, of which each has many windows.
+    fn training_samples(data: &FieldWindows, source: &E::Source) -> usize {
+        data.len().min(source.train() * data.starts())
+    }
+
     fn init(
         config: &FieldModelConfig,
         placement: &Placement,
@@ -267,6 +272,22 @@ mod tests {
         let table = Fields::<NavierStokes>::comparison(&measures, &config);
         assert!(table.contains("the last frame again") && table.contains("> this run"), "{table}");
         assert!(table.lines().last().unwrap().contains("0.2500         0.5000"), "{table}");
+    }
+
+    #[test]
+    fn training_draws_from_all_windows_of_the_trajectories_that_are_asked_for() {
+        let source = |train: &str| {
+            let mut resolver = Resolver::new(&Fields::<NavierStokes>::defaults()).unwrap();
+            for setting in ["data.cells=16", "data.factor=1", "train.batch_size=1", train] {
+                resolver.assignment(setting).unwrap();
+            }
+            resolve::<Fields<NavierStokes>>(&resolver).unwrap().data
+        };
+        let (two, three) = (source("data.train=2"), source("data.train=3"));
+        let data = Fields::<NavierStokes>::load(&three, Split::Train).unwrap();
+        let windows = |source| Fields::<NavierStokes>::training_samples(&data, source);
+        // 14 frames have 10 windows of 4 and 1. The runs of a learning curve share the largest set.
+        assert_eq!((data.len(), windows(&three), windows(&two)), (30, 30, 20));
     }
 
     #[test]

@@ -91,6 +91,12 @@ pub trait Task: Sized + 'static {
     /// Files that are missing or unusable.
     fn load(config: &Self::DataConfig, split: Split) -> Result<Self::Data>;
 
+    /// The number of samples that training draws from: the first ones of `data`, which several runs may share, so that it can hold more
+    /// than this one's settings ask for. A task whose samples are parts of what `data.train` counts says how many these are.
+    fn training_samples(data: &Self::Data, config: &Self::DataConfig) -> usize {
+        data.len().min(config.fitted())
+    }
+
     /// A model with fresh weights.
     ///
     /// # Errors

@@ -230,8 +230,7 @@ impl<T: Task> Runs<'_, T> {
         let fitted = fitted.transpose().map_err(|error| self.explained(error, config))?;
         let config = fitted.as_ref().unwrap_or(config);
         run::census(&config.runtime, None);
-        // A data set shared by several runs may hold more samples than this run uses.
-        let samples = data.train.len().min(crate::config::DataSection::fitted(&config.data));
+        let samples = T::training_samples(&data.train, &config.data);
         let order = BatchOrder::sequential(samples, config.train.batch_size)?
             .shuffled(config.train.seed)
             .drop_last()?;
