@@ -16,14 +16,18 @@ struct MvTilesBackward : MvTiles<A, T> {
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
+    using typename Tiles::Inputs;
+    using typename Tiles::Operands;
     using typename Tiles::SiluGate;
     using Places = typename Block::Places;
-    template <int N>
-    using Operand = typename Tiles::template Operand<N>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
+    /// Rows of the block.
+    static constexpr int ALL = 2 * Tiles::ROWS;
+    using Rows = typename Tiles::template Rows<ALL>;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PARTS, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
-    /// Rows of the block, inputs rounded up, and the pitch of a row of inputs.
-    static constexpr int ALL = 2 * ROWS, WIDE = TILES * 32, WIDE_PITCH = WIDE + 4;
+    using Tiles::tables;
+    /// Tiles of the first linear map's matrices that are in shared memory. There is no room for the second in three parts.
+    static constexpr int HELD = PARTS == 1 ? TILES : 1;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
@@ -31,19 +35,12 @@ struct MvTilesBackward : MvTiles<A, T> {
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
-    /// shared memory: the matrices, the parameters, three arrays of rows (see `Rows`), and 256 sums.
-    GW_DEVICE static void run(float* shared, const MvTilesWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+    /// shared memory: the matrices, three arrays of rows (see `work`), the parameters, and 256 sums.
+    GW_DEVICE static void run(char* shared, const MvTilesWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         MvTilesBackward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
-    /// [BLADES, ALL, PITCH], of which each group has 16 rows: the gradient of r; that of l, later that of y; h, later x with a pitch of
-    /// its own.
-    struct Rows {
-        float *dr, *dl, *h;
-    };
-    static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
-
     /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
@@ -65,19 +62,24 @@ struct MvTilesBackward : MvTiles<A, T> {
 
     GW_DEVICE explicit MvTilesBackward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
 
-    GW_DEVICE void work(float* shared, const Sources& sources, T* grad_x, float* partial) const {
-        const int features8 = (features + 7) / 8 * 8;
-        float* const linear = shared;
-        float* const right = this->load_matrices(linear, p.linear, inputs, WIDE, PITCH);
-        float* const left = this->load_matrices(right, p.right, features, WIDTH, PITCH);
-        float* const values = this->load_matrices(left, p.left, features, WIDTH, PITCH);
+    GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
+        char* const right = shared;
+        char* const left = right + MATRIX_BYTES;
+        char* const linear = left + MATRIX_BYTES;
+        // Operands of all rows of the block: the gradient of r; that of l, later that of y; h, later x, 32 columns at a time.
+        char* const dr = linear + HELD * MATRIX_BYTES;
+        char* const dl = dr + Rows::BYTES;
+        char* const h = dl + Rows::BYTES;
+        float* const values = reinterpret_cast<float*>(h + Rows::BYTES);
+        float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
+        this->load_matrices(right, p.right, features, 0);
+        this->load_matrices(left, p.left, features, 0);
+#pragma unroll
+        for (int tile = 0; tile < HELD; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
         const Parameters parameters = this->load_parameters(values);
-        Rows rows;
-        rows.dr = values + Parameters::COUNT;
-        rows.dl = rows.dr + BLADES * PLANE;
-        rows.h = rows.dl + BLADES * PLANE;
-        float* const exchange = rows.h + BLADES * WIDE_PLANE + group * 8 * ROWS;
-        const int own = group * ROWS * PITCH, own_wide = group * ROWS * WIDE_PITCH;
+        const int own = group * ROWS * ROW;
+        const u32 at_dr = shared_address(dr), at_dl = shared_address(dl), at_h = shared_address(h);
+        const u32 a = own + Operands::left_offset(), b = Operands::right_transposed_offset(8 * column);
         const i64 step = static_cast<i64>(gridDim.x) * ALL;
         Sums sums;
         Matrices matrices;
@@ -85,73 +87,60 @@ struct MvTilesBackward : MvTiles<A, T> {
 #pragma unroll 1
         for (i64 base = static_cast<i64>(blockIdx.x) * ALL; base < p.rows; base += step) {
             const i64 first = base + group * ROWS;
-            norm_backward(parameters, sources, first, rows.dl + own, exchange, sums);
-            float dh[1][BLADES][4];
-            product_backward(parameters, sources, first, rows, own, dh[0], sums);
+            prefetch(sources, base + step);
+            Fragment dh;
+            norm_backward(parameters, sources, first, dl + own, exchange, dh, sums);
+            product_backward(parameters, sources, first, h + own, dr + own, dh, sums);
             __syncthreads();
-            correlate(matrices.right, rows.h + 16 * group, PLANE, PITCH, rows.dr);
-            correlate(matrices.left, rows.h + 16 * group, PLANE, PITCH, rows.dl);
-            this->template accumulate<true>(dh, rows.dr + own, PLANE, PITCH, features8, {right + 8 * column * PITCH}, WIDTH * PITCH, PITCH);
-            this->template accumulate<true>(dh, rows.dl + own, PLANE, PITCH, features8, {left + 8 * column * PITCH}, WIDTH * PITCH, PITCH);
+            correlate(matrices.right, at_h, at_dr);
+            correlate(matrices.left, at_h, at_dl);
+            Tiles::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
+            Tiles::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
+            Inputs x;
             __syncthreads();  // All have read h and the gradient of l.
-            fetch_inputs(rows.h + own_wide, sources.x, first);
-            silu_backward(parameters, sources, first, dh[0], rows.dl + own, sums);
-            this->fetched();
+            this->load_inputs(sources.x, first, 0, x);
+            Tiles::template store_inputs<Rows>(h + own, x);
+            silu_backward(parameters, sources, first, dh, dl + own, sums);
             __syncthreads();
+            correlate(matrices.linear[0], at_h, at_dl);
+            if (grad_x != nullptr) input_backward(shared_address(linear) + b, at_dl + a, first, grad_x);
 #pragma unroll
-            for (int tile = 0; tile < TILES; ++tile) {
-                correlate(matrices.linear[tile], rows.h + 32 * tile + 16 * group, WIDE_PLANE, WIDE_PITCH, rows.dl);
+            for (int tile = 1; tile < TILES; ++tile) {
+                this->load_inputs(sources.x, first, WIDTH * tile, x);
+                __syncthreads();  // All have read the columns of x before.
+                Tiles::template store_inputs<Rows>(h + own, x);
+                __syncthreads();
+                correlate(matrices.linear[tile], at_h, at_dl);
             }
-            if (grad_x != nullptr) input_backward(linear, rows.dl + own, first, features8, grad_x);
             __syncthreads();  // All have read x and the gradient of y.
         }
         write_matrices(matrices, partial);
-        write_sums(parameters, sums, rows.dr, partial);
+        write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
     }
 
-    /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
-    /// that are not written.
-    GW_DEVICE void fetch_inputs(float* target, const T* source, i64 first) const {
-        const int lane = threadIdx.x % 32;
-        const bool aligned = sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
-        auto copy = [&](auto width, auto lanes) {
-            constexpr int V = decltype(width)::value, LANES = decltype(lanes)::value, TOGETHER = 4 * (32 / LANES);
-            const int own = column * (32 / LANES) + lane / LANES;
-#pragma unroll 1
-            for (int i = lane % LANES * V; i < inputs; i += LANES * V) {
-#pragma unroll 16
-                for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
-                    const int blade = number / ROWS, row = number % ROWS;
-                    const bool inside = first + row < p.rows;
-                    const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
-                    float* const to = target + blade * WIDE_PLANE + row * WIDE_PITCH + i;
-                    if constexpr (sizeof(T) == 4) {
-                        if constexpr (V == 4) {
-                            copy_async_16(to, source + from, inside ? 16 : 0);
-                        } else {
-                            copy_async_4(to, source + from, inside ? 4 : 0);
-                        }
-                    } else {
-                        *to = inside ? widen(source[from]) : 0.0f;
-                    }
-                }
+    /// Brings the block's rows from `first` on into the L2 cache, if all of them exist: a warp those of a blade.
+    GW_DEVICE void prefetch(const Sources& sources, i64 first) const {
+        const int blade = threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (blade >= BLADES || first + ALL > p.rows) return;
+        auto bring = [&](const T* source, int width) {
+            const int bytes = ALL * width * int(sizeof(T));
+            const char* const at = reinterpret_cast<const char*>(source + (blade * p.rows + first) * width);
+#pragma unroll
+            for (int step = 0; step < ALL * WIDTH * TILES * int(sizeof(T)) / 4096 + (sizeof(T) == 2 && TILES == 1); ++step) {
+                const int byte = 128 * lane + 4096 * step;
+                if (byte < bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + byte));
             }
         };
-        if (aligned) {
-            copy(Constant<4>{}, Constant<8>{});
-        } else {
-            copy(Constant<1>{}, Constant<32>{});
-        }
+        bring(sources.s, features);
+        bring(sources.grad, features);
+        bring(sources.y, features);
+        bring(sources.r, features);
+        bring(sources.x, inputs);
     }
 
-    template <int N>
-    struct Constant {
-        static constexpr int value = N;
-    };
-
-    /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
-                                 Sums& sums) const {
+    /// The gradient of l, that of the layer norm's argument s over √2, to `out` and to shared memory.
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, char* rows, float* exchange,
+                                 Fragment& out, Sums& sums) const {
         // Norms and products by features, summed over the features of a row.
         float totals[2][2] = {}, dots[4], forms[4], norms[4];
         float s[2][BLADES][2], g[2][BLADES][2];
@@ -159,6 +148,10 @@ struct MvTilesBackward : MvTiles<A, T> {
         for (int half = 0; half < 2; ++half) {
             this->read(sources.s, first, half, s[half]);
             this->read(sources.grad, first, half, g[half]);
+            if (first + line + 8 * half >= p.rows) {
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) g[half][blade][0] = g[half][blade][1] = 0;
+            }
         }
 #pragma unroll
         for (int at = 0; at < 4; ++at) {
@@ -179,39 +172,39 @@ struct MvTilesBackward : MvTiles<A, T> {
         this->template sum_features<2>(totals, exchange);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, totals[0][half] * share + float(NORM_EPSILON));
+            const float scale = Quick::inverse(totals[0][half] * share + float(NORM_EPSILON));
             const float norm_grad = -totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
                 sums.gain[side] += dots[at] * scale;
-                const float form_grad = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                const float slope = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                const float form_grad = feature + side < features ? slope : 0.0f;
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = g[half][blade][side] * gain * scale;
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
-                    g[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
+                    g[half][blade][side] = out[blade][at] = Tiles::SQRT_HALF * value;
                 });
                 sums.left_bias[side] += g[half][0][side];
             }
-            this->put(target, PLANE, half, g[half]);
+            this->template put<Rows>(rows, half, g[half]);
         }
-        // A lane reads back only what it wrote.
     }
 
     /// The lane's value of every blade of one row and feature.
     GW_DEVICE void read_one(const T* source, i64 first, int half, int side, Element& element) const {
-        const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const T* at = source + row * features + feature + side;
-        const bool inside = row < p.rows && feature + side < features;
+        const u32 plane = this->plane_bytes(features);
+        const T* const at = source + this->row_of(first, half) * features + min(feature + side, features - 1);
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) element.at[blade][0] = inside ? widen(*at) : 0.0f;
+        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = widen(*Tiles::plane_of(at, plane, blade));
     }
 
-    /// The recomputed h and the gradient of r go to shared memory, the product's part of the gradient of h to `dh`.
-    GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, i64 first, const Rows& rows, int own,
-                                    Fragment& dh, Sums& sums) const {
+    /// The recomputed h and the gradient of r go to shared memory. `grad` is the gradient of l, the product's result, and becomes its
+    /// part of the gradient of h.
+    GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, i64 first, char* h_rows, char* dr_rows,
+                                    Fragment& grad, Sums& sums) const {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             typename Product::Weights weights, weight_sums = {};
@@ -219,19 +212,19 @@ struct MvTilesBackward : MvTiles<A, T> {
             this->product_of(parameters, feature + side, weights);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int place = own + (line + 8 * half) * PITCH + feature + side;
+                const int at = 2 * half + side;
+                const u32 place = this->own_offset() + half * 8 * ROW + side * 2;
                 Element h, raw, factor, dl, da, db;
                 read_one(sources.y, first, half, side, h);
                 read_one(sources.r, first, half, side, raw);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = rows.dl[place + blade * PLANE];
+                for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
                 SiluGate silu[GRADES];
                 this->silu_of(parameters, feature + side, silu);
                 typename SiluGate::At gates[GRADES];
                 Block::factors(silu, h, gates);
                 Block::apply(gates, h, h);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) rows.h[place + blade * PLANE] = h.at[blade][0];
+                put_one(h_rows + place, h);
                 Normalizer normalizer[GRADES];
                 this->normalizer_of(parameters, feature + side, normalizer);
                 typename Normalizer::At norms[GRADES];
@@ -240,17 +233,33 @@ struct MvTilesBackward : MvTiles<A, T> {
                 Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dr[blade] = db.at[blade][0];
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    dr[blade] = db.at[blade][0];
+                    grad[blade][at] = da.at[blade][0];
+                }
                 Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    rows.dr[place + blade * PLANE] = dr[blade];
-                    dh[blade][2 * half + side] = da.at[blade][0];
-                }
+                for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
+                put_one(dr_rows + place, db);
                 // Keeps the positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
             }
             fold(weight_sums, norm_sums, sums.product[side]);
+        }
+    }
+
+    /// Puts one value of every blade among operands.
+    GW_DEVICE static void put_one(char* at, const Element& element) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; blade += 2) {
+            u32 parts[PARTS];
+            Operands::split(element.at[blade][0], element.at[blade + 1][0], parts);
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                char* const to = at + blade * Rows::BLADE_BYTES + part * Rows::PART_BYTES;
+                *reinterpret_cast<u16*>(to) = static_cast<u16>(parts[part]);
+                *reinterpret_cast<u16*>(to + Rows::BLADE_BYTES) = static_cast<u16>(parts[part] >> 16);
+            }
         }
     }
 
@@ -276,7 +285,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     }
 
     /// The gradient of y to `target`.
-    GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, i64 first, const Fragment& dh, float* target,
+    GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, i64 first, const Fragment& dh, char* rows,
                                  Sums& sums) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -300,62 +309,89 @@ struct MvTilesBackward : MvTiles<A, T> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
             }
-            this->put(target, PLANE, half, y);
+            this->template put<Rows>(rows, half, y);
         }
     }
 
-    /// The gradient of x of the group's rows, through the first linear map.
-    GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, T* grad_x) const {
+    /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
+    /// first fragments.
+    GW_DEVICE void input_backward(u32 matrices, u32 dy, i64 first, T* grad_x) const {
         const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
-        const i64 plane = p.rows * inputs;
-#pragma unroll 1
-        for (int i = 8 * column; i < inputs; i += 32) {
-            float dx[1][BLADES][4] = {};
-            this->template accumulate<true>(dx, dy, PLANE, PITCH, features8, {linear + i * PITCH}, WIDE * PITCH, PITCH);
-            const int input = i + 2 * pair;
+        const u32 plane = this->plane_bytes(inputs);
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            const int input = WIDTH * tile + feature;
+            if (WIDTH * tile + 8 * column >= inputs) return;
+            Fragment dx;
+            if (tile < HELD) {
+                Tiles::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
+            } else {
+                Tiles::template accumulate_with<true, Rows>(dx, dy, [&](int grade, u32(&parts)[PARTS][4]) {
+                    load_transposed(grade, WIDTH * tile, parts);
+                });
+            }
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const i64 row = first + line + 8 * half;
                 if (row >= p.rows || input >= inputs) continue;
-                T* at = grad_x + row * inputs + input;
+                T* const at = grad_x + row * inputs + input;
+                if (paired) {
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-                    const float both[2] = {dx[0][blade][2 * half], dx[0][blade][2 * half + 1]};
-                    if (paired) {
-                        store<2>(at, both);
-                    } else {
-                        at[0] = narrow<T>(both[0]);
-                        if (input + 1 < inputs) at[1] = narrow<T>(both[1]);
+                    for (int blade = 0; blade < BLADES; ++blade) {
+                        Tiles::store_two(Tiles::plane_of(at, plane, blade), dx[blade][2 * half], dx[blade][2 * half + 1]);
                     }
+                } else {
+#pragma unroll
+                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at, plane, blade) = narrow<T>(dx[blade][2 * half]);
+                    if (input + 1 >= inputs) continue;
+#pragma unroll
+                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at + 1, plane, blade) = narrow<T>(dx[blade][2 * half + 1]);
                 }
             }
         }
     }
 
-    /// sums[grade] += Σ over all rows and the grade's blades of a[row][i]·b[row][o], for 16 i from `a` on and the warp's 8 features o of b.
-    ///
-    /// The order of rows within a sum is free: lane t takes rows 2t and 2t+1 instead of t and t+4, so that the lanes of four rows and
-    /// eight columns read 32 banks.
-    GW_DEVICE void correlate(float (&sums)[GRADES][4], const float* a, int a_plane, int a_pitch, const float* b) const {
-        const float* const left = a + 2 * pair * a_pitch + line;
-        const float* const right = b + 2 * pair * PITCH + 8 * column + line;
-        each<GRADES>([&](auto index) {
-            constexpr int grade = decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
-#pragma unroll 1
-            for (int blade = begin; blade < end; ++blade) {
+    /// Two fragments of a transposed matrix of the first linear map, of inputs from `from` on, from global memory.
+    GW_DEVICE void load_transposed(int grade, int from, u32 (&parts)[PARTS][4]) const {
+        const int i = from + 8 * column + line;
 #pragma unroll
-                for (int row = 0; row < ALL; row += 8) {
-                    const float* const one = left + blade * a_plane + row * a_pitch;
-                    const float* const two = right + blade * PLANE + row * PITCH;
-                    Operand<4> first;
-                    Operand<2> second;
-                    first.set(0, one[0]);
-                    first.set(1, one[8]);
-                    first.set(2, one[a_pitch]);
-                    first.set(3, one[a_pitch + 8]);
-                    second.set(0, two[0]);
-                    second.set(1, two[PITCH]);
-                    Tiles::multiply(sums[grade], first, second);
+        for (int k = 0; k < 4; ++k) {
+            const int o = 8 * k + 2 * pair, index = (grade * inputs + i) * features + o;
+            const float one = i < inputs && o < features ? p.at(p.linear, index) : 0.0f;
+            const float two = i < inputs && o + 1 < features ? p.at(p.linear, index + 1) : 0.0f;
+            u32 both[PARTS];
+            Operands::split(one, two, both);
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) parts[part][k] = both[part];
+        }
+    }
+
+    /// sums[grade] += Σ over all rows and the grade's blades of a[row][i]·b[row][o], for the group's 16 i and the warp's 8 features o.
+    GW_DEVICE void correlate(float (&sums)[GRADES][4], u32 a, u32 b) const {
+        a += Operands::left_transposed_offset(2 * group);
+        b += Operands::right_offset(column);
+        Tiles::each_group([&](auto group) {
+            using Members = decltype(group);
+            constexpr int COUNT = Members::COUNT;
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                u32 left[COUNT][PARTS][4], right[COUNT][PARTS][2];
+                float products[COUNT][4];
+                Tiles::template load_rows<Rows, true>(group, left, a + k * 16 * ROW);
+#pragma unroll
+                for (int n = 0; n < COUNT; ++n) {
+#pragma unroll
+                    for (int part = 0; part < PARTS; ++part) {
+                        load_two_transposed(right[n][part], b + k * 16 * ROW + Members::blade(n) * Rows::BLADE_BYTES + part * Rows::PART_BYTES);
+                    }
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) products[n][i] = 0;
+                }
+                Operands::multiply(products, left, right);
+#pragma unroll
+                for (int n = 0; n < COUNT; ++n) {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) sums[Members::grade(n)][i] += products[n][i];
                 }
             }
         });
@@ -403,7 +439,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             for (int n = 0; n < SHARE; ++n) {
                 const int of = line * SHARE + n;
                 float value = sums.product[side][n];
-                if (of >= PATHS && of < PATHS + GRADES) value = Normalizer(parameters.mix(of - PATHS, feature + side)).finish(value);
+                if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
                 if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
             }
         }
