@@ -34,16 +34,10 @@
     GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, TILES)
 
 #define GW_MV_TILES_DTYPES(P, Q, R, TILES)    \
-    GW_MV_TILES(P, Q, R, float, f32, TILES)   \
     GW_MV_TILES(P, Q, R, bf16, bf16, TILES)   \
     GW_MV_TILES(P, Q, R, f16, f16, TILES)
 
-#ifdef GW_ONLY
-GW_MV_TILES_DTYPES(3, 0, 0, 1)
-GW_MV_TILES_DTYPES(3, 0, 0, 2)
-#else
 GW_MV_TILES_DTYPES(2, 0, 0, 1)
 GW_MV_TILES_DTYPES(2, 0, 0, 2)
 GW_MV_TILES_DTYPES(3, 0, 0, 1)
 GW_MV_TILES_DTYPES(3, 0, 0, 2)
-#endif
