@@ -1,35 +1,19 @@
-// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
-// the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
+// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) of 16-bit features: linear maps by the matrix
+// instructions of the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
 //
 // A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
 // 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
 // (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
-// therefore need no exchange; operands of linear maps go through shared memory, split into parts as they are written (see
-// clifford/mv_operands.cuh).
+// therefore need no exchange; operands of linear maps go through shared memory, see clifford/mv_operands.cuh.
 //
-// No access to rows is guarded: rows past the end and features past the last are read from the last there is. Gradients of results
-// are zero there, so that nothing is added for them, and results are not written.
+// Arrays of rows come to shared memory as they are, a tile ahead of its use (`Stage`). No read of a row is guarded: rows past the end
+// and features past the last are read from the last there is. Gradients of results are zero there, so that nothing is added for them, and
+// results are not written.
 #pragma once
 
 #include "clifford/mv_block.cuh"
 #include "clifford/mv_operands.cuh"
-
-/// Operands and sizes, by value. The parameters are of type T, or f32 where T has 16 bits (mixed precision).
-template <class T>
-struct MvTilesWeights {
-    const void *linear, *bias;          // [grades, inputs, features], [features]
-    const void *slope, *shift;          // silu: [features, grades]
-    const void *right, *normalization;  // [grades, features, features], [features, grades]
-    const void *product;                // [features, paths]
-    const void *left, *left_bias;       // [grades, features, features], [features]
-    const void *gain;                   // layer norm: [features]
-    i64 rows, inputs, features;
-    i64 wide;                           // Whether the parameters are f32.
-
-    GW_DEVICE float at(const void* parameter, int index) const {
-        return sizeof(T) == 4 || wide ? static_cast<const float*>(parameter)[index] : widen(static_cast<const T*>(parameter)[index]);
-    }
-};
+#include "ptx/bulk.cuh"
 
 template <class A, class T>
 struct MvTiles {
@@ -39,9 +23,9 @@ struct MvTiles {
     static constexpr int ROWS = 16, WIDTH = 32;
     static constexpr float SQRT_HALF = 0.70710678118654752f;
     using Operands = MvOperands<T>;
-    static constexpr int PARTS = Operands::PARTS, ROW = Operands::ROW;
-    /// Bytes of matrices [PARTS, GRADES, WIDTH rows], of one part of them, and of one grade's.
-    static constexpr int GRADE_BYTES = WIDTH * ROW, PART_BYTES = GRADES * GRADE_BYTES, MATRIX_BYTES = PARTS * PART_BYTES;
+    static constexpr int ROW = Operands::ROW;
+    /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
+    static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
     using Block = MvBlock<A, 1>;
     using Product = typename Block::Product;
     using Element = typename Block::Element;
@@ -50,20 +34,20 @@ struct MvTiles {
     /// Values of every blade at the lane's four positions.
     using Fragment = float[BLADES][4];
 
-    /// Arrays of operands [PARTS, BLADES, COUNT rows of a tile].
+    /// Arrays of operands [BLADES, COUNT rows of a tile].
     template <int COUNT>
     struct Rows {
-        static constexpr int BLADE_BYTES = COUNT * ROW, PART_BYTES = BLADES * BLADE_BYTES, BYTES = PARTS * PART_BYTES;
+        static constexpr int BLADE_BYTES = COUNT * ROW, BYTES = BLADES * BLADE_BYTES;
     };
 
-    const MvTilesWeights<T>& p;
+    const MvBlockWeights<T>& p;
     int inputs, features;
     int group, column;   // The warp's group, and the 8 features it works on.
     int line, pair;      // lane/4 and lane%4.
     int feature;         // The first of the lane's two.
     float share;         // 1/features
 
-    GW_DEVICE explicit MvTiles(const MvTilesWeights<T>& weights) : p(weights) {
+    GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -118,8 +102,8 @@ struct MvTiles {
         return {target};
     }
 
-    /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [PARTS, GRADES, tile] in shared memory, with zeros
-    /// for what there is not.
+    /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [GRADES, tile] in shared memory, with zeros for
+    /// what there is not.
     GW_DEVICE void load_matrices(char* target, const void* source, int count, int first) const {
         constexpr int PAIRS = WIDTH / 2;
         const int o = threadIdx.x % PAIRS * 2, step = blockDim.x / PAIRS;
@@ -129,11 +113,8 @@ struct MvTiles {
             const int index = (grade * count + i) * features + o;
             const float one = i < count && o < features ? p.at(source, index) : 0.0f;
             const float two = i < count && o + 1 < features ? p.at(source, index + 1) : 0.0f;
-            u32 parts[PARTS];
-            Operands::split(one, two, parts);
             u32* const to = reinterpret_cast<u32*>(target + grade * GRADE_BYTES + Operands::offset(row, o / 8)) + o % 8 / 2;
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) to[part * PART_BYTES / 4] = parts[part];
+            *to = Operands::pair(one, two);
         }
     }
 
@@ -162,42 +143,34 @@ struct MvTiles {
     /// the first fragments. If `FRESH`, the sums begin here.
     template <bool TRANSPOSED, bool FRESH, class Rows>
     GW_DEVICE static void accumulate(Fragment& sums, u32 rows, u32 matrix) {
-        accumulate_with<FRESH, Rows>(sums, rows, [&](int grade, u32(&parts)[PARTS][4]) {
-            load_matrix<TRANSPOSED>(parts, matrix + grade * GRADE_BYTES);
-        });
-    }
-
-    /// The same with `load(grade, parts)` for the two fragments of a grade's matrix.
-    template <bool FRESH, class Rows, class Load>
-    GW_DEVICE static void accumulate_with(Fragment& sums, u32 rows, Load load) {
         each_group([&](auto group) {
             using Members = decltype(group);
-            u32 b[Members::MATRICES][PARTS][4];
+            u32 b[Members::MATRICES][4];
 #pragma unroll
-            for (int m = 0; m < Members::MATRICES; ++m) load(Members::grade(m), b[m]);
+            for (int m = 0; m < Members::MATRICES; ++m) ::load_matrices<!TRANSPOSED>(b[m], matrix + Members::grade(m) * GRADE_BYTES);
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                u32 a[Members::COUNT][PARTS][4];
+                u32 a[Members::COUNT][4];
                 load_rows<Rows>(group, a, k == 0 ? rows : rows ^ 32);
                 add_products<FRESH>(group, sums, a, b, k);
             }
         });
     }
 
-    /// The first with two matrices, not transposed.
+    /// The same with two matrices, not transposed; the sums begin here.
     template <class Rows>
     GW_DEVICE static void accumulate_two(Fragment& one, Fragment& two, u32 rows, u32 matrix_one, u32 matrix_two) {
         each_group([&](auto group) {
             using Members = decltype(group);
-            u32 b[2][Members::MATRICES][PARTS][4];
+            u32 b[2][Members::MATRICES][4];
 #pragma unroll
             for (int m = 0; m < Members::MATRICES; ++m) {
-                load_matrix<false>(b[0][m], matrix_one + Members::grade(m) * GRADE_BYTES);
-                load_matrix<false>(b[1][m], matrix_two + Members::grade(m) * GRADE_BYTES);
+                ::load_matrices<true>(b[0][m], matrix_one + Members::grade(m) * GRADE_BYTES);
+                ::load_matrices<true>(b[1][m], matrix_two + Members::grade(m) * GRADE_BYTES);
             }
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                u32 a[Members::COUNT][PARTS][4];
+                u32 a[Members::COUNT][4];
                 load_rows<Rows>(group, a, k == 0 ? rows : rows ^ 32);
                 add_products<true>(group, one, a, b[0], k);
                 add_products<true>(group, two, a, b[1], k);
@@ -206,52 +179,27 @@ struct MvTiles {
     }
 
     /// Adds the products of the k-th 16 terms of a group's blades to `sums`; if `FRESH`, the sums begin with the first.
-    ///
-    /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of terms: 16 terms of f32 are
-    /// summed by themselves, and added to the others by additions that round.
     template <bool FRESH, class Members>
-    GW_DEVICE static void add_products(Members, Fragment& sums, const u32 (&a)[Members::COUNT][PARTS][4],
-                                       const u32 (&b)[Members::MATRICES][PARTS][4], int k) {
-        u32 right[Members::COUNT][PARTS][2];
-        float products[Members::COUNT][4];
-        const bool begins = FRESH && k == 0;
+    GW_DEVICE static void add_products(Members, Fragment& sums, const u32 (&a)[Members::COUNT][4], const u32 (&b)[Members::MATRICES][4],
+                                       int k) {
 #pragma unroll
         for (int n = 0; n < Members::COUNT; ++n) {
+            float(&sum)[4] = sums[Members::blade(n)];
+            if (FRESH && k == 0) {
 #pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                right[n][part][0] = b[n % Members::MATRICES][part][2 * k];
-                right[n][part][1] = b[n % Members::MATRICES][part][2 * k + 1];
+                for (int i = 0; i < 4; ++i) sum[i] = 0;
             }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) products[n][i] = PARTS > 1 || begins ? 0.0f : sums[Members::blade(n)][i];
+            const u32(&matrix)[4] = b[n % Members::MATRICES];
+            const u32 right[2] = {matrix[2 * k], matrix[2 * k + 1]};
+            mma_16(sum, a[n], right, T{});
         }
-        Operands::multiply(products, a, right);
-#pragma unroll
-        for (int n = 0; n < Members::COUNT; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                float& sum = sums[Members::blade(n)][i];
-                sum = PARTS > 1 && !begins ? sum + products[n][i] : products[n][i];
-            }
-        }
-    }
-
-    template <bool TRANSPOSED>
-    GW_DEVICE static void load_matrix(u32 (&parts)[PARTS][4], u32 matrix) {
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part) ::load_matrices<!TRANSPOSED>(parts[part], matrix + part * PART_BYTES);
     }
 
     /// Fragments of 16 rows and columns of a group's blades.
     template <class Rows, bool TRANSPOSED = false, class Members>
-    GW_DEVICE static void load_rows(Members, u32 (&parts)[Members::COUNT][PARTS][4], u32 rows) {
+    GW_DEVICE static void load_rows(Members, u32 (&fragments)[Members::COUNT][4], u32 rows) {
 #pragma unroll
-        for (int n = 0; n < Members::COUNT; ++n) {
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                ::load_matrices<TRANSPOSED>(parts[n][part], rows + Members::blade(n) * Rows::BLADE_BYTES + part * Rows::PART_BYTES);
-            }
-        }
+        for (int n = 0; n < Members::COUNT; ++n) ::load_matrices<TRANSPOSED>(fragments[n], rows + Members::blade(n) * Rows::BLADE_BYTES);
     }
 
     /// The address of a blade's plane of [blades, rows, width], of less than 4 GiB, from that of the scalar's.
@@ -263,100 +211,112 @@ struct MvTiles {
     /// Bytes of such a plane.
     GW_DEVICE u32 plane_bytes(int width) const { return static_cast<u32>(p.rows) * width * u32(sizeof(T)); }
 
-    /// Two adjacent columns of x at two rows of the tile, of every blade, as they are in memory.
-    struct Inputs {
-        T at[BLADES][2][2];
+    /// Rows of arrays in shared memory, as they are in global memory: planes of COUNT rows, without gaps between rows. The copy engine
+    /// brings them where everything is aligned to 16 bytes, and `barrier` counts their bytes; otherwise threads copy them.
+    template <int COUNT, int TILES = 1>
+    struct Stage {
+        static constexpr int PLANE = COUNT * ROW * TILES, BYTES = BLADES * PLANE;
     };
 
-    /// Loads the thread's part of 16 rows of x, row `first` on, `from` the first of the columns of a tile; zeros past the last column.
-    GW_DEVICE void load_inputs(const T* source, i64 first, int from, Inputs& values) const {
-        const u32 plane = this->plane_bytes(inputs);
-        const int column = from + threadIdx.x % 16 * 2;
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(source) % (2 * sizeof(T)) == 0;
+    /// Whether the copy engine can bring rows of all of these arrays.
+    template <int N>
+    GW_DEVICE bool is_aligned(const T* x, const T* const (&arrays)[N]) const {
+        u64 bits = reinterpret_cast<u64>(x) | p.rows * inputs * sizeof(T) | p.rows * features * sizeof(T);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const i64 row = min(first + threadIdx.x % 128 / 16 + 8 * half, p.rows - 1);
-            const T* const at = source + row * inputs;
-            if (paired) {
-                const int near = column < inputs ? column : 0;
+        for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
+        return bits % 16 == 0;
+    }
+
+    /// Starts bringing COUNT rows, `first` on, of N arrays [BLADES, rows, width], as far as they exist, to stages. All `threads` threads
+    /// from `leader` on call it, once all of them have read what the stages held. Rows may be read after `wait` and, if the copy engine
+    /// does not bring them, a barrier of these threads.
+    template <class Stage, int COUNT, int N>
+    GW_DEVICE void bring(char* const (&stages)[N], const T* const (&sources)[N], i64 first, int width, bool by_engine, int leader,
+                         int threads, u64* barrier) const {
+        if (first >= p.rows) return;
+        const int rows = static_cast<int>(min(p.rows - first, static_cast<i64>(COUNT)));
+        if (by_engine) {
+            const int lane = threadIdx.x - leader;
+            if (lane >= BLADES) return;
+            const u32 bytes = rows * width * static_cast<int>(sizeof(T));
+            const i64 from = (lane * p.rows + first) * width;
+            barrier_expect(barrier, N * bytes);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    const Pack<T, 2> both = *reinterpret_cast<const Pack<T, 2>*>(plane_of(at + near, plane, blade));
-                    values.at[blade][half][0] = both.at[0];
-                    values.at[blade][half][1] = both.at[1];
-                }
-            } else {
-                const T *const one = at + (column < inputs ? column : 0), *const two = at + (column + 1 < inputs ? column + 1 : 0);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    values.at[blade][half][0] = *plane_of(one, plane, blade);
-                    values.at[blade][half][1] = *plane_of(two, plane, blade);
-                }
-            }
+            for (int n = 0; n < N; ++n) bulk_copy(stages[n] + lane * Stage::PLANE, sources[n] + from, bytes, barrier);
+            return;
         }
-        if (column + 1 >= inputs) {
 #pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll 1
             for (int blade = 0; blade < BLADES; ++blade) {
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    if (column >= inputs) values.at[blade][half][0] = T{};
-                    values.at[blade][half][1] = T{};
-                }
+                T* const to = reinterpret_cast<T*>(stages[n] + blade * Stage::PLANE);
+                const T* const from = sources[n] + (blade * p.rows + first) * width;
+#pragma unroll 1
+                for (int at = threadIdx.x - leader; at < rows * width; at += threads) to[at] = from[at];
             }
         }
     }
 
-    /// Stores what `load_inputs` loaded as 16 rows of operands.
-    template <class Rows>
-    GW_DEVICE static void store_inputs(char* rows, const Inputs& values) {
-        const int pair = threadIdx.x % 16;
-        char* const own = rows + Operands::offset(threadIdx.x % 128 / 16, pair / 4) + pair % 4 * 4;
+    /// Waits for the rows of a phase.
+    GW_DEVICE static void wait(bool by_engine, u64* barrier, u32 parity) {
+        if (by_engine) barrier_wait(barrier, parity);
+    }
+
+    /// Copies 16 of a stage's rows of x to operands: a tile of columns from `from` on, with zeros past the last column. `row` is the first
+    /// of the rows, and `last` the last that exists.
+    template <class Stage, class Rows>
+    GW_DEVICE void place_inputs(char* rows, const char* stage, int row, int last, int from) const {
+        const int thread = Operands::thread_again() % 128, pair = thread % 16, column = from + 2 * pair;
+        char* const to = rows + Operands::offset(thread / 16, pair / 4) + pair % 4 * 4;
+        const T* source[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int own = min(row + thread / 16 + 8 * half, last);
+            source[half] = reinterpret_cast<const T*>(stage) + own * inputs + min(column, inputs - 1);
+        }
+        const u32 mask = column + 1 < inputs ? 0xffffffffu : column < inputs ? 0xffffu : 0u;
+        const int next = column + 1 < inputs ? 1 : 0;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const T(&both)[2] = values.at[blade][half];
-                u32 parts[PARTS];
-                if constexpr (sizeof(T) == 2) {
-                    parts[0] = both[0].bits | static_cast<u32>(both[1].bits) << 16;
+                const T* const at = reinterpret_cast<const T*>(reinterpret_cast<const char*>(source[half]) + blade * Stage::PLANE);
+                u32 both;
+                if (inputs % 2 == 0) {
+                    // Past the last column, what is masked is read from a word before.
+                    both = *reinterpret_cast<const u32*>(reinterpret_cast<const char*>(at) - (column < inputs ? 0 : sizeof(T)));
                 } else {
-                    Operands::split(both[0], both[1], parts);
+                    both = at[0].bits | static_cast<u32>(at[next].bits) << 16;
                 }
-#pragma unroll
-                for (int part = 0; part < PARTS; ++part) {
-                    *reinterpret_cast<u32*>(own + half * 8 * ROW + blade * Rows::BLADE_BYTES + part * Rows::PART_BYTES) = parts[part];
-                }
+                *reinterpret_cast<u32*>(to + half * 8 * ROW + blade * Rows::BLADE_BYTES) = both & mask;
             }
         }
     }
 
-    /// Whether the lane's two features can be read and written as one access.
+    /// Whether the lane's two features can be written as one access.
     GW_DEVICE bool is_paired(const T* array) const {
         return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(T)) == 0;
     }
 
-    /// The lane's row g + 8·half, `first` the group's first; the last there is if it lies past the end.
-    GW_DEVICE i64 row_of(i64 first, int half) const { return min(first + line + 8 * half, p.rows - 1); }
-
-    /// The lane's values of row g + 8·half of [blades, rows, features].
-    GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
-        const u32 plane = plane_bytes(features);
-        const T* const at = source + row_of(first, half) * features;
-        if (is_paired(source)) {
-            const T* const near = at + min(feature, features - 2);
+    /// The lane's values of a row of a stage.
+    template <class Stage>
+    GW_DEVICE void read(const char* stage, int row, float (&values)[BLADES][2]) const {
+        const T* const at = reinterpret_cast<const T*>(stage) + row * features;
+        if (features % 2 == 0) {
+            const char* const near = reinterpret_cast<const char*>(at + min(feature, features - 2));
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) load<2>(plane_of(near, plane, blade), values[blade]);
+            for (int blade = 0; blade < BLADES; ++blade) load<2>(reinterpret_cast<const T*>(near + blade * Stage::PLANE), values[blade]);
             return;
         }
-        const T *const one = at + min(feature, features - 1), *const two = at + min(feature + 1, features - 1);
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) {
-            values[blade][0] = widen(*plane_of(one, plane, blade));
-            values[blade][1] = widen(*plane_of(two, plane, blade));
+        for (int side = 0; side < 2; ++side) {
+            const char* const near = reinterpret_cast<const char*>(at + min(feature + side, features - 1));
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) values[blade][side] = widen(*reinterpret_cast<const T*>(near + blade * Stage::PLANE));
         }
     }
 
-    /// Writes the lane's values of the same rows.
+    /// Writes the lane's values of rows g and g + 8 of [BLADES, rows, features], `first` the first of 16.
     GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
         const u32 plane = plane_bytes(features);
         const bool paired = is_paired(target);
@@ -381,14 +341,7 @@ struct MvTiles {
     }
 
     GW_DEVICE static void store_two(T* target, float first, float second) {
-        if constexpr (sizeof(T) == 2) {
-            u32 both[1];
-            Operands::split(first, second, both);
-            *reinterpret_cast<u32*>(target) = both[0];
-        } else {
-            const float both[2] = {first, second};
-            store<2>(target, both);
-        }
+        *reinterpret_cast<u32*>(target) = Operands::pair(first, second);
     }
 
     /// Where `put` writes the lane's pair of row g.
@@ -400,12 +353,7 @@ struct MvTiles {
         char* const own = rows + own_offset() + half * 8 * ROW;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
-            u32 parts[PARTS];
-            Operands::split(values[blade][0], values[blade][1], parts);
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                *reinterpret_cast<u32*>(own + blade * Rows::BLADE_BYTES + part * Rows::PART_BYTES) = parts[part];
-            }
+            *reinterpret_cast<u32*>(own + blade * Rows::BLADE_BYTES) = Operands::pair(values[blade][0], values[blade][1]);
         }
     }
 

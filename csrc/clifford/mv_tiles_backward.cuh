@@ -16,18 +16,17 @@ struct MvTilesBackward : MvTiles<A, T> {
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
-    using typename Tiles::Inputs;
     using typename Tiles::Operands;
     using typename Tiles::SiluGate;
     using Places = typename Block::Places;
     /// Rows of the block.
     static constexpr int ALL = 2 * Tiles::ROWS;
     using Rows = typename Tiles::template Rows<ALL>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PARTS, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
+    using Stage = typename Tiles::template Stage<ALL>;
+    using InputStage = typename Tiles::template Stage<ALL, TILES>;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
     using Tiles::tables;
-    /// Tiles of the first linear map's matrices that are in shared memory. There is no room for the second in three parts.
-    static constexpr int HELD = PARTS == 1 ? TILES : 1;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
@@ -35,24 +34,57 @@ struct MvTilesBackward : MvTiles<A, T> {
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
-    /// shared memory: the matrices, three arrays of rows (see `work`), the parameters, and 256 sums.
-    GW_DEVICE static void run(char* shared, const MvTilesWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+    /// shared memory: the matrices, three arrays of operands and five stages of rows (see `work`), the parameters, 256 sums, `Sums`,
+    /// and three barriers.
+    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         MvTilesBackward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
+    /// Rows of the block as they come, and the last of them that exists.
+    struct Stages {
+        char *s, *grad, *r, *y, *x;
+        int last;
+    };
+
+    /// The row of the block that is the lane's row g + 8·half.
+    GW_DEVICE int row_of(const Stages& stages, int half) const { return min(group * ROWS + line + 8 * half, stages.last); }
+
     /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
-    /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
-    /// normalisation the lane's share, see `fold`.
+    /// Gradients of the parameters of a thread's two features, summed over its rows, in shared memory because registers are short: pairs of
+    /// the silu's for each side and grade; then, of both sides, of the biases and the gain, and SHARE pairs of the product weights with
+    /// the normalisation behind them, see `fold`.
     struct Sums {
-        float product[2][SHARE] = {};
-        float silu[2][GRADES][2] = {};
-        float bias[2] = {}, left_bias[2] = {}, gain[2] = {};
+        static constexpr int BIAS = 2 * GRADES, LEFT_BIAS = BIAS + 1, GAIN = BIAS + 2, PRODUCT = BIAS + 3;
+        static constexpr int SIZE = (PRODUCT + SHARE) * 2 * 256;
         /// Number of values per feature.
         static constexpr int COUNT = PATHS + 3 * GRADES + 3;
+        float* first;
+
+        GW_DEVICE float* at(int number) const { return first + 2 * (number * 256 + threadIdx.x); }
+        GW_DEVICE void clear() const {
+            const float none[2] = {};
+#pragma unroll
+            for (int number = 0; number < PRODUCT + SHARE; ++number) ::store<2>(at(number), none);
+        }
+        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) load<2>(at(side * GRADES + grade), values[grade]);
+        }
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) ::store<2>(at(side * GRADES + grade), values[grade]);
+        }
+        GW_DEVICE void add(int number, const float (&values)[2]) const {
+            float sums[2];
+            load<2>(at(number), sums);
+            sums[0] += values[0];
+            sums[1] += values[1];
+            ::store<2>(at(number), sums);
+        }
     };
 
     /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
@@ -60,56 +92,90 @@ struct MvTilesBackward : MvTiles<A, T> {
         float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
     };
 
-    GW_DEVICE explicit MvTilesBackward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
         char* const right = shared;
         char* const left = right + MATRIX_BYTES;
         char* const linear = left + MATRIX_BYTES;
         // Operands of all rows of the block: the gradient of r; that of l, later that of y; h, later x, 32 columns at a time.
-        char* const dr = linear + HELD * MATRIX_BYTES;
+        char* const dr = linear + TILES * MATRIX_BYTES;
         char* const dl = dr + Rows::BYTES;
         char* const h = dl + Rows::BYTES;
-        float* const values = reinterpret_cast<float*>(h + Rows::BYTES);
+        Stages stages;
+        stages.s = h + Rows::BYTES;
+        stages.grad = stages.s + Stage::BYTES;
+        stages.r = stages.grad + Stage::BYTES;
+        stages.y = stages.r + Stage::BYTES;
+        stages.x = stages.y + Stage::BYTES;
+        float* const values = reinterpret_cast<float*>(stages.x + InputStage::BYTES);
         float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
+        const Sums sums{values + Parameters::COUNT + 16 * ROWS};
+        u64* const barriers = reinterpret_cast<u64*>(sums.first + Sums::SIZE);
+        const bool by_engine = this->template is_aligned<4>(sources.x, {sources.y, sources.r, sources.s, sources.grad});
+        if (threadIdx.x == 0) {
+            barrier_init(barriers, BLADES);
+            barrier_init(barriers + 1, BLADES);
+            barrier_init(barriers + 2, BLADES);
+            barrier_init_fence();
+        }
+        // What the first phases of a tile read, and what its last read.
+        auto bring_first = [&](i64 row) {
+            this->template bring<Stage, ALL, 3>({stages.s, stages.grad, stages.r}, {sources.s, sources.grad, sources.r}, row, features,
+                                                by_engine, 0, 256, barriers);
+        };
+        auto bring_last = [&](i64 row) {
+            this->template bring<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, by_engine, 0, 256, barriers + 1);
+            this->template bring<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, by_engine, 0, 256, barriers + 2);
+        };
+        __syncthreads();
+        const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
+        bring_first(start);
+        bring_last(start);
         this->load_matrices(right, p.right, features, 0);
         this->load_matrices(left, p.left, features, 0);
 #pragma unroll
-        for (int tile = 0; tile < HELD; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
+        for (int tile = 0; tile < TILES; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
         const Parameters parameters = this->load_parameters(values);
         const int own = group * ROWS * ROW;
         const u32 at_dr = shared_address(dr), at_dl = shared_address(dl), at_h = shared_address(h);
         const u32 a = own + Operands::left_offset(), b = Operands::right_transposed_offset(8 * column);
-        const i64 step = static_cast<i64>(gridDim.x) * ALL;
-        Sums sums;
         Matrices matrices;
+        sums.clear();
+        u32 parity = 0;
         __syncthreads();
 #pragma unroll 1
-        for (i64 base = static_cast<i64>(blockIdx.x) * ALL; base < p.rows; base += step) {
+        for (i64 base = start; base < p.rows; base += step, parity ^= 1) {
             const i64 first = base + group * ROWS;
-            prefetch(sources, base + step);
+            stages.last = static_cast<int>(min(p.rows - base, static_cast<i64>(ALL))) - 1;
             Fragment dh;
-            norm_backward(parameters, sources, first, dl + own, exchange, dh, sums);
-            product_backward(parameters, sources, first, h + own, dr + own, dh, sums);
+            Tiles::wait(by_engine, barriers, parity);
+            norm_backward(parameters, stages, dl + own, exchange, dh, sums);
+            Tiles::wait(by_engine, barriers + 1, parity);
+            product_backward(parameters, stages, h + own, dr + own, dh, sums);
             __syncthreads();
+            bring_first(base + step);
             correlate(matrices.right, at_h, at_dr);
             correlate(matrices.left, at_h, at_dl);
             Tiles::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
             Tiles::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
-            Inputs x;
             __syncthreads();  // All have read h and the gradient of l.
-            this->load_inputs(sources.x, first, 0, x);
-            Tiles::template store_inputs<Rows>(h + own, x);
-            silu_backward(parameters, sources, first, dh, dl + own, sums);
+            Tiles::wait(by_engine, barriers + 2, parity);
+            auto place = [&](int tile) {
+                this->template place_inputs<InputStage, Rows>(h + own, stages.x, group * ROWS, stages.last, WIDTH * tile);
+            };
+            place(0);
+            silu_backward(parameters, stages, dh, dl + own, sums);
             __syncthreads();
+            if (TILES == 1) bring_last(base + step);
             correlate(matrices.linear[0], at_h, at_dl);
             if (grad_x != nullptr) input_backward(shared_address(linear) + b, at_dl + a, first, grad_x);
 #pragma unroll
             for (int tile = 1; tile < TILES; ++tile) {
-                this->load_inputs(sources.x, first, WIDTH * tile, x);
                 __syncthreads();  // All have read the columns of x before.
-                Tiles::template store_inputs<Rows>(h + own, x);
+                place(tile);
                 __syncthreads();
+                if (tile + 1 == TILES) bring_last(base + step);
                 correlate(matrices.linear[tile], at_h, at_dl);
             }
             __syncthreads();  // All have read x and the gradient of y.
@@ -118,37 +184,18 @@ struct MvTilesBackward : MvTiles<A, T> {
         write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
     }
 
-    /// Brings the block's rows from `first` on into the L2 cache, if all of them exist: a warp those of a blade.
-    GW_DEVICE void prefetch(const Sources& sources, i64 first) const {
-        const int blade = threadIdx.x / 32, lane = threadIdx.x % 32;
-        if (blade >= BLADES || first + ALL > p.rows) return;
-        auto bring = [&](const T* source, int width) {
-            const int bytes = ALL * width * int(sizeof(T));
-            const char* const at = reinterpret_cast<const char*>(source + (blade * p.rows + first) * width);
-#pragma unroll
-            for (int step = 0; step < ALL * WIDTH * TILES * int(sizeof(T)) / 4096 + (sizeof(T) == 2 && TILES == 1); ++step) {
-                const int byte = 128 * lane + 4096 * step;
-                if (byte < bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + byte));
-            }
-        };
-        bring(sources.s, features);
-        bring(sources.grad, features);
-        bring(sources.y, features);
-        bring(sources.r, features);
-        bring(sources.x, inputs);
-    }
-
     /// The gradient of l, that of the layer norm's argument s over √2, to `out` and to shared memory.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, char* rows, float* exchange,
-                                 Fragment& out, Sums& sums) const {
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Stages& stages, char* rows, float* exchange,
+                                 Fragment& out, const Sums& sums) const {
+        float gains[2] = {}, biases[2] = {};
         // Norms and products by features, summed over the features of a row.
         float totals[2][2] = {}, dots[4], forms[4], norms[4];
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            this->read(sources.s, first, half, s[half]);
-            this->read(sources.grad, first, half, g[half]);
-            if (first + line + 8 * half >= p.rows) {
+            this->template read<Stage>(stages.s, row_of(stages, half), s[half]);
+            this->template read<Stage>(stages.grad, row_of(stages, half), g[half]);
+            if (group * ROWS + line + 8 * half > stages.last) {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) g[half][blade][0] = g[half][blade][1] = 0;
             }
@@ -178,7 +225,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                sums.gain[side] += dots[at] * scale;
+                gains[side] += dots[at] * scale;
                 const float slope = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
                 const float form_grad = feature + side < features ? slope : 0.0f;
                 each<BLADES>([&](auto index) {
@@ -187,24 +234,25 @@ struct MvTilesBackward : MvTiles<A, T> {
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
                     g[half][blade][side] = out[blade][at] = Tiles::SQRT_HALF * value;
                 });
-                sums.left_bias[side] += g[half][0][side];
+                biases[side] += g[half][0][side];
             }
             this->template put<Rows>(rows, half, g[half]);
         }
+        sums.add(Sums::GAIN, gains);
+        sums.add(Sums::LEFT_BIAS, biases);
     }
 
     /// The lane's value of every blade of one row and feature.
-    GW_DEVICE void read_one(const T* source, i64 first, int half, int side, Element& element) const {
-        const u32 plane = this->plane_bytes(features);
-        const T* const at = source + this->row_of(first, half) * features + min(feature + side, features - 1);
+    GW_DEVICE void read_one(const char* stage, int row, int side, Element& element) const {
+        const char* const at = stage + (row * features + min(feature + side, features - 1)) * static_cast<int>(sizeof(T));
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = widen(*Tiles::plane_of(at, plane, blade));
+        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
     }
 
     /// The recomputed h and the gradient of r go to shared memory. `grad` is the gradient of l, the product's result, and becomes its
     /// part of the gradient of h.
-    GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, i64 first, char* h_rows, char* dr_rows,
-                                    Fragment& grad, Sums& sums) const {
+    GW_DEVICE void product_backward(const Parameters& parameters, const Stages& stages, char* h_rows, char* dr_rows, Fragment& grad,
+                                    const Sums& sums) const {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             typename Product::Weights weights, weight_sums = {};
@@ -215,8 +263,7 @@ struct MvTilesBackward : MvTiles<A, T> {
                 const int at = 2 * half + side;
                 const u32 place = this->own_offset() + half * 8 * ROW + side * 2;
                 Element h, raw, factor, dl, da, db;
-                read_one(sources.y, first, half, side, h);
-                read_one(sources.r, first, half, side, raw);
+                read_one(stages.y, row_of(stages, half), side, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
                 SiluGate silu[GRADES];
@@ -225,6 +272,9 @@ struct MvTilesBackward : MvTiles<A, T> {
                 Block::factors(silu, h, gates);
                 Block::apply(gates, h, h);
                 put_one(h_rows + place, h);
+                // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
+                asm volatile("" ::: "memory");
+                read_one(stages.r, row_of(stages, half), side, raw);
                 Normalizer normalizer[GRADES];
                 this->normalizer_of(parameters, feature + side, normalizer);
                 typename Normalizer::At norms[GRADES];
@@ -241,10 +291,9 @@ struct MvTilesBackward : MvTiles<A, T> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
                 put_one(dr_rows + place, db);
-                // Keeps the positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
             }
-            fold(weight_sums, norm_sums, sums.product[side]);
+            fold(weight_sums, norm_sums, sums, side);
         }
     }
 
@@ -252,20 +301,15 @@ struct MvTilesBackward : MvTiles<A, T> {
     GW_DEVICE static void put_one(char* at, const Element& element) {
 #pragma unroll
         for (int blade = 0; blade < BLADES; blade += 2) {
-            u32 parts[PARTS];
-            Operands::split(element.at[blade][0], element.at[blade + 1][0], parts);
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                char* const to = at + blade * Rows::BLADE_BYTES + part * Rows::PART_BYTES;
-                *reinterpret_cast<u16*>(to) = static_cast<u16>(parts[part]);
-                *reinterpret_cast<u16*>(to + Rows::BLADE_BYTES) = static_cast<u16>(parts[part] >> 16);
-            }
+            const u32 both = Operands::pair(element.at[blade][0], element.at[blade + 1][0]);
+            *reinterpret_cast<u16*>(at + blade * Rows::BLADE_BYTES) = static_cast<u16>(both);
+            *reinterpret_cast<u16*>(at + (blade + 1) * Rows::BLADE_BYTES) = static_cast<u16>(both >> 16);
         }
     }
 
     /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
     /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
-    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], float (&sums)[SHARE]) const {
+    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], const Sums& sums, int side) const {
         float left[8 * SHARE] = {};
 #pragma unroll
         for (int path = 0; path < PATHS; ++path) left[path] = weights.at[path][0];
@@ -281,16 +325,17 @@ struct MvTilesBackward : MvTiles<A, T> {
             }
         });
 #pragma unroll
-        for (int n = 0; n < SHARE; ++n) sums[n] += left[n];
+        for (int n = 0; n < SHARE; ++n) sums.at(Sums::PRODUCT + n)[side] += left[n];
     }
 
     /// The gradient of y to `target`.
-    GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, i64 first, const Fragment& dh, char* rows,
-                                 Sums& sums) const {
+    GW_DEVICE void silu_backward(const Parameters& parameters, const Stages& stages, const Fragment& dh, char* rows,
+                                 const Sums& sums) const {
+        float bias[2] = {};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float y[BLADES][2];
-            this->read(sources.y, first, half, y);
+            this->template read<Stage>(stages.y, row_of(stages, half), y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 SiluGate silu[GRADES];
@@ -304,13 +349,17 @@ struct MvTilesBackward : MvTiles<A, T> {
                 }
                 typename SiluGate::At gates[GRADES];
                 Block::factors(silu, at, gates);
-                Block::differentiate(silu, gates, at, g, sums.silu[side], g);
-                sums.bias[side] += g[0];
+                float added[GRADES][2];
+                sums.get_silu(side, added);
+                Block::differentiate(silu, gates, at, g, added, g);
+                sums.put_silu(side, added);
+                bias[side] += g[0];
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
             }
             this->template put<Rows>(rows, half, y);
         }
+        sums.add(Sums::BIAS, bias);
     }
 
     /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
@@ -323,13 +372,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             const int input = WIDTH * tile + feature;
             if (WIDTH * tile + 8 * column >= inputs) return;
             Fragment dx;
-            if (tile < HELD) {
-                Tiles::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
-            } else {
-                Tiles::template accumulate_with<true, Rows>(dx, dy, [&](int grade, u32(&parts)[PARTS][4]) {
-                    load_transposed(grade, WIDTH * tile, parts);
-                });
-            }
+            Tiles::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const i64 row = first + line + 8 * half;
@@ -351,48 +394,35 @@ struct MvTilesBackward : MvTiles<A, T> {
         }
     }
 
-    /// Two fragments of a transposed matrix of the first linear map, of inputs from `from` on, from global memory.
-    GW_DEVICE void load_transposed(int grade, int from, u32 (&parts)[PARTS][4]) const {
-        const int i = from + 8 * column + line;
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const int o = 8 * k + 2 * pair, index = (grade * inputs + i) * features + o;
-            const float one = i < inputs && o < features ? p.at(p.linear, index) : 0.0f;
-            const float two = i < inputs && o + 1 < features ? p.at(p.linear, index + 1) : 0.0f;
-            u32 both[PARTS];
-            Operands::split(one, two, both);
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) parts[part][k] = both[part];
-        }
-    }
-
     /// sums[grade] += Σ over all rows and the grade's blades of a[row][i]·b[row][o], for the group's 16 i and the warp's 8 features o.
+    ///
+    /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of rows: a tile's terms are summed by
+    /// themselves, and added to the others by additions that round.
     GW_DEVICE void correlate(float (&sums)[GRADES][4], u32 a, u32 b) const {
-        a += Operands::left_transposed_offset(2 * group);
-        b += Operands::right_offset(column);
+        const int lane = Operands::thread_again() % 32;
+        a += Operands::left_transposed_offset(lane, 2 * group);
+        b += Operands::right_offset(lane, column);
         Tiles::each_group([&](auto group) {
             using Members = decltype(group);
-            constexpr int COUNT = Members::COUNT;
+            constexpr int COUNT = Members::COUNT, MATRICES = Members::MATRICES;
+            u32 right[COUNT][4];
+#pragma unroll
+            for (int n = 0; n < COUNT; ++n) ::load_matrices<true>(right[n], b + Members::blade(n) * Rows::BLADE_BYTES);
+            float products[MATRICES][4] = {};
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                u32 left[COUNT][PARTS][4], right[COUNT][PARTS][2];
-                float products[COUNT][4];
+                u32 left[COUNT][4];
                 Tiles::template load_rows<Rows, true>(group, left, a + k * 16 * ROW);
 #pragma unroll
                 for (int n = 0; n < COUNT; ++n) {
-#pragma unroll
-                    for (int part = 0; part < PARTS; ++part) {
-                        load_two_transposed(right[n][part], b + k * 16 * ROW + Members::blade(n) * Rows::BLADE_BYTES + part * Rows::PART_BYTES);
-                    }
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) products[n][i] = 0;
+                    const u32 own[2] = {right[n][2 * k], right[n][2 * k + 1]};
+                    mma_16(products[n % MATRICES], left[n], own, T{});
                 }
-                Operands::multiply(products, left, right);
+            }
 #pragma unroll
-                for (int n = 0; n < COUNT; ++n) {
+            for (int m = 0; m < MATRICES; ++m) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) sums[Members::grade(n)][i] += products[n][i];
-                }
+                for (int i = 0; i < 4; ++i) sums[Members::grade(m)][i] += products[m][i];
             }
         });
     }
@@ -428,17 +458,19 @@ struct MvTilesBackward : MvTiles<A, T> {
                 if (line == 0) own[number * WIDTH] = value;
                 ++number;
             };
-            give(sums.bias[side]);
-            give(sums.left_bias[side]);
-            give(sums.gain[side]);
+            give(sums.at(Sums::BIAS)[side]);
+            give(sums.at(Sums::LEFT_BIAS)[side]);
+            give(sums.at(Sums::GAIN)[side]);
+            float silu[GRADES][2];
+            sums.get_silu(side, silu);
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][0]);
+            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][0]);
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][1]);
+            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][1]);
 #pragma unroll
             for (int n = 0; n < SHARE; ++n) {
                 const int of = line * SHARE + n;
-                float value = sums.product[side][n];
+                float value = sums.at(Sums::PRODUCT + n)[side];
                 if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
                 if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
             }

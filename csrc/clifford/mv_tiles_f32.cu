@@ -12,7 +12,7 @@
 
 #define GW_MV_TILES_FORWARD(P, Q, R, T, NAME)                                                                                    \
     extern "C" __global__ void __launch_bounds__(384, 1) gw_mv_tiles_fwd_##P##_##Q##_##R##_##NAME(                               \
-        GW_PARAMETER MvTilesWeights<T> weights, const T* x, const T* residual, T* out, T* y, T* r, T* s) {                       \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* x, const T* residual, T* out, T* y, T* r, T* s) {                       \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvTilesForward<Algebra<P, Q, R>, T>;                                                                        \
@@ -21,7 +21,7 @@
 
 #define GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, TILES)                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_tiles_bwd##TILES##_##P##_##Q##_##R##_##NAME(                      \
-        GW_PARAMETER MvTilesWeights<T> weights, const T* x, const T* y, const T* r, const T* s, const T* grad, T* grad_x,        \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* x, const T* y, const T* r, const T* s, const T* grad, T* grad_x,        \
         float* partial) {                                                                                                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \

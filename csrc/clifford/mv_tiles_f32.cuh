@@ -13,23 +13,6 @@
 #include "clifford/mv_block.cuh"
 #include "ptx/mma.cuh"
 
-/// Operands and sizes, by value. The parameters are of type T, or f32 where T has 16 bits (mixed precision).
-template <class T>
-struct MvTilesWeights {
-    const void *linear, *bias;          // [grades, inputs, features], [features]
-    const void *slope, *shift;          // silu: [features, grades]
-    const void *right, *normalization;  // [grades, features, features], [features, grades]
-    const void *product;                // [features, paths]
-    const void *left, *left_bias;       // [grades, features, features], [features]
-    const void *gain;                   // layer norm: [features]
-    i64 rows, inputs, features;
-    i64 wide;                           // Whether the parameters are f32.
-
-    GW_DEVICE float at(const void* parameter, int index) const {
-        return sizeof(T) == 4 || wide ? static_cast<const float*>(parameter)[index] : widen(static_cast<const T*>(parameter)[index]);
-    }
-};
-
 template <class A, class T>
 struct MvTiles {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
@@ -48,14 +31,14 @@ struct MvTiles {
     /// Values of every blade at the lane's four positions.
     using Fragment = float[BLADES][4];
 
-    const MvTilesWeights<T>& p;
+    const MvBlockWeights<T>& p;
     int inputs, features;
     int group, column;   // The warp's group, and the 8 features it works on.
     int line, pair;      // lane/4 and lane%4.
     int feature;         // The first of the lane's two.
     float share;         // 1/features
 
-    GW_DEVICE explicit MvTiles(const MvTilesWeights<T>& weights) : p(weights) {
+    GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -32,7 +32,7 @@ struct MvTilesBackward : MvTiles<A, T> {
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
     /// shared memory: the matrices, the parameters, three arrays of rows (see `Rows`), and 256 sums.
-    GW_DEVICE static void run(float* shared, const MvTilesWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         MvTilesBackward(weights).work(shared, sources, grad_x, partial);
     }
 
@@ -63,7 +63,7 @@ struct MvTilesBackward : MvTiles<A, T> {
         float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
     };
 
-    GW_DEVICE explicit MvTilesBackward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
 
     GW_DEVICE void work(float* shared, const Sources& sources, T* grad_x, float* partial) const {
         const int features8 = (features + 7) / 8 * 8;

@@ -25,13 +25,13 @@ struct MvTilesForward : MvTiles<A, T> {
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices, the parameters, then for each group 16 rows of x and
     /// of h, and 64 sums.
-    GW_DEVICE static void run(float* shared, const MvTilesWeights<T>& weights, const T* x, const T* residual, T* out,
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out,
                               const Kept& kept) {
         MvTilesForward(weights).work(shared, x, residual, out, kept);
     }
 
   private:
-    GW_DEVICE explicit MvTilesForward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesForward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
 
     GW_DEVICE void work(float* shared, const T* x, const T* residual, T* out, const Kept& kept) const {
         const int inputs8 = (inputs + 7) / 8 * 8, features8 = (features + 7) / 8 * 8, wide = inputs8 + 4;

@@ -14,9 +14,10 @@ struct MvTilesForward : MvTiles<A, T> {
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::SiluGate;
-    using typename Tiles::Inputs;
     using typename Tiles::Operands;
     using Rows = typename Tiles::template Rows<Tiles::ROWS>;
+    using Stage = typename Tiles::template Stage<Tiles::ROWS>;
+    using InputStage = typename Tiles::template Stage<Tiles::ROWS, TILES>;
     using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
 
@@ -25,40 +26,61 @@ struct MvTilesForward : MvTiles<A, T> {
         T *y, *r, *s;
     };
 
-    /// out, plus the residual if one is given. Dynamic shared memory: the matrices, 32 inputs at a time, then for each group 16 rows of x,
-    /// the first of which h takes later; the parameters, and 64 sums for each group.
-    GW_DEVICE static void run(char* shared, const MvTilesWeights<T>& weights, const T* x, const T* residual, T* out, const Kept& kept) {
+    /// out, plus the residual if one is given. Dynamic shared memory: the matrices, 32 inputs at a time, then for each group 16 rows of x
+    /// as operands, the first of which h takes later, and as they come, and the residual; the parameters, and for each group 64 sums
+    /// and two barriers.
+    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out, const Kept& kept) {
         MvTilesForward(weights).work(shared, x, residual, out, kept);
     }
 
   private:
-    GW_DEVICE explicit MvTilesForward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesForward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
 
     GW_DEVICE void work(char* shared, const T* x, const T* residual, T* out, const Kept& kept) const {
+        constexpr int GROUP = TILES * Rows::BYTES + InputStage::BYTES + Stage::BYTES;
         const int groups = blockDim.x / 128;
         char* const right = shared;
         char* const left = right + MATRIX_BYTES;
         char* const linear = left + MATRIX_BYTES;
-        char* const rows = linear + TILES * MATRIX_BYTES + group * TILES * Rows::BYTES;
-        float* const values = reinterpret_cast<float*>(linear + TILES * (MATRIX_BYTES + groups * Rows::BYTES));
+        char* const rows = linear + TILES * MATRIX_BYTES + group * GROUP;
+        char* const x_stage = rows + TILES * Rows::BYTES;
+        char* const residual_stage = x_stage + InputStage::BYTES;
+        float* const values = reinterpret_cast<float*>(linear + TILES * MATRIX_BYTES + groups * GROUP);
         float* const sums = values + Parameters::COUNT + group * 4 * ROWS;
+        u64* const barriers = reinterpret_cast<u64*>(values + Parameters::COUNT + groups * 4 * ROWS) + group * 2;
         const i64 step = static_cast<i64>(groups) * gridDim.x * ROWS;
         i64 first = (static_cast<i64>(groups) * blockIdx.x + group) * ROWS;
-        Inputs next[TILES];
-        this->load_all(x, first, next);
+        const bool by_engine = this->template is_aligned<1>(x, {residual});
+        if (threadIdx.x % 128 == 0) {
+            barrier_init(barriers, BLADES);
+            barrier_init(barriers + 1, BLADES);
+            barrier_init_fence();
+        }
+        this->meet();
+        auto bring = [&](auto stage, char* target, const T* source, i64 row, int width, u64* barrier) {
+            this->template bring<decltype(stage), ROWS, 1>({target}, {source}, row, width, by_engine, 128 * group, 128, barrier);
+        };
+        bring(InputStage{}, x_stage, x, first, inputs, barriers);
         this->load_matrices(right, p.right, features, 0);
         this->load_matrices(left, p.left, features, 0);
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
         const Parameters parameters = this->load_parameters(values);
-        const u32 a = shared_address(rows) + Operands::left_offset(), b = Operands::right_offset(column);
+        const u32 a = shared_address(rows) + Operands::left_offset(), b = Operands::right_offset(threadIdx.x % 32, column);
         const u32 at_right = shared_address(right) + b, at_left = shared_address(left) + b, at_linear = shared_address(linear) + b;
+        u32 parity = 0;
         __syncthreads();
 #pragma unroll 1
-        for (; first < p.rows; first += step) {
+        for (; first < p.rows; first += step, parity ^= 1) {
+            const int last = static_cast<int>(min(p.rows - first, static_cast<i64>(ROWS))) - 1;
+            Tiles::wait(by_engine, barriers, parity);
 #pragma unroll
-            for (int tile = 0; tile < TILES; ++tile) Tiles::template store_inputs<Rows>(rows + tile * Rows::BYTES, next[tile]);
+            for (int tile = 0; tile < TILES; ++tile) {
+                this->template place_inputs<InputStage, Rows>(rows + tile * Rows::BYTES, x_stage, 0, last, WIDTH * tile);
+            }
             this->meet();
+            bring(InputStage{}, x_stage, x, first + step, inputs, barriers);
+            if (residual != nullptr) bring(Stage{}, residual_stage, residual, first, features, barriers + 1);
             Fragment h;
             Tiles::template accumulate<false, true, Rows>(h, a, at_linear);
 #pragma unroll
@@ -73,14 +95,13 @@ struct MvTilesForward : MvTiles<A, T> {
             if (kept.r != nullptr) this->write(kept.r, first, r);
             multiply(parameters, h, r, s);
             if (kept.s != nullptr) this->write(kept.s, first, s);
-            this->load_all(x, first + step, next);
-            finish(parameters, residual, s, out, first, sums);
+            scale(parameters, s, sums);
+            if (residual != nullptr) {
+                Tiles::wait(by_engine, barriers + 1, parity);
+                add(residual_stage, last, s);
+            }
+            this->write(out, first, s);
         }
-    }
-
-    GW_DEVICE void load_all(const T* x, i64 first, Inputs (&values)[TILES]) const {
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) this->load_inputs(x, first, WIDTH * tile, values[tile]);
     }
 
     /// y, the result of the first linear map, becomes h in place and in `rows`.
@@ -148,8 +169,8 @@ struct MvTilesForward : MvTiles<A, T> {
         }
     }
 
-    /// Writes the layer norm of s, plus the residual.
-    GW_DEVICE void finish(const Parameters& parameters, const T* residual, Fragment& s, T* out, i64 first, float* shared) const {
+    /// s becomes its layer norm.
+    GW_DEVICE void scale(const Parameters& parameters, Fragment& s, float* shared) const {
         float norms[1][2] = {};
 #pragma unroll
         for (int at = 0; at < 4; ++at) {
@@ -160,17 +181,24 @@ struct MvTilesForward : MvTiles<A, T> {
         }
         this->template sum_features<1>(norms, shared);
 #pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            const float scale = Quick::quotient(parameters.gain(feature + at % 2), norms[0][at / 2] * share + float(NORM_EPSILON));
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) s[blade][at] *= scale;
+        }
+    }
+
+    /// Adds the residual.
+    GW_DEVICE void add(const char* stage, int last, Fragment& s) const {
+#pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float base[BLADES][2] = {};
-            if (residual != nullptr) this->read(residual, first, half, base);
+            float base[BLADES][2];
+            this->template read<Stage>(stage, min(line + 8 * half, last), base);
 #pragma unroll
-            for (int side = 0; side < 2; ++side) {
-                const int at = 2 * half + side;
-                const float scale = Quick::quotient(parameters.gain(feature + side), norms[0][half] * share + float(NORM_EPSILON));
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = base[blade][side] + s[blade][at] * scale;
+            for (int blade = 0; blade < BLADES; ++blade) {
+                s[blade][2 * half] += base[blade][0];
+                s[blade][2 * half + 1] += base[blade][1];
             }
         }
-        this->write(out, first, s);
     }
 };

@@ -1,6 +1,6 @@
 //! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
 
-use super::{MOST_FEATURES, Sizes, cuda::Plan};
+use super::{MOST_FEATURES, Sizes, cuda::Plan, rows};
 use crate::{
     CudaDevice, DType,
     cuda::{Grid, Kernel},
@@ -19,10 +19,14 @@ const WIDTH: usize = 32;
 /// Most inputs of the backward pass: two tiles.
 const MOST_INPUTS: usize = 2 * WIDTH;
 
-/// Whether there are so many rows that matrix instructions pay for `f32`: eight tiles for each multiprocessor. On an H200 a step of the
-/// n-body model takes as long by either kernel at a quarter of that (docs/kernels.md).
-pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
-    sizes.batch >= 8 * ROWS * GROUPS * device.info().multiprocessors.max(1) as usize
+/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): in `f32` eight tiles for each multiprocessor; in 16 bits
+/// more rows than the other kernel works on at a time.
+pub(super) fn pay(device: &CudaDevice, sizes: Sizes, dtype: DType) -> bool {
+    let multiprocessors = device.info().multiprocessors.max(1) as usize;
+    match dtype {
+        DType::F32 => sizes.batch >= 8 * ROWS * GROUPS * multiprocessors,
+        _ => sizes.batch > rows::MOST_AT_A_TIME * multiprocessors,
+    }
 }
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
@@ -66,7 +70,8 @@ pub(super) fn plan(
     Some(Plan {
         sizes,
         dtype,
-        last: usize::from(is_wide),
+        working_warps: 0,
+        is_wide,
         blocks: blocks(GROUPS * ROWS),
         forward: (forward, grid(groups).shared(shared_forward)),
         backward: (backward, grid(GROUPS).shared(shared_backward)),
@@ -97,10 +102,14 @@ fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize, usize) {
     // Bytes of a row of a tile.
     const ROW: usize = 2 * WIDTH;
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-    let matrices = (2 + tiles) * grades * WIDTH * ROW;
-    let parameters = 4 * (algebra.paths().len() + 4 * grades + 3) * WIDTH;
-    let forward = matrices + parameters + MOST_GROUPS * (tiles * blades * ROWS * ROW + 16 * ROWS);
-    let rows = 3 * blades * GROUPS * ROWS * ROW;
-    let backward = matrices + parameters + rows + GROUPS * 32 * ROWS;
+    let constant = (2 + tiles) * grades * WIDTH * ROW + 4 * (algebra.paths().len() + 4 * grades + 3) * WIDTH;
+    // 16 rows of features, or of a tile of inputs.
+    let rows = blades * ROWS * ROW;
+    let barrier = size_of::<u64>();
+    let forward = constant + MOST_GROUPS * ((2 * tiles + 1) * rows + 16 * ROWS + 2 * barrier);
+    // Sums of parameters' gradients, a pair for each thread (`Sums` in the kernel).
+    let pairs = 2 * grades + 3 + (algebra.paths().len() + grades).div_ceil(8);
+    let sums = pairs * 8 * GROUPS * GROUP_THREADS;
+    let backward = constant + GROUPS * ((3 + 4 + tiles) * rows + 32 * ROWS) + sums + 3 * barrier;
     (MOST_GROUPS, forward, backward)
 }
