@@ -37,12 +37,15 @@ struct MvBlockWeights {
         return sizeof(T) == 4 || wide ? static_cast<const float*>(parameter)[index] : widen(static_cast<const T*>(parameter)[index]);
     }
 
-    /// Four adjacent elements.
-    GW_DEVICE void four(const void* parameter, int index, float (&values)[4]) const {
-        if (sizeof(T) == 4 || wide) {
-            load<4>(static_cast<const float*>(parameter) + index, values);
+    /// Calls f with a value of the parameters' type. A branch for each load would keep loads from being in flight together.
+    template <class F>
+    GW_DEVICE void typed(F f) const {
+        if constexpr (sizeof(T) == 4) {
+            f(T{});
+        } else if (wide) {
+            f(float{});
         } else {
-            load<4>(static_cast<const T*>(parameter) + index, values);
+            f(T{});
         }
     }
 };
@@ -142,37 +145,7 @@ struct MvBlock {
 #pragma unroll 1
         for (int start = warp; start < lines; start += LINES * warps) {
             float values[LINES][GRADES][4];
-#pragma unroll
-            for (int line = 0; line < LINES; ++line) {
-                const int number = start + line * warps;
-                const bool first = number < wide, second = number < wide + quads;
-                const void* const source = first ? p.linear : second ? p.right : p.left;
-                const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
-                const bool there = number < lines;
-#pragma unroll
-                for (int grade = 0; grade < GRADES; ++grade) {
-                    if constexpr (BACKWARD) {
-                        const int i = at + lane / 8, o = lane % 8 * 4;
-                        const int from = (grade * count + i) * features + o;
-#pragma unroll
-                        for (int k = 0; k < 4; ++k) values[line][grade][k] = 0;
-                        if (whole) {
-                            if (there && i < count && o < features) p.four(source, from, values[line][grade]);
-                        } else {
-#pragma unroll
-                            for (int k = 0; k < 4; ++k) {
-                                if (there && i < count && o + k < features) values[line][grade][k] = p.at(source, from + k);
-                            }
-                        }
-                    } else {
-                        const int from = (grade * count + at) * features + lane;
-#pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            values[line][grade][k] = there && at + k < count && active ? p.at(source, from + k * features) : 0.0f;
-                        }
-                    }
-                }
-            }
+            p.typed([&](auto zero) { load_lines<BACKWARD, decltype(zero)>(values, start, whole); });
 #pragma unroll
             for (int line = 0; line < LINES; ++line) {
                 const int number = start + line * warps;
@@ -185,6 +158,43 @@ struct MvBlock {
                     const int place = BACKWARD ? (grade * quads + lane % 8) * (count4 + 1) + at + lane / 8
                                                : (grade * (count4 / 4) + at / 4) * features4 + lane;
                     ::store<4>(target + 4 * place, values[line][grade]);
+                }
+            }
+        }
+    }
+
+    /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `whole`.
+    template <bool BACKWARD, class P, int LINES>
+    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start, bool whole) const {
+        const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
+#pragma unroll
+        for (int line = 0; line < LINES; ++line) {
+            const int number = start + line * warps;
+            const bool first = number < wide, second = number < wide + quads, there = number < lines;
+            const P* const source = static_cast<const P*>(first ? p.linear : second ? p.right : p.left);
+            const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                float(&four)[4] = values[line][grade];
+                if constexpr (BACKWARD) {
+                    const int i = at + lane / 8, o = lane % 8 * 4;
+                    const int from = (grade * count + i) * features + o;
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) four[k] = 0;
+                    if (whole) {
+                        if (there && i < count && o < features) load<4>(source + from, four);
+                    } else {
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) {
+                            if (there && i < count && o + k < features) four[k] = widen(source[from + k]);
+                        }
+                    }
+                } else {
+                    const int from = (grade * count + at) * features + lane;
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) {
+                        four[k] = there && at + k < count && active ? widen(source[from + k * features]) : 0.0f;
+                    }
                 }
             }
         }
@@ -368,20 +378,35 @@ struct MvBlock {
 
     /// The parameters of the lane's feature.
     GW_DEVICE void silu_parameters(SiluGate (&silu)[GRADES]) const {
+        float slope[GRADES], shift[GRADES];
+        p.typed([&](auto zero) {
+            own_parameters<decltype(zero)>(p.slope, slope);
+            own_parameters<decltype(zero)>(p.shift, shift);
+        });
 #pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) silu[grade].slope = p.at(p.slope, column * GRADES + grade);
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) silu[grade].shift = p.at(p.shift, column * GRADES + grade);
+        for (int grade = 0; grade < GRADES; ++grade) {
+            silu[grade].slope = slope[grade];
+            silu[grade].shift = shift[grade];
+        }
     }
 
     GW_DEVICE void mix_parameters(float (&mix)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) mix[grade] = p.at(p.normalization, column * GRADES + grade);
+        p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.normalization, mix); });
     }
 
     GW_DEVICE void product_weights(typename Product::Weights& values) const {
+        float weights[PATHS];
+        p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.product, weights); });
 #pragma unroll
-        for (int path = 0; path < PATHS; ++path) values.at[path][0] = p.at(p.product, column * PATHS + path);
+        for (int path = 0; path < PATHS; ++path) values.at[path][0] = weights[path];
+    }
+
+    /// COUNT parameters of the lane's feature, of type P.
+    template <class P, int COUNT>
+    GW_DEVICE void own_parameters(const void* source, float (&values)[COUNT]) const {
+        const P* const own = static_cast<const P*>(source) + column * COUNT;
+#pragma unroll
+        for (int n = 0; n < COUNT; ++n) values[n] = widen(own[n]);
     }
 
     /// The grade-wise function F of an element: its arguments and factors.

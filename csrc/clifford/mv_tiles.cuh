@@ -13,6 +13,7 @@
 
 #include "clifford/mv_block.cuh"
 #include "clifford/mv_operands.cuh"
+#include "ptx/async.cuh"
 #include "ptx/bulk.cuh"
 
 template <class A, class T>
@@ -80,6 +81,16 @@ struct MvTiles {
     };
 
     GW_DEVICE Parameters load_parameters(float* target) const {
+        p.typed([&](auto zero) {
+            load_parameters_of<decltype(zero)>(target);
+        });
+        return {target};
+    }
+
+    /// The same of parameters of type P.
+    template <class P>
+    GW_DEVICE void load_parameters_of(float* target) const {
+#pragma unroll 4
         for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
             const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
             const int kind = by_grade / GRADES, single = by_grade - 4 * GRADES;
@@ -95,26 +106,43 @@ struct MvTiles {
                 source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
                 index = feature;
             }
-            float loaded = feature < features ? p.at(source, index) : 0.0f;
+            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
             if (single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
             target[at] = loaded;
         }
-        return {target};
     }
 
     /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [GRADES, tile] in shared memory, with zeros for
     /// what there is not.
     GW_DEVICE void load_matrices(char* target, const void* source, int count, int first) const {
+        p.typed([&](auto zero) {
+            using P = decltype(zero);
+            if (features % 2 == 0 && reinterpret_cast<u64>(source) % (2 * sizeof(P)) == 0) {
+                load_matrices_of<true>(target, static_cast<const P*>(source), count, first);
+            } else {
+                load_matrices_of<false>(target, static_cast<const P*>(source), count, first);
+            }
+        });
+    }
+
+    /// The same of elements of type P, two at a time if `PAIRED`.
+    template <bool PAIRED, class P>
+    GW_DEVICE void load_matrices_of(char* target, const P* source, int count, int first) const {
         constexpr int PAIRS = WIDTH / 2;
         const int o = threadIdx.x % PAIRS * 2, step = blockDim.x / PAIRS;
 #pragma unroll 4
         for (int at = threadIdx.x / PAIRS; at < GRADES * WIDTH; at += step) {
             const int grade = at / WIDTH, row = at % WIDTH, i = first + row;
-            const int index = (grade * count + i) * features + o;
-            const float one = i < count && o < features ? p.at(source, index) : 0.0f;
-            const float two = i < count && o + 1 < features ? p.at(source, index + 1) : 0.0f;
+            const P* const from = source + (grade * count + i) * features + o;
+            float values[2] = {};
+            if constexpr (PAIRED) {
+                if (i < count && o < features) load<2>(from, values);
+            } else {
+                if (i < count && o < features) values[0] = widen(from[0]);
+                if (i < count && o + 1 < features) values[1] = widen(from[1]);
+            }
             u32* const to = reinterpret_cast<u32*>(target + grade * GRADE_BYTES + Operands::offset(row, o / 8)) + o % 8 / 2;
-            *to = Operands::pair(one, two);
+            *to = Operands::pair(values[0], values[1]);
         }
     }
 
@@ -211,56 +239,82 @@ struct MvTiles {
     /// Bytes of such a plane.
     GW_DEVICE u32 plane_bytes(int width) const { return static_cast<u32>(p.rows) * width * u32(sizeof(T)); }
 
-    /// Rows of arrays in shared memory, as they are in global memory: planes of COUNT rows, without gaps between rows. The copy engine
-    /// brings them where everything is aligned to 16 bytes, and `barrier` counts their bytes; otherwise threads copy them.
+    /// Rows of arrays in shared memory, as they are in global memory: planes of COUNT rows, without gaps between rows. Where planes have an
+    /// odd number of elements, those of odd blades begin at the second element of their stage, so that copies of words are aligned.
     template <int COUNT, int TILES = 1>
     struct Stage {
         static constexpr int PLANE = COUNT * ROW * TILES, BYTES = BLADES * PLANE;
     };
 
-    /// Whether the copy engine can bring rows of all of these arrays.
+    /// How rows of arrays come to their stages: by the copy engine, asynchronous copies of threads, or element by element.
+    enum class Way { ENGINE, EIGHT_BYTES, FOUR_BYTES, ELEMENTS };
+
+    /// The best way for these arrays [BLADES, rows, width].
     template <int N>
-    GW_DEVICE bool is_aligned(const T* x, const T* const (&arrays)[N]) const {
-        u64 bits = reinterpret_cast<u64>(x) | p.rows * inputs * sizeof(T) | p.rows * features * sizeof(T);
+    GW_DEVICE Way way_of(const T* const (&arrays)[N], int width) const {
+        u64 bits = 0;
 #pragma unroll
         for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
-        return bits % 16 == 0;
+        if ((bits | p.rows * width * sizeof(T)) % 16 == 0) return Way::ENGINE;
+        if (bits % 8 == 0 && width % 4 == 0) return Way::EIGHT_BYTES;
+        return bits % 4 == 0 ? Way::FOUR_BYTES : Way::ELEMENTS;
     }
 
     /// Starts bringing COUNT rows, `first` on, of N arrays [BLADES, rows, width], as far as they exist, to stages. All `threads` threads
-    /// from `leader` on call it, once all of them have read what the stages held. Rows may be read after `wait` and, if the copy engine
-    /// does not bring them, a barrier of these threads.
+    /// from `leader` on call it, once all of them have read what the stages held. By the copy engine, rows may be read after
+    /// `barrier_wait`; otherwise after `copy_async_wait` (the caller closes groups of copies) and a barrier of these threads.
     template <class Stage, int COUNT, int N>
-    GW_DEVICE void bring(char* const (&stages)[N], const T* const (&sources)[N], i64 first, int width, bool by_engine, int leader,
-                         int threads, u64* barrier) const {
+    GW_DEVICE void bring(char* const (&stages)[N], const T* const (&sources)[N], i64 first, int width, Way way, int leader, int threads,
+                         u64* barrier) const {
         if (first >= p.rows) return;
-        const int rows = static_cast<int>(min(p.rows - first, static_cast<i64>(COUNT)));
-        if (by_engine) {
-            const int lane = threadIdx.x - leader;
-            if (lane >= BLADES) return;
-            const u32 bytes = rows * width * static_cast<int>(sizeof(T));
-            const i64 from = (lane * p.rows + first) * width;
+        const int rows = static_cast<int>(min(p.rows - first, static_cast<i64>(COUNT))), thread = threadIdx.x - leader;
+        const u32 bytes = rows * width * static_cast<int>(sizeof(T));
+        if (way == Way::ENGINE) {
+            if (thread >= BLADES) return;
+            const i64 from = (thread * p.rows + first) * width;
             barrier_expect(barrier, N * bytes);
 #pragma unroll
-            for (int n = 0; n < N; ++n) bulk_copy(stages[n] + lane * Stage::PLANE, sources[n] + from, bytes, barrier);
+            for (int n = 0; n < N; ++n) bulk_copy(stages[n] + thread * Stage::PLANE, sources[n] + from, bytes, barrier);
             return;
         }
+        const int shift = shift_of(width);
+        const u32 plane = plane_bytes(width);
 #pragma unroll
         for (int n = 0; n < N; ++n) {
+            const T* const from = sources[n] + first * width;
+            if (way == Way::EIGHT_BYTES) {
+                copy_rows<Stage, 8>(stages[n], from, plane, bytes, 0, thread, threads);
+            } else if (way == Way::FOUR_BYTES) {
+                // With a shift, a word more, which has elements of the next rows or plane: an array has a multiple of four.
+                copy_rows<Stage, 4>(stages[n], from, plane, shift == 0 ? bytes : bytes / 4 * 4 + 4, shift, thread, threads);
+            } else {
 #pragma unroll 1
-            for (int blade = 0; blade < BLADES; ++blade) {
-                T* const to = reinterpret_cast<T*>(stages[n] + blade * Stage::PLANE);
-                const T* const from = sources[n] + (blade * p.rows + first) * width;
-#pragma unroll 1
-                for (int at = threadIdx.x - leader; at < rows * width; at += threads) to[at] = from[at];
+                for (int at = thread; at < rows * width; at += threads) {
+#pragma unroll
+                    for (int blade = 0; blade < BLADES; ++blade) {
+                        *reinterpret_cast<T*>(stages[n] + blade * Stage::PLANE + blade % 2 * shift + at * sizeof(T)) =
+                            *plane_of(from + at, plane, blade);
+                    }
+                }
             }
         }
     }
 
-    /// Waits for the rows of a phase.
-    GW_DEVICE static void wait(bool by_engine, u64* barrier, u32 parity) {
-        if (by_engine) barrier_wait(barrier, parity);
+    /// Starts copies of UNIT bytes of every plane to a stage.
+    template <class Stage, int UNIT>
+    GW_DEVICE static void copy_rows(char* stage, const T* from, u32 plane, u32 bytes, int shift, int thread, int threads) {
+#pragma unroll 1
+        for (u32 at = thread * UNIT; at < bytes; at += threads * UNIT) {
+            const char* const source = reinterpret_cast<const char*>(from) + at;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) {
+                copy_async_small<UNIT>(stage + at + blade * Stage::PLANE, plane_of(source, plane, blade) - blade % 2 * shift);
+            }
+        }
     }
+
+    /// Bytes by which rows of odd blades are shifted in their stage.
+    GW_DEVICE int shift_of(int width) const { return static_cast<int>(p.rows) & width & 1 ? static_cast<int>(sizeof(T)) : 0; }
 
     /// Copies 16 of a stage's rows of x to operands: a tile of columns from `from` on, with zeros past the last column. `row` is the first
     /// of the rows, and `last` the last that exists.
@@ -275,7 +329,7 @@ struct MvTiles {
             source[half] = reinterpret_cast<const T*>(stage) + own * inputs + min(column, inputs - 1);
         }
         const u32 mask = column + 1 < inputs ? 0xffffffffu : column < inputs ? 0xffffu : 0u;
-        const int next = column + 1 < inputs ? 1 : 0;
+        const int next = column + 1 < inputs ? 1 : 0, shift = shift_of(inputs);
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
 #pragma unroll
@@ -286,7 +340,8 @@ struct MvTiles {
                     // Past the last column, what is masked is read from a word before.
                     both = *reinterpret_cast<const u32*>(reinterpret_cast<const char*>(at) - (column < inputs ? 0 : sizeof(T)));
                 } else {
-                    both = at[0].bits | static_cast<u32>(at[next].bits) << 16;
+                    const T* const own = at + (blade % 2 && shift ? 1 : 0);
+                    both = own[0].bits | static_cast<u32>(own[next].bits) << 16;
                 }
                 *reinterpret_cast<u32*>(to + half * 8 * ROW + blade * Rows::BLADE_BYTES) = both & mask;
             }
@@ -308,11 +363,15 @@ struct MvTiles {
             for (int blade = 0; blade < BLADES; ++blade) load<2>(reinterpret_cast<const T*>(near + blade * Stage::PLANE), values[blade]);
             return;
         }
+        const int shift = shift_of(features);
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             const char* const near = reinterpret_cast<const char*>(at + min(feature + side, features - 1));
+            const char* const near_odd = near + shift;
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) values[blade][side] = widen(*reinterpret_cast<const T*>(near + blade * Stage::PLANE));
+            for (int blade = 0; blade < BLADES; ++blade) {
+                values[blade][side] = widen(*reinterpret_cast<const T*>((blade % 2 ? near_odd : near) + blade * Stage::PLANE));
+            }
         }
     }
 

@@ -18,6 +18,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     using typename Tiles::Product;
     using typename Tiles::Operands;
     using typename Tiles::SiluGate;
+    using typename Tiles::Way;
     using Places = typename Block::Places;
     /// Rows of the block.
     static constexpr int ALL = 2 * Tiles::ROWS;
@@ -112,7 +113,8 @@ struct MvTilesBackward : MvTiles<A, T> {
         float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
         const Sums sums{values + Parameters::COUNT + 16 * ROWS};
         u64* const barriers = reinterpret_cast<u64*>(sums.first + Sums::SIZE);
-        const bool by_engine = this->template is_aligned<4>(sources.x, {sources.y, sources.r, sources.s, sources.grad});
+        const Way x_way = this->template way_of<1>({sources.x}, inputs);
+        const Way way = this->template way_of<4>({sources.y, sources.r, sources.s, sources.grad}, features);
         if (threadIdx.x == 0) {
             barrier_init(barriers, BLADES);
             barrier_init(barriers + 1, BLADES);
@@ -122,11 +124,13 @@ struct MvTilesBackward : MvTiles<A, T> {
         // What the first phases of a tile read, and what its last read.
         auto bring_first = [&](i64 row) {
             this->template bring<Stage, ALL, 3>({stages.s, stages.grad, stages.r}, {sources.s, sources.grad, sources.r}, row, features,
-                                                by_engine, 0, 256, barriers);
+                                                way, 0, 256, barriers);
+            copy_async_commit();
         };
         auto bring_last = [&](i64 row) {
-            this->template bring<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, by_engine, 0, 256, barriers + 1);
-            this->template bring<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, by_engine, 0, 256, barriers + 2);
+            this->template bring<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, way, 0, 256, barriers + 1);
+            this->template bring<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, x_way, 0, 256, barriers + 2);
+            copy_async_commit();
         };
         __syncthreads();
         const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
@@ -143,15 +147,20 @@ struct MvTilesBackward : MvTiles<A, T> {
         Matrices matrices;
         sums.clear();
         u32 parity = 0;
+        copy_async_wait<1>();
         __syncthreads();
 #pragma unroll 1
         for (i64 base = start; base < p.rows; base += step, parity ^= 1) {
             const i64 first = base + group * ROWS;
             stages.last = static_cast<int>(min(p.rows - base, static_cast<i64>(ALL))) - 1;
             Fragment dh;
-            Tiles::wait(by_engine, barriers, parity);
+            if (way == Way::ENGINE) barrier_wait(barriers, parity);
             norm_backward(parameters, stages, dl + own, exchange, dh, sums);
-            Tiles::wait(by_engine, barriers + 1, parity);
+            if (way == Way::ENGINE) barrier_wait(barriers + 1, parity);
+            if (way != Way::ENGINE || x_way != Way::ENGINE) {
+                copy_async_wait<0>();
+                __syncthreads();
+            }
             product_backward(parameters, stages, h + own, dr + own, dh, sums);
             __syncthreads();
             bring_first(base + step);
@@ -160,7 +169,7 @@ struct MvTilesBackward : MvTiles<A, T> {
             Tiles::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
             Tiles::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
             __syncthreads();  // All have read h and the gradient of l.
-            Tiles::wait(by_engine, barriers + 2, parity);
+            if (x_way == Way::ENGINE) barrier_wait(barriers + 2, parity);
             auto place = [&](int tile) {
                 this->template place_inputs<InputStage, Rows>(h + own, stages.x, group * ROWS, stages.last, WIDTH * tile);
             };
@@ -178,7 +187,8 @@ struct MvTilesBackward : MvTiles<A, T> {
                 if (tile + 1 == TILES) bring_last(base + step);
                 correlate(matrices.linear[tile], at_h, at_dl);
             }
-            __syncthreads();  // All have read x and the gradient of y.
+            copy_async_wait<1>();
+            __syncthreads();  // All have read x and the gradient of y, and the next rows are there that threads copied first.
         }
         write_matrices(matrices, partial);
         write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);

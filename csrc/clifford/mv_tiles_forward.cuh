@@ -15,6 +15,7 @@ struct MvTilesForward : MvTiles<A, T> {
     using typename Tiles::Product;
     using typename Tiles::SiluGate;
     using typename Tiles::Operands;
+    using typename Tiles::Way;
     using Rows = typename Tiles::template Rows<Tiles::ROWS>;
     using Stage = typename Tiles::template Stage<Tiles::ROWS>;
     using InputStage = typename Tiles::template Stage<Tiles::ROWS, TILES>;
@@ -50,17 +51,18 @@ struct MvTilesForward : MvTiles<A, T> {
         u64* const barriers = reinterpret_cast<u64*>(values + Parameters::COUNT + groups * 4 * ROWS) + group * 2;
         const i64 step = static_cast<i64>(groups) * gridDim.x * ROWS;
         i64 first = (static_cast<i64>(groups) * blockIdx.x + group) * ROWS;
-        const bool by_engine = this->template is_aligned<1>(x, {residual});
+        const Way x_way = this->template way_of<1>({x}, inputs), residual_way = this->template way_of<1>({residual}, features);
         if (threadIdx.x % 128 == 0) {
             barrier_init(barriers, BLADES);
             barrier_init(barriers + 1, BLADES);
             barrier_init_fence();
         }
         this->meet();
-        auto bring = [&](auto stage, char* target, const T* source, i64 row, int width, u64* barrier) {
-            this->template bring<decltype(stage), ROWS, 1>({target}, {source}, row, width, by_engine, 128 * group, 128, barrier);
+        auto bring = [&](auto stage, char* target, const T* source, i64 row, int width, Way way, u64* barrier) {
+            this->template bring<decltype(stage), ROWS, 1>({target}, {source}, row, width, way, 128 * group, 128, barrier);
         };
-        bring(InputStage{}, x_stage, x, first, inputs, barriers);
+        bring(InputStage{}, x_stage, x, first, inputs, x_way, barriers);
+        copy_async_commit();
         this->load_matrices(right, p.right, features, 0);
         this->load_matrices(left, p.left, features, 0);
 #pragma unroll
@@ -73,14 +75,21 @@ struct MvTilesForward : MvTiles<A, T> {
 #pragma unroll 1
         for (; first < p.rows; first += step, parity ^= 1) {
             const int last = static_cast<int>(min(p.rows - first, static_cast<i64>(ROWS))) - 1;
-            Tiles::wait(by_engine, barriers, parity);
+            if (x_way == Way::ENGINE) {
+                barrier_wait(barriers, parity);
+            } else {
+                copy_async_wait<0>();
+                this->meet();
+            }
 #pragma unroll
             for (int tile = 0; tile < TILES; ++tile) {
                 this->template place_inputs<InputStage, Rows>(rows + tile * Rows::BYTES, x_stage, 0, last, WIDTH * tile);
             }
             this->meet();
-            bring(InputStage{}, x_stage, x, first + step, inputs, barriers);
-            if (residual != nullptr) bring(Stage{}, residual_stage, residual, first, features, barriers + 1);
+            if (residual != nullptr) bring(Stage{}, residual_stage, residual, first, features, residual_way, barriers + 1);
+            copy_async_commit();
+            bring(InputStage{}, x_stage, x, first + step, inputs, x_way, barriers);
+            copy_async_commit();
             Fragment h;
             Tiles::template accumulate<false, true, Rows>(h, a, at_linear);
 #pragma unroll
@@ -95,9 +104,10 @@ struct MvTilesForward : MvTiles<A, T> {
             if (kept.r != nullptr) this->write(kept.r, first, r);
             multiply(parameters, h, r, s);
             if (kept.s != nullptr) this->write(kept.s, first, s);
+            copy_async_wait<1>();  // The group meets in `scale`.
             scale(parameters, s, sums);
             if (residual != nullptr) {
-                Tiles::wait(by_engine, barriers + 1, parity);
+                if (residual_way == Way::ENGINE) barrier_wait(barriers + 1, parity);
                 add(residual_stage, last, s);
             }
             this->write(out, first, s);
