@@ -1,15 +1,18 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
-#include "clifford/mv_tiles.cuh"
+#include "clifford/mv_tiles_sums.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
 ///
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, class T, int TILES>
-struct MvTilesBackward : MvTiles<A, T> {
+struct MvTilesBackward : MvTilesSums<A, T, TILES> {
+    using Base = MvTilesSums<A, T, TILES>;
     using Tiles = MvTiles<A, T>;
+    using typename Base::Matrices;
+    using typename Base::Sums;
     using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
@@ -19,7 +22,6 @@ struct MvTilesBackward : MvTiles<A, T> {
     using typename Tiles::Operands;
     using typename Tiles::SiluGate;
     using typename Tiles::Way;
-    using Places = typename Block::Places;
     /// Rows of the block.
     static constexpr int ALL = 2 * Tiles::ROWS;
     using Rows = typename Tiles::template Rows<ALL>;
@@ -51,49 +53,7 @@ struct MvTilesBackward : MvTiles<A, T> {
     /// The row of the block that is the lane's row g + 8·half.
     GW_DEVICE int row_of(const Stages& stages, int half) const { return min(group * ROWS + line + 8 * half, stages.last); }
 
-    /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
-    /// feature.
-    static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
-
-    /// Gradients of the parameters of a thread's two features, summed over its rows, in shared memory because registers are short: pairs of
-    /// the silu's for each side and grade; then, of both sides, of the biases and the gain, and SHARE pairs of the product weights with
-    /// the normalisation behind them, see `fold`.
-    struct Sums {
-        static constexpr int BIAS = 2 * GRADES, LEFT_BIAS = BIAS + 1, GAIN = BIAS + 2, PRODUCT = BIAS + 3;
-        static constexpr int SIZE = (PRODUCT + SHARE) * 2 * 256;
-        /// Number of values per feature.
-        static constexpr int COUNT = PATHS + 3 * GRADES + 3;
-        float* first;
-
-        GW_DEVICE float* at(int number) const { return first + 2 * (number * 256 + threadIdx.x); }
-        GW_DEVICE void clear() const {
-            const float none[2] = {};
-#pragma unroll
-            for (int number = 0; number < PRODUCT + SHARE; ++number) ::store<2>(at(number), none);
-        }
-        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) load<2>(at(side * GRADES + grade), values[grade]);
-        }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) ::store<2>(at(side * GRADES + grade), values[grade]);
-        }
-        GW_DEVICE void add(int number, const float (&values)[2]) const {
-            float sums[2];
-            load<2>(at(number), sums);
-            sums[0] += values[0];
-            sums[1] += values[1];
-            ::store<2>(at(number), sums);
-        }
-    };
-
-    /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
-    struct Matrices {
-        float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
-    };
-
-    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Base(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
         char* const right = shared;
@@ -190,8 +150,8 @@ struct MvTilesBackward : MvTiles<A, T> {
             copy_async_wait<1>();
             __syncthreads();  // All have read x and the gradient of y, and the next rows are there that threads copied first.
         }
-        write_matrices(matrices, partial);
-        write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
+        this->write_matrices(matrices, partial);
+        this->write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
     }
 
     /// The gradient of l, that of the layer norm's argument s over √2, to `out` and to shared memory.
@@ -255,8 +215,16 @@ struct MvTilesBackward : MvTiles<A, T> {
     /// The lane's value of every blade of one row and feature.
     GW_DEVICE void read_one(const char* stage, int row, int side, Element& element) const {
         const char* const at = stage + (row * features + min(feature + side, features - 1)) * static_cast<int>(sizeof(T));
+        const int shift = this->shift_of(features);
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
+        for (int blade = 0; blade < BLADES; blade += 2) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
+        if (shift == 0) {
+#pragma unroll
+            for (int blade = 1; blade < BLADES; blade += 2) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
+        } else {
+#pragma unroll
+            for (int blade = 1; blade < BLADES; blade += 2) element.at[blade][0] = widen(reinterpret_cast<const T*>(at + blade * Stage::PLANE)[1]);
+        }
     }
 
     /// The recomputed h and the gradient of r go to shared memory. `grad` is the gradient of l, the product's result, and becomes its
@@ -303,7 +271,7 @@ struct MvTilesBackward : MvTiles<A, T> {
                 put_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }
-            fold(weight_sums, norm_sums, sums, side);
+            this->fold(weight_sums, norm_sums, sums, side);
         }
     }
 
@@ -315,27 +283,6 @@ struct MvTilesBackward : MvTiles<A, T> {
             *reinterpret_cast<u16*>(at + blade * Rows::BLADE_BYTES) = static_cast<u16>(both);
             *reinterpret_cast<u16*>(at + (blade + 1) * Rows::BLADE_BYTES) = static_cast<u16>(both >> 16);
         }
-    }
-
-    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
-    /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
-    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], const Sums& sums, int side) const {
-        float left[8 * SHARE] = {};
-#pragma unroll
-        for (int path = 0; path < PATHS; ++path) left[path] = weights.at[path][0];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) left[PATHS + grade] = norms[grade][0];
-        each<3>([&](auto index) {
-            constexpr int step = decltype(index)::value, count = 4 * SHARE >> step, offset = 16 >> step;
-            const bool is_upper = line & (4 >> step);
-#pragma unroll
-            for (int n = 0; n < count; ++n) {
-                const float given = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
-                left[n] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
-            }
-        });
-#pragma unroll
-        for (int n = 0; n < SHARE; ++n) sums.at(Sums::PRODUCT + n)[side] += left[n];
     }
 
     /// The gradient of y to `target`.
@@ -435,72 +382,5 @@ struct MvTilesBackward : MvTiles<A, T> {
                 for (int i = 0; i < 4; ++i) sums[Members::grade(m)][i] += products[m][i];
             }
         });
-    }
-
-    GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
-        auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-#pragma unroll
-                for (int at = 0; at < 4; ++at) {
-                    const int i = first + 16 * group + line + at / 2 * 8, o = feature + at % 2;
-                    if (i < count && o < features) partial[place + (static_cast<i64>(grade) * count + i) * features + o] = sums[grade][at];
-                }
-            }
-        };
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) write(matrices.linear[tile], places.linear, 32 * tile, inputs);
-        write(matrices.right, places.right, 0, features);
-        write(matrices.left, places.left, 0, features);
-    }
-
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for 2·COUNT·WIDTH values.
-    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            float* const own = shared + group * Sums::COUNT * WIDTH + feature + side;
-            int number = 0;
-            auto give = [&](float value) {
-#pragma unroll
-                for (int offset = 4; offset < 32; offset *= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-                if (line == 0) own[number * WIDTH] = value;
-                ++number;
-            };
-            give(sums.at(Sums::BIAS)[side]);
-            give(sums.at(Sums::LEFT_BIAS)[side]);
-            give(sums.at(Sums::GAIN)[side]);
-            float silu[GRADES][2];
-            sums.get_silu(side, silu);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][0]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][1]);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) {
-                const int of = line * SHARE + n;
-                float value = sums.at(Sums::PRODUCT + n)[side];
-                if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
-                if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
-            }
-        }
-        __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
-        for (int at = threadIdx.x; at < Sums::COUNT * WIDTH; at += blockDim.x) {
-            const int of = at % WIDTH, number = at / WIDTH;
-            if (of < features) partial[place_of(places, number, of)] = shared[at] + shared[Sums::COUNT * WIDTH + at];
-        }
-    }
-
-    /// The offset of a value of a feature, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
-        if (number == 0) return places.bias + of;
-        if (number == 1) return places.left_bias + of;
-        if (number == 2) return places.gain + of;
-        const int product = number - 3 - 2 * GRADES;
-        if (product < 0) return (number < 3 + GRADES ? places.slope : places.shift) + of * GRADES + (number - 3) % GRADES;
-        return product < PATHS ? places.product + of * PATHS + product : places.normalization + of * GRADES + product - PATHS;
     }
 };
