@@ -1,28 +1,26 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
-// the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
+// the tensor cores. What both passes share; the passes are in mv_tiles_f32_forward.cuh and mv_tiles_f32_backward.cuh.
 //
 // A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
 // 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
 // (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
 // therefore need no exchange; operands of linear maps go through shared memory.
 //
-// f32 is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
-// operands are exact in TF32; values derived from them are rounded to TF32.
+// A product is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
+// features have kernels of their own, see clifford/mv_tiles.cuh.
 #pragma once
 
 #include "clifford/mv_block.cuh"
 #include "ptx/mma.cuh"
 
-template <class A, class T>
-struct MvTiles {
+template <class A>
+struct MvTilesF32 {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
     static constexpr auto tables = A::make();
     /// Rows of a group, features of a block rounded up, and the pitch of a row of features in shared memory: an odd multiple of 4, so that
     /// the four lanes of eight rows read 32 banks.
     static constexpr int ROWS = 16, WIDTH = 32, PITCH = WIDTH + 4;
     static constexpr float SQRT_HALF = 0.70710678118654752f;
-    /// Whether operands are split into two TF32 numbers each.
-    static constexpr bool SPLIT = sizeof(T) == 4;
     using Block = MvBlock<A, 1>;
     using Product = typename Block::Product;
     using Element = typename Block::Element;
@@ -31,14 +29,14 @@ struct MvTiles {
     /// Values of every blade at the lane's four positions.
     using Fragment = float[BLADES][4];
 
-    const MvBlockWeights<T>& p;
+    const MvBlockWeights<float>& p;
     int inputs, features;
     int group, column;   // The warp's group, and the 8 features it works on.
     int line, pair;      // lane/4 and lane%4.
     int feature;         // The first of the lane's two.
     float share;         // 1/features
 
-    GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : p(weights) {
+    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<float>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -101,8 +99,8 @@ struct MvTiles {
 
     /// Starts copying 16 rows of x, `first` on, to [BLADES, ROWS, pitch] in shared memory, with zeros for rows past the end and in
     /// columns up to `padded`. The group's 128 threads call it; the data is there after `fetched` and a barrier of the group.
-    GW_DEVICE void fetch(float* target, const T* source, i64 first, int padded, int pitch) const {
-        if (sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0) {
+    GW_DEVICE void fetch(float* target, const float* source, i64 first, int padded, int pitch) const {
+        if (inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0) {
             fetch_by<4, 8>(target, source, first, padded, pitch);
         } else {
             fetch_by<1, 32>(target, source, first, padded, pitch);
@@ -110,7 +108,7 @@ struct MvTiles {
     }
 
     template <int V, int LANES>
-    GW_DEVICE void fetch_by(float* target, const T* source, i64 first, int padded, int pitch) const {
+    GW_DEVICE void fetch_by(float* target, const float* source, i64 first, int padded, int pitch) const {
         constexpr int TOGETHER = 4 * (32 / LANES);  // Lines that the group copies at a time.
         const int lane = threadIdx.x % 32, own = column * (32 / LANES) + lane / LANES;
 #pragma unroll 1
@@ -121,14 +119,10 @@ struct MvTiles {
                 const bool inside = first + row < p.rows && i < inputs;
                 const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
                 float* const to = target + number * pitch + i;
-                if constexpr (sizeof(T) == 4) {
-                    if constexpr (V == 4) {
-                        copy_async_16(to, source + from, inside ? 16 : 0);
-                    } else {
-                        copy_async_4(to, source + from, inside ? 4 : 0);
-                    }
+                if constexpr (V == 4) {
+                    copy_async_16(to, source + from, inside ? 16 : 0);
                 } else {
-                    *to = inside ? widen(source[from]) : 0.0f;
+                    copy_async_4(to, source + from, inside ? 4 : 0);
                 }
             }
         }
@@ -143,35 +137,27 @@ struct MvTiles {
     /// A barrier of the group's four warps.
     GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
-    /// An operand of a matrix instruction: one TF32 number, or two that add up to it.
+    /// An operand of a matrix instruction: two TF32 numbers that add up to it.
     template <int N>
     struct Operand {
         u32 high[N], low[N];
 
         GW_DEVICE void set(int i, float value) {
-            if constexpr (SPLIT) {
-                // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
-                high[i] = __float_as_uint(value) & 0xffffe000u;
-                low[i] = __float_as_uint(value - __uint_as_float(high[i]));
-            } else {
-                high[i] = to_tf32(value);
-            }
+            // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
+            high[i] = __float_as_uint(value) & 0xffffe000u;
+            low[i] = __float_as_uint(value - __uint_as_float(high[i]));
         }
     };
 
     /// d += a·b. The instructions truncate each sum that they form, so that errors would grow with the number of terms: a step of 8 terms
     /// is summed by itself, and added to the others by additions that round.
     GW_DEVICE static void multiply(float (&d)[4], const Operand<4>& a, const Operand<2>& b) {
-        if constexpr (SPLIT) {
-            float step[4] = {};
-            mma_tf32(step, a.low, b.high);
-            mma_tf32(step, a.high, b.low);
-            mma_tf32(step, a.high, b.high);
+        float step[4] = {};
+        mma_tf32(step, a.low, b.high);
+        mma_tf32(step, a.high, b.low);
+        mma_tf32(step, a.high, b.high);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) d[i] += step[i];
-        } else {
-            mma_tf32(d, a.high, b.high);
-        }
+        for (int i = 0; i < 4; ++i) d[i] += step[i];
     }
 
     /// sums[m][blade] += rows[blade]·matrix m of the blade's grade, for the group's rows and 8 columns of each of M matrices; of the
@@ -210,14 +196,14 @@ struct MvTiles {
     }
 
     /// Whether the lane's two features can be read and written as one access.
-    GW_DEVICE bool is_paired(const T* array) const {
-        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(T)) == 0;
+    GW_DEVICE bool is_paired(const float* array) const {
+        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(float)) == 0;
     }
 
     /// The lane's values of rows g + 8·half of [blades, rows, features], `first` the group's first row; zeros where there are none.
-    GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
+    GW_DEVICE void read(const float* source, i64 first, int half, float (&values)[BLADES][2]) const {
         const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const T* at = source + row * features + feature;
+        const float* at = source + row * features + feature;
         const bool inside = row < p.rows && feature < features;
         if (is_paired(source)) {
 #pragma unroll
@@ -229,28 +215,28 @@ struct MvTiles {
         }
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-            values[blade][0] = inside ? widen(at[0]) : 0.0f;
-            values[blade][1] = inside && feature + 1 < features ? widen(at[1]) : 0.0f;
+            values[blade][0] = inside ? at[0] : 0.0f;
+            values[blade][1] = inside && feature + 1 < features ? at[1] : 0.0f;
         }
     }
 
     /// Writes the lane's values of the same rows.
-    GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
+    GW_DEVICE void write(float* target, i64 first, const Fragment& values) const {
         const i64 plane = p.rows * features;
         const bool paired = is_paired(target);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const i64 row = first + line + 8 * half;
             if (row >= p.rows || feature >= features) continue;
-            T* at = target + row * features + feature;
+            float* at = target + row * features + feature;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade, at += plane) {
                 const float both[2] = {values[blade][2 * half], values[blade][2 * half + 1]};
                 if (paired) {
                     store<2>(at, both);
                 } else {
-                    at[0] = narrow<T>(both[0]);
-                    if (feature + 1 < features) at[1] = narrow<T>(both[1]);
+                    at[0] = both[0];
+                    if (feature + 1 < features) at[1] = both[1];
                 }
             }
         }

@@ -7,9 +7,9 @@
 ///
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
-template <class A, class T, int TILES>
-struct MvTilesBackward : MvTiles<A, T> {
-    using Tiles = MvTiles<A, T>;
+template <class A, int TILES>
+struct MvTilesF32Backward : MvTilesF32<A> {
+    using Tiles = MvTilesF32<A>;
     using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
@@ -27,13 +27,13 @@ struct MvTilesBackward : MvTiles<A, T> {
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
-        const T *x, *y, *r, *s, *grad;
+        const float *x, *y, *r, *s, *grad;
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
     /// shared memory: the matrices, the parameters, three arrays of rows (see `Rows`), and 256 sums.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
-        MvTilesBackward(weights).work(shared, sources, grad_x, partial);
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<float>& weights, const Sources& sources, float* grad_x, float* partial) {
+        MvTilesF32Backward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
@@ -63,9 +63,9 @@ struct MvTilesBackward : MvTiles<A, T> {
         float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
     };
 
-    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Tiles(weights) {}
 
-    GW_DEVICE void work(float* shared, const Sources& sources, T* grad_x, float* partial) const {
+    GW_DEVICE void work(float* shared, const Sources& sources, float* grad_x, float* partial) const {
         const int features8 = (features + 7) / 8 * 8;
         float* const linear = shared;
         float* const right = this->load_matrices(linear, p.linear, inputs, WIDE, PITCH);
@@ -111,9 +111,9 @@ struct MvTilesBackward : MvTiles<A, T> {
 
     /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
     /// that are not written.
-    GW_DEVICE void fetch_inputs(float* target, const T* source, i64 first) const {
+    GW_DEVICE void fetch_inputs(float* target, const float* source, i64 first) const {
         const int lane = threadIdx.x % 32;
-        const bool aligned = sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
+        const bool aligned = inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
         auto copy = [&](auto width, auto lanes) {
             constexpr int V = decltype(width)::value, LANES = decltype(lanes)::value, TOGETHER = 4 * (32 / LANES);
             const int own = column * (32 / LANES) + lane / LANES;
@@ -125,14 +125,10 @@ struct MvTilesBackward : MvTiles<A, T> {
                     const bool inside = first + row < p.rows;
                     const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
                     float* const to = target + blade * WIDE_PLANE + row * WIDE_PITCH + i;
-                    if constexpr (sizeof(T) == 4) {
-                        if constexpr (V == 4) {
-                            copy_async_16(to, source + from, inside ? 16 : 0);
-                        } else {
-                            copy_async_4(to, source + from, inside ? 4 : 0);
-                        }
+                    if constexpr (V == 4) {
+                        copy_async_16(to, source + from, inside ? 16 : 0);
                     } else {
-                        *to = inside ? widen(source[from]) : 0.0f;
+                        copy_async_4(to, source + from, inside ? 4 : 0);
                     }
                 }
             }
@@ -201,12 +197,12 @@ struct MvTilesBackward : MvTiles<A, T> {
     }
 
     /// The lane's value of every blade of one row and feature.
-    GW_DEVICE void read_one(const T* source, i64 first, int half, int side, Element& element) const {
+    GW_DEVICE void read_one(const float* source, i64 first, int half, int side, Element& element) const {
         const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const T* at = source + row * features + feature + side;
+        const float* at = source + row * features + feature + side;
         const bool inside = row < p.rows && feature + side < features;
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) element.at[blade][0] = inside ? widen(*at) : 0.0f;
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) element.at[blade][0] = inside ? *at : 0.0f;
     }
 
     /// The recomputed h and the gradient of r go to shared memory, the product's part of the gradient of h to `dh`.
@@ -305,8 +301,8 @@ struct MvTilesBackward : MvTiles<A, T> {
     }
 
     /// The gradient of x of the group's rows, through the first linear map.
-    GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, T* grad_x) const {
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
+    GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, float* grad_x) const {
+        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(float)) == 0;
         const i64 plane = p.rows * inputs;
 #pragma unroll 1
         for (int i = 8 * column; i < inputs; i += 32) {
@@ -317,15 +313,15 @@ struct MvTilesBackward : MvTiles<A, T> {
             for (int half = 0; half < 2; ++half) {
                 const i64 row = first + line + 8 * half;
                 if (row >= p.rows || input >= inputs) continue;
-                T* at = grad_x + row * inputs + input;
+                float* at = grad_x + row * inputs + input;
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade, at += plane) {
                     const float both[2] = {dx[0][blade][2 * half], dx[0][blade][2 * half + 1]};
                     if (paired) {
                         store<2>(at, both);
                     } else {
-                        at[0] = narrow<T>(both[0]);
-                        if (input + 1 < inputs) at[1] = narrow<T>(both[1]);
+                        at[0] = both[0];
+                        if (input + 1 < inputs) at[1] = both[1];
                     }
                 }
             }

@@ -3,9 +3,9 @@
 
 #include "clifford/mv_tiles_f32.cuh"
 
-template <class A, class T>
-struct MvTilesForward : MvTiles<A, T> {
-    using Tiles = MvTiles<A, T>;
+template <class A>
+struct MvTilesF32Forward : MvTilesF32<A> {
+    using Tiles = MvTilesF32<A>;
     using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
@@ -20,20 +20,20 @@ struct MvTilesForward : MvTiles<A, T> {
 
     /// What the backward pass reads; each may be null.
     struct Kept {
-        T *y, *r, *s;
+        float *y, *r, *s;
     };
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices, the parameters, then for each group 16 rows of x and
     /// of h, and 64 sums.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out,
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<float>& weights, const float* x, const float* residual, float* out,
                               const Kept& kept) {
-        MvTilesForward(weights).work(shared, x, residual, out, kept);
+        MvTilesF32Forward(weights).work(shared, x, residual, out, kept);
     }
 
   private:
-    GW_DEVICE explicit MvTilesForward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesF32Forward(const MvBlockWeights<float>& weights) : Tiles(weights) {}
 
-    GW_DEVICE void work(float* shared, const T* x, const T* residual, T* out, const Kept& kept) const {
+    GW_DEVICE void work(float* shared, const float* x, const float* residual, float* out, const Kept& kept) const {
         const int inputs8 = (inputs + 7) / 8 * 8, features8 = (features + 7) / 8 * 8, wide = inputs8 + 4;
         const int x_plane = ROWS * wide, h_plane = ROWS * PITCH;
         float* const linear = shared;
@@ -73,7 +73,7 @@ struct MvTilesForward : MvTiles<A, T> {
     }
 
     /// y, the result of the first linear map, becomes h in place and in `rows`.
-    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, T* kept_y, i64 first, float* rows) const {
+    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, float* kept_y, i64 first, float* rows) const {
 #pragma unroll
         for (int at = 0; at < 4; ++at) h[0][at] += parameters.bias(feature + at % 2);
         if (kept_y != nullptr) this->write(kept_y, first, h);
@@ -138,7 +138,7 @@ struct MvTilesForward : MvTiles<A, T> {
     }
 
     /// Writes the layer norm of s, plus the residual.
-    GW_DEVICE void finish(const Parameters& parameters, const T* residual, Fragment& s, T* out, i64 first, float* shared) const {
+    GW_DEVICE void finish(const Parameters& parameters, const float* residual, Fragment& s, float* out, i64 first, float* shared) const {
         float norms[1][2] = {};
 #pragma unroll
         for (int at = 0; at < 4; ++at) {
