@@ -8,6 +8,9 @@
 // The backward pass reads y, r and s, which the forward pass kept. Warps without rows help to load the matrices and to form their
 // gradients.
 //
+// Arrays of features are of type T, f32 or 16 bits, which are widened as they are loaded and rounded as they are stored; shared memory and
+// arithmetic are f32.
+//
 // x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
 //
 // This file: what both passes share. The passes are in mv_block_forward.cuh and mv_block_backward.cuh.
@@ -15,21 +18,10 @@
 
 #include "clifford/grades.cuh"
 #include "clifford/multivectors.cuh"
+#include "clifford/mv_block_weights.cuh"
 #include "ptx/async.cuh"
 
-/// Operands and sizes, by value.
-struct MvBlockWeights {
-    const float *linear, *bias;           // [grades, inputs, features], [features] or null
-    const float *slope, *shift;           // silu: [features, grades]
-    const float *right, *normalization;   // [grades, features, features], [features, grades]
-    const float *product;                 // [features, paths]
-    const float *left, *left_bias;        // [grades, features, features], [features]
-    const float *gain;                    // layer norm: [features]
-    i64 rows, inputs, features;
-    i64 warps;                            // Warps of a block that have rows.
-};
-
-template <class A, int R>
+template <class A, int R, class T = float>
 struct MvBlock {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
     static constexpr auto tables = A::make();
@@ -76,7 +68,7 @@ struct MvBlock {
         }
     };
 
-    const MvBlockWeights& p;
+    const MvBlockWeights<T>& p;
     int inputs, features;   // As in `p`.
     int inputs4, features4; // Rounded up to 4.
     int lane, warp, warps;
@@ -86,7 +78,7 @@ struct MvBlock {
     bool active;            // Whether the lane has a feature of its own.
     float *linear, *right, *left;
 
-    GW_DEVICE MvBlock(const MvBlockWeights& weights) : p(weights) {
+    GW_DEVICE MvBlock(const MvBlockWeights<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         inputs4 = (inputs + 3) / 4 * 4;
@@ -120,41 +112,11 @@ struct MvBlock {
         // anything else.
         constexpr int LINES = 4;
         const u64 addresses = reinterpret_cast<u64>(p.linear) | reinterpret_cast<u64>(p.right) | reinterpret_cast<u64>(p.left);
-        const bool whole = features % 4 == 0 && addresses % 16 == 0;
+        const bool whole = features % 4 == 0 && addresses % 16 == 0;  // Enough in either type.
 #pragma unroll 1
         for (int start = warp; start < lines; start += LINES * warps) {
             float values[LINES][GRADES][4];
-#pragma unroll
-            for (int line = 0; line < LINES; ++line) {
-                const int number = start + line * warps;
-                const bool first = number < wide, second = number < wide + quads;
-                const float* const source = first ? p.linear : second ? p.right : p.left;
-                const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
-                const bool there = number < lines;
-#pragma unroll
-                for (int grade = 0; grade < GRADES; ++grade) {
-                    if constexpr (BACKWARD) {
-                        const int i = at + lane / 8, o = lane % 8 * 4;
-                        const float* const from = source + (grade * count + i) * features + o;
-#pragma unroll
-                        for (int k = 0; k < 4; ++k) values[line][grade][k] = 0;
-                        if (whole) {
-                            if (there && i < count && o < features) load<4>(from, values[line][grade]);
-                        } else {
-#pragma unroll
-                            for (int k = 0; k < 4; ++k) {
-                                if (there && i < count && o + k < features) values[line][grade][k] = from[k];
-                            }
-                        }
-                    } else {
-                        const float* const from = source + (grade * count + at) * features + lane;
-#pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            values[line][grade][k] = there && at + k < count && active ? from[k * features] : 0.0f;
-                        }
-                    }
-                }
-            }
+            p.typed([&](auto zero) { load_lines<BACKWARD, decltype(zero)>(values, start, whole); });
 #pragma unroll
             for (int line = 0; line < LINES; ++line) {
                 const int number = start + line * warps;
@@ -167,6 +129,43 @@ struct MvBlock {
                     const int place = BACKWARD ? (grade * quads + lane % 8) * (count4 + 1) + at + lane / 8
                                                : (grade * (count4 / 4) + at / 4) * features4 + lane;
                     ::store<4>(target + 4 * place, values[line][grade]);
+                }
+            }
+        }
+    }
+
+    /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `whole`.
+    template <bool BACKWARD, class P, int LINES>
+    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start, bool whole) const {
+        const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
+#pragma unroll
+        for (int line = 0; line < LINES; ++line) {
+            const int number = start + line * warps;
+            const bool first = number < wide, second = number < wide + quads, there = number < lines;
+            const P* const source = static_cast<const P*>(first ? p.linear : second ? p.right : p.left);
+            const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                float(&four)[4] = values[line][grade];
+                if constexpr (BACKWARD) {
+                    const int i = at + lane / 8, o = lane % 8 * 4;
+                    const int from = (grade * count + i) * features + o;
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) four[k] = 0;
+                    if (whole) {
+                        if (there && i < count && o < features) load<4>(source + from, four);
+                    } else {
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) {
+                            if (there && i < count && o + k < features) four[k] = widen(source[from + k]);
+                        }
+                    }
+                } else {
+                    const int from = (grade * count + at) * features + lane;
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) {
+                        four[k] = there && at + k < count && active ? widen(source[from + k * features]) : 0.0f;
+                    }
                 }
             }
         }
@@ -204,10 +203,10 @@ struct MvBlock {
     /// Starts copying the warp's rows of N arrays [blades, rows, width] to [R, blades, width rounded up to 4] in shared memory,
     /// padded with zeros. The data is there after `fetched`.
     template <int N>
-    GW_DEVICE void fetch(float* const (&targets)[N], const float* const (&sources)[N], i64 first, int width) const {
+    GW_DEVICE void fetch(float* const (&targets)[N], const T* const (&sources)[N], i64 first, int width) const {
         bool aligned = width % 4 == 0;
 #pragma unroll
-        for (int n = 0; n < N; ++n) aligned = aligned && reinterpret_cast<u64>(sources[n]) % 16 == 0;
+        for (int n = 0; n < N; ++n) aligned = aligned && reinterpret_cast<u64>(sources[n]) % (4 * sizeof(T)) == 0;
         if (aligned) {
             fetch_by<4, 8>(targets, sources, first, width);
         } else {
@@ -217,43 +216,63 @@ struct MvBlock {
 
     /// The same, V elements to each of LANES lanes along a row.
     template <int V, int LANES, int N>
-    GW_DEVICE void fetch_by(float* const (&targets)[N], const float* const (&sources)[N], i64 first, int width) const {
+    GW_DEVICE void fetch_by(float* const (&targets)[N], const T* const (&sources)[N], i64 first, int width) const {
         static_assert(BLADES % (32 / LANES) == 0, "lines are dealt out evenly");
+        // As many lines as there are sets of lanes in a warp; BLADES are a multiple of that.
+        constexpr int TOGETHER = 32 / LANES, STEPS = R * BLADES * LANES / 32;
         const int pitch = (width + 3) / 4 * 4;
 #pragma unroll 1
         for (int i = lane % LANES * V; i < pitch; i += LANES * V) {
             const i64 blade_step = p.rows * width, own = lane / LANES * blade_step + first * width + i;
+            // Calls f(step, whether there is data, its offset, the offset it goes to) for the lane's line of each step.
+            auto each_line = [&](auto f) {
 #pragma unroll
-            for (int step = 0; step < R * BLADES * LANES / 32; ++step) {
-                // As many lines as there are sets of lanes in a warp; BLADES are a multiple of that.
-                constexpr int TOGETHER = 32 / LANES;
-                const int r = step * TOGETHER / BLADES, blade = step * TOGETHER % BLADES + lane / LANES;
-                const bool inside = first + r < p.rows && i < width;
-                const i64 from = inside ? own + blade_step * (step * TOGETHER % BLADES) + static_cast<i64>(r) * width : 0;
-                const int to = (r * BLADES + blade) * pitch + i;
+                for (int step = 0; step < STEPS; ++step) {
+                    const int r = step * TOGETHER / BLADES, blade = step * TOGETHER % BLADES + lane / LANES;
+                    const bool inside = first + r < p.rows && i < width;
+                    const i64 from = inside ? own + blade_step * (step * TOGETHER % BLADES) + static_cast<i64>(r) * width : 0;
+                    f(step, inside, from, (r * BLADES + blade) * pitch + i);
+                }
+            };
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+            if constexpr (sizeof(T) == 4) {
+                each_line([&](int, bool inside, i64 from, int to) {
+#pragma unroll
+                    for (int n = 0; n < N; ++n) {
+                        if constexpr (V == 4) {
+                            copy_async_16(targets[n] + to, sources[n] + from, inside ? 16 : 0);
+                        } else {
+                            copy_async_4(targets[n] + to, sources[n] + from, inside ? 4 : 0);
+                        }
+                    }
+                });
+                continue;
+            }
+#endif
+            // All loads before the first store, which waits.
+            float values[STEPS][N][V];
+            each_line([&](int step, bool inside, i64 from, int) {
 #pragma unroll
                 for (int n = 0; n < N; ++n) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-                    if constexpr (V == 4) {
-                        copy_async_16(targets[n] + to, sources[n] + from, inside ? 16 : 0);
-                    } else {
-                        copy_async_4(targets[n] + to, sources[n] + from, inside ? 4 : 0);
-                    }
-#else
-                    float values[V] = {};
-                    if (inside) load<V>(sources[n] + from, values);
-                    ::store<V>(targets[n] + to, values);
-#endif
+#pragma unroll
+                    for (int k = 0; k < V; ++k) values[step][n][k] = 0;
+                    if (inside) load<V>(sources[n] + from, values[step][n]);
                 }
-            }
+            });
+            each_line([&](int step, bool, i64, int to) {
+#pragma unroll
+                for (int n = 0; n < N; ++n) ::store<V>(targets[n] + to, values[step][n]);
+            });
         }
     }
 
     /// Waits until all copies that the warp started are visible to all of its lanes.
     GW_DEVICE static void fetched() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        copy_async_commit();
-        copy_async_wait<0>();
+        if constexpr (sizeof(T) == 4) {
+            copy_async_commit();
+            copy_async_wait<0>();
+        }
 #endif
         __syncwarp();
     }
@@ -273,21 +292,21 @@ struct MvBlock {
         for (int blade = 0; blade < BLADES; ++blade) row[blade * features4 + lane] = active ? element.at[blade][0] : 0.0f;
     }
 
-    GW_DEVICE void store_row(float* target, i64 row, const Element& element) const {
+    GW_DEVICE void store_row(T* target, i64 row, const Element& element) const {
         if (!active || row >= p.rows) return;
         const i64 plane = p.rows * features;
         target += row * features + lane;
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, target += plane) *target = element.at[blade][0];
+        for (int blade = 0; blade < BLADES; ++blade, target += plane) *target = narrow<T>(element.at[blade][0]);
     }
 
     /// Loads a lane's blades of a row; zero where there is none.
-    GW_DEVICE void load_row(const float* source, i64 row, Element& element) const {
+    GW_DEVICE void load_row(const T* source, i64 row, Element& element) const {
         const bool inside = active && row < p.rows;
         const i64 plane = p.rows * features;
         source += row * features + lane;
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? *source : 0.0f;
+        for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? widen(*source) : 0.0f;
     }
 
     /// The quadratic form of each grade.
@@ -330,20 +349,35 @@ struct MvBlock {
 
     /// The parameters of the lane's feature.
     GW_DEVICE void silu_parameters(SiluGate (&silu)[GRADES]) const {
+        float slope[GRADES], shift[GRADES];
+        p.typed([&](auto zero) {
+            own_parameters<decltype(zero)>(p.slope, slope);
+            own_parameters<decltype(zero)>(p.shift, shift);
+        });
 #pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) silu[grade].slope = p.slope[column * GRADES + grade];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) silu[grade].shift = p.shift[column * GRADES + grade];
+        for (int grade = 0; grade < GRADES; ++grade) {
+            silu[grade].slope = slope[grade];
+            silu[grade].shift = shift[grade];
+        }
     }
 
     GW_DEVICE void mix_parameters(float (&mix)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) mix[grade] = p.normalization[column * GRADES + grade];
+        p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.normalization, mix); });
     }
 
     GW_DEVICE void product_weights(typename Product::Weights& values) const {
+        float weights[PATHS];
+        p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.product, weights); });
 #pragma unroll
-        for (int path = 0; path < PATHS; ++path) values.at[path][0] = p.product[column * PATHS + path];
+        for (int path = 0; path < PATHS; ++path) values.at[path][0] = weights[path];
+    }
+
+    /// COUNT parameters of the lane's feature, of type P.
+    template <class P, int COUNT>
+    GW_DEVICE void own_parameters(const void* source, float (&values)[COUNT]) const {
+        const P* const own = static_cast<const P*>(source) + column * COUNT;
+#pragma unroll
+        for (int n = 0; n < COUNT; ++n) values[n] = widen(own[n]);
     }
 
     /// The grade-wise function F of an element: its arguments and factors.

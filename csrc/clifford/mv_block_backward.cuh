@@ -1,11 +1,11 @@
-// The backward pass of a block, see clifford/mv_block.cuh. Names: gw_mv_block_bwd_r<R>_<algebra>_f32.
+// The backward pass of a block, see clifford/mv_block.cuh. Names: gw_mv_block_bwd_r<R>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/mv_block.cuh"
 
-template <class A, int R>
-struct MvBlockBackward : MvBlock<A, R> {
-    using Block = MvBlock<A, R>;
+template <class A, int R, class T>
+struct MvBlockBackward : MvBlock<A, R, T> {
+    using Block = MvBlock<A, R, T>;
     using typename Block::Element;
     using typename Block::Normalizer;
     using typename Block::Places;
@@ -17,12 +17,12 @@ struct MvBlockBackward : MvBlock<A, R> {
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
-        const float *x, *y, *r, *s, *grad;
+        const T *x, *y, *r, *s, *grad;
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count].
     /// Dynamic shared memory: the matrices, then for each of the block's rows x, y, h, r and l, see `Rows`.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights& weights, const Sources& sources, float* grad_x, float* partial) {
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         MvBlockBackward(weights, shared).work(sources, grad_x, partial);
     }
 
@@ -54,7 +54,7 @@ struct MvBlockBackward : MvBlock<A, R> {
     float* space;
     Rows rows;
 
-    GW_DEVICE MvBlockBackward(const MvBlockWeights& weights, float* shared)
+    GW_DEVICE MvBlockBackward(const MvBlockWeights<T>& weights, float* shared)
         : Block(weights), group(working * R), narrow_row(BLADES * features4), wide_row(BLADES * inputs4) {
         space = this->template open<true>(shared);
         rows.xs = space;
@@ -64,7 +64,7 @@ struct MvBlockBackward : MvBlock<A, R> {
         rows.dls = rows.drs + group * narrow_row;
     }
 
-    GW_DEVICE void work(const Sources& sources, float* grad_x, float* partial) {
+    GW_DEVICE void work(const Sources& sources, T* grad_x, float* partial) {
         const int mine = warp * R;
         const i64 step = static_cast<i64>(gridDim.x) * group;
         Sums sums;
@@ -73,7 +73,7 @@ struct MvBlockBackward : MvBlock<A, R> {
         float mix[GRADES];
         this->mix_parameters(mix);
         this->product_weights(parameters.product);
-        parameters.gain = p.gain[column];
+        parameters.gain = p.at(p.gain, column);
         this->template load_matrices<true>();
         __syncthreads();
 #pragma unroll
@@ -203,7 +203,7 @@ struct MvBlockBackward : MvBlock<A, R> {
     }
 
     /// Writes the gradient of x through the first linear map.
-    GW_DEVICE void input_backward(int mine, i64 first, float* grad_x) const {
+    GW_DEVICE void input_backward(int mine, i64 first, T* grad_x) const {
         const int pitch = inputs4 + 1;
 #pragma unroll 1
         for (int i = lane; i - lane < inputs; i += 32) {
@@ -215,7 +215,7 @@ struct MvBlockBackward : MvBlock<A, R> {
                 if (i >= inputs || first + r >= p.rows) continue;
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
-                    grad_x[(blade * p.rows + first + r) * inputs + i] = dx[0][r][blade];
+                    grad_x[(blade * p.rows + first + r) * inputs + i] = narrow<T>(dx[0][r][blade]);
                 }
             }
         }

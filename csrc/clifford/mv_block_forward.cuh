@@ -1,11 +1,11 @@
-// The forward pass of a block, see clifford/mv_block.cuh. Names: gw_mv_block_fwd_r<R>_<algebra>_f32.
+// The forward pass of a block, see clifford/mv_block.cuh. Names: gw_mv_block_fwd_r<R>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/mv_block.cuh"
 
-template <class A, int R>
-struct MvBlockForward : MvBlock<A, R> {
-    using Block = MvBlock<A, R>;
+template <class A, int R, class T>
+struct MvBlockForward : MvBlock<A, R, T> {
+    using Block = MvBlock<A, R, T>;
     using typename Block::Element;
     using typename Block::Normalizer;
     using typename Block::Product;
@@ -16,19 +16,19 @@ struct MvBlockForward : MvBlock<A, R> {
 
     /// What the backward pass reads; each may be null.
     struct Kept {
-        float *y, *r, *s;
+        T *y, *r, *s;
     };
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices, then R rows of x and of h for each warp.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights& weights, const float* x, const float* residual, float* out,
+    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out,
                               const Kept& kept) {
         MvBlockForward(weights).work(shared, x, residual, out, kept);
     }
 
   private:
-    GW_DEVICE explicit MvBlockForward(const MvBlockWeights& weights) : Block(weights) {}
+    GW_DEVICE explicit MvBlockForward(const MvBlockWeights<T>& weights) : Block(weights) {}
 
-    GW_DEVICE void work(float* shared, const float* x, const float* residual, float* out, const Kept& kept) {
+    GW_DEVICE void work(float* shared, const T* x, const T* residual, T* out, const Kept& kept) {
         float* const own = this->template open<false>(shared) + warp * R * BLADES * (inputs4 + features4);
         float* const xs = own;
         float* const hs = own + R * BLADES * inputs4;
@@ -41,8 +41,8 @@ struct MvBlockForward : MvBlock<A, R> {
         this->silu_parameters(silu);
         this->mix_parameters(mix);
         this->product_weights(product);
-        const float bias = p.bias == nullptr ? 0.0f : p.bias[column], left_bias = p.left_bias[column];
-        const float gain = p.gain[column];
+        const float bias = p.bias == nullptr ? 0.0f : p.at(p.bias, column), left_bias = p.at(p.left_bias, column);
+        const float gain = p.at(p.gain, column);
         this->template load_matrices<false>();
         __syncthreads();
         if (warp >= working) return;

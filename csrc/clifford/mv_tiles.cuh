@@ -1,290 +1,200 @@
-// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
-// the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
+// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) of 16-bit features: linear maps by the matrix
+// instructions of the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
 //
 // A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
 // 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
 // (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
-// therefore need no exchange; operands of linear maps go through shared memory.
+// therefore need no exchange; operands of linear maps go through shared memory, see clifford/mv_operands.cuh.
 //
-// f32 is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
-// operands are exact in TF32; values derived from them are rounded to TF32.
+// Arrays of rows come to shared memory as they are, a tile ahead of its use (`Stage`). No read of a row is guarded: rows past the end
+// and features past the last are read from the last there is. Gradients of results are zero there, so that nothing is added for them, and
+// results are not written.
 #pragma once
 
 #include "clifford/mv_block.cuh"
-#include "ptx/mma.cuh"
-
-/// Operands and sizes, by value. The parameters are of type T, or f32 where T has 16 bits (mixed precision).
-template <class T>
-struct MvTilesWeights {
-    const void *linear, *bias;          // [grades, inputs, features], [features]
-    const void *slope, *shift;          // silu: [features, grades]
-    const void *right, *normalization;  // [grades, features, features], [features, grades]
-    const void *product;                // [features, paths]
-    const void *left, *left_bias;       // [grades, features, features], [features]
-    const void *gain;                   // layer norm: [features]
-    i64 rows, inputs, features;
-    i64 wide;                           // Whether the parameters are f32.
-
-    GW_DEVICE float at(const void* parameter, int index) const {
-        return sizeof(T) == 4 || wide ? static_cast<const float*>(parameter)[index] : widen(static_cast<const T*>(parameter)[index]);
-    }
-};
+#include "clifford/mv_tile_rows.cuh"
 
 template <class A, class T>
-struct MvTiles {
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
-    static constexpr auto tables = A::make();
-    /// Rows of a group, features of a block rounded up, and the pitch of a row of features in shared memory: an odd multiple of 4, so that
-    /// the four lanes of eight rows read 32 banks.
-    static constexpr int ROWS = 16, WIDTH = 32, PITCH = WIDTH + 4;
+struct MvTiles : MvTileRows<A, T> {
+    using Base = MvTileRows<A, T>;
+    using Operands = MvOperands<T>;
+    using typename Base::Fragment;
+    using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::ROWS, Base::WIDTH, Base::tables;
+    using Base::column, Base::feature, Base::features, Base::inputs, Base::line, Base::p, Base::pair;
     static constexpr float SQRT_HALF = 0.70710678118654752f;
-    /// Whether operands are split into two TF32 numbers each.
-    static constexpr bool SPLIT = sizeof(T) == 4;
+    /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
+    static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
     using Block = MvBlock<A, 1>;
     using Product = typename Block::Product;
     using Element = typename Block::Element;
     using SiluGate = typename Block::SiluGate;
     using Normalizer = typename Block::Normalizer;
-    /// Values of every blade at the lane's four positions.
-    using Fragment = float[BLADES][4];
 
-    const MvTilesWeights<T>& p;
-    int inputs, features;
-    int group, column;   // The warp's group, and the 8 features it works on.
-    int line, pair;      // lane/4 and lane%4.
-    int feature;         // The first of the lane's two.
-    float share;         // 1/features
+    GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : Base(weights) {}
 
-    GW_DEVICE explicit MvTiles(const MvTilesWeights<T>& weights) : p(weights) {
-        inputs = static_cast<int>(p.inputs);
-        features = static_cast<int>(p.features);
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        group = warp / 4;
-        column = warp % 4;
-        line = lane / 4;
-        pair = lane % 4;
-        feature = column * 8 + 2 * pair;
-        share = 1.0f / static_cast<float>(features);
-    }
-
-    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature.
+    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature. Of the normalisation's parameter a,
+    /// σ(a) and σ(-a).
     struct Parameters {
-        static constexpr int COUNT = (PATHS + 3 * GRADES + 3) * WIDTH;
+        static constexpr int COUNT = (PATHS + 4 * GRADES + 3) * WIDTH;
         float* first;
 
         GW_DEVICE float product(int path, int feature) const { return first[path * WIDTH + feature]; }
         GW_DEVICE float slope(int grade, int feature) const { return first[(PATHS + grade) * WIDTH + feature]; }
         GW_DEVICE float shift(int grade, int feature) const { return first[(PATHS + GRADES + grade) * WIDTH + feature]; }
-        GW_DEVICE float mix(int grade, int feature) const { return first[(PATHS + 2 * GRADES + grade) * WIDTH + feature]; }
-        GW_DEVICE float bias(int feature) const { return first[(PATHS + 3 * GRADES) * WIDTH + feature]; }
-        GW_DEVICE float left_bias(int feature) const { return first[(PATHS + 3 * GRADES + 1) * WIDTH + feature]; }
-        GW_DEVICE float gain(int feature) const { return first[(PATHS + 3 * GRADES + 2) * WIDTH + feature]; }
+        GW_DEVICE Normalizer normalizer(int grade, int feature) const {
+            Normalizer normalizer;
+            normalizer.share = first[(PATHS + 2 * GRADES + grade) * WIDTH + feature];
+            normalizer.rest = first[(PATHS + 3 * GRADES + grade) * WIDTH + feature];
+            return normalizer;
+        }
+        GW_DEVICE float bias(int feature) const { return first[(PATHS + 4 * GRADES) * WIDTH + feature]; }
+        GW_DEVICE float left_bias(int feature) const { return first[(PATHS + 4 * GRADES + 1) * WIDTH + feature]; }
+        GW_DEVICE float gain(int feature) const { return first[(PATHS + 4 * GRADES + 2) * WIDTH + feature]; }
     };
 
     GW_DEVICE Parameters load_parameters(float* target) const {
-        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
-            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
-            const void* source;
-            int index;
-            if (value < PATHS) {
-                source = p.product;
-                index = feature * PATHS + value;
-            } else if (by_grade < 3 * GRADES) {
-                const int kind = by_grade / GRADES;
-                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
-                index = feature * GRADES + by_grade % GRADES;
-            } else {
-                const int kind = by_grade - 3 * GRADES;
-                source = kind == 0 ? p.bias : kind == 1 ? p.left_bias : p.gain;
-                index = feature;
-            }
-            target[at] = feature < features ? p.at(source, index) : 0.0f;
-        }
+        p.typed([&](auto zero) { load_parameters_of<decltype(zero)>(target); });
         return {target};
     }
 
-    /// Copies matrices [GRADES, count, features] to [GRADES, padded, pitch] in shared memory, with zeros as padding of `WIDTH` columns.
-    /// Returns the first address behind them.
-    GW_DEVICE float* load_matrices(float* target, const void* source, int count, int padded, int pitch) const {
-        const int lines = GRADES * padded, o = threadIdx.x % WIDTH, step = blockDim.x / WIDTH;
-#pragma unroll 8
-        for (int at = threadIdx.x / WIDTH; at < lines; at += step) {
-            const int grade = at / padded, i = at % padded;
-            const bool there = i < count && o < features;
-            target[at * pitch + o] = there ? p.at(source, (grade * count + i) * features + o) : 0.0f;
-        }
-        return target + lines * pitch;
-    }
-
-    /// Starts copying 16 rows of x, `first` on, to [BLADES, ROWS, pitch] in shared memory, with zeros for rows past the end and in
-    /// columns up to `padded`. The group's 128 threads call it; the data is there after `fetched` and a barrier of the group.
-    GW_DEVICE void fetch(float* target, const T* source, i64 first, int padded, int pitch) const {
-        if (sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0) {
-            fetch_by<4, 8>(target, source, first, padded, pitch);
-        } else {
-            fetch_by<1, 32>(target, source, first, padded, pitch);
-        }
-    }
-
-    template <int V, int LANES>
-    GW_DEVICE void fetch_by(float* target, const T* source, i64 first, int padded, int pitch) const {
-        constexpr int TOGETHER = 4 * (32 / LANES);  // Lines that the group copies at a time.
-        const int lane = threadIdx.x % 32, own = column * (32 / LANES) + lane / LANES;
-#pragma unroll 1
-        for (int i = lane % LANES * V; i < padded; i += LANES * V) {
-#pragma unroll 16
-            for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
-                const int blade = number / ROWS, row = number % ROWS;
-                const bool inside = first + row < p.rows && i < inputs;
-                const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
-                float* const to = target + number * pitch + i;
-                if constexpr (sizeof(T) == 4) {
-                    if constexpr (V == 4) {
-                        copy_async_16(to, source + from, inside ? 16 : 0);
-                    } else {
-                        copy_async_4(to, source + from, inside ? 4 : 0);
-                    }
-                } else {
-                    *to = inside ? widen(source[from]) : 0.0f;
-                }
-            }
-        }
-    }
-
-    /// Waits for the copies that this thread started.
-    GW_DEVICE static void fetched() {
-        copy_async_commit();
-        copy_async_wait<0>();
-    }
-
-    /// A barrier of the group's four warps.
-    GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
-
-    /// An operand of a matrix instruction: one TF32 number, or two that add up to it.
-    template <int N>
-    struct Operand {
-        u32 high[N], low[N];
-
-        GW_DEVICE void set(int i, float value) {
-            if constexpr (SPLIT) {
-                // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
-                high[i] = __float_as_uint(value) & 0xffffe000u;
-                low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+    /// The same of parameters of type P.
+    template <class P>
+    GW_DEVICE void load_parameters_of(float* target) const {
+#pragma unroll 4
+        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
+            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
+            const int kind = by_grade / GRADES, single = by_grade - 4 * GRADES;
+            const void* source;
+            int index;
+            if (by_grade < 0) {
+                source = p.product;
+                index = feature * PATHS + value;
+            } else if (single < 0) {
+                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
+                index = feature * GRADES + by_grade % GRADES;
             } else {
-                high[i] = to_tf32(value);
+                source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
+                index = feature;
             }
+            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
+            if (single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
+            target[at] = loaded;
         }
+    }
+
+    /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [GRADES, tile] in shared memory, with zeros for
+    /// what there is not.
+    GW_DEVICE void load_matrices(char* target, const void* source, int count, int first) const {
+        p.typed([&](auto zero) {
+            using P = decltype(zero);
+            if (features % 2 == 0 && reinterpret_cast<u64>(source) % (2 * sizeof(P)) == 0) {
+                load_matrices_of<true>(target, static_cast<const P*>(source), count, first);
+            } else {
+                load_matrices_of<false>(target, static_cast<const P*>(source), count, first);
+            }
+        });
+    }
+
+    /// The same of elements of type P, two at a time if `PAIRED`.
+    template <bool PAIRED, class P>
+    GW_DEVICE void load_matrices_of(char* target, const P* source, int count, int first) const {
+        constexpr int PAIRS = WIDTH / 2;
+        const int o = threadIdx.x % PAIRS * 2, step = blockDim.x / PAIRS;
+#pragma unroll 4
+        for (int at = threadIdx.x / PAIRS; at < GRADES * WIDTH; at += step) {
+            const int grade = at / WIDTH, row = at % WIDTH, i = first + row;
+            const P* const from = source + (grade * count + i) * features + o;
+            float values[2] = {};
+            if constexpr (PAIRED) {
+                if (i < count && o < features) load<2>(from, values);
+            } else {
+                if (i < count && o < features) values[0] = widen(from[0]);
+                if (i < count && o + 1 < features) values[1] = widen(from[1]);
+            }
+            u32* const to = reinterpret_cast<u32*>(target + grade * GRADE_BYTES + Operands::offset(row, o / 8)) + o % 8 / 2;
+            *to = Operands::pair(values[0], values[1]);
+        }
+    }
+
+    /// Calls f(group) for groups of blades whose sums are formed side by side: the scalar and the pseudoscalar, then the blades of each
+    /// other grade.
+    template <class F>
+    GW_DEVICE static void each_group(F f) {
+        static_assert(tables.first[1] == 1 && tables.first[GRADES - 1] == BLADES - 1);
+        each<GRADES - 1>([&](auto index) { f(Group<decltype(index)::value>{}); });
+    }
+
+    template <int G>
+    struct Group {
+        static constexpr int COUNT = G == 0 ? 2 : tables.first[G + 1] - tables.first[G];
+        GW_DEVICE static constexpr int blade(int n) { return G == 0 ? n * (BLADES - 1) : tables.first[G] + n; }
+        GW_DEVICE static constexpr int grade(int n) { return G == 0 ? n * (GRADES - 1) : G; }
+        /// Matrices of the group's grades.
+        static constexpr int MATRICES = G == 0 ? 2 : 1;
     };
 
-    /// d += a·b. The instructions truncate each sum that they form, so that errors would grow with the number of terms: a step of 8 terms
-    /// is summed by itself, and added to the others by additions that round.
-    GW_DEVICE static void multiply(float (&d)[4], const Operand<4>& a, const Operand<2>& b) {
-        if constexpr (SPLIT) {
-            float step[4] = {};
-            mma_tf32(step, a.low, b.high);
-            mma_tf32(step, a.high, b.low);
-            mma_tf32(step, a.high, b.high);
+    /// sums[blade] += rows[blade]·matrix of the blade's grade, for 16 rows and the warp's 8 columns of the matrix; of the transposed
+    /// matrix if `TRANSPOSED`. The sum runs over all columns of a tile of rows. `rows` and `matrix` are where the lane finds its rows of
+    /// the first fragments. If `FRESH`, the sums begin here.
+    template <bool TRANSPOSED, bool FRESH, class Rows>
+    GW_DEVICE static void accumulate(Fragment& sums, u32 rows, u32 matrix) {
+        each_group([&](auto group) {
+            using Members = decltype(group);
+            u32 b[Members::MATRICES][4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) d[i] += step[i];
-        } else {
-            mma_tf32(d, a.high, b.high);
-        }
-    }
-
-    /// sums[m][blade] += rows[blade]·matrix m of the blade's grade, for the group's rows and 8 columns of each of M matrices; of the
-    /// transposed matrices if `TRANSPOSED`. `rows` is [BLADES, plane/pitch rows, pitch]; the sum runs over `count` columns of it, a
-    /// multiple of 8. `matrices` point to the first of the 8 columns (rows if transposed).
-    template <bool TRANSPOSED, int M>
-    GW_DEVICE void accumulate(float (&sums)[M][BLADES][4], const float* rows, int plane, int pitch, int count,
-                              const float* const (&matrices)[M], int grade_stride, int matrix_pitch) const {
-        const float* const own = rows + line * pitch + pair;
-        const int at_first = TRANSPOSED ? line * matrix_pitch + pair : pair * matrix_pitch + line;
-        const int next = TRANSPOSED ? 1 : matrix_pitch;
-#pragma unroll 1
-        for (int k = 0; k < count; k += 8) {
-            each<GRADES>([&](auto index) {
-                constexpr int grade = decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
-                Operand<2> b[M];
+            for (int m = 0; m < Members::MATRICES; ++m) ::load_matrices<!TRANSPOSED>(b[m], matrix + Members::grade(m) * GRADE_BYTES);
 #pragma unroll
-                for (int m = 0; m < M; ++m) {
-                    const float* const matrix = matrices[m] + grade * grade_stride + at_first + k * next;
-                    b[m].set(0, matrix[0]);
-                    b[m].set(1, matrix[4 * next]);
-                }
-                each<end - begin>([&](auto number) {
-                    constexpr int blade = begin + decltype(number)::value;
-                    const float* const from = own + blade * plane + k;
-                    Operand<4> a;
-                    a.set(0, from[0]);
-                    a.set(1, from[8 * pitch]);
-                    a.set(2, from[4]);
-                    a.set(3, from[8 * pitch + 4]);
-#pragma unroll
-                    for (int m = 0; m < M; ++m) multiply(sums[m][blade], a, b[m]);
-                });
-            });
-        }
-    }
-
-    /// Whether the lane's two features can be read and written as one access.
-    GW_DEVICE bool is_paired(const T* array) const {
-        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(T)) == 0;
-    }
-
-    /// The lane's values of rows g + 8·half of [blades, rows, features], `first` the group's first row; zeros where there are none.
-    GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
-        const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const T* at = source + row * features + feature;
-        const bool inside = row < p.rows && feature < features;
-        if (is_paired(source)) {
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-                values[blade][0] = values[blade][1] = 0;
-                if (inside) load<2>(at, values[blade]);
+            for (int k = 0; k < 2; ++k) {
+                u32 a[Members::COUNT][4];
+                load_rows<Rows>(group, a, k == 0 ? rows : rows ^ 32);
+                add_products<FRESH>(group, sums, a, b, k);
             }
-            return;
-        }
-#pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-            values[blade][0] = inside ? widen(at[0]) : 0.0f;
-            values[blade][1] = inside && feature + 1 < features ? widen(at[1]) : 0.0f;
-        }
+        });
     }
 
-    /// Writes the lane's values of the same rows.
-    GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
-        const i64 plane = p.rows * features;
-        const bool paired = is_paired(target);
+    /// The same with two matrices, not transposed; the sums begin here.
+    template <class Rows>
+    GW_DEVICE static void accumulate_two(Fragment& one, Fragment& two, u32 rows, u32 matrix_one, u32 matrix_two) {
+        each_group([&](auto group) {
+            using Members = decltype(group);
+            u32 b[2][Members::MATRICES][4];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const i64 row = first + line + 8 * half;
-            if (row >= p.rows || feature >= features) continue;
-            T* at = target + row * features + feature;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-                const float both[2] = {values[blade][2 * half], values[blade][2 * half + 1]};
-                if (paired) {
-                    store<2>(at, both);
-                } else {
-                    at[0] = narrow<T>(both[0]);
-                    if (feature + 1 < features) at[1] = narrow<T>(both[1]);
-                }
+            for (int m = 0; m < Members::MATRICES; ++m) {
+                ::load_matrices<true>(b[0][m], matrix_one + Members::grade(m) * GRADE_BYTES);
+                ::load_matrices<true>(b[1][m], matrix_two + Members::grade(m) * GRADE_BYTES);
             }
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                u32 a[Members::COUNT][4];
+                load_rows<Rows>(group, a, k == 0 ? rows : rows ^ 32);
+                add_products<true>(group, one, a, b[0], k);
+                add_products<true>(group, two, a, b[1], k);
+            }
+        });
+    }
+
+    /// Adds the products of the k-th 16 terms of a group's blades to `sums`; if `FRESH`, the sums begin with the first.
+    template <bool FRESH, class Members>
+    GW_DEVICE static void add_products(Members, Fragment& sums, const u32 (&a)[Members::COUNT][4], const u32 (&b)[Members::MATRICES][4],
+                                       int k) {
+#pragma unroll
+        for (int n = 0; n < Members::COUNT; ++n) {
+            float(&sum)[4] = sums[Members::blade(n)];
+            if (FRESH && k == 0) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sum[i] = 0;
+            }
+            const u32(&matrix)[4] = b[n % Members::MATRICES];
+            const u32 right[2] = {matrix[2 * k], matrix[2 * k + 1]};
+            mma_16(sum, a[n], right, T{});
         }
     }
 
-    /// Puts the lane's two values of every blade at row g + 8·half of [BLADES, ROWS, PITCH].
-    GW_DEVICE void put(float* rows, int plane, int half, const float (&values)[BLADES][2]) const {
-        float* at = rows + (line + 8 * half) * PITCH + feature;
+    /// Fragments of 16 rows and columns of a group's blades.
+    template <class Rows, bool TRANSPOSED = false, class Members>
+    GW_DEVICE static void load_rows(Members, u32 (&fragments)[Members::COUNT][4], u32 rows) {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) store<2>(at, values[blade]);
-    }
-
-    /// Reads what `put` stored.
-    GW_DEVICE void get(const float* rows, int plane, int half, float (&values)[BLADES][2]) const {
-        const float* at = rows + (line + 8 * half) * PITCH + feature;
-#pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) load<2>(at, values[blade]);
+        for (int n = 0; n < Members::COUNT; ++n) ::load_matrices<TRANSPOSED>(fragments[n], rows + Members::blade(n) * Rows::BLADE_BYTES);
     }
 
     /// The sum of N values over the features of each row: `values[n][half]` is the lane's part for row g + 8·half. Exchanged through
@@ -301,7 +211,7 @@ struct MvTiles {
                 if (pair == 0) shared[(n * ROWS + line + 8 * half) * 4 + column] = value;
             }
         }
-        meet();
+        this->meet();
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll
@@ -323,7 +233,7 @@ struct MvTiles {
 
     GW_DEVICE void normalizer_of(const Parameters& parameters, int feature, Normalizer (&normalizer)[GRADES]) const {
 #pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) normalizer[grade] = Normalizer(parameters.mix(grade, feature));
+        for (int grade = 0; grade < GRADES; ++grade) normalizer[grade] = parameters.normalizer(grade, feature);
     }
 
     GW_DEVICE void product_of(const Parameters& parameters, int feature, typename Product::Weights& weights) const {

@@ -1,29 +1,35 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
-#include "clifford/mv_tiles.cuh"
+#include "clifford/mv_tiles_sums.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
 ///
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, class T, int TILES>
-struct MvTilesBackward : MvTiles<A, T> {
+struct MvTilesBackward : MvTilesSums<A, T, TILES> {
+    using Base = MvTilesSums<A, T, TILES>;
     using Tiles = MvTiles<A, T>;
+    using typename Base::Matrices;
+    using typename Base::Sums;
     using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
+    using typename Tiles::Operands;
     using typename Tiles::SiluGate;
-    using Places = typename Block::Places;
-    template <int N>
-    using Operand = typename Tiles::template Operand<N>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
+    using typename Tiles::Way;
+    /// Rows of the block.
+    static constexpr int ALL = 2 * Tiles::ROWS;
+    using Rows = typename Tiles::template Rows<ALL>;
+    using Stage = typename Tiles::template Stage<ALL>;
+    using InputStage = typename Tiles::template Stage<ALL, TILES>;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
-    /// Rows of the block, inputs rounded up, and the pitch of a row of inputs.
-    static constexpr int ALL = 2 * ROWS, WIDE = TILES * 32, WIDE_PITCH = WIDE + 4;
+    using Tiles::tables;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
@@ -31,134 +37,138 @@ struct MvTilesBackward : MvTiles<A, T> {
     };
 
     /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
-    /// shared memory: the matrices, the parameters, three arrays of rows (see `Rows`), and 256 sums.
-    GW_DEVICE static void run(float* shared, const MvTilesWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+    /// shared memory: the matrices, three arrays of operands and five stages of rows (see `work`), the parameters, 256 sums, `Sums`,
+    /// and three barriers.
+    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
         MvTilesBackward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
-    /// [BLADES, ALL, PITCH], of which each group has 16 rows: the gradient of r; that of l, later that of y; h, later x with a pitch of
-    /// its own.
-    struct Rows {
-        float *dr, *dl, *h;
-    };
-    static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
-
-    /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
-    /// feature.
-    static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
-
-    /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
-    /// normalisation the lane's share, see `fold`.
-    struct Sums {
-        float product[2][SHARE] = {};
-        float silu[2][GRADES][2] = {};
-        float bias[2] = {}, left_bias[2] = {}, gain[2] = {};
-        /// Number of values per feature.
-        static constexpr int COUNT = PATHS + 3 * GRADES + 3;
+    /// Rows of the block as they come, and the last of them that exists.
+    struct Stages {
+        char *s, *grad, *r, *y, *x;
+        int last;
     };
 
-    /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
-    struct Matrices {
-        float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
-    };
+    /// The row of the block that is the lane's row g + 8·half.
+    GW_DEVICE int row_of(const Stages& stages, int half) const { return min(group * ROWS + line + 8 * half, stages.last); }
 
-    GW_DEVICE explicit MvTilesBackward(const MvTilesWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Base(weights) {}
 
-    GW_DEVICE void work(float* shared, const Sources& sources, T* grad_x, float* partial) const {
-        const int features8 = (features + 7) / 8 * 8;
-        float* const linear = shared;
-        float* const right = this->load_matrices(linear, p.linear, inputs, WIDE, PITCH);
-        float* const left = this->load_matrices(right, p.right, features, WIDTH, PITCH);
-        float* const values = this->load_matrices(left, p.left, features, WIDTH, PITCH);
+    GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
+        char* const right = shared;
+        char* const left = right + MATRIX_BYTES;
+        char* const linear = left + MATRIX_BYTES;
+        // Operands of all rows of the block: the gradient of r; that of l, later that of y; h, later x, 32 columns at a time.
+        char* const dr = linear + TILES * MATRIX_BYTES;
+        char* const dl = dr + Rows::BYTES;
+        char* const h = dl + Rows::BYTES;
+        Stages stages;
+        stages.s = h + Rows::BYTES;
+        stages.grad = stages.s + Stage::BYTES;
+        stages.r = stages.grad + Stage::BYTES;
+        stages.y = stages.r + Stage::BYTES;
+        stages.x = stages.y + Stage::BYTES;
+        float* const values = reinterpret_cast<float*>(stages.x + InputStage::BYTES);
+        float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
+        const Sums sums{values + Parameters::COUNT + 16 * ROWS};
+        u64* const barriers = reinterpret_cast<u64*>(sums.first + Sums::SIZE);
+        const Way x_way = this->template way_of<1>({sources.x}, inputs);
+        const Way way = this->template way_of<4>({sources.y, sources.r, sources.s, sources.grad}, features);
+        if (threadIdx.x == 0) {
+            barrier_init(barriers, BLADES);
+            barrier_init(barriers + 1, BLADES);
+            barrier_init(barriers + 2, BLADES);
+            barrier_init_fence();
+        }
+        // What the first phases of a tile read, and what its last read.
+        auto bring_first = [&](i64 row) {
+            this->template bring<Stage, ALL, 3>({stages.s, stages.grad, stages.r}, {sources.s, sources.grad, sources.r}, row, features,
+                                                way, 0, 256, barriers);
+            copy_async_commit();
+        };
+        auto bring_last = [&](i64 row) {
+            this->template bring<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, way, 0, 256, barriers + 1);
+            this->template bring<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, x_way, 0, 256, barriers + 2);
+            copy_async_commit();
+        };
+        __syncthreads();
+        const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
+        bring_first(start);
+        bring_last(start);
+        this->load_matrices(right, p.right, features, 0);
+        this->load_matrices(left, p.left, features, 0);
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
         const Parameters parameters = this->load_parameters(values);
-        Rows rows;
-        rows.dr = values + Parameters::COUNT;
-        rows.dl = rows.dr + BLADES * PLANE;
-        rows.h = rows.dl + BLADES * PLANE;
-        float* const exchange = rows.h + BLADES * WIDE_PLANE + group * 8 * ROWS;
-        const int own = group * ROWS * PITCH, own_wide = group * ROWS * WIDE_PITCH;
-        const i64 step = static_cast<i64>(gridDim.x) * ALL;
-        Sums sums;
+        const int own = group * ROWS * ROW;
+        const u32 at_dr = shared_address(dr), at_dl = shared_address(dl), at_h = shared_address(h);
+        const u32 a = own + Operands::left_offset(), b = Operands::right_transposed_offset(8 * column);
         Matrices matrices;
+        sums.clear();
+        u32 parity = 0;
+        copy_async_wait<1>();
         __syncthreads();
 #pragma unroll 1
-        for (i64 base = static_cast<i64>(blockIdx.x) * ALL; base < p.rows; base += step) {
+        for (i64 base = start; base < p.rows; base += step, parity ^= 1) {
             const i64 first = base + group * ROWS;
-            norm_backward(parameters, sources, first, rows.dl + own, exchange, sums);
-            float dh[1][BLADES][4];
-            product_backward(parameters, sources, first, rows, own, dh[0], sums);
+            stages.last = static_cast<int>(min(p.rows - base, static_cast<i64>(ALL))) - 1;
+            Fragment dh;
+            if (way == Way::ENGINE) barrier_wait(barriers, parity);
+            norm_backward(parameters, stages, dl + own, exchange, dh, sums);
+            if (way == Way::ENGINE) barrier_wait(barriers + 1, parity);
+            if (way != Way::ENGINE || x_way != Way::ENGINE) {
+                copy_async_wait<0>();
+                __syncthreads();
+            }
+            product_backward(parameters, stages, h + own, dr + own, dh, sums);
             __syncthreads();
-            correlate(matrices.right, rows.h + 16 * group, PLANE, PITCH, rows.dr);
-            correlate(matrices.left, rows.h + 16 * group, PLANE, PITCH, rows.dl);
-            this->template accumulate<true>(dh, rows.dr + own, PLANE, PITCH, features8, {right + 8 * column * PITCH}, WIDTH * PITCH, PITCH);
-            this->template accumulate<true>(dh, rows.dl + own, PLANE, PITCH, features8, {left + 8 * column * PITCH}, WIDTH * PITCH, PITCH);
+            bring_first(base + step);
+            correlate(matrices.right, at_h, at_dr);
+            correlate(matrices.left, at_h, at_dl);
+            Tiles::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
+            Tiles::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
             __syncthreads();  // All have read h and the gradient of l.
-            fetch_inputs(rows.h + own_wide, sources.x, first);
-            silu_backward(parameters, sources, first, dh[0], rows.dl + own, sums);
-            this->fetched();
+            if (x_way == Way::ENGINE) barrier_wait(barriers + 2, parity);
+            auto place = [&](int tile) {
+                this->template place_inputs<InputStage, Rows>(h + own, stages.x, group * ROWS, stages.last, WIDTH * tile);
+            };
+            place(0);
+            silu_backward(parameters, stages, dh, dl + own, sums);
             __syncthreads();
+            if (TILES == 1) bring_last(base + step);
+            correlate(matrices.linear[0], at_h, at_dl);
+            if (grad_x != nullptr) input_backward(shared_address(linear) + b, at_dl + a, first, grad_x);
 #pragma unroll
-            for (int tile = 0; tile < TILES; ++tile) {
-                correlate(matrices.linear[tile], rows.h + 32 * tile + 16 * group, WIDE_PLANE, WIDE_PITCH, rows.dl);
+            for (int tile = 1; tile < TILES; ++tile) {
+                __syncthreads();  // All have read the columns of x before.
+                place(tile);
+                __syncthreads();
+                if (tile + 1 == TILES) bring_last(base + step);
+                correlate(matrices.linear[tile], at_h, at_dl);
             }
-            if (grad_x != nullptr) input_backward(linear, rows.dl + own, first, features8, grad_x);
-            __syncthreads();  // All have read x and the gradient of y.
+            copy_async_wait<1>();
+            __syncthreads();  // All have read x and the gradient of y, and the next rows are there that threads copied first.
         }
-        write_matrices(matrices, partial);
-        write_sums(parameters, sums, rows.dr, partial);
+        this->write_matrices(matrices, partial);
+        this->write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
     }
 
-    /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
-    /// that are not written.
-    GW_DEVICE void fetch_inputs(float* target, const T* source, i64 first) const {
-        const int lane = threadIdx.x % 32;
-        const bool aligned = sizeof(T) == 4 && inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
-        auto copy = [&](auto width, auto lanes) {
-            constexpr int V = decltype(width)::value, LANES = decltype(lanes)::value, TOGETHER = 4 * (32 / LANES);
-            const int own = column * (32 / LANES) + lane / LANES;
-#pragma unroll 1
-            for (int i = lane % LANES * V; i < inputs; i += LANES * V) {
-#pragma unroll 16
-                for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
-                    const int blade = number / ROWS, row = number % ROWS;
-                    const bool inside = first + row < p.rows;
-                    const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
-                    float* const to = target + blade * WIDE_PLANE + row * WIDE_PITCH + i;
-                    if constexpr (sizeof(T) == 4) {
-                        if constexpr (V == 4) {
-                            copy_async_16(to, source + from, inside ? 16 : 0);
-                        } else {
-                            copy_async_4(to, source + from, inside ? 4 : 0);
-                        }
-                    } else {
-                        *to = inside ? widen(source[from]) : 0.0f;
-                    }
-                }
-            }
-        };
-        if (aligned) {
-            copy(Constant<4>{}, Constant<8>{});
-        } else {
-            copy(Constant<1>{}, Constant<32>{});
-        }
-    }
-
-    template <int N>
-    struct Constant {
-        static constexpr int value = N;
-    };
-
-    /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
-                                 Sums& sums) const {
+    /// The gradient of l, that of the layer norm's argument s over √2, to `out` and to shared memory.
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Stages& stages, char* rows, float* exchange,
+                                 Fragment& out, const Sums& sums) const {
+        float gains[2] = {}, biases[2] = {};
         // Norms and products by features, summed over the features of a row.
         float totals[2][2] = {}, dots[4], forms[4], norms[4];
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            this->read(sources.s, first, half, s[half]);
-            this->read(sources.grad, first, half, g[half]);
+            this->template read<Stage>(stages.s, row_of(stages, half), s[half]);
+            this->template read<Stage>(stages.grad, row_of(stages, half), g[half]);
+            if (group * ROWS + line + 8 * half > stages.last) {
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) g[half][blade][0] = g[half][blade][1] = 0;
+            }
         }
 #pragma unroll
         for (int at = 0; at < 4; ++at) {
@@ -179,39 +189,48 @@ struct MvTilesBackward : MvTiles<A, T> {
         this->template sum_features<2>(totals, exchange);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, totals[0][half] * share + float(NORM_EPSILON));
+            const float scale = Quick::inverse(totals[0][half] * share + float(NORM_EPSILON));
             const float norm_grad = -totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                sums.gain[side] += dots[at] * scale;
-                const float form_grad = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                gains[side] += dots[at] * scale;
+                const float slope = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                const float form_grad = feature + side < features ? slope : 0.0f;
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = g[half][blade][side] * gain * scale;
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
-                    g[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
+                    g[half][blade][side] = out[blade][at] = Tiles::SQRT_HALF * value;
                 });
-                sums.left_bias[side] += g[half][0][side];
+                biases[side] += g[half][0][side];
             }
-            this->put(target, PLANE, half, g[half]);
+            this->template put<Rows>(rows, half, g[half]);
         }
-        // A lane reads back only what it wrote.
+        sums.add(Sums::GAIN, gains);
+        sums.add(Sums::LEFT_BIAS, biases);
     }
 
     /// The lane's value of every blade of one row and feature.
-    GW_DEVICE void read_one(const T* source, i64 first, int half, int side, Element& element) const {
-        const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const T* at = source + row * features + feature + side;
-        const bool inside = row < p.rows && feature + side < features;
+    GW_DEVICE void read_one(const char* stage, int row, int side, Element& element) const {
+        const char* const at = stage + (row * features + min(feature + side, features - 1)) * static_cast<int>(sizeof(T));
+        const int shift = this->shift_of(features);
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) element.at[blade][0] = inside ? widen(*at) : 0.0f;
+        for (int blade = 0; blade < BLADES; blade += 2) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
+        if (shift == 0) {
+#pragma unroll
+            for (int blade = 1; blade < BLADES; blade += 2) element.at[blade][0] = widen(*reinterpret_cast<const T*>(at + blade * Stage::PLANE));
+        } else {
+#pragma unroll
+            for (int blade = 1; blade < BLADES; blade += 2) element.at[blade][0] = widen(reinterpret_cast<const T*>(at + blade * Stage::PLANE)[1]);
+        }
     }
 
-    /// The recomputed h and the gradient of r go to shared memory, the product's part of the gradient of h to `dh`.
-    GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, i64 first, const Rows& rows, int own,
-                                    Fragment& dh, Sums& sums) const {
+    /// The recomputed h and the gradient of r go to shared memory. `grad` is the gradient of l, the product's result, and becomes its
+    /// part of the gradient of h.
+    GW_DEVICE void product_backward(const Parameters& parameters, const Stages& stages, char* h_rows, char* dr_rows, Fragment& grad,
+                                    const Sums& sums) const {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
             typename Product::Weights weights, weight_sums = {};
@@ -219,19 +238,21 @@ struct MvTilesBackward : MvTiles<A, T> {
             this->product_of(parameters, feature + side, weights);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int place = own + (line + 8 * half) * PITCH + feature + side;
+                const int at = 2 * half + side;
+                const u32 place = this->own_offset() + half * 8 * ROW + side * 2;
                 Element h, raw, factor, dl, da, db;
-                read_one(sources.y, first, half, side, h);
-                read_one(sources.r, first, half, side, raw);
+                read_one(stages.y, row_of(stages, half), side, h);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = rows.dl[place + blade * PLANE];
+                for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
                 SiluGate silu[GRADES];
                 this->silu_of(parameters, feature + side, silu);
                 typename SiluGate::At gates[GRADES];
                 Block::factors(silu, h, gates);
                 Block::apply(gates, h, h);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) rows.h[place + blade * PLANE] = h.at[blade][0];
+                put_one(h_rows + place, h);
+                // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
+                asm volatile("" ::: "memory");
+                read_one(stages.r, row_of(stages, half), side, raw);
                 Normalizer normalizer[GRADES];
                 this->normalizer_of(parameters, feature + side, normalizer);
                 typename Normalizer::At norms[GRADES];
@@ -240,48 +261,38 @@ struct MvTilesBackward : MvTiles<A, T> {
                 Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dr[blade] = db.at[blade][0];
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    dr[blade] = db.at[blade][0];
+                    grad[blade][at] = da.at[blade][0];
+                }
                 Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    rows.dr[place + blade * PLANE] = dr[blade];
-                    dh[blade][2 * half + side] = da.at[blade][0];
-                }
-                // Keeps the positions apart: interleaved, they would take more registers than a thread has.
+                for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
+                put_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }
-            fold(weight_sums, norm_sums, sums.product[side]);
+            this->fold(weight_sums, norm_sums, sums, side);
         }
     }
 
-    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
-    /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
-    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], float (&sums)[SHARE]) const {
-        float left[8 * SHARE] = {};
+    /// Puts one value of every blade among operands.
+    GW_DEVICE static void put_one(char* at, const Element& element) {
 #pragma unroll
-        for (int path = 0; path < PATHS; ++path) left[path] = weights.at[path][0];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) left[PATHS + grade] = norms[grade][0];
-        each<3>([&](auto index) {
-            constexpr int step = decltype(index)::value, count = 4 * SHARE >> step, offset = 16 >> step;
-            const bool is_upper = line & (4 >> step);
-#pragma unroll
-            for (int n = 0; n < count; ++n) {
-                const float given = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
-                left[n] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
-            }
-        });
-#pragma unroll
-        for (int n = 0; n < SHARE; ++n) sums[n] += left[n];
+        for (int blade = 0; blade < BLADES; blade += 2) {
+            const u32 both = Operands::pair(element.at[blade][0], element.at[blade + 1][0]);
+            *reinterpret_cast<u16*>(at + blade * Rows::BLADE_BYTES) = static_cast<u16>(both);
+            *reinterpret_cast<u16*>(at + (blade + 1) * Rows::BLADE_BYTES) = static_cast<u16>(both >> 16);
+        }
     }
 
     /// The gradient of y to `target`.
-    GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, i64 first, const Fragment& dh, float* target,
-                                 Sums& sums) const {
+    GW_DEVICE void silu_backward(const Parameters& parameters, const Stages& stages, const Fragment& dh, char* rows,
+                                 const Sums& sums) const {
+        float bias[2] = {};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float y[BLADES][2];
-            this->read(sources.y, first, half, y);
+            this->template read<Stage>(stages.y, row_of(stages, half), y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 SiluGate silu[GRADES];
@@ -295,134 +306,81 @@ struct MvTilesBackward : MvTiles<A, T> {
                 }
                 typename SiluGate::At gates[GRADES];
                 Block::factors(silu, at, gates);
-                Block::differentiate(silu, gates, at, g, sums.silu[side], g);
-                sums.bias[side] += g[0];
+                float added[GRADES][2];
+                sums.get_silu(side, added);
+                Block::differentiate(silu, gates, at, g, added, g);
+                sums.put_silu(side, added);
+                bias[side] += g[0];
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
             }
-            this->put(target, PLANE, half, y);
+            this->template put<Rows>(rows, half, y);
         }
+        sums.add(Sums::BIAS, bias);
     }
 
-    /// The gradient of x of the group's rows, through the first linear map.
-    GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, T* grad_x) const {
+    /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
+    /// first fragments.
+    GW_DEVICE void input_backward(u32 matrices, u32 dy, i64 first, T* grad_x) const {
         const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
-        const i64 plane = p.rows * inputs;
-#pragma unroll 1
-        for (int i = 8 * column; i < inputs; i += 32) {
-            float dx[1][BLADES][4] = {};
-            this->template accumulate<true>(dx, dy, PLANE, PITCH, features8, {linear + i * PITCH}, WIDE * PITCH, PITCH);
-            const int input = i + 2 * pair;
+        const u32 plane = this->plane_bytes(inputs);
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            const int input = WIDTH * tile + feature;
+            if (WIDTH * tile + 8 * column >= inputs) return;
+            Fragment dx;
+            Tiles::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const i64 row = first + line + 8 * half;
                 if (row >= p.rows || input >= inputs) continue;
-                T* at = grad_x + row * inputs + input;
+                T* const at = grad_x + row * inputs + input;
+                if (paired) {
 #pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-                    const float both[2] = {dx[0][blade][2 * half], dx[0][blade][2 * half + 1]};
-                    if (paired) {
-                        store<2>(at, both);
-                    } else {
-                        at[0] = narrow<T>(both[0]);
-                        if (input + 1 < inputs) at[1] = narrow<T>(both[1]);
+                    for (int blade = 0; blade < BLADES; ++blade) {
+                        Tiles::store_two(Tiles::plane_of(at, plane, blade), dx[blade][2 * half], dx[blade][2 * half + 1]);
                     }
+                } else {
+#pragma unroll
+                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at, plane, blade) = narrow<T>(dx[blade][2 * half]);
+                    if (input + 1 >= inputs) continue;
+#pragma unroll
+                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at + 1, plane, blade) = narrow<T>(dx[blade][2 * half + 1]);
                 }
             }
         }
     }
 
-    /// sums[grade] += Σ over all rows and the grade's blades of a[row][i]·b[row][o], for 16 i from `a` on and the warp's 8 features o of b.
+    /// sums[grade] += Σ over all rows and the grade's blades of a[row][i]·b[row][o], for the group's 16 i and the warp's 8 features o.
     ///
-    /// The order of rows within a sum is free: lane t takes rows 2t and 2t+1 instead of t and t+4, so that the lanes of four rows and
-    /// eight columns read 32 banks.
-    GW_DEVICE void correlate(float (&sums)[GRADES][4], const float* a, int a_plane, int a_pitch, const float* b) const {
-        const float* const left = a + 2 * pair * a_pitch + line;
-        const float* const right = b + 2 * pair * PITCH + 8 * column + line;
-        each<GRADES>([&](auto index) {
-            constexpr int grade = decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
-#pragma unroll 1
-            for (int blade = begin; blade < end; ++blade) {
+    /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of rows: a tile's terms are summed by
+    /// themselves, and added to the others by additions that round.
+    GW_DEVICE void correlate(float (&sums)[GRADES][4], u32 a, u32 b) const {
+        const int lane = Operands::thread_again() % 32;
+        a += Operands::left_transposed_offset(lane, 2 * group);
+        b += Operands::right_offset(lane, column);
+        Tiles::each_group([&](auto group) {
+            using Members = decltype(group);
+            constexpr int COUNT = Members::COUNT, MATRICES = Members::MATRICES;
+            u32 right[COUNT][4];
 #pragma unroll
-                for (int row = 0; row < ALL; row += 8) {
-                    const float* const one = left + blade * a_plane + row * a_pitch;
-                    const float* const two = right + blade * PLANE + row * PITCH;
-                    Operand<4> first;
-                    Operand<2> second;
-                    first.set(0, one[0]);
-                    first.set(1, one[8]);
-                    first.set(2, one[a_pitch]);
-                    first.set(3, one[a_pitch + 8]);
-                    second.set(0, two[0]);
-                    second.set(1, two[PITCH]);
-                    Tiles::multiply(sums[grade], first, second);
+            for (int n = 0; n < COUNT; ++n) ::load_matrices<true>(right[n], b + Members::blade(n) * Rows::BLADE_BYTES);
+            float products[MATRICES][4] = {};
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                u32 left[COUNT][4];
+                Tiles::template load_rows<Rows, true>(group, left, a + k * 16 * ROW);
+#pragma unroll
+                for (int n = 0; n < COUNT; ++n) {
+                    const u32 own[2] = {right[n][2 * k], right[n][2 * k + 1]};
+                    mma_16(products[n % MATRICES], left[n], own, T{});
                 }
+            }
+#pragma unroll
+            for (int m = 0; m < MATRICES; ++m) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sums[Members::grade(m)][i] += products[m][i];
             }
         });
-    }
-
-    GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
-        auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-#pragma unroll
-                for (int at = 0; at < 4; ++at) {
-                    const int i = first + 16 * group + line + at / 2 * 8, o = feature + at % 2;
-                    if (i < count && o < features) partial[place + (static_cast<i64>(grade) * count + i) * features + o] = sums[grade][at];
-                }
-            }
-        };
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) write(matrices.linear[tile], places.linear, 32 * tile, inputs);
-        write(matrices.right, places.right, 0, features);
-        write(matrices.left, places.left, 0, features);
-    }
-
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for 2·COUNT·WIDTH values.
-    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            float* const own = shared + group * Sums::COUNT * WIDTH + feature + side;
-            int number = 0;
-            auto give = [&](float value) {
-#pragma unroll
-                for (int offset = 4; offset < 32; offset *= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-                if (line == 0) own[number * WIDTH] = value;
-                ++number;
-            };
-            give(sums.bias[side]);
-            give(sums.left_bias[side]);
-            give(sums.gain[side]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][0]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][1]);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) {
-                const int of = line * SHARE + n;
-                float value = sums.product[side][n];
-                if (of >= PATHS && of < PATHS + GRADES) value = Normalizer(parameters.mix(of - PATHS, feature + side)).finish(value);
-                if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
-            }
-        }
-        __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
-        for (int at = threadIdx.x; at < Sums::COUNT * WIDTH; at += blockDim.x) {
-            const int of = at % WIDTH, number = at / WIDTH;
-            if (of < features) partial[place_of(places, number, of)] = shared[at] + shared[Sums::COUNT * WIDTH + at];
-        }
-    }
-
-    /// The offset of a value of a feature, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
-        if (number == 0) return places.bias + of;
-        if (number == 1) return places.left_bias + of;
-        if (number == 2) return places.gain + of;
-        const int product = number - 3 - 2 * GRADES;
-        if (product < 0) return (number < 3 + GRADES ? places.slope : places.shift) + of * GRADES + (number - 3) % GRADES;
-        return product < PATHS ? places.product + of * PATHS + product : places.normalization + of * GRADES + product - PATHS;
     }
 };

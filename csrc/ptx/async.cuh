@@ -15,6 +15,12 @@ GW_DEVICE void copy_async_4(void* target, const void* source, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes));
 }
 
+/// Starts a copy of BYTES, 4 or 8, to which both addresses must be aligned.
+template <int BYTES>
+GW_DEVICE void copy_async_small(void* target, const void* source) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(target)), "l"(source), "n"(BYTES));
+}
+
 /// Closes the group of copies started since the last call.
 GW_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
 

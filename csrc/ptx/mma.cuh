@@ -34,8 +34,7 @@ GW_DEVICE u32 to_tf32(float value) { return __float_as_uint(value * 1.00035219f)
 
 /// Four 8×8 matrices of 16-bit elements from shared memory. Lane l gives the address of row l%8 of matrix l/8.
 template <bool TRANSPOSE>
-GW_DEVICE void load_matrices(u32 (&r)[4], const void* row) {
-    const u32 address = shared_address(row);
+GW_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
     if constexpr (TRANSPOSE) {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -45,6 +44,11 @@ GW_DEVICE void load_matrices(u32 (&r)[4], const void* row) {
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                      : "r"(address));
     }
+}
+
+template <bool TRANSPOSE>
+GW_DEVICE void load_matrices(u32 (&r)[4], const void* row) {
+    load_matrices<TRANSPOSE>(r, shared_address(row));
 }
 
 /// Stores four 8×8 matrices of 16-bit elements transposed (sm_90): threads 8i to 8i + 7 give the rows of 16 bytes that matrix i is

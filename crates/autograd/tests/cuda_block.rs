@@ -149,7 +149,21 @@ fn many_rows_are_computed_as_few_are(device: &Device) {
 
 /// Features in 16 bits, with parameters of their dtype and, in mixed precision, in `f32`.
 fn sixteen_bits_and_mixed_precision(device: &Device) {
-    let sizes = [(17, 29, 28), (33, 56, 28), (2000, 28, 32), (500, 4, 31)];
+    // Few rows; then many: rows that fill no tile, or more tiles than blocks, and planes of a multiple of 16, 8, 4 and 2 bytes.
+    let sizes = [
+        (17, 29, 28),
+        (33, 56, 28),
+        (2000, 28, 32),
+        (500, 4, 31),
+        (140, 67, 32),
+        (2201, 56, 28),
+        (2203, 6, 30),
+        (3001, 29, 31),
+        (4002, 29, 28),
+        (4008, 29, 28),
+        (9000, 64, 28),
+        (9001, 33, 31),
+    ];
     for (dtype, bound) in [(DType::BF16, 3e-2), (DType::F16, 4e-3)] {
         for (signature, mixed) in
             [Signature::new(2, 0, 0), Signature::CL3].into_iter().flat_map(|s| [(s, false), (s, true)])
@@ -163,10 +177,8 @@ fn sixteen_bits_and_mixed_precision(device: &Device) {
                 let tested: Vec<Tensor> =
                     all.iter().enumerate().map(|(index, operand)| to(operand, of(index), device)).collect();
                 let arrays: Vec<Array> = tested.iter().map(|tensor| tensor.array().clone()).collect();
-                let is_served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
-                let Device::Cuda(gpu) = device else { panic!("{device} is no GPU") };
-                let expected = gpu.info().compute_capability == (9, 0);
-                assert_eq!(is_served, expected, "{signature} {size:?} {dtype}");
+                let operands = kernel::Operands::from_all(&arrays).unwrap();
+                assert!(kernel::serves(&algebra, &operands), "{signature} {size:?} {dtype}");
                 let reference: Vec<Tensor> = tested
                     .iter()
                     .map(|operand| {
@@ -196,6 +208,38 @@ fn sixteen_bits_and_mixed_precision(device: &Device) {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Rows that begin at any element of an array.
+fn views_give_the_bits_of_their_copies(device: &Device) {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    // Few and many rows, with planes of an odd number of elements.
+    for (size, dtype) in [(301, 29, 31), (3001, 29, 31), (2203, 5, 27)]
+        .into_iter()
+        .flat_map(|size| [DType::F32, DType::BF16, DType::F16].map(|dtype| (size, dtype)))
+    {
+        let (mut all, seed) = operands(&algebra, size);
+        all.push(random_like(&seed));
+        let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+        let seed = to(&seed, dtype, device);
+        // A plane of an array with one more in front.
+        let shifted = |tensor: &Tensor| {
+            let array = tensor.array();
+            let joined = ops::concat(&[&array.slice(0, 0..1).unwrap(), array], 0).unwrap();
+            let view = joined.slice(0, 1..array.dims()[0] + 1).unwrap();
+            assert!(view.is_contiguous());
+            Tensor::new(view).requires_grad()
+        };
+        let expected = run(&algebra, &all, &seed);
+        let mut views = all;
+        views[0] = shifted(&views[0]);
+        views[kernel::OPERANDS] = shifted(&views[kernel::OPERANDS]);
+        let found = run(&algebra, &views, &shifted(&seed));
+        for (position, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let bits = |array: &Array| array.cast(DType::F64).unwrap().to_f64_vec().unwrap();
+            assert_eq!(bits(found), bits(expected), "{size:?} {dtype}, result {position}");
         }
     }
 }
@@ -294,6 +338,7 @@ gradewise_testing::main!(
     one_operator_computes_what_its_parts_compute,
     many_rows_are_computed_as_few_are,
     sixteen_bits_and_mixed_precision,
+    views_give_the_bits_of_their_copies,
     autocast_takes_the_kernel,
     what_the_kernel_does_not_serve_goes_by_its_parts,
     a_residual_has_the_shape_of_the_output,

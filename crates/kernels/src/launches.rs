@@ -9,7 +9,7 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
     let many_blades = blades(operation).is_some_and(|blades| blades > 16);
     match () {
         () if is(&["matmul_simt_", "matmul_short_", "matmul_warp_", "attention_warp_", "sgp_bwd_v"]) => 128,
-        () if is(&["attention_hopper_", "mv_tiles_fwd_"]) => 384,
+        () if is(&["attention_hopper_", "mv_tiles_fwd"]) => 384,
         () if is(&["sort_tiles_"]) => 512,
         // A warpgroup of helpers beside those that compute.
         () if is(&["sgp_hopper_fwd_"]) && !many_blades => 512 + 128,
@@ -40,7 +40,7 @@ mod tests {
             ("gw_gate_fwd_f32", 256),
             ("gw_matmul_warp_nn_l_bf16", 128),
             ("gw_attention_hopper_fwd_64_f16", 384),
-            ("gw_mv_tiles_fwd_3_0_0_bf16", 384),
+            ("gw_mv_tiles_fwd1_3_0_0_bf16", 384),
             ("gw_mv_tiles_bwd2_3_0_0_f32", 256),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),
             ("gw_sgp_bwd_v1_1_3_0_f32", 128),

@@ -13,20 +13,22 @@ pub(super) struct Plan {
     pub sizes: Sizes,
     /// Dtype of the features and of the saved intermediates.
     pub dtype: DType,
-    /// The kernels' parameter after the sizes: the number of warps of a block that have rows, or whether parameters are `f32`.
-    pub last: usize,
+    /// Warps of a block that have rows, where rows go to warps.
+    pub working_warps: usize,
+    /// Whether the parameters are `f32`.
+    pub is_wide: bool,
     /// Blocks of the backward pass, each with partial sums of its own.
     pub blocks: usize,
     pub forward: (Kernel, Grid),
     pub backward: (Kernel, Grid),
 }
 
-/// `MvBlockWeights` and `MvTilesWeights` of the kernels.
+/// `MvBlockWeights` of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Weights {
     parameters: [u64; 10],
-    sizes: [u64; 4],
+    sizes: [u64; 5],
 }
 
 impl Weights {
@@ -36,7 +38,8 @@ impl Weights {
         for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
             *address = array.cuda_address();
         }
-        Self { parameters, sizes: [batch, inputs, features, plan.last].map(|size| size as u64) }
+        let sizes = [batch, inputs, features, plan.working_warps, usize::from(plan.is_wide)];
+        Self { parameters, sizes: sizes.map(|size| size as u64) }
     }
 }
 

@@ -12,9 +12,9 @@
 //! algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`]), and intermediates
 //! of at least [`LEAST_ELEMENTS`]. For anything else, the separate operators compute the same.
 //!
-//! On a GPU there are two kernels. One is made for few rows: every lane of a warp has a feature, and sums are plain `f32`. The other is made
-//! for many rows, and serves 16-bit features: linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever
-//! the compute mode. It is compiled for compute capability 9.0.
+//! On a GPU there are kernels for few and for many rows. For few, every lane of a warp has a feature, and sums are plain `f32`. For many,
+//! linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever the compute mode; these are compiled for compute
+//! capability 9.0. Features have 32 or 16 bits.
 
 mod cpu;
 mod cuda;
@@ -232,12 +232,13 @@ fn plan(
     features: DType,
     parameters: DType,
 ) -> Option<Plan> {
-    let by_tiles = || tiles::plan(device, algebra, sizes, features, parameters == DType::F32);
-    let by_rows = || rows::plan(device, algebra, sizes);
-    match features {
-        DType::F32 if tiles::pay(device, sizes) => by_tiles().or_else(by_rows),
-        DType::F32 => by_rows(),
-        _ => by_tiles(),
+    let is_wide = parameters == DType::F32;
+    let by_rows = || rows::plan(device, algebra, sizes, features, is_wide);
+    let by_tiles = || tiles::plan(device, algebra, sizes, features, is_wide);
+    if tiles::pay(device, sizes, features) {
+        by_tiles().or_else(by_rows)
+    } else {
+        by_rows().or_else(by_tiles)
     }
 }
 

@@ -14,10 +14,19 @@ const THREADS: u32 = 256;
 /// blocks.
 const SHAPES: [(usize, usize); 3] = [(4, 1), (8, 1), (8, 2)];
 
-/// `None` if no kernel serves these sizes.
-pub(super) fn plan(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Option<Plan> {
+/// Most rows that a block works on at a time.
+pub(super) const MOST_AT_A_TIME: usize = 16;
+
+/// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
+pub(super) fn plan(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: Sizes,
+    dtype: DType,
+    is_wide: bool,
+) -> Option<Plan> {
     let Sizes { batch, inputs, features } = sizes;
-    if batch == 0 || inputs == 0 || features == 0 || features > MOST_FEATURES {
+    if batch == 0 || inputs == 0 || features == 0 || features > MOST_FEATURES || dtype == DType::F64 {
         return None;
     }
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
@@ -43,7 +52,7 @@ pub(super) fn plan(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Opti
     } else {
         ["mv_block_fwd_r2", "mv_block_bwd_r2"]
     };
-    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), DType::F32));
+    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     if !device.kernels().has(device, &forward) {
         return None;
     }
@@ -52,8 +61,9 @@ pub(super) fn plan(device: &CudaDevice, algebra: &Algebra, sizes: Sizes) -> Opti
     let grid = Grid::blocks(blocks, THREADS);
     Some(Plan {
         sizes,
-        dtype: DType::F32,
-        last: shape.0,
+        dtype,
+        working_warps: shape.0,
+        is_wide,
         blocks,
         forward: (forward, grid.shared(shared_forward)),
         backward: (backward, grid.shared(shared_backward)),

@@ -1,0 +1,302 @@
+// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
+// the tensor cores. What both passes share; the passes are in mv_tiles_f32_forward.cuh and mv_tiles_f32_backward.cuh.
+//
+// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
+// 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
+// (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
+// therefore need no exchange; operands of linear maps go through shared memory.
+//
+// A product is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
+// features have kernels of their own, see clifford/mv_tiles.cuh.
+#pragma once
+
+#include "clifford/mv_block.cuh"
+#include "ptx/mma.cuh"
+
+template <class A>
+struct MvTilesF32 {
+    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
+    static constexpr auto tables = A::make();
+    /// Rows of a group, features of a block rounded up, and the pitch of a row of features in shared memory: an odd multiple of 4, so that
+    /// the four lanes of eight rows read 32 banks.
+    static constexpr int ROWS = 16, WIDTH = 32, PITCH = WIDTH + 4;
+    static constexpr float SQRT_HALF = 0.70710678118654752f;
+    using Block = MvBlock<A, 1>;
+    using Product = typename Block::Product;
+    using Element = typename Block::Element;
+    using SiluGate = typename Block::SiluGate;
+    using Normalizer = typename Block::Normalizer;
+    /// Values of every blade at the lane's four positions.
+    using Fragment = float[BLADES][4];
+
+    const MvBlockWeights<float>& p;
+    int inputs, features;
+    int group, column;   // The warp's group, and the 8 features it works on.
+    int line, pair;      // lane/4 and lane%4.
+    int feature;         // The first of the lane's two.
+    float share;         // 1/features
+
+    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<float>& weights) : p(weights) {
+        inputs = static_cast<int>(p.inputs);
+        features = static_cast<int>(p.features);
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        group = warp / 4;
+        column = warp % 4;
+        line = lane / 4;
+        pair = lane % 4;
+        feature = column * 8 + 2 * pair;
+        share = 1.0f / static_cast<float>(features);
+    }
+
+    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature.
+    struct Parameters {
+        static constexpr int COUNT = (PATHS + 3 * GRADES + 3) * WIDTH;
+        float* first;
+
+        GW_DEVICE float product(int path, int feature) const { return first[path * WIDTH + feature]; }
+        GW_DEVICE float slope(int grade, int feature) const { return first[(PATHS + grade) * WIDTH + feature]; }
+        GW_DEVICE float shift(int grade, int feature) const { return first[(PATHS + GRADES + grade) * WIDTH + feature]; }
+        GW_DEVICE float mix(int grade, int feature) const { return first[(PATHS + 2 * GRADES + grade) * WIDTH + feature]; }
+        GW_DEVICE float bias(int feature) const { return first[(PATHS + 3 * GRADES) * WIDTH + feature]; }
+        GW_DEVICE float left_bias(int feature) const { return first[(PATHS + 3 * GRADES + 1) * WIDTH + feature]; }
+        GW_DEVICE float gain(int feature) const { return first[(PATHS + 3 * GRADES + 2) * WIDTH + feature]; }
+    };
+
+    GW_DEVICE Parameters load_parameters(float* target) const {
+        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
+            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
+            const void* source;
+            int index;
+            if (value < PATHS) {
+                source = p.product;
+                index = feature * PATHS + value;
+            } else if (by_grade < 3 * GRADES) {
+                const int kind = by_grade / GRADES;
+                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
+                index = feature * GRADES + by_grade % GRADES;
+            } else {
+                const int kind = by_grade - 3 * GRADES;
+                source = kind == 0 ? p.bias : kind == 1 ? p.left_bias : p.gain;
+                index = feature;
+            }
+            target[at] = feature < features ? p.at(source, index) : 0.0f;
+        }
+        return {target};
+    }
+
+    /// Copies matrices [GRADES, count, features] to [GRADES, padded, pitch] in shared memory, with zeros as padding of `WIDTH` columns.
+    /// Returns the first address behind them.
+    GW_DEVICE float* load_matrices(float* target, const void* source, int count, int padded, int pitch) const {
+        const int lines = GRADES * padded, o = threadIdx.x % WIDTH, step = blockDim.x / WIDTH;
+#pragma unroll 8
+        for (int at = threadIdx.x / WIDTH; at < lines; at += step) {
+            const int grade = at / padded, i = at % padded;
+            const bool there = i < count && o < features;
+            target[at * pitch + o] = there ? p.at(source, (grade * count + i) * features + o) : 0.0f;
+        }
+        return target + lines * pitch;
+    }
+
+    /// Starts copying 16 rows of x, `first` on, to [BLADES, ROWS, pitch] in shared memory, with zeros for rows past the end and in
+    /// columns up to `padded`. The group's 128 threads call it; the data is there after `fetched` and a barrier of the group.
+    GW_DEVICE void fetch(float* target, const float* source, i64 first, int padded, int pitch) const {
+        if (inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0) {
+            fetch_by<4, 8>(target, source, first, padded, pitch);
+        } else {
+            fetch_by<1, 32>(target, source, first, padded, pitch);
+        }
+    }
+
+    template <int V, int LANES>
+    GW_DEVICE void fetch_by(float* target, const float* source, i64 first, int padded, int pitch) const {
+        constexpr int TOGETHER = 4 * (32 / LANES);  // Lines that the group copies at a time.
+        const int lane = threadIdx.x % 32, own = column * (32 / LANES) + lane / LANES;
+#pragma unroll 1
+        for (int i = lane % LANES * V; i < padded; i += LANES * V) {
+#pragma unroll 16
+            for (int number = own; number < BLADES * ROWS; number += TOGETHER) {
+                const int blade = number / ROWS, row = number % ROWS;
+                const bool inside = first + row < p.rows && i < inputs;
+                const i64 from = inside ? (blade * p.rows + first + row) * inputs + i : 0;
+                float* const to = target + number * pitch + i;
+                if constexpr (V == 4) {
+                    copy_async_16(to, source + from, inside ? 16 : 0);
+                } else {
+                    copy_async_4(to, source + from, inside ? 4 : 0);
+                }
+            }
+        }
+    }
+
+    /// Waits for the copies that this thread started.
+    GW_DEVICE static void fetched() {
+        copy_async_commit();
+        copy_async_wait<0>();
+    }
+
+    /// A barrier of the group's four warps.
+    GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+
+    /// An operand of a matrix instruction: two TF32 numbers that add up to it.
+    template <int N>
+    struct Operand {
+        u32 high[N], low[N];
+
+        GW_DEVICE void set(int i, float value) {
+            // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
+            high[i] = __float_as_uint(value) & 0xffffe000u;
+            low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+        }
+    };
+
+    /// d += a·b. The instructions truncate each sum that they form, so that errors would grow with the number of terms: a step of 8 terms
+    /// is summed by itself, and added to the others by additions that round.
+    GW_DEVICE static void multiply(float (&d)[4], const Operand<4>& a, const Operand<2>& b) {
+        float step[4] = {};
+        mma_tf32(step, a.low, b.high);
+        mma_tf32(step, a.high, b.low);
+        mma_tf32(step, a.high, b.high);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) d[i] += step[i];
+    }
+
+    /// sums[m][blade] += rows[blade]·matrix m of the blade's grade, for the group's rows and 8 columns of each of M matrices; of the
+    /// transposed matrices if `TRANSPOSED`. `rows` is [BLADES, plane/pitch rows, pitch]; the sum runs over `count` columns of it, a
+    /// multiple of 8. `matrices` point to the first of the 8 columns (rows if transposed).
+    template <bool TRANSPOSED, int M>
+    GW_DEVICE void accumulate(float (&sums)[M][BLADES][4], const float* rows, int plane, int pitch, int count,
+                              const float* const (&matrices)[M], int grade_stride, int matrix_pitch) const {
+        const float* const own = rows + line * pitch + pair;
+        const int at_first = TRANSPOSED ? line * matrix_pitch + pair : pair * matrix_pitch + line;
+        const int next = TRANSPOSED ? 1 : matrix_pitch;
+#pragma unroll 1
+        for (int k = 0; k < count; k += 8) {
+            each<GRADES>([&](auto index) {
+                constexpr int grade = decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
+                Operand<2> b[M];
+#pragma unroll
+                for (int m = 0; m < M; ++m) {
+                    const float* const matrix = matrices[m] + grade * grade_stride + at_first + k * next;
+                    b[m].set(0, matrix[0]);
+                    b[m].set(1, matrix[4 * next]);
+                }
+                each<end - begin>([&](auto number) {
+                    constexpr int blade = begin + decltype(number)::value;
+                    const float* const from = own + blade * plane + k;
+                    Operand<4> a;
+                    a.set(0, from[0]);
+                    a.set(1, from[8 * pitch]);
+                    a.set(2, from[4]);
+                    a.set(3, from[8 * pitch + 4]);
+#pragma unroll
+                    for (int m = 0; m < M; ++m) multiply(sums[m][blade], a, b[m]);
+                });
+            });
+        }
+    }
+
+    /// Whether the lane's two features can be read and written as one access.
+    GW_DEVICE bool is_paired(const float* array) const {
+        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(float)) == 0;
+    }
+
+    /// The lane's values of rows g + 8·half of [blades, rows, features], `first` the group's first row; zeros where there are none.
+    GW_DEVICE void read(const float* source, i64 first, int half, float (&values)[BLADES][2]) const {
+        const i64 row = first + line + 8 * half, plane = p.rows * features;
+        const float* at = source + row * features + feature;
+        const bool inside = row < p.rows && feature < features;
+        if (is_paired(source)) {
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade, at += plane) {
+                values[blade][0] = values[blade][1] = 0;
+                if (inside) load<2>(at, values[blade]);
+            }
+            return;
+        }
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) {
+            values[blade][0] = inside ? at[0] : 0.0f;
+            values[blade][1] = inside && feature + 1 < features ? at[1] : 0.0f;
+        }
+    }
+
+    /// Writes the lane's values of the same rows.
+    GW_DEVICE void write(float* target, i64 first, const Fragment& values) const {
+        const i64 plane = p.rows * features;
+        const bool paired = is_paired(target);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const i64 row = first + line + 8 * half;
+            if (row >= p.rows || feature >= features) continue;
+            float* at = target + row * features + feature;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade, at += plane) {
+                const float both[2] = {values[blade][2 * half], values[blade][2 * half + 1]};
+                if (paired) {
+                    store<2>(at, both);
+                } else {
+                    at[0] = both[0];
+                    if (feature + 1 < features) at[1] = both[1];
+                }
+            }
+        }
+    }
+
+    /// Puts the lane's two values of every blade at row g + 8·half of [BLADES, ROWS, PITCH].
+    GW_DEVICE void put(float* rows, int plane, int half, const float (&values)[BLADES][2]) const {
+        float* at = rows + (line + 8 * half) * PITCH + feature;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) store<2>(at, values[blade]);
+    }
+
+    /// Reads what `put` stored.
+    GW_DEVICE void get(const float* rows, int plane, int half, float (&values)[BLADES][2]) const {
+        const float* at = rows + (line + 8 * half) * PITCH + feature;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) load<2>(at, values[blade]);
+    }
+
+    /// The sum of N values over the features of each row: `values[n][half]` is the lane's part for row g + 8·half. Exchanged through
+    /// `shared`, [N, ROWS, 4] of the group.
+    template <int N>
+    GW_DEVICE void sum_features(float (&values)[N][2], float* shared) const {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float& value = values[n][half];
+                value += __shfl_xor_sync(0xffffffffu, value, 1);
+                value += __shfl_xor_sync(0xffffffffu, value, 2);
+                if (pair == 0) shared[(n * ROWS + line + 8 * half) * 4 + column] = value;
+            }
+        }
+        meet();
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float parts[4];
+                load<4>(shared + (n * ROWS + line + 8 * half) * 4, parts);
+                values[n][half] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+            }
+        }
+    }
+
+    GW_DEVICE void silu_of(const Parameters& parameters, int feature, SiluGate (&silu)[GRADES]) const {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) {
+            silu[grade].slope = parameters.slope(grade, feature);
+            silu[grade].shift = parameters.shift(grade, feature);
+        }
+    }
+
+    GW_DEVICE void normalizer_of(const Parameters& parameters, int feature, Normalizer (&normalizer)[GRADES]) const {
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) normalizer[grade] = Normalizer(parameters.mix(grade, feature));
+    }
+
+    GW_DEVICE void product_of(const Parameters& parameters, int feature, typename Product::Weights& weights) const {
+#pragma unroll
+        for (int path = 0; path < PATHS; ++path) weights.at[path][0] = parameters.product(path, feature);
+    }
+};
