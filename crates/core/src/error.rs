@@ -2,36 +2,31 @@
 
 use crate::{Blade, DType, MAX_DIMENSION, Shape, Signature};
 use alloc::string::String;
+use core::fmt;
 
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Errors that involve no device: of signatures, multivectors, shapes and dtypes.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
     /// More generators than the tables support.
-    #[error("{signature} has {} generators; at most {MAX_DIMENSION} are supported", signature.dimension())]
     TooManyGenerators {
         /// The signature asked for.
         signature: Signature,
     },
     /// Text that is not a signature.
-    #[error("`{text}` is not a signature; write p,q,r such as 3,0,0 or Cl(1,3,0)")]
     InvalidSignature {
         /// The text as given.
         text: String,
     },
     /// Squares of generators that are no metric.
-    #[error(
-        "`{text}` is not a metric; write the squares of 1 to {MAX_DIMENSION} generators, each 1, -1 or 0, such as -1,1,1"
-    )]
     InvalidMetric {
         /// The squares as given.
         text: String,
     },
     /// Two values of different algebras met in one operation.
-    #[error("{operation}: the operands belong to different algebras, {left} and {right}")]
     AlgebraMismatch {
         /// The operation that refused.
         operation: &'static str,
@@ -41,7 +36,6 @@ pub enum Error {
         right: Signature,
     },
     /// An index outside its range.
-    #[error("{operation}: `{argument}` is {index}; there are {count}, counted from 0")]
     Index {
         /// The operation that refused.
         operation: &'static str,
@@ -53,7 +47,6 @@ pub enum Error {
         count: usize,
     },
     /// An operation without a result for this operand, such as the inverse of a null vector.
-    #[error("{operation}: no result exists or no closed form gives it: {reason}")]
     Undefined {
         /// The operation that refused.
         operation: &'static str,
@@ -61,15 +54,11 @@ pub enum Error {
         reason: &'static str,
     },
     /// Text that is not a blade.
-    #[error(
-        "`{text}` is not a blade; write `1` or `e` and generators from 1 to 8 in ascending order, such as e13"
-    )]
     InvalidBlade {
         /// The text as given.
         text: String,
     },
     /// A blade with generators that the algebra does not have.
-    #[error("{operation}: {signature} has no blade {blade}; it has {} generators", signature.dimension())]
     NoSuchBlade {
         /// The operation that refused.
         operation: &'static str,
@@ -79,10 +68,6 @@ pub enum Error {
         signature: Signature,
     },
     /// Text that is not a multivector.
-    #[error(
-        "`{text}` is not a multivector of {signature}: at character {position}, {reason}; \
-         write sums of blades such as `1 + 2e1 - e12`, with parentheses around exponents and fractions"
-    )]
     InvalidMultivector {
         /// The text as given.
         text: String,
@@ -94,7 +79,6 @@ pub enum Error {
         reason: String,
     },
     /// A shape other than the one an operation needs.
-    #[error("{operation}: `{argument}` has shape {actual}, expected {expected} ({reason})")]
     Shape {
         /// The operation that refused.
         operation: &'static str,
@@ -108,10 +92,6 @@ pub enum Error {
         reason: String,
     },
     /// Shapes that cannot be broadcast together.
-    #[error(
-        "{operation}: shapes {left} and {right} cannot be broadcast together; \
-         from the right, each pair of sizes must be equal or contain a 1"
-    )]
     Broadcast {
         /// The operation that refused.
         operation: &'static str,
@@ -121,7 +101,6 @@ pub enum Error {
         right: Shape,
     },
     /// An axis outside the shape.
-    #[error("{operation}: axis {axis} is out of range for shape {shape} of rank {}", shape.rank())]
     Axis {
         /// The operation that refused.
         operation: &'static str,
@@ -131,7 +110,6 @@ pub enum Error {
         shape: Shape,
     },
     /// A dtype other than the one an operation needs.
-    #[error("{operation}: `{argument}` has dtype {actual}, expected {expected}")]
     DType {
         /// The operation that refused.
         operation: &'static str,
@@ -143,9 +121,72 @@ pub enum Error {
         expected: DType,
     },
     /// Text that is not a dtype.
-    #[error("`{text}` is not a dtype; choose f64, f32, bf16 or f16")]
     InvalidDType {
         /// The text as given.
         text: String,
     },
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyGenerators { signature } => {
+                write!(
+                    f,
+                    "{signature} has {} generators; at most {MAX_DIMENSION} are supported",
+                    signature.dimension()
+                )
+            }
+            Self::InvalidSignature { text } => {
+                write!(f, "`{text}` is not a signature; write p,q,r such as 3,0,0 or Cl(1,3,0)")
+            }
+            Self::InvalidMetric { text } => write!(
+                f,
+                "`{text}` is not a metric; write the squares of 1 to {MAX_DIMENSION} generators, each 1, -1 or 0, such as -1,1,1"
+            ),
+            Self::AlgebraMismatch { operation, left, right } => {
+                write!(f, "{operation}: the operands belong to different algebras, {left} and {right}")
+            }
+            Self::Index { operation, argument, index, count } => {
+                write!(f, "{operation}: `{argument}` is {index}; there are {count}, counted from 0")
+            }
+            Self::Undefined { operation, reason } => {
+                write!(f, "{operation}: no result exists or no closed form gives it: {reason}")
+            }
+            Self::InvalidBlade { text } => write!(
+                f,
+                "`{text}` is not a blade; write `1` or `e` and generators from 1 to 8 in ascending order, such as e13"
+            ),
+            Self::NoSuchBlade { operation, blade, signature } => {
+                let dimension = signature.dimension();
+                write!(f, "{operation}: {signature} has no blade {blade}; it has {dimension} generators")
+            }
+            Self::InvalidMultivector { text, signature, position, reason } => write!(
+                f,
+                "`{text}` is not a multivector of {signature}: at character {position}, {reason}; \
+                 write sums of blades such as `1 + 2e1 - e12`, with parentheses around exponents and fractions"
+            ),
+            Self::Shape { operation, argument, actual, expected, reason } => {
+                write!(f, "{operation}: `{argument}` has shape {actual}, expected {expected} ({reason})")
+            }
+            Self::Broadcast { operation, left, right } => write!(
+                f,
+                "{operation}: shapes {left} and {right} cannot be broadcast together; \
+                 from the right, each pair of sizes must be equal or contain a 1"
+            ),
+            Self::Axis { operation, axis, shape } => {
+                write!(
+                    f,
+                    "{operation}: axis {axis} is out of range for shape {shape} of rank {}",
+                    shape.rank()
+                )
+            }
+            Self::DType { operation, argument, actual, expected } => {
+                write!(f, "{operation}: `{argument}` has dtype {actual}, expected {expected}")
+            }
+            Self::InvalidDType { text } => write!(f, "`{text}` is not a dtype; choose f64, f32, bf16 or f16"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

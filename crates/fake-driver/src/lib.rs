@@ -12,8 +12,12 @@ use libloading::Library;
 use std::{
     env,
     ffi::{CString, c_char, c_longlong, c_void},
+    io::ErrorKind,
     path::PathBuf,
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The shared library, whose state all who open it by this path in a process share.
@@ -64,7 +68,35 @@ fn file(name: &str) -> String {
 pub struct Fake {
     library: Library,
     path: PathBuf,
-    _folder: tempfile::TempDir,
+    // After the library, which is closed before its file goes.
+    _folder: Folder,
+}
+
+/// A folder of its own among the temporary ones, which goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let name =
+                format!("fake-driver-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let folder = env::temp_dir().join(name);
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Self(folder),
+                // Left by a process that had the same number and was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("a temporary folder, {}: {error}", folder.display()),
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // One that stays is no failure of a test.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// What a registered kernel gets: the addresses of its arguments, the grid's and the block's size, shared memory. It
@@ -83,8 +115,8 @@ impl Fake {
     /// If the library cannot be copied or opened.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = folder.path().join("libcuda.so.1");
+        let folder = Folder::new();
+        let file = folder.0.join("libcuda.so.1");
         std::fs::copy(path(), &file).expect("a copy of the library");
         // SAFETY: the library's initialiser has no preconditions.
         let library = unsafe { Library::new(&file) }.expect("the library opens");

@@ -1,16 +1,16 @@
 //! Errors of the driver and of loading it.
 
 use crate::sys::CUresult;
+use std::fmt;
 
 /// The result of a fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Errors of the driver and of the CUDA libraries.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A library could not be opened under any of its names.
-    #[error("{library} was not found; tried {}; {hint}", tried.join("; "))]
     Library {
         /// The library.
         library: &'static str,
@@ -20,7 +20,6 @@ pub enum Error {
         hint: &'static str,
     },
     /// The library lacks a function.
-    #[error("{library} ({provider}) has no function `{symbol}`; {hint}")]
     Symbol {
         /// The library.
         library: &'static str,
@@ -32,10 +31,6 @@ pub enum Error {
         hint: &'static str,
     },
     /// The driver serves only a CUDA version older than [`Driver::OLDEST`](crate::Driver::OLDEST).
-    #[error(
-        "the NVIDIA driver ({provider}) serves CUDA {}.{}, at least {}.{} is needed; update the NVIDIA driver",
-        found.0, found.1, needed.0, needed.1
-    )]
     DriverTooOld {
         /// Where the driver's functions come from.
         provider: String,
@@ -45,7 +40,6 @@ pub enum Error {
         needed: (u32, u32),
     },
     /// A call of the driver failed.
-    #[error("{call}: {name} ({}): {text}", code.0)]
     Call {
         /// The function called.
         call: &'static str,
@@ -57,7 +51,6 @@ pub enum Error {
         text: String,
     },
     /// A call of another library (NVRTC, NVML, cuBLASLt, NCCL) failed.
-    #[error("{library}: {call}: {text} ({code})")]
     Status {
         /// The library.
         library: &'static str,
@@ -69,7 +62,6 @@ pub enum Error {
         text: String,
     },
     /// A library older than what this crate works with.
-    #[error("{library} ({provider}) is of version {found}, at least {}.{} is needed; update it", needed.0, needed.1)]
     LibraryTooOld {
         /// The library.
         library: &'static str,
@@ -81,7 +73,6 @@ pub enum Error {
         needed: (u32, u32),
     },
     /// A collective call did not complete in time.
-    #[error("{library}: {call} was not done within {seconds} s; another process may be gone")]
     Timeout {
         /// The library.
         library: &'static str,
@@ -91,7 +82,6 @@ pub enum Error {
         seconds: String,
     },
     /// Source that does not compile.
-    #[error("`{name}` does not compile:\n{log}")]
     Compile {
         /// The source's name.
         name: String,
@@ -99,7 +89,6 @@ pub enum Error {
         log: String,
     },
     /// An image that the driver cannot load.
-    #[error("module `{module}`: {problem}; {hint}")]
     Image {
         /// The module.
         module: String,
@@ -109,7 +98,6 @@ pub enum Error {
         hint: &'static str,
     },
     /// A range that ends past its block of memory.
-    #[error("{operation} ends at byte {end} of a block of {bytes} bytes")]
     Range {
         /// What was asked for.
         operation: &'static str,
@@ -119,7 +107,6 @@ pub enum Error {
         bytes: u64,
     },
     /// An argument that this crate rejects before it calls the library.
-    #[error("{call}: {problem}")]
     Argument {
         /// The function of this crate.
         call: &'static str,
@@ -127,7 +114,6 @@ pub enum Error {
         problem: String,
     },
     /// A launch that the device cannot run.
-    #[error("launch of `{kernel}`: {what} is {actual}, the device allows {limit}")]
     Launch {
         /// The kernel.
         kernel: String,
@@ -139,7 +125,6 @@ pub enum Error {
         limit: u64,
     },
     /// A module lacks a kernel.
-    #[error("module `{module}` has no kernel `{kernel}`{}", names(known))]
     Kernel {
         /// The module.
         module: String,
@@ -150,9 +135,47 @@ pub enum Error {
     },
 }
 
-fn names(known: &[String]) -> String {
-    if known.is_empty() { String::new() } else { format!("; it has {}", known.join(", ")) }
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library { library, tried, hint } => {
+                write!(f, "{library} was not found; tried {}; {hint}", tried.join("; "))
+            }
+            Self::Symbol { library, provider, symbol, hint } => {
+                write!(f, "{library} ({provider}) has no function `{symbol}`; {hint}")
+            }
+            Self::DriverTooOld { provider, found, needed } => write!(
+                f,
+                "the NVIDIA driver ({provider}) serves CUDA {}.{}, at least {}.{} is needed; update the NVIDIA driver",
+                found.0, found.1, needed.0, needed.1
+            ),
+            Self::Call { call, code, name, text } => write!(f, "{call}: {name} ({}): {text}", code.0),
+            Self::Status { library, call, code, text } => write!(f, "{library}: {call}: {text} ({code})"),
+            Self::LibraryTooOld { library, provider, found, needed: (major, minor) } => write!(
+                f,
+                "{library} ({provider}) is of version {found}, at least {major}.{minor} is needed; update it"
+            ),
+            Self::Timeout { library, call, seconds } => {
+                write!(f, "{library}: {call} was not done within {seconds} s; another process may be gone")
+            }
+            Self::Compile { name, log } => write!(f, "`{name}` does not compile:\n{log}"),
+            Self::Image { module, problem, hint } => write!(f, "module `{module}`: {problem}; {hint}"),
+            Self::Range { operation, end, bytes } => {
+                write!(f, "{operation} ends at byte {end} of a block of {bytes} bytes")
+            }
+            Self::Argument { call, problem } => write!(f, "{call}: {problem}"),
+            Self::Launch { kernel, what, actual, limit } => {
+                write!(f, "launch of `{kernel}`: {what} is {actual}, the device allows {limit}")
+            }
+            Self::Kernel { module, kernel, known } => {
+                write!(f, "module `{module}` has no kernel `{kernel}`")?;
+                if known.is_empty() { Ok(()) } else { write!(f, "; it has {}", known.join(", ")) }
+            }
+        }
+    }
 }
+
+impl std::error::Error for Error {}
 
 impl Error {
     /// The driver's code, if a call failed.

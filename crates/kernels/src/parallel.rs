@@ -27,12 +27,14 @@ pub(crate) trait Flushed: IndexedParallelIterator {
 
     /// The same on the calling thread alone, unless so much is to be done that it `pays` to share it.
     fn flushed_for_each_if(self, pays: bool, work: impl Fn(Self::Item) + Sync + Send) {
+        // By reference, so that the work is compiled once and not for either way of running it.
+        let work: &(dyn Fn(Self::Item) + Sync) = &work;
         if !pays || self.len() <= 1 {
-            self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| items.for_each(&work)));
+            self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| items.for_each(work)));
             return;
         }
         let items = listed(self);
-        on_the_pool(items.len(), &|index| items[index].take().into_iter().for_each(&work));
+        on_the_pool(items.len(), &|index| items[index].take().into_iter().for_each(work));
     }
 
     /// The results for all items, in order.
@@ -42,9 +44,10 @@ pub(crate) trait Flushed: IndexedParallelIterator {
 
     /// The same on the calling thread alone, unless so much is to be done that it `pays` to share it.
     fn flushed_map_if<R: Send>(self, pays: bool, work: impl Fn(Self::Item) -> R + Sync + Send) -> Vec<R> {
+        let work: &(dyn Fn(Self::Item) -> R + Sync) = &work;
         if !pays || self.len() <= 1 {
             return self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| {
-                items.map(&work).collect()
+                items.map(work).collect()
             }));
         }
         let items = listed(self);

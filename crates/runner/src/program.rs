@@ -14,7 +14,8 @@ use std::{
     ffi::OsString,
     process::ExitCode,
 };
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// A command that works without a task. The doc comment of the type is its help.
 pub trait Command: Args + 'static {
@@ -122,6 +123,20 @@ pub(crate) fn shown(examples: &str) -> String {
 }
 
 /// The parsed arguments; a usage error ends the program, as clap's own errors do.
+/// What the log shows: the levels and targets of the variable `GRADEWISE_LOG`, such as `info` or `gradewise::operations=trace`.
+fn log_filter(verbose: bool) -> Targets {
+    let named = std::env::var("GRADEWISE_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    match named {
+        // Errors of targets that are not named are shown all the same.
+        Some(targets) if targets.default_level().is_none() => targets.with_default(LevelFilter::ERROR),
+        Some(targets) => targets,
+        None if verbose => Targets::new()
+            .with_default(LevelFilter::DEBUG)
+            .with_target("gradewise::operations", LevelFilter::TRACE),
+        None => Targets::new().with_default(LevelFilter::WARN),
+    }
+}
+
 fn parsed<A: Args>(matches: &ArgMatches) -> A {
     A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
@@ -336,15 +351,10 @@ impl Program {
                 return u8::try_from(error.exit_code()).unwrap_or(1);
             }
         };
-        let default = if matches.get_flag("verbose") { "debug,gradewise::operations=trace" } else { "warn" };
-        let filter = EnvFilter::try_from_env("GRADEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(output::is_coloured())
-            .with_writer(std::io::stderr)
-            .without_time();
+        let log = fmt::layer().with_ansi(output::is_coloured()).with_writer(std::io::stderr).without_time();
         // Fails if the caller has set up a log, which is then used.
-        let _ = log.try_init();
+        let _ =
+            tracing_subscriber::registry().with(log).with(log_filter(matches.get_flag("verbose"))).try_init();
         run::remember_panics();
         match self.dispatch(&matches) {
             Ok(()) => 0,

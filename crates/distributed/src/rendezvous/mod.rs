@@ -2,6 +2,7 @@
 
 pub mod frame;
 pub mod handshake;
+pub mod mac;
 
 use crate::{Error, Launch, Result};
 use frame::Kind;

@@ -45,6 +45,22 @@ impl Array {
         device: &Device,
         fill: impl FnOnce(&mut [T]),
     ) -> Result<Self> {
+        let mut fill = Some(fill);
+        Self::build_by(operation, shape, device, &mut |out| {
+            if let Some(fill) = fill.take() {
+                fill(out);
+            }
+        })
+    }
+
+    /// [`build_as`](Self::build_as), compiled once for a dtype instead of once for each place where an operator fills its result.
+    #[inline(never)]
+    fn build_by<T: Element>(
+        operation: &'static str,
+        shape: Shape,
+        device: &Device,
+        fill: &mut dyn FnMut(&mut [T]),
+    ) -> Result<Self> {
         let elements = shape.elements();
         match device {
             Device::Cpu => {

@@ -281,19 +281,26 @@ macro_rules! weighted {
     };
 }
 
+/// Without vector registers the programs are interpreted, with the same bits: what the straight-line code gains there is not worth the
+/// time that it takes to compile.
 macro_rules! implement {
     ($code:ty, $blades:literal, $blocks:tt) => {
         impl Product<$blades> for $code {
             #[inline(always)]
             fn weighted<T: Real, S: Simd, const FMA: bool>(
                 simd: S,
-                _: &Programs,
+                tables: &Programs,
                 role: Role,
                 a: &Tile<T, $blades>,
                 b: &Tile<T, $blades>,
                 weights: &[Lanes<T>],
                 out: &mut Tile<T, $blades>,
             ) {
+                if S::IS_SCALAR {
+                    return <Interpreted as Product<$blades>>::weighted::<T, S, FMA>(
+                        simd, tables, role, a, b, weights, out,
+                    );
+                }
                 // A length that the compiler knows: every index below is a constant.
                 let weights = &weights[..<$code>::FORWARD.paths];
                 match role {
@@ -308,12 +315,17 @@ macro_rules! implement {
             #[inline(always)]
             fn weight_gradient<T: Real, S: Simd, const FMA: bool>(
                 simd: S,
-                _: &Programs,
+                tables: &Programs,
                 a: &Tile<T, $blades>,
                 b: &Tile<T, $blades>,
                 grad: &Tile<T, $blades>,
                 sums: &mut [Lanes<T>],
             ) {
+                if S::IS_SCALAR {
+                    return <Interpreted as Product<$blades>>::weight_gradient::<T, S, FMA>(
+                        simd, tables, a, b, grad, sums,
+                    );
+                }
                 let sums = &mut sums[..<$code>::WEIGHTS.paths];
                 for part in 0..T::count::<S>() {
                     let zero = T::splat(simd, T::zero());

@@ -6,6 +6,10 @@
 
 #[cfg(feature = "fourier")]
 mod transform;
+/// `rustfft`'s plan of a line of `f64`, for crates above: planners are generic, and each crate that made one would compile them again.
+#[cfg(feature = "fourier")]
+#[doc(hidden)]
+pub use transform::plan;
 
 use super::super::clifford::contract::exact;
 use crate::{Array, Device, Error, Result};

@@ -4,7 +4,7 @@ use super::Table;
 use crate::{
     ops::clifford::layout::{Layout, load, split_chunks, store},
     parallel::Flushed,
-    simd::{Kernel, LANES, Real, Simd, accumulate, dispatch, subtract_product},
+    simd::{Kernel, LANES, Lanes, Real, Simd, accumulate, dispatch, subtract_product},
 };
 use rayon::prelude::*;
 
@@ -17,6 +17,11 @@ pub(crate) fn forward<T: Real>(table: &Table, line: usize, a: &[T], b: &[T], out
         dispatch(Product { table, line, a, b, start: chunk * BLOCK, out: &mut out });
     });
 }
+
+/// [`LANES`] elements that begin where a cache line does.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Aligned<T>(Lanes<T>);
 
 struct Product<'a, 'b, T> {
     table: &'a Table,
@@ -34,19 +39,25 @@ impl<T: Real> Kernel for Product<'_, '_, T> {
     fn run<S: Simd, const FMA: bool>(self, _: S) {
         let Self { table, line, a, b, start, out } = self;
         let len = out.first().map_or(0, |out| out.len());
+        // Each entry is read by many terms: once from where it is, which in memory of another library may be anywhere, and then
+        // from whole cache lines.
+        let mut tile = vec![Aligned([T::zero(); LANES]); table.a + table.b];
         for offset in (0..len).step_by(LANES) {
             let count = LANES.min(len - offset);
-            let part = |data: &'_ [T], blade: u16| {
-                load(&data[usize::from(blade) * line + start + offset..][..count])
-            };
+            let (left, right) = tile.split_at_mut(table.a);
+            for (entries, data) in [(&mut *left, a), (&mut *right, b)] {
+                for (entry, Aligned(lanes)) in entries.iter_mut().enumerate() {
+                    *lanes = load(&data[entry * line + start + offset..][..count]);
+                }
+            }
             for (terms, out) in table.by_out.iter().zip(out.iter_mut()) {
                 let mut sum = [T::zero(); LANES];
                 for term in terms {
-                    let (a, b) = (part(a, term.a), part(b, term.b));
+                    let (Aligned(a), Aligned(b)) = (&left[usize::from(term.a)], &right[usize::from(term.b)]);
                     if term.sign > 0 {
-                        accumulate::<T, FMA>(&mut sum, &a, &b);
+                        accumulate::<T, FMA>(&mut sum, a, b);
                     } else {
-                        subtract_product::<T, FMA>(&mut sum, &a, &b);
+                        subtract_product::<T, FMA>(&mut sum, a, b);
                     }
                 }
                 store(&mut out[offset..offset + count], &sum);

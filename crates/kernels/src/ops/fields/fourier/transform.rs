@@ -26,6 +26,11 @@ pub(super) fn run(
     })
 }
 
+/// The plan of a line of `size` numbers.
+pub fn plan(size: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
+    FftPlanner::new().plan_fft(size, direction)
+}
+
 struct Transform<'a, T: FftNum> {
     modes: &'a [Modes],
     face: Face,

@@ -1,7 +1,8 @@
 //! The initial smoke of simulations: smooth noise, as PhiFlow's `Noise(scale=11, smoothness=6)` makes it.
 
 use crate::data::numpy::RandomState;
-use rustfft::{FftPlanner, num_complex::Complex};
+use gradewise_kernels::ops::fields::fourier::plan;
+use rustfft::{FftDirection, num_complex::Complex};
 
 /// The noise scale over the side of the box: frequencies are in units of 1/scale.
 const SCALE_OVER_SIDE: f64 = 11.0 / 32.0;
@@ -26,7 +27,7 @@ pub(super) fn smooth_noise(random: &mut RandomState, n: usize) -> Vec<f64> {
             Complex::new(real[at], imaginary[at]) * weight
         })
         .collect();
-    let inverse = FftPlanner::new().plan_fft_inverse(n);
+    let inverse = plan(n, FftDirection::Inverse);
     for _ in 0..2 {
         spectrum.chunks_exact_mut(n).for_each(|row| inverse.process(row));
         let transposed = (0..n * n).map(|at| spectrum[at % n * n + at / n]).collect();

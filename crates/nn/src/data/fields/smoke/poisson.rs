@@ -1,6 +1,7 @@
 //! The Poisson equation of the projection, solved exactly by transforms.
 
-use rustfft::{Fft, FftPlanner, num_complex::Complex};
+use gradewise_kernels::ops::fields::fourier::plan;
+use rustfft::{Fft, FftDirection, num_complex::Complex};
 use std::{f64::consts::PI, sync::Arc};
 
 /// The boundary conditions.
@@ -27,7 +28,6 @@ pub(super) struct Poisson {
 
 impl Poisson {
     pub fn new(n: usize, boundary: Boundary) -> Self {
-        let mut planner = FftPlanner::new();
         let angle = |k: usize| match boundary {
             Boundary::Walls => PI * k as f64 / n as f64,
             Boundary::Periodic => 2.0 * PI * k as f64 / n as f64,
@@ -36,8 +36,8 @@ impl Poisson {
         let eigenvalue = |k: usize| -4.0 * (angle(k) / 2.0).sin().powi(2);
         Self {
             boundary,
-            forward: planner.plan_fft_forward(n),
-            inverse: planner.plan_fft_inverse(n),
+            forward: plan(n, FftDirection::Forward),
+            inverse: plan(n, FftDirection::Inverse),
             half_turns: (0..n).map(|k| Complex::from_polar(1.0, -PI * k as f64 / (2 * n) as f64)).collect(),
             eigenvalues: (0..n).map(eigenvalue).collect(),
         }

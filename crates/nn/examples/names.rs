@@ -1,7 +1,7 @@
 //! The names that `#[derive(Module)]` gives to the parameters of a network.
 //!
 //! ```text
-//! cargo run --release -p gradewise-derive --example names
+//! cargo run --release -p gradewise-nn --example names
 //! ```
 
 use gradewise_core::Signature;
