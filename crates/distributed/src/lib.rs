@@ -38,6 +38,7 @@ mod launch;
 mod local;
 mod nccl;
 mod planner;
+mod random;
 mod rendezvous;
 mod shards;
 mod tcp;

@@ -1,6 +1,6 @@
 //! Processes on this host, started and watched by one that computes nothing itself.
 
-use crate::{Error, Result, rendezvous::mac};
+use crate::{Error, Result, random};
 use std::{
     ffi::OsString,
     fs::File,
@@ -77,7 +77,7 @@ impl Supervisor {
         let process = |operation: String| move |source| Error::Process { operation, source };
         std::fs::create_dir_all(&self.logs).map_err(process(format!("make {}", self.logs.display())))?;
         let port = free_port().map_err(process("find a free port".to_owned()))?;
-        let token = mac::random::<32>().map_err(process("draw a token".to_owned()))?;
+        let token = random::bytes::<32>().map_err(process("draw a token".to_owned()))?;
         let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut workers = Workers(Vec::new());
         for rank in 0..self.world {

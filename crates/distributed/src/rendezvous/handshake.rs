@@ -3,11 +3,11 @@
 //! Both sides draw a number; each proves that it knows the token by an HMAC-SHA256 over both numbers, the caller's rank, the number
 //! of processes, and which side it is, so that no proof serves twice or for the other side.
 
-use super::{
-    frame::{self, Kind},
-    mac::{self, Mac},
-};
+use super::frame::{self, Kind};
+use crate::random;
+use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 use std::{io, net::TcpStream};
 
 const GREETING: &[u8; 12] = b"gradewise/1\n";
@@ -41,8 +41,9 @@ pub struct Hello {
 
 type Nonces = ([u8; NONCE], [u8; NONCE]);
 
-fn proof(token: &str, side: &str, (server, client): &Nonces, hello: &[u8]) -> Mac {
-    let mut mac = Mac::new(token.as_bytes());
+fn proof(token: &str, side: &str, (server, client): &Nonces, hello: &[u8]) -> Hmac<Sha256> {
+    // HMAC takes keys of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(token.as_bytes()) else { unreachable!("any length") };
     for part in [side.as_bytes(), server, client, hello] {
         mac.update(&(part.len() as u64).to_le_bytes());
         mac.update(part);
@@ -73,7 +74,7 @@ impl Caller {
 pub fn answer(mut stream: TcpStream, token: &str) -> Result<Caller, String> {
     let nothing = |error: io::Error| format!("it said nothing that this program says ({error})");
     let server: [u8; NONCE] =
-        mac::random().map_err(|error| format!("no number could be drawn for it ({error})"))?;
+        random::bytes().map_err(|error| format!("no number could be drawn for it ({error})"))?;
     let mut greeting = GREETING.to_vec();
     greeting.extend(server);
     frame::write(&mut stream, Kind::Hello, &greeting).map_err(nothing)?;
@@ -81,19 +82,19 @@ pub fn answer(mut stream: TcpStream, token: &str) -> Result<Caller, String> {
     let parsed = (|| {
         let rest = payload.strip_prefix(GREETING).filter(|_| kind == Kind::Hello)?;
         let (client, rest) = rest.split_first_chunk::<NONCE>()?;
-        let (tag, hello) = rest.split_first_chunk::<{ mac::CODE }>()?;
+        let (tag, hello) = rest.split_first_chunk::<32>()?;
         Some((*client, tag, hello))
     })();
     let Some((client, tag, hello)) = parsed else {
         return Err("it is no process of this program, or of another version".to_owned());
     };
     let nonces = (server, client);
-    if !proof(token, "caller", &nonces, hello).is(tag) {
+    if proof(token, "caller", &nonces, hello).verify_slice(tag).is_err() {
         let reason = "its token is another one: GRADEWISE_TOKEN must be the same in all processes";
         let _ = frame::write(&mut stream, Kind::Refused, reason.as_bytes());
         return Err(reason.to_owned());
     }
-    let answer = proof(token, "answerer", &nonces, hello).finish().to_vec();
+    let answer = proof(token, "answerer", &nonces, hello).finalize().into_bytes().to_vec();
     let hello: Hello = serde_json::from_slice(hello).map_err(|error| format!("its greeting: {error}"))?;
     Ok(Caller { hello, stream, answer })
 }
@@ -123,17 +124,19 @@ pub fn call(stream: &mut TcpStream, token: &str, hello: &Hello) -> Result<(), De
     let Some(server) = server.and_then(|server| <[u8; NONCE]>::try_from(server).ok()) else {
         return Err(stranger());
     };
-    let nonces = (server, mac::random()?);
+    let nonces = (server, random::bytes()?);
     let hello = serde_json::to_vec(hello).map_err(io::Error::from)?;
-    let tag = proof(token, "caller", &nonces, &hello).finish();
+    let tag = proof(token, "caller", &nonces, &hello).finalize().into_bytes();
     let mut message = GREETING.to_vec();
     message.extend(nonces.1);
     message.extend(tag.as_slice());
     message.extend(&hello);
     frame::write(stream, Kind::Hello, &message)?;
     match frame::read_at_most(stream, LIMIT)? {
-        (Kind::Accepted, tag) if proof(token, "answerer", &nonces, &hello).is(&tag) => Ok(()),
-        (Kind::Accepted, _) => Err(Denied::Refused("what listens there does not know the token".to_owned())),
+        (Kind::Accepted, tag) => match proof(token, "answerer", &nonces, &hello).verify_slice(&tag) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Denied::Refused("what listens there does not know the token".to_owned())),
+        },
         (Kind::Refused, reason) => Err(Denied::Refused(String::from_utf8_lossy(&reason).into_owned())),
         _ => Err(stranger()),
     }

@@ -2,7 +2,6 @@
 
 pub mod frame;
 pub mod handshake;
-pub mod mac;
 
 use crate::{Error, Launch, Result};
 use frame::Kind;
