@@ -24,7 +24,7 @@
 
 // The order of modules:
 //
-// error
+// error, random
 // communicator, launch, local, planner, shards
 // rendezvous
 // group
