@@ -161,7 +161,7 @@ fn maxwell() {
         "maxwell",
         "data.train=2 data.valid=1 data.test=1 model.hidden=2 model.kernel_hidden=4 train.batch_size=2 train.steps=60 \
          train.warmup_steps=5 train.decay_steps=30 train.lr=1e-2",
-        // Batches of two of the eight windows: their fields differ in size by a third.
+        // Batches are two of eight windows, whose losses differ.
         0.85,
     );
 }
