@@ -18,9 +18,9 @@ import os
 import statistics
 import sys
 import time
-import types
 
 import torch
+from compare_nbody import published
 
 
 def milliseconds(call, repetitions=15, calls=20, warmup=10):
@@ -118,27 +118,12 @@ def systems(count):
     return loc, vel, products, charges, loc + 0.5 * vel, edges
 
 
-def published(folder):
-    """The n-body network of a checkout. What that project logs and scores with is not needed here, and PyTorch's compiler, which looks
-    for libraries later, must not find the stand-ins."""
-    sys.path.insert(0, folder)
-    absent = [name for name in ("wandb", "yaml", "sklearn", "sklearn.metrics") if name not in sys.modules]
-    sys.modules.update({name: types.ModuleType(name) for name in absent})
-    if "sklearn.metrics" in absent:
-        sys.modules["sklearn.metrics"].roc_auc_score = sys.modules["sklearn.metrics"].roc_curve = None
-    from engineer.schedulers.cosine import CosineAnnealingLR
-    from models.nbody_cggnn import NBodyCGGNN
-
-    for name in absent:
-        del sys.modules[name]
-    return NBodyCGGNN, CosineAnnealingLR
-
-
 def train(options):
     """The published schedule, optimiser and batches; the data set's own loader reads the published files."""
-    NBodyCGGNN, CosineAnnealingLR = published(options.cgenn)
+    NBodyCGGNN = published(options.cgenn)
     os.environ["DATAROOT"] = options.data
     from data.nbody import NBodyDataset
+    from engineer.schedulers.cosine import CosineAnnealingLR
 
     import gradewise.torch
 
@@ -209,7 +194,7 @@ def train(options):
 
 
 def nbody(options):
-    NBodyCGGNN, _ = published(options.cgenn)
+    NBodyCGGNN = published(options.cgenn)
 
     import gradewise.torch
 
