@@ -216,48 +216,65 @@ impl<T: Real> Kernel for Narrow<'_, T> {
     #[inline(always)]
     fn run<S: Simd, const FMA: bool>(mut self, simd: S) {
         let width = T::width::<S>();
+        let n = self.sizes.n;
+        if n < width {
+            self.columns::<S, 1, false>(simd, 0, n);
+            return;
+        }
+        // Two registers for each row, of which the last pair overlaps where the columns do not fill it: what both hold is computed twice, and
+        // every load and store is a whole register. A pair needs more than one register of columns.
         let mut column = 0;
-        while column < self.sizes.n {
-            let rest = self.sizes.n - column;
-            if rest > width {
-                self.columns::<S, 2>(simd, column, rest.min(2 * width));
+        while column < n {
+            let rest = n - column;
+            let count = match rest {
+                _ if rest <= width || (rest > 2 * width && rest <= 3 * width) => width,
+                _ => rest.min(2 * width),
+            };
+            if count == width {
+                self.columns::<S, 1, true>(simd, column, count);
             } else {
-                self.columns::<S, 1>(simd, column, rest);
+                self.columns::<S, 2, true>(simd, column, count);
             }
-            column += 2 * width;
+            column += count;
         }
     }
 }
 
 impl<T: Real> Narrow<'_, T> {
-    /// `count` columns, which fill up to `V` registers, of all rows.
+    /// `count` columns, in `V` registers, of all rows. `WHOLE` says that the columns fill a register at least.
     #[inline(always)]
-    fn columns<S: Simd, const V: usize>(&mut self, simd: S, column: usize, count: usize) {
+    fn columns<S: Simd, const V: usize, const WHOLE: bool>(&mut self, simd: S, column: usize, count: usize) {
         let m = self.sizes.m;
         let mut row = 0;
         // As many sums as fit into registers beside the operands.
         if S::REGISTER_COUNT >= 32 {
             while row + 12 <= m {
-                self.tile::<S, 12, V>(simd, row, column, count);
+                self.tile::<S, 12, V, WHOLE>(simd, row, column, count);
                 row += 12;
             }
+            while row + 4 <= m {
+                self.tile::<S, 4, V, WHOLE>(simd, row, column, count);
+                row += 4;
+            }
+        } else {
+            while row + 6 <= m {
+                self.tile::<S, 6, V, WHOLE>(simd, row, column, count);
+                row += 6;
+            }
+            while row + 2 <= m {
+                self.tile::<S, 2, V, WHOLE>(simd, row, column, count);
+                row += 2;
+            }
         }
-        while row + 6 <= m {
-            self.tile::<S, 6, V>(simd, row, column, count);
-            row += 6;
-        }
-        while row + 2 <= m {
-            self.tile::<S, 2, V>(simd, row, column, count);
-            row += 2;
-        }
-        if row < m {
-            self.tile::<S, 1, V>(simd, row, column, count);
+        while row < m {
+            self.tile::<S, 1, V, WHOLE>(simd, row, column, count);
+            row += 1;
         }
     }
 
     /// The result's rows from `row` to `row + R`, reading `a` along rows or along columns.
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const V: usize>(
+    fn tile<S: Simd, const R: usize, const V: usize, const WHOLE: bool>(
         &mut self,
         simd: S,
         row: usize,
@@ -268,53 +285,60 @@ impl<T: Real> Narrow<'_, T> {
         if a.column_stride == 1 {
             // Slices of one length: the loop over it checks no bounds.
             let rows: [&[T]; R] = std::array::from_fn(|r| &a.data[(row + r) * a.row_stride..][..k]);
-            self.sums::<S, R, V>(simd, row, column, count, |inner| std::array::from_fn(|r| rows[r][inner]));
+            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| rows[r][inner]);
         } else if a.row_stride == 1 {
             let data = &a.data[row..];
-            self.sums::<S, R, V>(simd, row, column, count, |inner| {
-                let part = &data[inner * a.column_stride..][..R];
-                std::array::from_fn(|r| part[r])
+            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| {
+                data[inner * a.column_stride..][..R][r]
             });
         } else {
-            self.sums::<S, R, V>(simd, row, column, count, |inner| {
-                std::array::from_fn(|r| a.data[(row + r) * a.row_stride + inner * a.column_stride])
+            self.sums::<S, R, V, WHOLE>(simd, row, column, count, |inner, r| {
+                a.data[(row + r) * a.row_stride + inner * a.column_stride]
             });
         }
     }
 
-    /// Multiplies and stores a tile; `fetch` reads a column of its rows of `a`.
+    /// Multiplies and stores a tile; `fetch` reads an element of a column of its rows of `a`.
     #[inline(always)]
-    fn sums<S: Simd, const R: usize, const V: usize>(
+    fn sums<S: Simd, const R: usize, const V: usize, const WHOLE: bool>(
         &mut self,
         simd: S,
         row: usize,
         column: usize,
         count: usize,
-        fetch: impl Fn(usize) -> [T; R],
+        fetch: impl Fn(usize, usize) -> T,
     ) {
-        let width = T::width::<S>();
-        let last = (V - 1) * width;
-        let zero = T::splat(simd, T::zero());
-        let mut sums = [[zero; V]; R];
+        // Where the registers of a row begin.
+        let places: [usize; V] = std::array::from_fn(|v| if v == 0 { 0 } else { count - T::width::<S>() });
+        let load = |line: &[T], v: usize| {
+            if WHOLE { T::load_whole::<S>(&line[places[v]..]) } else { T::load(simd, line) }
+        };
+        let mut sums = [[T::splat(simd, T::zero()); V]; R];
         for inner in 0..self.sizes.k {
             let line = &self.b[inner * self.pitch + column..][..count];
-            let mut b = [zero; V];
-            for (v, b) in b.iter_mut().enumerate() {
-                let part = &line[v * width..];
-                *b = T::load(simd, if v * width < last { &part[..width] } else { part });
-            }
-            for (sums, a) in sums.iter_mut().zip(fetch(inner)) {
-                let a = T::splat(simd, a);
+            let b: [T::Vector<S>; V] = std::array::from_fn(|v| load(line, v));
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // One element at a time: those of all rows together would take the registers of the sums.
+                let a = T::splat(simd, fetch(inner, r));
                 for (sum, &b) in sums.iter_mut().zip(&b) {
                     *sum = T::multiply_add(simd, a, b, *sum);
                 }
             }
         }
-        for (r, sums) in sums.into_iter().enumerate() {
+        for (r, mut sums) in sums.into_iter().enumerate() {
             let line = &mut self.out[(row + r) * self.sizes.n + column..][..count];
-            for (sum, target) in sums.into_iter().zip(line.chunks_mut(width)) {
-                let value = if self.add { T::plus(simd, T::load(simd, target), sum) } else { sum };
-                T::store(simd, target, value);
+            if self.add {
+                // Before anything is stored: registers may overlap.
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = T::plus(simd, load(line, v), *sum);
+                }
+            }
+            for (&place, sum) in places.iter().zip(sums) {
+                if WHOLE {
+                    T::store_whole::<S>(&mut line[place..], sum);
+                } else {
+                    T::store(simd, line, sum);
+                }
             }
         }
     }

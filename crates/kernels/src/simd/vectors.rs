@@ -33,6 +33,18 @@ pub trait Vectors: Element {
     /// Stores the first elements of a register, as many as `target` takes.
     fn store<S: Simd>(simd: S, target: &mut [Self], value: Self::Vector<S>);
 
+    /// The first elements of `source`, which holds at least a register of them: one instruction, where [`load`](Self::load) branches.
+    ///
+    /// # Panics
+    /// If `source` is shorter than a register.
+    fn load_whole<S: Simd>(source: &[Self]) -> Self::Vector<S>;
+
+    /// Stores a register as the first elements of `target`, which holds at least as many.
+    ///
+    /// # Panics
+    /// If `target` is shorter than a register.
+    fn store_whole<S: Simd>(target: &mut [Self], value: Self::Vector<S>);
+
     /// The same value in each element.
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
 
@@ -55,19 +67,19 @@ pub trait Vectors: Element {
 }
 
 macro_rules! implement {
-    ($type:ty, $vector:ident, $parts:ident, $parts_mut:ident, $load:ident, $store:ident, $splat:ident, $add:ident, $multiply:ident,
+    ($type:ty, $vector:ident, $slices:ident, $slices_mut:ident, $load:ident, $store:ident, $splat:ident, $add:ident, $multiply:ident,
      $negate:ident, $multiply_add:ident) => {
         impl Vectors for $type {
             type Vector<S: Simd> = S::$vector;
 
             #[inline(always)]
             fn parts<S: Simd>(lanes: &Lanes<Self>) -> &[S::$vector] {
-                S::$parts(lanes).0
+                S::$slices(lanes).0
             }
 
             #[inline(always)]
             fn parts_mut<S: Simd>(lanes: &mut Lanes<Self>) -> &mut [S::$vector] {
-                S::$parts_mut(lanes).0
+                S::$slices_mut(lanes).0
             }
 
             #[inline(always)]
@@ -78,6 +90,16 @@ macro_rules! implement {
             #[inline(always)]
             fn store<S: Simd>(simd: S, target: &mut [Self], value: S::$vector) {
                 simd.$store(target, value);
+            }
+
+            #[inline(always)]
+            fn load_whole<S: Simd>(source: &[Self]) -> S::$vector {
+                S::$slices(source).0[0]
+            }
+
+            #[inline(always)]
+            fn store_whole<S: Simd>(target: &mut [Self], value: S::$vector) {
+                S::$slices_mut(target).0[0] = value;
             }
 
             #[inline(always)]
