@@ -13,9 +13,9 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
     using Tiles = MvTiles<A, T>;
     using typename Base::Matrices;
     using typename Base::Sums;
-    using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
+    using typename Tiles::Functions;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
@@ -181,7 +181,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                 dot += s[half][blade][side] * g[half][blade][side];
             }
             dots[at] = dot;
-            forms[at] = Block::total(element);
+            forms[at] = Functions::total(element);
             norms[at] = smooth_norm<Quick>(forms[at]);
             if (feature + side < features) totals[0][half] += norms[at];
             totals[1][half] += parameters.gain(feature + side) * dot;
@@ -247,8 +247,8 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                 SiluGate silu[GRADES];
                 this->silu_of(parameters, feature + side, silu);
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, h, gates);
-                Block::apply(gates, h, h);
+                Functions::factors(silu, h, gates);
+                Functions::apply(gates, h, h);
                 put_one(h_rows + place, h);
                 // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
@@ -256,8 +256,8 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                 Normalizer normalizer[GRADES];
                 this->normalizer_of(parameters, feature + side, normalizer);
                 typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, raw, norms);
-                Block::apply(norms, raw, factor);
+                Functions::factors(normalizer, raw, norms);
+                Functions::apply(norms, raw, factor);
                 Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
 #pragma unroll
@@ -265,7 +265,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                     dr[blade] = db.at[blade][0];
                     grad[blade][at] = da.at[blade][0];
                 }
-                Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
+                Functions::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
                 put_one(dr_rows + place, db);
@@ -305,10 +305,10 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                     g[blade] = dh[blade][2 * half + side];
                 }
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, at, gates);
+                Functions::factors(silu, at, gates);
                 float added[GRADES][2];
                 sums.get_silu(side, added);
-                Block::differentiate(silu, gates, at, g, added, g);
+                Functions::differentiate(silu, gates, at, g, added, g);
                 sums.put_silu(side, added);
                 bias[side] += g[0];
 #pragma unroll
@@ -322,7 +322,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
     /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
     /// first fragments.
     GW_DEVICE void input_backward(u32 matrices, u32 dy, i64 first, T* grad_x) const {
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
+        const bool paired = Tiles::is_paired(grad_x, inputs);
         const u32 plane = this->plane_bytes(inputs);
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {

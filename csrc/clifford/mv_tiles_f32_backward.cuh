@@ -10,14 +10,14 @@
 template <class A, int TILES>
 struct MvTilesF32Backward : MvTilesF32<A> {
     using Tiles = MvTilesF32<A>;
-    using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
+    using typename Tiles::Functions;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::SiluGate;
-    using Places = typename Block::Places;
+    using Places = MvBlockPlaces<A>;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
     using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
@@ -167,7 +167,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 dot += s[half][blade][side] * g[half][blade][side];
             }
             dots[at] = dot;
-            forms[at] = Block::total(element);
+            forms[at] = Functions::total(element);
             norms[at] = smooth_norm<Quick>(forms[at]);
             if (feature + side < features) totals[0][half] += norms[at];
             totals[1][half] += parameters.gain(feature + side) * dot;
@@ -224,20 +224,20 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 SiluGate silu[GRADES];
                 this->silu_of(parameters, feature + side, silu);
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, h, gates);
-                Block::apply(gates, h, h);
+                Functions::factors(silu, h, gates);
+                Functions::apply(gates, h, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) rows.h[place + blade * PLANE] = h.at[blade][0];
                 Normalizer normalizer[GRADES];
                 this->normalizer_of(parameters, feature + side, normalizer);
                 typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, raw, norms);
-                Block::apply(norms, raw, factor);
+                Functions::factors(normalizer, raw, norms);
+                Functions::apply(norms, raw, factor);
                 Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dr[blade] = db.at[blade][0];
-                Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
+                Functions::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
                     rows.dr[place + blade * PLANE] = dr[blade];
@@ -290,8 +290,8 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                     g[blade] = dh[blade][2 * half + side];
                 }
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, at, gates);
-                Block::differentiate(silu, gates, at, g, sums.silu[side], g);
+                Functions::factors(silu, at, gates);
+                Functions::differentiate(silu, gates, at, g, sums.silu[side], g);
                 sums.bias[side] += g[0];
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
@@ -302,7 +302,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
 
     /// The gradient of x of the group's rows, through the first linear map.
     GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, float* grad_x) const {
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(float)) == 0;
+        const bool paired = Tiles::is_paired(grad_x, inputs);
         const i64 plane = p.rows * inputs;
 #pragma unroll 1
         for (int i = 8 * column; i < inputs; i += 32) {
@@ -399,7 +399,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
             for (int n = 0; n < SHARE; ++n) {
                 const int of = line * SHARE + n;
                 float value = sums.product[side][n];
-                if (of >= PATHS && of < PATHS + GRADES) value = Normalizer(parameters.mix(of - PATHS, feature + side)).finish(value);
+                if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
                 if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
             }
         }

@@ -6,9 +6,9 @@
 template <class A>
 struct MvTilesF32Forward : MvTilesF32<A> {
     using Tiles = MvTilesF32<A>;
-    using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
+    using typename Tiles::Functions;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
@@ -88,8 +88,8 @@ struct MvTilesF32Forward : MvTilesF32<A> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y.at[blade][0] = h[blade][at];
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, y, gates);
-                Block::apply(gates, y, y);
+                Functions::factors(silu, y, gates);
+                Functions::apply(gates, y, y);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) h[blade][at] = y.at[blade][0];
             }
@@ -125,8 +125,8 @@ struct MvTilesF32Forward : MvTilesF32<A> {
                     factor.at[blade][0] = r[blade][at];
                 }
                 typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, factor, norms);
-                Block::apply(norms, factor, factor);
+                Functions::factors(normalizer, factor, norms);
+                Functions::apply(norms, factor, factor);
                 Product::multiply(one, factor, weights, result);
                 result.at[0][0] += bias;
 #pragma unroll
@@ -145,7 +145,7 @@ struct MvTilesF32Forward : MvTilesF32<A> {
             Element element;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = s[blade][at];
-            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Block::total(element));
+            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Functions::total(element));
         }
         this->template sum_features<1>(norms, shared);
 #pragma unroll

@@ -7,9 +7,9 @@
 template <class A, class T, int TILES>
 struct MvTilesForward : MvTiles<A, T> {
     using Tiles = MvTiles<A, T>;
-    using typename Tiles::Block;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
+    using typename Tiles::Functions;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
@@ -130,8 +130,8 @@ struct MvTilesForward : MvTiles<A, T> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y.at[blade][0] = h[blade][at];
                 typename SiluGate::At gates[GRADES];
-                Block::factors(silu, y, gates);
-                Block::apply(gates, y, y);
+                Functions::factors(silu, y, gates);
+                Functions::apply(gates, y, y);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) h[blade][at] = y.at[blade][0];
             }
@@ -167,8 +167,8 @@ struct MvTilesForward : MvTiles<A, T> {
                     factor.at[blade][0] = r[blade][at];
                 }
                 typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, factor, norms);
-                Block::apply(norms, factor, factor);
+                Functions::factors(normalizer, factor, norms);
+                Functions::apply(norms, factor, factor);
                 Product::multiply(one, factor, weights, result);
                 result.at[0][0] += bias;
 #pragma unroll
@@ -187,7 +187,7 @@ struct MvTilesForward : MvTiles<A, T> {
             Element element;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = s[blade][at];
-            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Block::total(element));
+            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Functions::total(element));
         }
         this->template sum_features<1>(norms, shared);
 #pragma unroll

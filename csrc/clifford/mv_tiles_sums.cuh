@@ -10,7 +10,7 @@ struct MvTilesSums : MvTiles<A, T> {
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
-    using Places = typename Tiles::Block::Places;
+    using Places = MvBlockPlaces<A>;
     using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p;
     using Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH;
 
