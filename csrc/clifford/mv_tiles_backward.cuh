@@ -1,6 +1,8 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
+#include "clifford/mv_tile_gradients.cuh"
+#include "clifford/mv_tiles.cuh"
 #include "clifford/mv_tiles_sums.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
@@ -8,11 +10,11 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, class T, int TILES>
-struct MvTilesBackward : MvTilesSums<A, T, TILES> {
-    using Base = MvTilesSums<A, T, TILES>;
+struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
+    using Base = MvTileGradients<A, MvTiles<A, T>, TILES>;
     using Tiles = MvTiles<A, T>;
     using typename Base::Matrices;
-    using typename Base::Sums;
+    using Sums = MvTilesSums<Tiles::GRADES, Base::SHARE>;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
     using typename Tiles::Functions;
@@ -271,7 +273,9 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                 put_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }
-            this->fold(weight_sums, norm_sums, sums, side);
+            float totals[Base::SHARE];
+            this->fold(weight_sums, norm_sums, totals);
+            sums.add_folded(side, totals);
         }
     }
 

@@ -1,6 +1,7 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles_f32.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
+#include "clifford/mv_tile_gradients.cuh"
 #include "clifford/mv_tiles_f32.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
@@ -8,8 +9,10 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, int TILES>
-struct MvTilesF32Backward : MvTilesF32<A> {
+struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
+    using Base = MvTileGradients<A, MvTilesF32<A>, TILES>;
     using Tiles = MvTilesF32<A>;
+    using typename Base::Matrices;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
     using typename Tiles::Functions;
@@ -17,7 +20,6 @@ struct MvTilesF32Backward : MvTilesF32<A> {
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::SiluGate;
-    using Places = MvBlockPlaces<A>;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
     using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
@@ -44,26 +46,27 @@ struct MvTilesF32Backward : MvTilesF32<A> {
     };
     static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
 
-    /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
-    /// feature.
-    static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
-
     /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
     /// normalisation the lane's share, see `fold`.
     struct Sums {
-        float product[2][SHARE] = {};
+        float product[2][Base::SHARE] = {};
         float silu[2][GRADES][2] = {};
-        float bias[2] = {}, left_bias[2] = {}, gain[2] = {};
-        /// Number of values per feature.
-        static constexpr int COUNT = PATHS + 3 * GRADES + 3;
+        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
+
+        GW_DEVICE float bias(int side) const { return biases[side]; }
+        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
+        GW_DEVICE float gain(int side) const { return gains[side]; }
+        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
+        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                values[grade][0] = silu[side][grade][0];
+                values[grade][1] = silu[side][grade][1];
+            }
+        }
     };
 
-    /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
-    struct Matrices {
-        float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
-    };
-
-    GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Base(weights) {}
 
     GW_DEVICE void work(float* shared, const Sources& sources, float* grad_x, float* partial) const {
         const int features8 = (features + 7) / 8 * 8;
@@ -105,8 +108,8 @@ struct MvTilesF32Backward : MvTilesF32<A> {
             if (grad_x != nullptr) input_backward(linear, rows.dl + own, first, features8, grad_x);
             __syncthreads();  // All have read x and the gradient of y.
         }
-        write_matrices(matrices, partial);
-        write_sums(parameters, sums, rows.dr, partial);
+        this->write_matrices(matrices, partial);
+        this->write_sums(parameters, sums, rows.dr, partial);
     }
 
     /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
@@ -181,7 +184,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                sums.gain[side] += dots[at] * scale;
+                sums.gains[side] += dots[at] * scale;
                 const float form_grad = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
@@ -189,7 +192,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
                     g[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
                 });
-                sums.left_bias[side] += g[half][0][side];
+                sums.left_biases[side] += g[half][0][side];
             }
             this->put(target, PLANE, half, g[half]);
         }
@@ -246,29 +249,11 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 // Keeps the positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
             }
-            fold(weight_sums, norm_sums, sums.product[side]);
+            float totals[Base::SHARE];
+            this->fold(weight_sums, norm_sums, totals);
+#pragma unroll
+            for (int n = 0; n < Base::SHARE; ++n) sums.product[side][n] += totals[n];
         }
-    }
-
-    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
-    /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
-    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], float (&sums)[SHARE]) const {
-        float left[8 * SHARE] = {};
-#pragma unroll
-        for (int path = 0; path < PATHS; ++path) left[path] = weights.at[path][0];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) left[PATHS + grade] = norms[grade][0];
-        each<3>([&](auto index) {
-            constexpr int step = decltype(index)::value, count = 4 * SHARE >> step, offset = 16 >> step;
-            const bool is_upper = line & (4 >> step);
-#pragma unroll
-            for (int n = 0; n < count; ++n) {
-                const float given = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
-                left[n] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
-            }
-        });
-#pragma unroll
-        for (int n = 0; n < SHARE; ++n) sums[n] += left[n];
     }
 
     /// The gradient of y to `target`.
@@ -292,7 +277,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 typename SiluGate::At gates[GRADES];
                 Functions::factors(silu, at, gates);
                 Functions::differentiate(silu, gates, at, g, sums.silu[side], g);
-                sums.bias[side] += g[0];
+                sums.biases[side] += g[0];
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
             }
@@ -355,70 +340,5 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 }
             }
         });
-    }
-
-    GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
-        auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-#pragma unroll
-                for (int at = 0; at < 4; ++at) {
-                    const int i = first + 16 * group + line + at / 2 * 8, o = feature + at % 2;
-                    if (i < count && o < features) partial[place + (static_cast<i64>(grade) * count + i) * features + o] = sums[grade][at];
-                }
-            }
-        };
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) write(matrices.linear[tile], places.linear, 32 * tile, inputs);
-        write(matrices.right, places.right, 0, features);
-        write(matrices.left, places.left, 0, features);
-    }
-
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for 2·COUNT·WIDTH values.
-    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            float* const own = shared + group * Sums::COUNT * WIDTH + feature + side;
-            int number = 0;
-            auto give = [&](float value) {
-#pragma unroll
-                for (int offset = 4; offset < 32; offset *= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-                if (line == 0) own[number * WIDTH] = value;
-                ++number;
-            };
-            give(sums.bias[side]);
-            give(sums.left_bias[side]);
-            give(sums.gain[side]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][0]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][1]);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) {
-                const int of = line * SHARE + n;
-                float value = sums.product[side][n];
-                if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
-                if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
-            }
-        }
-        __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
-        for (int at = threadIdx.x; at < Sums::COUNT * WIDTH; at += blockDim.x) {
-            const int of = at % WIDTH, number = at / WIDTH;
-            if (of < features) partial[place_of(places, number, of)] = shared[at] + shared[Sums::COUNT * WIDTH + at];
-        }
-    }
-
-    /// The offset of a value of a feature, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
-        if (number == 0) return places.bias + of;
-        if (number == 1) return places.left_bias + of;
-        if (number == 2) return places.gain + of;
-        const int product = number - 3 - 2 * GRADES;
-        if (product < 0) return (number < 3 + GRADES ? places.slope : places.shift) + of * GRADES + (number - 3) % GRADES;
-        return product < PATHS ? places.product + of * PATHS + product : places.normalization + of * GRADES + product - PATHS;
     }
 };
