@@ -16,7 +16,7 @@ struct MvTileGradients : Tiles {
     using typename Tiles::Product;
     using Places = MvBlockPlaces<A>;
     using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p;
-    using Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH;
 
     using Tiles::Tiles;
 
@@ -31,6 +31,36 @@ struct MvTileGradients : Tiles {
     struct Matrices {
         float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
     };
+
+    /// What the gradient of the layer norm needs of s and the gradient of its result, at the lane's positions: their scalar product by
+    /// blades, and the quadratic form and norm of s. `totals` are sums over features, for each half: of norms, and of gain times
+    /// product.
+    struct NormTerms {
+        float dots[4], forms[4], norms[4], totals[2][2] = {};
+    };
+
+    /// `s` and `grad` are the lane's values by [half][blade][side], and `grad` is zero where there is no row; see `sum_features` for
+    /// `shared`.
+    GW_DEVICE void norm_terms(const Parameters& parameters, const float (&s)[2][BLADES][2], const float (&grad)[2][BLADES][2],
+                              float* shared, NormTerms& terms) const {
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            const int half = at / 2, side = at % 2;
+            float dot = 0;
+            typename Tiles::Element element;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) {
+                element.at[blade][0] = s[half][blade][side];
+                dot += s[half][blade][side] * grad[half][blade][side];
+            }
+            terms.dots[at] = dot;
+            terms.forms[at] = Tiles::Functions::total(element);
+            terms.norms[at] = smooth_norm<Quick>(terms.forms[at]);
+            if (feature + side < features) terms.totals[0][half] += terms.norms[at];
+            terms.totals[1][half] += parameters.gain(feature + side) * dot;
+        }
+        this->template sum_features<2>(terms.totals, shared);
+    }
 
     /// Adds a feature's sums, product weights and then normalisation, over the eight lanes that have it. Each of the lanes gets SHARE of
     /// the totals, from number line·SHARE on: in each of three steps a lane sends half of its remaining sums to another lane and adds

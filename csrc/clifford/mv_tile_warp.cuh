@@ -124,4 +124,78 @@ struct MvTileWarp {
             }
         }
     }
+
+    /// y becomes h = silu(y).
+    GW_DEVICE void apply_silu(const Parameters& parameters, Fragment& y) const {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+            SiluGate silu[GRADES];
+            silu_of(parameters, feature + side, silu);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int at = 2 * half + side;
+                Element element;
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = y[blade][at];
+                typename SiluGate::At gates[GRADES];
+                Functions::factors(silu, element, gates);
+                Functions::apply(gates, element, element);
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) y[blade][at] = element.at[blade][0];
+            }
+        }
+    }
+
+    /// s = (l + bias + product of h and the normalised r)/√2, in the place of l.
+    GW_DEVICE void apply_product(const Parameters& parameters, const Fragment& h, const Fragment& r, Fragment& s) const {
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+            Normalizer normalizer[GRADES];
+            typename Product::Weights weights;
+            normalizer_of(parameters, feature + side, normalizer);
+            product_of(parameters, feature + side, weights);
+            const float bias = parameters.left_bias(feature + side);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int at = 2 * half + side;
+                Element one, factor, result;
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    one.at[blade][0] = h[blade][at];
+                    factor.at[blade][0] = r[blade][at];
+                }
+                typename Normalizer::At norms[GRADES];
+                Functions::factors(normalizer, factor, norms);
+                Functions::apply(norms, factor, factor);
+                Product::multiply(one, factor, weights, result);
+                result.at[0][0] += bias;
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    s[blade][at] = SQRT_HALF * (s[blade][at] + result.at[blade][0]);
+                }
+            }
+        }
+    }
+
+    /// The sum over features of the norms of s, for the lane's two rows; see `sum_features` for `shared`.
+    GW_DEVICE void sum_norms(const Fragment& s, float (&norms)[1][2], float* shared) const {
+        norms[0][0] = norms[0][1] = 0;
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            Element element;
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = s[blade][at];
+            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Functions::total(element));
+        }
+        sum_features<1>(norms, shared);
+    }
+
+    /// The lane's values of row g + 8·half.
+    GW_DEVICE static void values_of_row(const Fragment& values, int half, float (&row)[BLADES][2]) {
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) {
+            row[blade][0] = values[blade][2 * half];
+            row[blade][1] = values[blade][2 * half + 1];
+        }
+    }
 };

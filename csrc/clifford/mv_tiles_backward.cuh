@@ -160,8 +160,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     GW_DEVICE void norm_backward(const Parameters& parameters, const Stages& stages, char* rows, float* exchange,
                                  Fragment& out, const Sums& sums) const {
         float gains[2] = {}, biases[2] = {};
-        // Norms and products by features, summed over the features of a row.
-        float totals[2][2] = {}, dots[4], forms[4], norms[4];
+        typename Base::NormTerms terms;
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -172,33 +171,17 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
                 for (int blade = 0; blade < BLADES; ++blade) g[half][blade][0] = g[half][blade][1] = 0;
             }
         }
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            const int half = at / 2, side = at % 2;
-            float dot = 0;
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                element.at[blade][0] = s[half][blade][side];
-                dot += s[half][blade][side] * g[half][blade][side];
-            }
-            dots[at] = dot;
-            forms[at] = Functions::total(element);
-            norms[at] = smooth_norm<Quick>(forms[at]);
-            if (feature + side < features) totals[0][half] += norms[at];
-            totals[1][half] += parameters.gain(feature + side) * dot;
-        }
-        this->template sum_features<2>(totals, exchange);
+        this->norm_terms(parameters, s, g, exchange, terms);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = Quick::inverse(totals[0][half] * share + float(NORM_EPSILON));
-            const float norm_grad = -totals[1][half] * scale * scale * share;
+            const float scale = Quick::inverse(terms.totals[0][half] * share + float(NORM_EPSILON));
+            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                gains[side] += dots[at] * scale;
-                const float slope = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                gains[side] += terms.dots[at] * scale;
+                const float slope = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
                 const float form_grad = feature + side < features ? slope : 0.0f;
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];

@@ -151,41 +151,24 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
     /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
                                  Sums& sums) const {
-        // Norms and products by features, summed over the features of a row.
-        float totals[2][2] = {}, dots[4], forms[4], norms[4];
+        typename Base::NormTerms terms;
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             this->read(sources.s, first, half, s[half]);
             this->read(sources.grad, first, half, g[half]);
         }
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            const int half = at / 2, side = at % 2;
-            float dot = 0;
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                element.at[blade][0] = s[half][blade][side];
-                dot += s[half][blade][side] * g[half][blade][side];
-            }
-            dots[at] = dot;
-            forms[at] = Functions::total(element);
-            norms[at] = smooth_norm<Quick>(forms[at]);
-            if (feature + side < features) totals[0][half] += norms[at];
-            totals[1][half] += parameters.gain(feature + side) * dot;
-        }
-        this->template sum_features<2>(totals, exchange);
+        this->norm_terms(parameters, s, g, exchange, terms);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, totals[0][half] * share + float(NORM_EPSILON));
-            const float norm_grad = -totals[1][half] * scale * scale * share;
+            const float scale = quotient(1.0f, terms.totals[0][half] * share + float(NORM_EPSILON));
+            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                sums.gains[side] += dots[at] * scale;
-                const float form_grad = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                sums.gains[side] += terms.dots[at] * scale;
+                const float form_grad = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = g[half][blade][side] * gain * scale;
