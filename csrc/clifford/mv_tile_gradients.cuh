@@ -11,6 +11,8 @@
 /// share, see `fold`.
 template <class A, class Tiles, int TILES>
 struct MvTileGradients : Tiles {
+    using typename Tiles::Element;
+    using typename Tiles::Functions;
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
@@ -47,19 +49,36 @@ struct MvTileGradients : Tiles {
         for (int at = 0; at < 4; ++at) {
             const int half = at / 2, side = at % 2;
             float dot = 0;
-            typename Tiles::Element element;
+            Element element;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
                 element.at[blade][0] = s[half][blade][side];
                 dot += s[half][blade][side] * grad[half][blade][side];
             }
             terms.dots[at] = dot;
-            terms.forms[at] = Tiles::Functions::total(element);
+            terms.forms[at] = Functions::total(element);
             terms.norms[at] = smooth_norm<Quick>(terms.forms[at]);
             if (feature + side < features) terms.totals[0][half] += terms.norms[at];
             terms.totals[1][half] += parameters.gain(feature + side) * dot;
         }
         this->template sum_features<2>(terms.totals, shared);
+    }
+
+    /// The gradients of h and of the raw right factor r through the product of h and the normalised r, at one position; adds those of the
+    /// weights and of the normalisation to their sums.
+    GW_DEVICE void product_gradient(const Parameters& parameters, int feature, const Element& h, const Element& r, const Element& grad,
+                                    const typename Product::Weights& weights, Element& grad_h, float (&grad_r)[BLADES],
+                                    typename Product::Weights& weight_sums, float (&norm_sums)[GRADES][1]) const {
+        Normalizer normalizer[GRADES];
+        this->normalizer_of(parameters, feature, normalizer);
+        typename Normalizer::At norms[GRADES];
+        Functions::factors(normalizer, r, norms);
+        Element factor, grad_factor;
+        Functions::apply(norms, r, factor);
+        Product::differentiate(h, factor, grad, weights, grad_h, grad_factor, weight_sums);
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) grad_r[blade] = grad_factor.at[blade][0];
+        Functions::differentiate(normalizer, norms, r, grad_r, norm_sums, grad_r);
     }
 
     /// Adds a feature's sums, product weights and then normalisation, over the eight lanes that have it. Each of the lanes gets SHARE of

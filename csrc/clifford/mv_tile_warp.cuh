@@ -125,21 +125,26 @@ struct MvTileWarp {
         }
     }
 
+    /// y becomes h = silu(y), at one position.
+    GW_DEVICE void apply_silu(const Parameters& parameters, int feature, Element& y) const {
+        SiluGate silu[GRADES];
+        silu_of(parameters, feature, silu);
+        typename SiluGate::At gates[GRADES];
+        Functions::factors(silu, y, gates);
+        Functions::apply(gates, y, y);
+    }
+
     /// y becomes h = silu(y).
     GW_DEVICE void apply_silu(const Parameters& parameters, Fragment& y) const {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-            SiluGate silu[GRADES];
-            silu_of(parameters, feature + side, silu);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int at = 2 * half + side;
                 Element element;
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = y[blade][at];
-                typename SiluGate::At gates[GRADES];
-                Functions::factors(silu, element, gates);
-                Functions::apply(gates, element, element);
+                apply_silu(parameters, feature + side, element);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[blade][at] = element.at[blade][0];
             }

@@ -225,34 +225,22 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             for (int half = 0; half < 2; ++half) {
                 const int at = 2 * half + side;
                 const u32 place = this->own_offset() + half * 8 * ROW + side * 2;
-                Element h, raw, factor, dl, da, db;
+                Element h, raw, dl, da, db;
                 read_one(stages.y, row_of(stages, half), side, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                typename SiluGate::At gates[GRADES];
-                Functions::factors(silu, h, gates);
-                Functions::apply(gates, h, h);
+                this->apply_silu(parameters, feature + side, h);
                 put_one(h_rows + place, h);
                 // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
                 read_one(stages.r, row_of(stages, half), side, raw);
-                Normalizer normalizer[GRADES];
-                this->normalizer_of(parameters, feature + side, normalizer);
-                typename Normalizer::At norms[GRADES];
-                Functions::factors(normalizer, raw, norms);
-                Functions::apply(norms, raw, factor);
-                Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
+                this->product_gradient(parameters, feature + side, h, raw, dl, weights, da, dr, weight_sums, norm_sums);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
-                    dr[blade] = db.at[blade][0];
+                    db.at[blade][0] = dr[blade];
                     grad[blade][at] = da.at[blade][0];
                 }
-                Functions::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
                 put_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }

@@ -202,28 +202,16 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int place = own + (line + 8 * half) * PITCH + feature + side;
-                Element h, raw, factor, dl, da, db;
+                Element h, raw, dl, da;
                 read_one(sources.y, first, half, side, h);
                 read_one(sources.r, first, half, side, raw);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = rows.dl[place + blade * PLANE];
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                typename SiluGate::At gates[GRADES];
-                Functions::factors(silu, h, gates);
-                Functions::apply(gates, h, h);
+                this->apply_silu(parameters, feature + side, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) rows.h[place + blade * PLANE] = h.at[blade][0];
-                Normalizer normalizer[GRADES];
-                this->normalizer_of(parameters, feature + side, normalizer);
-                typename Normalizer::At norms[GRADES];
-                Functions::factors(normalizer, raw, norms);
-                Functions::apply(norms, raw, factor);
-                Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dr[blade] = db.at[blade][0];
-                Functions::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
+                this->product_gradient(parameters, feature + side, h, raw, dl, weights, da, dr, weight_sums, norm_sums);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
                     rows.dr[place + blade * PLANE] = dr[blade];
