@@ -203,11 +203,4 @@ struct MvTilesF32 : MvTileWarp<A, float> {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) store<2>(at, values[blade]);
     }
-
-    /// Reads what `put` stored.
-    GW_DEVICE void get(const float* rows, int plane, int half, float (&values)[BLADES][2]) const {
-        const float* at = rows + (line + 8 * half) * PITCH + feature;
-#pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) load<2>(at, values[blade]);
-    }
 };

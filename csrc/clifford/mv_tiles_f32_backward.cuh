@@ -143,11 +143,6 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
         }
     }
 
-    template <int N>
-    struct Constant {
-        static constexpr int value = N;
-    };
-
     /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
                                  Sums& sums) const {
