@@ -81,6 +81,27 @@ struct MvTileGradients : Tiles {
         Functions::differentiate(normalizer, norms, r, grad_r, norm_sums, grad_r);
     }
 
+    /// The gradient of y from that of h, at the position (`half`, `side`): y becomes its gradient; adds those of silu's parameters and of
+    /// the bias to their sums.
+    GW_DEVICE void silu_gradient(const Parameters& parameters, int half, int side, const typename Tiles::Fragment& grad_h,
+                                 float (&y)[BLADES][2], float (&silu_sums)[GRADES][2], float& bias_sum) const {
+        typename Tiles::SiluGate silu[GRADES];
+        this->silu_of(parameters, feature + side, silu);
+        Element at;
+        float g[BLADES];
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) {
+            at.at[blade][0] = y[blade][side];
+            g[blade] = grad_h[blade][2 * half + side];
+        }
+        typename Tiles::SiluGate::At gates[GRADES];
+        Functions::factors(silu, at, gates);
+        Functions::differentiate(silu, gates, at, g, silu_sums, g);
+        bias_sum += g[0];
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
+    }
+
     /// Adds a feature's sums, product weights and then normalisation, over the eight lanes that have it. Each of the lanes gets SHARE of
     /// the totals, from number line·SHARE on: in each of three steps a lane sends half of its remaining sums to another lane and adds
     /// that lane's sums of the other half.

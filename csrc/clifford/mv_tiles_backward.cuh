@@ -270,24 +270,10 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             this->template read<Stage>(stages.y, row_of(stages, half), y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                Element at;
-                float g[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    at.at[blade][0] = y[blade][side];
-                    g[blade] = dh[blade][2 * half + side];
-                }
-                typename SiluGate::At gates[GRADES];
-                Functions::factors(silu, at, gates);
                 float added[GRADES][2];
                 sums.get_silu(side, added);
-                Functions::differentiate(silu, gates, at, g, added, g);
+                this->silu_gradient(parameters, half, side, dh, y, added, bias[side]);
                 sums.put_silu(side, added);
-                bias[side] += g[0];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
             }
             this->template put<Rows>(rows, half, y);
         }

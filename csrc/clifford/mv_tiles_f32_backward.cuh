@@ -231,21 +231,7 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
             this->read(sources.y, first, half, y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                Element at;
-                float g[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    at.at[blade][0] = y[blade][side];
-                    g[blade] = dh[blade][2 * half + side];
-                }
-                typename SiluGate::At gates[GRADES];
-                Functions::factors(silu, at, gates);
-                Functions::differentiate(silu, gates, at, g, sums.silu[side], g);
-                sums.biases[side] += g[0];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
+                this->silu_gradient(parameters, half, side, dh, y, sums.silu[side], sums.biases[side]);
             }
             this->put(target, PLANE, half, y);
         }
