@@ -10,7 +10,7 @@ template <class A, class T>
 struct MvTileRows : MvTileWarp<A, T> {
     using Warp = MvTileWarp<A, T>;
     using typename Warp::Fragment;
-    using Warp::BLADES, Warp::ROWS, Warp::WIDTH;
+    using Warp::BLADES;
     using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
     using Operands = MvOperands<T>;
     static constexpr int ROW = Operands::ROW;

@@ -16,8 +16,8 @@ struct MvTiles : MvTileRows<A, T> {
     using Operands = MvOperands<T>;
     using typename Base::Fragment;
     using typename Base::Parameters;
-    using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::ROWS, Base::WIDTH, Base::tables;
-    using Base::column, Base::feature, Base::features, Base::inputs, Base::line, Base::p, Base::pair;
+    using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::WIDTH, Base::tables;
+    using Base::feature, Base::features, Base::p;
     /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
     static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
 

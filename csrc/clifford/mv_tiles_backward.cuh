@@ -17,20 +17,17 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     using Sums = MvTilesSums<Tiles::GRADES, Base::SHARE>;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Functions;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::Operands;
-    using typename Tiles::SiluGate;
     using typename Tiles::Way;
     /// Rows of the block.
     static constexpr int ALL = 2 * Tiles::ROWS;
     using Rows = typename Tiles::template Rows<ALL>;
     using Stage = typename Tiles::template Stage<ALL>;
     using InputStage = typename Tiles::template Stage<ALL, TILES>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
     using Tiles::tables;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.

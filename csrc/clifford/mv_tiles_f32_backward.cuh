@@ -15,14 +15,11 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
     using typename Base::Matrices;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Functions;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
-    using typename Tiles::SiluGate;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
     /// Rows of the block, inputs rounded up, and the pitch of a row of inputs.
     static constexpr int ALL = 2 * ROWS, WIDE = TILES * 32, WIDE_PITCH = WIDE + 4;
@@ -113,7 +110,7 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
     }
 
     /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
-    /// that are not written.
+    /// that are not written. Apart from `Tiles::fetch`, whose pitch is known only at run time and which guards every column.
     GW_DEVICE void fetch_inputs(float* target, const float* source, i64 first) const {
         const int lane = threadIdx.x % 32;
         const bool aligned = inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;

@@ -8,8 +8,8 @@ struct MvTilesF32Forward : MvTilesF32<A> {
     using Tiles = MvTilesF32<A>;
     using typename Tiles::Fragment;
     using typename Tiles::Parameters;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::p, Tiles::share;
     /// The pitch of matrices: an odd multiple of 8, so that lanes of four rows and eight columns read 32 banks.
     static constexpr int ACROSS = WIDTH + 8;
 

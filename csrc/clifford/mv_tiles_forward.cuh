@@ -14,7 +14,7 @@ struct MvTilesForward : MvTiles<A, T> {
     using Rows = typename Tiles::template Rows<Tiles::ROWS>;
     using Stage = typename Tiles::template Stage<Tiles::ROWS>;
     using InputStage = typename Tiles::template Stage<Tiles::ROWS, TILES>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::BLADES, Tiles::MATRIX_BYTES, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
 
     /// What the backward pass reads; each may be null.
