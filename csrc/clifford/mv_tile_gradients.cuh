@@ -7,8 +7,8 @@
 /// Added to `Tiles`, which is MvTilesF32 or MvTiles. `TILES` · 32 is at least the number of inputs.
 ///
 /// The kernels keep the sums of a lane in different places, in registers or in shared memory. Here `Sums` is a type that gives, for
-/// each side, `bias(side)`, `left_bias(side)`, `gain(side)`, `get_silu(side, values)`, and `folded(side, n)`, sum n of the lane's
-/// share, see `fold`.
+/// each side, `bias(side)`, `left_bias(side)`, `gain(side)`, `get_silu(side, values)` and `put_silu(side, values)` by grade, and
+/// `folded(side, n)`, sum n of the lane's share, see `fold`.
 template <class A, class Tiles, int TILES>
 struct MvTileGradients : Tiles {
     using typename Tiles::Element;
@@ -81,10 +81,11 @@ struct MvTileGradients : Tiles {
         Functions::differentiate(normalizer, norms, r, grad_r, norm_sums, grad_r);
     }
 
-    /// The gradient of y from that of h, at the position (`half`, `side`): y becomes its gradient; adds those of silu's parameters and of
-    /// the bias to their sums.
+    /// The gradient of y from that of h, at the position (`half`, `side`): y becomes its gradient; adds those of silu's parameters to
+    /// `sums`, and that of the bias to `bias_sum`.
+    template <class Sums>
     GW_DEVICE void silu_gradient(const Parameters& parameters, int half, int side, const typename Tiles::Fragment& grad_h,
-                                 float (&y)[BLADES][2], float (&silu_sums)[GRADES][2], float& bias_sum) const {
+                                 float (&y)[BLADES][2], Sums& sums, float& bias_sum) const {
         typename Tiles::SiluGate silu[GRADES];
         this->silu_of(parameters, feature + side, silu);
         Element at;
@@ -96,7 +97,11 @@ struct MvTileGradients : Tiles {
         }
         typename Tiles::SiluGate::At gates[GRADES];
         Functions::factors(silu, at, gates);
+        // Read only here: sums in shared memory take registers from then on.
+        float silu_sums[GRADES][2];
+        sums.get_silu(side, silu_sums);
         Functions::differentiate(silu, gates, at, g, silu_sums, g);
+        sums.put_silu(side, silu_sums);
         bias_sum += g[0];
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];

@@ -267,10 +267,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             this->template read<Stage>(stages.y, row_of(stages, half), y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                float added[GRADES][2];
-                sums.get_silu(side, added);
-                this->silu_gradient(parameters, half, side, dh, y, added, bias[side]);
-                sums.put_silu(side, added);
+                this->silu_gradient(parameters, half, side, dh, y, sums, bias[side]);
             }
             this->template put<Rows>(rows, half, y);
         }

@@ -61,6 +61,13 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
                 values[grade][1] = silu[side][grade][1];
             }
         }
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                silu[side][grade][0] = values[grade][0];
+                silu[side][grade][1] = values[grade][1];
+            }
+        }
     };
 
     GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Base(weights) {}
@@ -228,7 +235,7 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
             this->read(sources.y, first, half, y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                this->silu_gradient(parameters, half, side, dh, y, sums.silu[side], sums.biases[side]);
+                this->silu_gradient(parameters, half, side, dh, y, sums, sums.biases[side]);
             }
             this->put(target, PLANE, half, y);
         }
