@@ -1,5 +1,5 @@
-// Gradients of parameters in the backward passes of blocks on many rows, for f32 and 16 bits alike: how the sums of a feature's eight
-// lanes are added, and how a block of threads writes its sums.
+// What the backward passes of blocks on many rows share between f32 and 16 bits: gradients at single positions, how the eight lanes of a
+// feature add their sums, and how a block of threads writes its sums to global memory.
 #pragma once
 
 #include "clifford/mv_tile_warp.cuh"
@@ -97,7 +97,7 @@ struct MvTileGradients : Tiles {
         }
         typename Tiles::SiluGate::At gates[GRADES];
         Functions::factors(silu, at, gates);
-        // Read only here: sums in shared memory take registers from then on.
+        // Loaded as late as possible: sums in shared memory take registers from here on.
         float silu_sums[GRADES][2];
         sums.get_silu(side, silu_sums);
         Functions::differentiate(silu, gates, at, g, silu_sums, g);
