@@ -16,57 +16,20 @@
 // This file: what both passes share. The passes are in mv_block_forward.cuh and mv_block_backward.cuh.
 #pragma once
 
-#include "clifford/grades.cuh"
-#include "clifford/multivectors.cuh"
+#include "clifford/mv_block_element.cuh"
 #include "clifford/mv_block_weights.cuh"
 #include "ptx/async.cuh"
 
 template <class A, int R, class T = float>
-struct MvBlock {
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
-    static constexpr auto tables = A::make();
+struct MvBlock : MvBlockElement<A> {
+    using Functions = MvBlockElement<A>;
+    using typename Functions::Element;
+    using typename Functions::Product;
+    using typename Functions::SiluGate;
+    using Functions::BLADES, Functions::GRADES, Functions::PATHS, Functions::tables;
+    using Places = MvBlockPlaces<A>;
     /// Warps of a block, at most.
     static constexpr int MOST_WARPS = 8;
-    static constexpr float SQRT_HALF = 0.70710678118654752f;
-    using Product = Multivectors<A, float, 1>;
-    using Element = typename Product::Element;
-    using SiluGate = Silu<float, Quick>;
-    using Normalizer = Normalization<float, Quick>;
-
-    static constexpr bool definite() {
-        for (int blade = 0; blade < BLADES; ++blade) {
-            if (tables.metric[blade] < 0) return false;
-        }
-        return true;
-    }
-    static_assert(definite(), "sums of squares are plain f32 here; squares of an indefinite form cancel and need SquareSum");
-
-    /// Where each gradient begins in the partial sums of a block of threads, at a multiple of 4, in the order of the operands.
-    struct Places {
-        i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
-
-        /// Also writes zeros to the padding of `sums`, if that is given.
-        GW_DEVICE Places(i64 inputs, i64 features, float* sums = nullptr) {
-            i64 at = 0;
-            auto next = [&](i64 size) {
-                const i64 place = at, end = at + size;
-                at += (size + 3) / 4 * 4;
-                if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
-                return place;
-            };
-            linear = next(GRADES * inputs * features);
-            bias = next(features);
-            slope = next(features * GRADES);
-            shift = next(features * GRADES);
-            right = next(GRADES * features * features);
-            normalization = next(features * GRADES);
-            product = next(features * PATHS);
-            left = next(GRADES * features * features);
-            left_bias = next(features);
-            gain = next(features);
-            count = at;
-        }
-    };
 
     const MvBlockWeights<T>& p;
     int inputs, features;   // As in `p`.
@@ -309,38 +272,6 @@ struct MvBlock {
         for (int blade = 0; blade < BLADES; ++blade, source += plane) element.at[blade][0] = inside ? widen(*source) : 0.0f;
     }
 
-    /// The quadratic form of each grade.
-    GW_DEVICE static void quadratic(const Element& x, float (&q)[GRADES]) {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) q[grade] = 0;
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
-            const float value = x.at[blade][0];
-            if constexpr (metric != 0) q[grade] += float(metric) * value * value;
-        });
-    }
-
-    /// The quadratic form of the whole multivector.
-    GW_DEVICE static float total(const Element& x) {
-        float sum = 0;
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
-            const float value = x.at[blade][0];
-            if constexpr (metric != 0) sum += float(metric) * value * value;
-        });
-        return sum;
-    }
-
-    /// Σ x·g of each grade.
-    GW_DEVICE static void dot_grades(const Element& x, const float (&g)[BLADES], float (&dots)[GRADES]) {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) dots[grade] = 0;
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, grade = tables.grade[blade];
-            dots[grade] += x.at[blade][0] * g[blade];
-        });
-    }
-
     GW_DEVICE static float warp_sum(float value) {
 #pragma unroll
         for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
@@ -378,44 +309,5 @@ struct MvBlock {
         const P* const own = static_cast<const P*>(source) + column * COUNT;
 #pragma unroll
         for (int n = 0; n < COUNT; ++n) values[n] = widen(own[n]);
-    }
-
-    /// The grade-wise function F of an element: its arguments and factors.
-    template <class F>
-    GW_DEVICE static void factors(const F (&f)[GRADES], const Element& x, typename F::At (&at)[GRADES]) {
-        float u[GRADES];
-        quadratic(x, u);
-        if constexpr (F::SCALAR) u[0] = x.at[0][0];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) at[grade] = f[grade].at(u[grade]);
-    }
-
-    /// out = x with each grade multiplied by its factor; out may be x.
-    template <class At>
-    GW_DEVICE static void apply(const At (&at)[GRADES], const Element& x, Element& out) {
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, grade = tables.grade[blade];
-            out.at[blade][0] = x.at[blade][0] * at[grade].factor;
-        });
-    }
-
-    /// The gradient of x from that of the result, g; adds those of the parameters to `sums`. `out` may be g.
-    template <class F>
-    GW_DEVICE static void differentiate(const F (&f)[GRADES], const typename F::At (&at)[GRADES], const Element& x,
-                                        const float (&g)[BLADES], float (&sums)[GRADES][F::COUNT], float (&out)[BLADES]) {
-        float d_argument[GRADES];
-        dot_grades(x, g, d_argument);
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) d_argument[grade] = f[grade].argument_grad(at[grade], d_argument[grade], sums[grade]);
-        each<BLADES>([&](auto index) {
-            constexpr int blade = decltype(index)::value, grade = tables.grade[blade], metric = tables.metric[blade];
-            float value = g[blade] * at[grade].factor;
-            if constexpr (F::SCALAR && grade == 0) {
-                value += d_argument[0];
-            } else if constexpr (metric != 0) {
-                value += float(F::FORM * metric) * d_argument[grade] * x.at[blade][0];
-            }
-            out[blade] = value;
-        });
     }
 };

@@ -10,7 +10,7 @@ struct MvBlockForward : MvBlock<A, R, T> {
     using typename Block::Normalizer;
     using typename Block::Product;
     using typename Block::SiluGate;
-    using Block::active, Block::column, Block::features, Block::features4, Block::inputs, Block::inputs4, Block::left, Block::linear;
+    using Block::active, Block::column, Block::features4, Block::inputs, Block::inputs4, Block::left, Block::linear;
     using Block::p, Block::right, Block::share, Block::warp, Block::working;
     using Block::BLADES, Block::GRADES;
 

@@ -1,4 +1,4 @@
-// Operands of a block of the equivariant networks, see clifford/mv_block.cuh.
+// Operands of a block of the equivariant networks, and the places of their gradients, see clifford/mv_block.cuh.
 #pragma once
 
 #include "gradewise/types.cuh"
@@ -30,5 +30,34 @@ struct MvBlockWeights {
         } else {
             f(T{});
         }
+    }
+};
+
+/// Where each gradient begins in the partial sums of a block of threads, at a multiple of 4, in the order of the operands.
+template <class A>
+struct MvBlockPlaces {
+    static constexpr int GRADES = A::GRADES, PATHS = A::PATHS;
+    i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
+
+    /// Also writes zeros to the padding of `sums`, if that is given.
+    GW_DEVICE MvBlockPlaces(i64 inputs, i64 features, float* sums = nullptr) {
+        i64 at = 0;
+        auto next = [&](i64 size) {
+            const i64 place = at, end = at + size;
+            at += (size + 3) / 4 * 4;
+            if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
+            return place;
+        };
+        linear = next(GRADES * inputs * features);
+        bias = next(features);
+        slope = next(features * GRADES);
+        shift = next(features * GRADES);
+        right = next(GRADES * features * features);
+        normalization = next(features * GRADES);
+        product = next(features * PATHS);
+        left = next(GRADES * features * features);
+        left_bias = next(features);
+        gain = next(features);
+        count = at;
     }
 };

@@ -1,21 +1,19 @@
 // Rows of the tile kernels (see clifford/mv_tiles.cuh): what a lane has of them, and how they come to shared memory and go back to arrays.
 #pragma once
 
-#include "clifford/mv_block_weights.cuh"
 #include "clifford/mv_operands.cuh"
+#include "clifford/mv_tile_warp.cuh"
 #include "ptx/async.cuh"
 #include "ptx/bulk.cuh"
 
 template <class A, class T>
-struct MvTileRows {
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
-    static constexpr auto tables = A::make();
-    /// Rows of a group, and features of a block rounded up: the columns of a tile.
-    static constexpr int ROWS = 16, WIDTH = 32;
+struct MvTileRows : MvTileWarp<A, T> {
+    using Warp = MvTileWarp<A, T>;
+    using typename Warp::Fragment;
+    using Warp::BLADES;
+    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
     using Operands = MvOperands<T>;
     static constexpr int ROW = Operands::ROW;
-    /// Values of every blade at the lane's four positions.
-    using Fragment = float[BLADES][4];
 
     /// Arrays of operands [BLADES, COUNT rows of a tile].
     template <int COUNT>
@@ -23,27 +21,7 @@ struct MvTileRows {
         static constexpr int BLADE_BYTES = COUNT * ROW, BYTES = BLADES * BLADE_BYTES;
     };
 
-    const MvBlockWeights<T>& p;
-    int inputs, features;
-    int group, column;   // The warp's group, and the 8 features it works on.
-    int line, pair;      // lane/4 and lane%4.
-    int feature;         // The first of the lane's two.
-    float share;         // 1/features
-
-    GW_DEVICE explicit MvTileRows(const MvBlockWeights<T>& weights) : p(weights) {
-        inputs = static_cast<int>(p.inputs);
-        features = static_cast<int>(p.features);
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        group = warp / 4;
-        column = warp % 4;
-        line = lane / 4;
-        pair = lane % 4;
-        feature = column * 8 + 2 * pair;
-        share = 1.0f / static_cast<float>(features);
-    }
-
-    /// A barrier of the group's four warps.
-    GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+    GW_DEVICE explicit MvTileRows(const MvBlockWeights<T>& weights) : Warp(weights) {}
 
     /// The address of a blade's plane of [blades, rows, width], of less than 4 GiB, from that of the scalar's.
     template <class S>
@@ -163,11 +141,6 @@ struct MvTileRows {
         }
     }
 
-    /// Whether the lane's two features can be written as one access.
-    GW_DEVICE bool is_paired(const T* array) const {
-        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(T)) == 0;
-    }
-
     /// The lane's values of a row of a stage.
     template <class Stage>
     GW_DEVICE void read(const char* stage, int row, float (&values)[BLADES][2]) const {
@@ -193,7 +166,7 @@ struct MvTileRows {
     /// Writes the lane's values of rows g and g + 8 of [BLADES, rows, features], `first` the first of 16.
     GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
         const u32 plane = plane_bytes(features);
-        const bool paired = is_paired(target);
+        const bool paired = Warp::is_paired(target, features);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const i64 row = first + line + 8 * half;

@@ -1,17 +1,13 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) of 16-bit features: linear maps by the matrix
 // instructions of the tensor cores. What both passes share; the passes are in mv_tiles_forward.cuh and mv_tiles_backward.cuh.
 //
-// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
-// 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
-// (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
-// therefore need no exchange; operands of linear maps go through shared memory, see clifford/mv_operands.cuh.
+// The positions that a lane has are those of clifford/mv_tile_warp.cuh; operands are those of clifford/mv_operands.cuh.
 //
 // Arrays of rows come to shared memory as they are, a tile ahead of its use (`Stage`). No read of a row is guarded: rows past the end
 // and features past the last are read from the last there is. Gradients of results are zero there, so that nothing is added for them, and
 // results are not written.
 #pragma once
 
-#include "clifford/mv_block.cuh"
 #include "clifford/mv_tile_rows.cuh"
 
 template <class A, class T>
@@ -19,39 +15,15 @@ struct MvTiles : MvTileRows<A, T> {
     using Base = MvTileRows<A, T>;
     using Operands = MvOperands<T>;
     using typename Base::Fragment;
-    using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::ROWS, Base::WIDTH, Base::tables;
-    using Base::column, Base::feature, Base::features, Base::inputs, Base::line, Base::p, Base::pair;
-    static constexpr float SQRT_HALF = 0.70710678118654752f;
+    using typename Base::Parameters;
+    using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::WIDTH, Base::tables;
+    using Base::feature, Base::features, Base::p;
     /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
     static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
-    using Block = MvBlock<A, 1>;
-    using Product = typename Block::Product;
-    using Element = typename Block::Element;
-    using SiluGate = typename Block::SiluGate;
-    using Normalizer = typename Block::Normalizer;
 
     GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : Base(weights) {}
 
-    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature. Of the normalisation's parameter a,
-    /// σ(a) and σ(-a).
-    struct Parameters {
-        static constexpr int COUNT = (PATHS + 4 * GRADES + 3) * WIDTH;
-        float* first;
-
-        GW_DEVICE float product(int path, int feature) const { return first[path * WIDTH + feature]; }
-        GW_DEVICE float slope(int grade, int feature) const { return first[(PATHS + grade) * WIDTH + feature]; }
-        GW_DEVICE float shift(int grade, int feature) const { return first[(PATHS + GRADES + grade) * WIDTH + feature]; }
-        GW_DEVICE Normalizer normalizer(int grade, int feature) const {
-            Normalizer normalizer;
-            normalizer.share = first[(PATHS + 2 * GRADES + grade) * WIDTH + feature];
-            normalizer.rest = first[(PATHS + 3 * GRADES + grade) * WIDTH + feature];
-            return normalizer;
-        }
-        GW_DEVICE float bias(int feature) const { return first[(PATHS + 4 * GRADES) * WIDTH + feature]; }
-        GW_DEVICE float left_bias(int feature) const { return first[(PATHS + 4 * GRADES + 1) * WIDTH + feature]; }
-        GW_DEVICE float gain(int feature) const { return first[(PATHS + 4 * GRADES + 2) * WIDTH + feature]; }
-    };
-
+    /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read.
     GW_DEVICE Parameters load_parameters(float* target) const {
         p.typed([&](auto zero) { load_parameters_of<decltype(zero)>(target); });
         return {target};
@@ -195,49 +167,5 @@ struct MvTiles : MvTileRows<A, T> {
     GW_DEVICE static void load_rows(Members, u32 (&fragments)[Members::COUNT][4], u32 rows) {
 #pragma unroll
         for (int n = 0; n < Members::COUNT; ++n) ::load_matrices<TRANSPOSED>(fragments[n], rows + Members::blade(n) * Rows::BLADE_BYTES);
-    }
-
-    /// The sum of N values over the features of each row: `values[n][half]` is the lane's part for row g + 8·half. Exchanged through
-    /// `shared`, [N, ROWS, 4] of the group.
-    template <int N>
-    GW_DEVICE void sum_features(float (&values)[N][2], float* shared) const {
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float& value = values[n][half];
-                value += __shfl_xor_sync(0xffffffffu, value, 1);
-                value += __shfl_xor_sync(0xffffffffu, value, 2);
-                if (pair == 0) shared[(n * ROWS + line + 8 * half) * 4 + column] = value;
-            }
-        }
-        this->meet();
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float parts[4];
-                load<4>(shared + (n * ROWS + line + 8 * half) * 4, parts);
-                values[n][half] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-            }
-        }
-    }
-
-    GW_DEVICE void silu_of(const Parameters& parameters, int feature, SiluGate (&silu)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) {
-            silu[grade].slope = parameters.slope(grade, feature);
-            silu[grade].shift = parameters.shift(grade, feature);
-        }
-    }
-
-    GW_DEVICE void normalizer_of(const Parameters& parameters, int feature, Normalizer (&normalizer)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) normalizer[grade] = parameters.normalizer(grade, feature);
-    }
-
-    GW_DEVICE void product_of(const Parameters& parameters, int feature, typename Product::Weights& weights) const {
-#pragma unroll
-        for (int path = 0; path < PATHS; ++path) weights.at[path][0] = parameters.product(path, feature);
     }
 };

@@ -1,6 +1,8 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
+#include "clifford/mv_tile_gradients.cuh"
+#include "clifford/mv_tiles.cuh"
 #include "clifford/mv_tiles_sums.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
@@ -8,27 +10,24 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, class T, int TILES>
-struct MvTilesBackward : MvTilesSums<A, T, TILES> {
-    using Base = MvTilesSums<A, T, TILES>;
+struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
+    using Base = MvTileGradients<A, MvTiles<A, T>, TILES>;
     using Tiles = MvTiles<A, T>;
     using typename Base::Matrices;
-    using typename Base::Sums;
-    using typename Tiles::Block;
+    using Sums = MvTilesSums<Tiles::GRADES, Base::SHARE>;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
     using typename Tiles::Operands;
-    using typename Tiles::SiluGate;
     using typename Tiles::Way;
     /// Rows of the block.
     static constexpr int ALL = 2 * Tiles::ROWS;
     using Rows = typename Tiles::template Rows<ALL>;
     using Stage = typename Tiles::template Stage<ALL>;
     using InputStage = typename Tiles::template Stage<ALL, TILES>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
     using Tiles::tables;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
@@ -158,8 +157,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
     GW_DEVICE void norm_backward(const Parameters& parameters, const Stages& stages, char* rows, float* exchange,
                                  Fragment& out, const Sums& sums) const {
         float gains[2] = {}, biases[2] = {};
-        // Norms and products by features, summed over the features of a row.
-        float totals[2][2] = {}, dots[4], forms[4], norms[4];
+        typename Base::NormTerms terms;
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -170,33 +168,17 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
                 for (int blade = 0; blade < BLADES; ++blade) g[half][blade][0] = g[half][blade][1] = 0;
             }
         }
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            const int half = at / 2, side = at % 2;
-            float dot = 0;
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                element.at[blade][0] = s[half][blade][side];
-                dot += s[half][blade][side] * g[half][blade][side];
-            }
-            dots[at] = dot;
-            forms[at] = Block::total(element);
-            norms[at] = smooth_norm<Quick>(forms[at]);
-            if (feature + side < features) totals[0][half] += norms[at];
-            totals[1][half] += parameters.gain(feature + side) * dot;
-        }
-        this->template sum_features<2>(totals, exchange);
+        this->norm_terms(parameters, s, g, exchange, terms);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = Quick::inverse(totals[0][half] * share + float(NORM_EPSILON));
-            const float norm_grad = -totals[1][half] * scale * scale * share;
+            const float scale = Quick::inverse(terms.totals[0][half] * share + float(NORM_EPSILON));
+            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                gains[side] += dots[at] * scale;
-                const float slope = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                gains[side] += terms.dots[at] * scale;
+                const float slope = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
                 const float form_grad = feature + side < features ? slope : 0.0f;
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
@@ -240,38 +222,28 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
             for (int half = 0; half < 2; ++half) {
                 const int at = 2 * half + side;
                 const u32 place = this->own_offset() + half * 8 * ROW + side * 2;
-                Element h, raw, factor, dl, da, db;
+                Element h, raw, dl, da, db;
                 read_one(stages.y, row_of(stages, half), side, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, h, gates);
-                Block::apply(gates, h, h);
+                this->apply_silu(parameters, feature + side, h);
                 put_one(h_rows + place, h);
                 // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
                 read_one(stages.r, row_of(stages, half), side, raw);
-                Normalizer normalizer[GRADES];
-                this->normalizer_of(parameters, feature + side, normalizer);
-                typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, raw, norms);
-                Block::apply(norms, raw, factor);
-                Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
+                this->product_gradient(parameters, feature + side, h, raw, dl, weights, da, dr, weight_sums, norm_sums);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
-                    dr[blade] = db.at[blade][0];
+                    db.at[blade][0] = dr[blade];
                     grad[blade][at] = da.at[blade][0];
                 }
-                Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
                 put_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }
-            this->fold(weight_sums, norm_sums, sums, side);
+            float totals[Base::SHARE];
+            this->fold(weight_sums, norm_sums, totals);
+            sums.add_folded(side, totals);
         }
     }
 
@@ -295,24 +267,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
             this->template read<Stage>(stages.y, row_of(stages, half), y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                Element at;
-                float g[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    at.at[blade][0] = y[blade][side];
-                    g[blade] = dh[blade][2 * half + side];
-                }
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, at, gates);
-                float added[GRADES][2];
-                sums.get_silu(side, added);
-                Block::differentiate(silu, gates, at, g, added, g);
-                sums.put_silu(side, added);
-                bias[side] += g[0];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
+                this->silu_gradient(parameters, half, side, dh, y, sums, bias[side]);
             }
             this->template put<Rows>(rows, half, y);
         }
@@ -322,7 +277,7 @@ struct MvTilesBackward : MvTilesSums<A, T, TILES> {
     /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
     /// first fragments.
     GW_DEVICE void input_backward(u32 matrices, u32 dy, i64 first, T* grad_x) const {
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
+        const bool paired = Tiles::is_paired(grad_x, inputs);
         const u32 plane = this->plane_bytes(inputs);
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {

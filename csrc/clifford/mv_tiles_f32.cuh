@@ -1,67 +1,30 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) on many rows: linear maps by the matrix instructions of
 // the tensor cores. What both passes share; the passes are in mv_tiles_f32_forward.cuh and mv_tiles_f32_backward.cuh.
 //
-// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
-// 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
-// (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
-// therefore need no exchange; operands of linear maps go through shared memory.
+// The positions that a lane has are those of clifford/mv_tile_warp.cuh.
 //
 // A product is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
 // features have kernels of their own, see clifford/mv_tiles.cuh.
 #pragma once
 
-#include "clifford/mv_block.cuh"
+#include "clifford/mv_tile_warp.cuh"
+#include "ptx/async.cuh"
 #include "ptx/mma.cuh"
 
 template <class A>
-struct MvTilesF32 {
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
-    static constexpr auto tables = A::make();
-    /// Rows of a group, features of a block rounded up, and the pitch of a row of features in shared memory: an odd multiple of 4, so that
-    /// the four lanes of eight rows read 32 banks.
-    static constexpr int ROWS = 16, WIDTH = 32, PITCH = WIDTH + 4;
-    static constexpr float SQRT_HALF = 0.70710678118654752f;
-    using Block = MvBlock<A, 1>;
-    using Product = typename Block::Product;
-    using Element = typename Block::Element;
-    using SiluGate = typename Block::SiluGate;
-    using Normalizer = typename Block::Normalizer;
-    /// Values of every blade at the lane's four positions.
-    using Fragment = float[BLADES][4];
+struct MvTilesF32 : MvTileWarp<A, float> {
+    using Warp = MvTileWarp<A, float>;
+    using typename Warp::Fragment;
+    using typename Warp::Parameters;
+    using Warp::BLADES, Warp::GRADES, Warp::PATHS, Warp::ROWS, Warp::WIDTH, Warp::tables;
+    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
+    /// The pitch of a row of features in shared memory: an odd multiple of 4, so that the four lanes of eight rows read 32 banks.
+    static constexpr int PITCH = WIDTH + 4;
 
-    const MvBlockWeights<float>& p;
-    int inputs, features;
-    int group, column;   // The warp's group, and the 8 features it works on.
-    int line, pair;      // lane/4 and lane%4.
-    int feature;         // The first of the lane's two.
-    float share;         // 1/features
+    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<float>& weights) : Warp(weights) {}
 
-    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<float>& weights) : p(weights) {
-        inputs = static_cast<int>(p.inputs);
-        features = static_cast<int>(p.features);
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        group = warp / 4;
-        column = warp % 4;
-        line = lane / 4;
-        pair = lane % 4;
-        feature = column * 8 + 2 * pair;
-        share = 1.0f / static_cast<float>(features);
-    }
-
-    /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature.
-    struct Parameters {
-        static constexpr int COUNT = (PATHS + 3 * GRADES + 3) * WIDTH;
-        float* first;
-
-        GW_DEVICE float product(int path, int feature) const { return first[path * WIDTH + feature]; }
-        GW_DEVICE float slope(int grade, int feature) const { return first[(PATHS + grade) * WIDTH + feature]; }
-        GW_DEVICE float shift(int grade, int feature) const { return first[(PATHS + GRADES + grade) * WIDTH + feature]; }
-        GW_DEVICE float mix(int grade, int feature) const { return first[(PATHS + 2 * GRADES + grade) * WIDTH + feature]; }
-        GW_DEVICE float bias(int feature) const { return first[(PATHS + 3 * GRADES) * WIDTH + feature]; }
-        GW_DEVICE float left_bias(int feature) const { return first[(PATHS + 3 * GRADES + 1) * WIDTH + feature]; }
-        GW_DEVICE float gain(int feature) const { return first[(PATHS + 3 * GRADES + 2) * WIDTH + feature]; }
-    };
-
+    /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read. Not shared with the
+    /// kernels of 16 bits, whose loop is unrolled: a body shared by both loops takes this backward pass from 254 to 255 registers.
     GW_DEVICE Parameters load_parameters(float* target) const {
         for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
             const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
@@ -134,9 +97,6 @@ struct MvTilesF32 {
         copy_async_wait<0>();
     }
 
-    /// A barrier of the group's four warps.
-    GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
-
     /// An operand of a matrix instruction: two TF32 numbers that add up to it.
     template <int N>
     struct Operand {
@@ -195,17 +155,12 @@ struct MvTilesF32 {
         }
     }
 
-    /// Whether the lane's two features can be read and written as one access.
-    GW_DEVICE bool is_paired(const float* array) const {
-        return features % 2 == 0 && reinterpret_cast<u64>(array) % (2 * sizeof(float)) == 0;
-    }
-
     /// The lane's values of rows g + 8·half of [blades, rows, features], `first` the group's first row; zeros where there are none.
     GW_DEVICE void read(const float* source, i64 first, int half, float (&values)[BLADES][2]) const {
         const i64 row = first + line + 8 * half, plane = p.rows * features;
         const float* at = source + row * features + feature;
         const bool inside = row < p.rows && feature < features;
-        if (is_paired(source)) {
+        if (Warp::is_paired(source, features)) {
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade, at += plane) {
                 values[blade][0] = values[blade][1] = 0;
@@ -223,7 +178,7 @@ struct MvTilesF32 {
     /// Writes the lane's values of the same rows.
     GW_DEVICE void write(float* target, i64 first, const Fragment& values) const {
         const i64 plane = p.rows * features;
-        const bool paired = is_paired(target);
+        const bool paired = Warp::is_paired(target, features);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const i64 row = first + line + 8 * half;
@@ -247,56 +202,5 @@ struct MvTilesF32 {
         float* at = rows + (line + 8 * half) * PITCH + feature;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) store<2>(at, values[blade]);
-    }
-
-    /// Reads what `put` stored.
-    GW_DEVICE void get(const float* rows, int plane, int half, float (&values)[BLADES][2]) const {
-        const float* at = rows + (line + 8 * half) * PITCH + feature;
-#pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade, at += plane) load<2>(at, values[blade]);
-    }
-
-    /// The sum of N values over the features of each row: `values[n][half]` is the lane's part for row g + 8·half. Exchanged through
-    /// `shared`, [N, ROWS, 4] of the group.
-    template <int N>
-    GW_DEVICE void sum_features(float (&values)[N][2], float* shared) const {
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float& value = values[n][half];
-                value += __shfl_xor_sync(0xffffffffu, value, 1);
-                value += __shfl_xor_sync(0xffffffffu, value, 2);
-                if (pair == 0) shared[(n * ROWS + line + 8 * half) * 4 + column] = value;
-            }
-        }
-        meet();
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float parts[4];
-                load<4>(shared + (n * ROWS + line + 8 * half) * 4, parts);
-                values[n][half] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-            }
-        }
-    }
-
-    GW_DEVICE void silu_of(const Parameters& parameters, int feature, SiluGate (&silu)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) {
-            silu[grade].slope = parameters.slope(grade, feature);
-            silu[grade].shift = parameters.shift(grade, feature);
-        }
-    }
-
-    GW_DEVICE void normalizer_of(const Parameters& parameters, int feature, Normalizer (&normalizer)[GRADES]) const {
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) normalizer[grade] = Normalizer(parameters.mix(grade, feature));
-    }
-
-    GW_DEVICE void product_of(const Parameters& parameters, int feature, typename Product::Weights& weights) const {
-#pragma unroll
-        for (int path = 0; path < PATHS; ++path) weights.at[path][0] = parameters.product(path, feature);
     }
 };

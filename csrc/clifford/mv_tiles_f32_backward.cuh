@@ -1,6 +1,7 @@
 // The backward pass of a block on many rows, see clifford/mv_tiles_f32.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
 #pragma once
 
+#include "clifford/mv_tile_gradients.cuh"
 #include "clifford/mv_tiles_f32.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
@@ -8,19 +9,17 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, int TILES>
-struct MvTilesF32Backward : MvTilesF32<A> {
+struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
+    using Base = MvTileGradients<A, MvTilesF32<A>, TILES>;
     using Tiles = MvTilesF32<A>;
-    using typename Tiles::Block;
+    using typename Base::Matrices;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
-    using typename Tiles::SiluGate;
-    using Places = typename Block::Places;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::pair, Tiles::share;
     /// Rows of the block, inputs rounded up, and the pitch of a row of inputs.
     static constexpr int ALL = 2 * ROWS, WIDE = TILES * 32, WIDE_PITCH = WIDE + 4;
@@ -44,26 +43,34 @@ struct MvTilesF32Backward : MvTilesF32<A> {
     };
     static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
 
-    /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
-    /// feature.
-    static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
-
     /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
     /// normalisation the lane's share, see `fold`.
     struct Sums {
-        float product[2][SHARE] = {};
+        float product[2][Base::SHARE] = {};
         float silu[2][GRADES][2] = {};
-        float bias[2] = {}, left_bias[2] = {}, gain[2] = {};
-        /// Number of values per feature.
-        static constexpr int COUNT = PATHS + 3 * GRADES + 3;
+        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
+
+        GW_DEVICE float bias(int side) const { return biases[side]; }
+        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
+        GW_DEVICE float gain(int side) const { return gains[side]; }
+        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
+        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                values[grade][0] = silu[side][grade][0];
+                values[grade][1] = silu[side][grade][1];
+            }
+        }
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                silu[side][grade][0] = values[grade][0];
+                silu[side][grade][1] = values[grade][1];
+            }
+        }
     };
 
-    /// Gradients of 16×8 elements of the matrices of each grade, as matrix instructions leave them.
-    struct Matrices {
-        float linear[TILES][GRADES][4] = {}, right[GRADES][4] = {}, left[GRADES][4] = {};
-    };
-
-    GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Base(weights) {}
 
     GW_DEVICE void work(float* shared, const Sources& sources, float* grad_x, float* partial) const {
         const int features8 = (features + 7) / 8 * 8;
@@ -105,12 +112,12 @@ struct MvTilesF32Backward : MvTilesF32<A> {
             if (grad_x != nullptr) input_backward(linear, rows.dl + own, first, features8, grad_x);
             __syncthreads();  // All have read x and the gradient of y.
         }
-        write_matrices(matrices, partial);
-        write_sums(parameters, sums, rows.dr, partial);
+        this->write_matrices(matrices, partial);
+        this->write_sums(parameters, sums, rows.dr, partial);
     }
 
     /// Loads x of the group's rows, with zeros for rows past the end. Columns past a row's inputs are not read, or only for results
-    /// that are not written.
+    /// that are not written. Apart from `Tiles::fetch`, whose pitch is known only at run time and which guards every column.
     GW_DEVICE void fetch_inputs(float* target, const float* source, i64 first) const {
         const int lane = threadIdx.x % 32;
         const bool aligned = inputs % 4 == 0 && reinterpret_cast<u64>(source) % 16 == 0;
@@ -140,56 +147,34 @@ struct MvTilesF32Backward : MvTilesF32<A> {
         }
     }
 
-    template <int N>
-    struct Constant {
-        static constexpr int value = N;
-    };
-
     /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
                                  Sums& sums) const {
-        // Norms and products by features, summed over the features of a row.
-        float totals[2][2] = {}, dots[4], forms[4], norms[4];
+        typename Base::NormTerms terms;
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             this->read(sources.s, first, half, s[half]);
             this->read(sources.grad, first, half, g[half]);
         }
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            const int half = at / 2, side = at % 2;
-            float dot = 0;
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                element.at[blade][0] = s[half][blade][side];
-                dot += s[half][blade][side] * g[half][blade][side];
-            }
-            dots[at] = dot;
-            forms[at] = Block::total(element);
-            norms[at] = smooth_norm<Quick>(forms[at]);
-            if (feature + side < features) totals[0][half] += norms[at];
-            totals[1][half] += parameters.gain(feature + side) * dot;
-        }
-        this->template sum_features<2>(totals, exchange);
+        this->norm_terms(parameters, s, g, exchange, terms);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, totals[0][half] * share + float(NORM_EPSILON));
-            const float norm_grad = -totals[1][half] * scale * scale * share;
+            const float scale = quotient(1.0f, terms.totals[0][half] * share + float(NORM_EPSILON));
+            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const int at = 2 * half + side;
                 const float gain = parameters.gain(feature + side);
-                sums.gain[side] += dots[at] * scale;
-                const float form_grad = norm_grad * smooth_norm_slope<Quick>(forms[at], norms[at]);
+                sums.gains[side] += terms.dots[at] * scale;
+                const float form_grad = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
                 each<BLADES>([&](auto index) {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = g[half][blade][side] * gain * scale;
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
                     g[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
                 });
-                sums.left_bias[side] += g[half][0][side];
+                sums.left_biases[side] += g[half][0][side];
             }
             this->put(target, PLANE, half, g[half]);
         }
@@ -216,28 +201,16 @@ struct MvTilesF32Backward : MvTilesF32<A> {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int place = own + (line + 8 * half) * PITCH + feature + side;
-                Element h, raw, factor, dl, da, db;
+                Element h, raw, dl, da;
                 read_one(sources.y, first, half, side, h);
                 read_one(sources.r, first, half, side, raw);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = rows.dl[place + blade * PLANE];
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, h, gates);
-                Block::apply(gates, h, h);
+                this->apply_silu(parameters, feature + side, h);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) rows.h[place + blade * PLANE] = h.at[blade][0];
-                Normalizer normalizer[GRADES];
-                this->normalizer_of(parameters, feature + side, normalizer);
-                typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, raw, norms);
-                Block::apply(norms, raw, factor);
-                Product::differentiate(h, factor, dl, weights, da, db, weight_sums);
                 float dr[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) dr[blade] = db.at[blade][0];
-                Block::differentiate(normalizer, norms, raw, dr, norm_sums, dr);
+                this->product_gradient(parameters, feature + side, h, raw, dl, weights, da, dr, weight_sums, norm_sums);
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
                     rows.dr[place + blade * PLANE] = dr[blade];
@@ -246,29 +219,11 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 // Keeps the positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
             }
-            fold(weight_sums, norm_sums, sums.product[side]);
+            float totals[Base::SHARE];
+            this->fold(weight_sums, norm_sums, totals);
+#pragma unroll
+            for (int n = 0; n < Base::SHARE; ++n) sums.product[side][n] += totals[n];
         }
-    }
-
-    /// Adds a feature's sums of the eight lanes that have it. Each of the lanes keeps SHARE of them, from number line·SHARE on: in
-    /// each of three steps a lane sends half of its remaining sums to another lane and adds that lane's sums of the other half.
-    GW_DEVICE void fold(const typename Product::Weights& weights, const float (&norms)[GRADES][1], float (&sums)[SHARE]) const {
-        float left[8 * SHARE] = {};
-#pragma unroll
-        for (int path = 0; path < PATHS; ++path) left[path] = weights.at[path][0];
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) left[PATHS + grade] = norms[grade][0];
-        each<3>([&](auto index) {
-            constexpr int step = decltype(index)::value, count = 4 * SHARE >> step, offset = 16 >> step;
-            const bool is_upper = line & (4 >> step);
-#pragma unroll
-            for (int n = 0; n < count; ++n) {
-                const float given = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
-                left[n] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
-            }
-        });
-#pragma unroll
-        for (int n = 0; n < SHARE; ++n) sums[n] += left[n];
     }
 
     /// The gradient of y to `target`.
@@ -280,21 +235,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
             this->read(sources.y, first, half, y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                SiluGate silu[GRADES];
-                this->silu_of(parameters, feature + side, silu);
-                Element at;
-                float g[BLADES];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    at.at[blade][0] = y[blade][side];
-                    g[blade] = dh[blade][2 * half + side];
-                }
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, at, gates);
-                Block::differentiate(silu, gates, at, g, sums.silu[side], g);
-                sums.bias[side] += g[0];
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
+                this->silu_gradient(parameters, half, side, dh, y, sums, sums.biases[side]);
             }
             this->put(target, PLANE, half, y);
         }
@@ -302,7 +243,7 @@ struct MvTilesF32Backward : MvTilesF32<A> {
 
     /// The gradient of x of the group's rows, through the first linear map.
     GW_DEVICE void input_backward(const float* linear, const float* dy, i64 first, int features8, float* grad_x) const {
-        const bool paired = inputs % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(float)) == 0;
+        const bool paired = Tiles::is_paired(grad_x, inputs);
         const i64 plane = p.rows * inputs;
 #pragma unroll 1
         for (int i = 8 * column; i < inputs; i += 32) {
@@ -355,70 +296,5 @@ struct MvTilesF32Backward : MvTilesF32<A> {
                 }
             }
         });
-    }
-
-    GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
-        auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-#pragma unroll
-                for (int at = 0; at < 4; ++at) {
-                    const int i = first + 16 * group + line + at / 2 * 8, o = feature + at % 2;
-                    if (i < count && o < features) partial[place + (static_cast<i64>(grade) * count + i) * features + o] = sums[grade][at];
-                }
-            }
-        };
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) write(matrices.linear[tile], places.linear, 32 * tile, inputs);
-        write(matrices.right, places.right, 0, features);
-        write(matrices.left, places.left, 0, features);
-    }
-
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for 2·COUNT·WIDTH values.
-    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            float* const own = shared + group * Sums::COUNT * WIDTH + feature + side;
-            int number = 0;
-            auto give = [&](float value) {
-#pragma unroll
-                for (int offset = 4; offset < 32; offset *= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-                if (line == 0) own[number * WIDTH] = value;
-                ++number;
-            };
-            give(sums.bias[side]);
-            give(sums.left_bias[side]);
-            give(sums.gain[side]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][0]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(sums.silu[side][grade][1]);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) {
-                const int of = line * SHARE + n;
-                float value = sums.product[side][n];
-                if (of >= PATHS && of < PATHS + GRADES) value = Normalizer(parameters.mix(of - PATHS, feature + side)).finish(value);
-                if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
-            }
-        }
-        __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
-        for (int at = threadIdx.x; at < Sums::COUNT * WIDTH; at += blockDim.x) {
-            const int of = at % WIDTH, number = at / WIDTH;
-            if (of < features) partial[place_of(places, number, of)] = shared[at] + shared[Sums::COUNT * WIDTH + at];
-        }
-    }
-
-    /// The offset of a value of a feature, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
-        if (number == 0) return places.bias + of;
-        if (number == 1) return places.left_bias + of;
-        if (number == 2) return places.gain + of;
-        const int product = number - 3 - 2 * GRADES;
-        if (product < 0) return (number < 3 + GRADES ? places.slope : places.shift) + of * GRADES + (number - 3) % GRADES;
-        return product < PATHS ? places.product + of * PATHS + product : places.normalization + of * GRADES + product - PATHS;
     }
 };

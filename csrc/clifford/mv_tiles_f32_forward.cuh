@@ -6,15 +6,10 @@
 template <class A>
 struct MvTilesF32Forward : MvTilesF32<A> {
     using Tiles = MvTilesF32<A>;
-    using typename Tiles::Block;
-    using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
-    using typename Tiles::Product;
-    using typename Tiles::SiluGate;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PITCH, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::p, Tiles::share;
     /// The pitch of matrices: an odd multiple of 8, so that lanes of four rows and eight columns read 32 banks.
     static constexpr int ACROSS = WIDTH + 8;
 
@@ -66,7 +61,7 @@ struct MvTilesF32Forward : MvTilesF32<A> {
             this->template accumulate<false>(mapped, hs, h_plane, PITCH, features8, {right + 8 * column, left + 8 * column},
                                              features8 * ACROSS, ACROSS);
             if (kept.r != nullptr) this->write(kept.r, first, mapped[0]);
-            multiply(parameters, h[0], mapped[0], mapped[1]);
+            this->apply_product(parameters, h[0], mapped[0], mapped[1]);
             if (kept.s != nullptr) this->write(kept.s, first, mapped[1]);
             finish(parameters, residual, mapped[1], out, first, sums);
         }
@@ -77,77 +72,19 @@ struct MvTilesF32Forward : MvTilesF32<A> {
 #pragma unroll
         for (int at = 0; at < 4; ++at) h[0][at] += parameters.bias(feature + at % 2);
         if (kept_y != nullptr) this->write(kept_y, first, h);
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            SiluGate silu[GRADES];
-            this->silu_of(parameters, feature + side, silu);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int at = 2 * half + side;
-                Element y;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y.at[blade][0] = h[blade][at];
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, y, gates);
-                Block::apply(gates, y, y);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) h[blade][at] = y.at[blade][0];
-            }
-        }
+        this->apply_silu(parameters, h);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float both[BLADES][2];
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                both[blade][0] = h[blade][2 * half];
-                both[blade][1] = h[blade][2 * half + 1];
-            }
+            Tiles::values_of_row(h, half, both);
             this->put(rows, ROWS * PITCH, half, both);
-        }
-    }
-
-    /// s = (l + bias + product of h and the normalised r)/√2, in the place of l.
-    GW_DEVICE void multiply(const Parameters& parameters, const Fragment& h, const Fragment& r, Fragment& s) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            Normalizer normalizer[GRADES];
-            typename Product::Weights weights;
-            this->normalizer_of(parameters, feature + side, normalizer);
-            this->product_of(parameters, feature + side, weights);
-            const float bias = parameters.left_bias(feature + side);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int at = 2 * half + side;
-                Element one, factor, result;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    one.at[blade][0] = h[blade][at];
-                    factor.at[blade][0] = r[blade][at];
-                }
-                typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, factor, norms);
-                Block::apply(norms, factor, factor);
-                Product::multiply(one, factor, weights, result);
-                result.at[0][0] += bias;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    s[blade][at] = Tiles::SQRT_HALF * (s[blade][at] + result.at[blade][0]);
-                }
-            }
         }
     }
 
     /// Writes the layer norm of s, plus the residual.
     GW_DEVICE void finish(const Parameters& parameters, const float* residual, Fragment& s, float* out, i64 first, float* shared) const {
-        float norms[1][2] = {};
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = s[blade][at];
-            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Block::total(element));
-        }
-        this->template sum_features<1>(norms, shared);
+        float norms[1][2];
+        this->sum_norms(s, norms, shared);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float base[BLADES][2] = {};

@@ -7,19 +7,14 @@
 template <class A, class T, int TILES>
 struct MvTilesForward : MvTiles<A, T> {
     using Tiles = MvTiles<A, T>;
-    using typename Tiles::Block;
-    using typename Tiles::Element;
     using typename Tiles::Fragment;
-    using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
-    using typename Tiles::Product;
-    using typename Tiles::SiluGate;
     using typename Tiles::Operands;
     using typename Tiles::Way;
     using Rows = typename Tiles::template Rows<Tiles::ROWS>;
     using Stage = typename Tiles::template Stage<Tiles::ROWS>;
     using InputStage = typename Tiles::template Stage<Tiles::ROWS, TILES>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::PATHS, Tiles::ROWS, Tiles::WIDTH;
+    using Tiles::BLADES, Tiles::MATRIX_BYTES, Tiles::ROWS, Tiles::WIDTH;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
 
     /// What the backward pass reads; each may be null.
@@ -102,7 +97,7 @@ struct MvTilesForward : MvTiles<A, T> {
             Fragment r, s;  // s is l without its bias at first.
             Tiles::template accumulate_two<Rows>(r, s, a, at_right, at_left);
             if (kept.r != nullptr) this->write(kept.r, first, r);
-            multiply(parameters, h, r, s);
+            this->apply_product(parameters, h, r, s);
             if (kept.s != nullptr) this->write(kept.s, first, s);
             copy_async_wait<1>();  // The group meets in `scale`.
             scale(parameters, s, sums);
@@ -119,77 +114,19 @@ struct MvTilesForward : MvTiles<A, T> {
 #pragma unroll
         for (int at = 0; at < 4; ++at) h[0][at] += parameters.bias(feature + at % 2);
         if (kept_y != nullptr) this->write(kept_y, first, h);
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            SiluGate silu[GRADES];
-            this->silu_of(parameters, feature + side, silu);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int at = 2 * half + side;
-                Element y;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) y.at[blade][0] = h[blade][at];
-                typename SiluGate::At gates[GRADES];
-                Block::factors(silu, y, gates);
-                Block::apply(gates, y, y);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) h[blade][at] = y.at[blade][0];
-            }
-        }
+        this->apply_silu(parameters, h);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float both[BLADES][2];
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                both[blade][0] = h[blade][2 * half];
-                both[blade][1] = h[blade][2 * half + 1];
-            }
+            Tiles::values_of_row(h, half, both);
             this->template put<Rows>(rows, half, both);
-        }
-    }
-
-    /// s = (l + bias + product of h and the normalised r)/√2, in the place of l.
-    GW_DEVICE void multiply(const Parameters& parameters, const Fragment& h, const Fragment& r, Fragment& s) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            Normalizer normalizer[GRADES];
-            typename Product::Weights weights;
-            this->normalizer_of(parameters, feature + side, normalizer);
-            this->product_of(parameters, feature + side, weights);
-            const float bias = parameters.left_bias(feature + side);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int at = 2 * half + side;
-                Element one, factor, result;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    one.at[blade][0] = h[blade][at];
-                    factor.at[blade][0] = r[blade][at];
-                }
-                typename Normalizer::At norms[GRADES];
-                Block::factors(normalizer, factor, norms);
-                Block::apply(norms, factor, factor);
-                Product::multiply(one, factor, weights, result);
-                result.at[0][0] += bias;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    s[blade][at] = Tiles::SQRT_HALF * (s[blade][at] + result.at[blade][0]);
-                }
-            }
         }
     }
 
     /// s becomes its layer norm.
     GW_DEVICE void scale(const Parameters& parameters, Fragment& s, float* shared) const {
-        float norms[1][2] = {};
-#pragma unroll
-        for (int at = 0; at < 4; ++at) {
-            Element element;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = s[blade][at];
-            if (feature + at % 2 < features) norms[0][at / 2] += smooth_norm<Quick>(Block::total(element));
-        }
-        this->template sum_features<1>(norms, shared);
+        float norms[1][2];
+        this->sum_norms(s, norms, shared);
 #pragma unroll
         for (int at = 0; at < 4; ++at) {
             const float scale = Quick::quotient(parameters.gain(feature + at % 2), norms[0][at / 2] * share + float(NORM_EPSILON));
