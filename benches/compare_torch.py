@@ -131,6 +131,10 @@ def train(options):
         loaded = NBodyDataset(partition, count, "nbody_small")
         loc, vel, products, charges = (part.cuda() for part in loaded.data)
         frames = loc[:, 30], vel[:, 30], products, charges, loc[:, 40]
+        # Forces between pairs leave the centre of mass in uniform motion; with coordinates in another order they do not.
+        missed = (loc[:, 40] - loc[:, 30] - vel[:, 30]).mean(1).square().mean().item()
+        if not missed < 1e-3:
+            raise SystemExit(f"{partition}: centres of mass miss x + v by {missed:.2e}: not the published set, or its axes in another order")
         return [frame.contiguous() for frame in frames], loaded.edges.cuda()
 
     size, steps = 100, options.steps
