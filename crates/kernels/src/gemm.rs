@@ -419,4 +419,71 @@ mod tests {
             }
         }
     }
+
+    struct On<'a, T>(Narrow<'a, T>);
+
+    impl<T: Real> pulp::WithSimd for On<'_, T> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            if S::IS_SCALAR { self.0.run::<S, false>(simd) } else { self.0.run::<S, true>(simd) }
+        }
+    }
+
+    /// Compares the narrow products of each instruction set of this machine with sums in `f64`, by norm.
+    fn narrow_on_every_instruction_set<T: Real>(precision: f64) {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(9);
+        for (m, k, n) in
+            [(1, 3, 1), (5, 7, 3), (13, 29, 9), (26, 28, 28), (29, 31, 33), (7, 65, 17), (15, 4, 128)]
+        {
+            let mut draw = |count: usize| -> Vec<T> {
+                (0..count).map(|_| T::narrow(rng.random_range(-1.0..1.0))).collect()
+            };
+            let (a, b, start) = (draw(m * k), draw(k * n), draw(m * n));
+            for (turned, add) in [(false, false), (true, true)] {
+                let left = if turned { Matrix::rows(&a, m).transposed() } else { Matrix::rows(&a, k) };
+                let expected: Vec<f64> = (0..m * n)
+                    .map(|at| {
+                        let (row, column) = (at / n, at % n);
+                        let sum: f64 = (0..k)
+                            .map(|inner| {
+                                left.data[row * left.row_stride + inner * left.column_stride].widen()
+                                    * b[inner * n + column].widen()
+                            })
+                            .sum();
+                        sum + if add { start[at].widen() } else { 0.0 }
+                    })
+                    .collect();
+                let check = |name: &str, run: &dyn Fn(On<'_, T>)| {
+                    let mut out = start.clone();
+                    run(On(Narrow {
+                        sizes: Sizes { m, k, n },
+                        a: left,
+                        b: &b,
+                        pitch: n,
+                        out: &mut out,
+                        add,
+                    }));
+                    let square = |value: f64| value * value;
+                    let missed: f64 = out.iter().zip(&expected).map(|(x, y)| square(x.widen() - y)).sum();
+                    let norm: f64 = expected.iter().map(|&y| square(y)).sum();
+                    let error = (missed / norm).sqrt();
+                    assert!(error <= 4.0 * precision, "{name}, {m} {k} {n}, add {add}: {error:e}");
+                };
+                check("this machine's best", &|narrow| pulp::Arch::new().dispatch(narrow));
+                check("scalar", &|narrow| pulp::Simd::vectorize(pulp::Scalar::new(), narrow));
+                #[cfg(target_arch = "x86_64")]
+                if let Some(simd) = pulp::x86::V3::try_new() {
+                    check("AVX2", &|narrow| pulp::Simd::vectorize(simd, narrow));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_products_agree_on_every_instruction_set() {
+        narrow_on_every_instruction_set::<f32>(f32::EPSILON.into());
+        narrow_on_every_instruction_set::<f64>(f64::EPSILON);
+    }
 }
