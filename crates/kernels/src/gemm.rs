@@ -226,10 +226,8 @@ impl<T: Real> Kernel for Narrow<'_, T> {
         let mut column = 0;
         while column < n {
             let rest = n - column;
-            let count = match rest {
-                _ if rest <= width || (rest > 2 * width && rest <= 3 * width) => width,
-                _ => rest.min(2 * width),
-            };
+            let leaves_a_pair = rest > 2 * width && rest <= 3 * width;
+            let count = if leaves_a_pair { width } else { rest.min(2 * width) };
             if count == width {
                 self.columns::<S, 1, true>(simd, column, count);
             } else {
@@ -244,32 +242,31 @@ impl<T: Real> Narrow<'_, T> {
     /// `count` columns, in `V` registers, of all rows. `WHOLE` says that the columns fill a register at least.
     #[inline(always)]
     fn columns<S: Simd, const V: usize, const WHOLE: bool>(&mut self, simd: S, column: usize, count: usize) {
-        let m = self.sizes.m;
-        let mut row = 0;
         // As many sums as fit into registers beside the operands.
-        if S::REGISTER_COUNT >= 32 {
-            while row + 12 <= m {
-                self.tile::<S, 12, V, WHOLE>(simd, row, column, count);
-                row += 12;
-            }
-            while row + 4 <= m {
-                self.tile::<S, 4, V, WHOLE>(simd, row, column, count);
-                row += 4;
-            }
+        let rest = if S::REGISTER_COUNT >= 32 {
+            let rest = self.rows::<S, 12, V, WHOLE>(simd, 0, column, count);
+            self.rows::<S, 4, V, WHOLE>(simd, rest, column, count)
         } else {
-            while row + 6 <= m {
-                self.tile::<S, 6, V, WHOLE>(simd, row, column, count);
-                row += 6;
-            }
-            while row + 2 <= m {
-                self.tile::<S, 2, V, WHOLE>(simd, row, column, count);
-                row += 2;
-            }
+            let rest = self.rows::<S, 6, V, WHOLE>(simd, 0, column, count);
+            self.rows::<S, 2, V, WHOLE>(simd, rest, column, count)
+        };
+        self.rows::<S, 1, V, WHOLE>(simd, rest, column, count);
+    }
+
+    /// The result from `row` on, `R` rows at a time; returns the first row that is left.
+    #[inline(always)]
+    fn rows<S: Simd, const R: usize, const V: usize, const WHOLE: bool>(
+        &mut self,
+        simd: S,
+        mut row: usize,
+        column: usize,
+        count: usize,
+    ) -> usize {
+        while row + R <= self.sizes.m {
+            self.tile::<S, R, V, WHOLE>(simd, row, column, count);
+            row += R;
         }
-        while row < m {
-            self.tile::<S, 1, V, WHOLE>(simd, row, column, count);
-            row += 1;
-        }
+        row
     }
 
     /// The result's rows from `row` to `row + R`, reading `a` along rows or along columns.
@@ -347,7 +344,19 @@ impl<T: Real> Narrow<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::Entry;
     use rand::{RngExt, SeedableRng};
+
+    /// The product by its definition, in `f64`, in the order of the inner index.
+    fn sums<T: Real>(Sizes { m, k, n }: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>) -> Vec<f64> {
+        let element = |matrix: Matrix<'_, T>, row: usize, column: usize| {
+            matrix.data[row * matrix.row_stride + column * matrix.column_stride].widen()
+        };
+        let sum = |row: usize, column: usize| {
+            (0..k).fold(0.0, |sum, inner| sum + element(a, row, inner) * element(b, inner, column))
+        };
+        (0..m * n).map(|at| sum(at / n, at % n)).collect()
+    }
 
     /// Small products have the bits of a plain loop, for every layout and number of columns.
     #[test]
@@ -364,22 +373,10 @@ mod tests {
                 let right = if turned_b { Matrix::rows(&b, k).transposed() } else { Matrix::rows(&b, n) };
                 let mut out = start.clone();
                 product(Sizes { m, k, n }, left, right, &mut out, add);
-                for row in 0..m {
-                    for column in 0..n {
-                        let mut sum = 0.0f64;
-                        for inner in 0..k {
-                            let a = left.data[row * left.row_stride + inner * left.column_stride];
-                            let b = right.data[inner * right.row_stride + column * right.column_stride];
-                            sum += f64::from(a) * f64::from(b);
-                        }
-                        let before = if add { start[row * n + column] } else { 0.0 };
-                        let expected = before + sum as f32;
-                        assert_eq!(
-                            out[row * n + column].to_bits(),
-                            expected.to_bits(),
-                            "{m} {k} {n} {row} {column}"
-                        );
-                    }
+                for (at, sum) in sums(Sizes { m, k, n }, left, right).into_iter().enumerate() {
+                    let before = if add { start[at] } else { 0.0 };
+                    let expected = before + sum as f32;
+                    assert_eq!(out[at].to_bits(), expected.to_bits(), "{m} {k} {n} {} {}", at / n, at % n);
                 }
             }
         }
@@ -405,29 +402,12 @@ mod tests {
                 let left = if turned { Matrix::rows(&a, m).transposed() } else { Matrix::rows(&a, k) };
                 let mut out = start.clone();
                 product(Sizes { m, k, n }, left, Matrix::rows(&b, n), &mut out, add);
-                for row in 0..m {
-                    for column in 0..n {
-                        let mut sum = if add { f64::from(start[row * n + column]) } else { 0.0 };
-                        for inner in 0..k {
-                            let a = left.data[row * left.row_stride + inner * left.column_stride];
-                            sum += f64::from(a) * f64::from(b[inner * n + column]);
-                        }
-                        let error = (f64::from(out[row * n + column]) - sum).abs();
-                        assert!(error <= 1e-6 * k as f64, "{m} {k} {n} {row} {column}: off by {error}");
-                    }
+                for (at, sum) in sums(Sizes { m, k, n }, left, Matrix::rows(&b, n)).into_iter().enumerate() {
+                    let expected = if add { f64::from(start[at]) + sum } else { sum };
+                    let error = (f64::from(out[at]) - expected).abs();
+                    assert!(error <= 1e-6 * k as f64, "{m} {k} {n} {} {}: off by {error}", at / n, at % n);
                 }
             }
-        }
-    }
-
-    struct On<'a, T>(Narrow<'a, T>);
-
-    impl<T: Real> pulp::WithSimd for On<'_, T> {
-        type Output = ();
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) {
-            if S::IS_SCALAR { self.0.run::<S, false>(simd) } else { self.0.run::<S, true>(simd) }
         }
     }
 
@@ -443,21 +423,13 @@ mod tests {
             let (a, b, start) = (draw(m * k), draw(k * n), draw(m * n));
             for (turned, add) in [(false, false), (true, true)] {
                 let left = if turned { Matrix::rows(&a, m).transposed() } else { Matrix::rows(&a, k) };
-                let expected: Vec<f64> = (0..m * n)
-                    .map(|at| {
-                        let (row, column) = (at / n, at % n);
-                        let sum: f64 = (0..k)
-                            .map(|inner| {
-                                left.data[row * left.row_stride + inner * left.column_stride].widen()
-                                    * b[inner * n + column].widen()
-                            })
-                            .sum();
-                        sum + if add { start[at].widen() } else { 0.0 }
-                    })
-                    .collect();
-                let check = |name: &str, run: &dyn Fn(On<'_, T>)| {
+                let mut expected = sums(Sizes { m, k, n }, left, Matrix::rows(&b, n));
+                if add {
+                    expected.iter_mut().zip(&start).for_each(|(sum, before)| *sum += before.widen());
+                }
+                let check = |name: &str, run: &dyn Fn(Entry<Narrow<'_, T>>)| {
                     let mut out = start.clone();
-                    run(On(Narrow {
+                    run(Entry(Narrow {
                         sizes: Sizes { m, k, n },
                         a: left,
                         b: &b,

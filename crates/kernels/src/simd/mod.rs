@@ -31,17 +31,20 @@ pub(crate) trait Kernel {
     fn run<S: Simd, const FMA: bool>(self, simd: S) -> Self::Output;
 }
 
+/// A kernel as pulp runs it, which learns from the instruction set whether multiply-add is fused.
+pub(crate) struct Entry<K>(pub K);
+
+impl<K: Kernel> pulp::WithSimd for Entry<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+        if S::IS_SCALAR { self.0.run::<S, false>(simd) } else { self.0.run::<S, true>(simd) }
+    }
+}
+
 /// Runs `kernel` with the best instruction set of this machine.
 pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
-    struct Entry<K>(K);
-    impl<K: Kernel> pulp::WithSimd for Entry<K> {
-        type Output = K::Output;
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-            if S::IS_SCALAR { self.0.run::<S, false>(simd) } else { self.0.run::<S, true>(simd) }
-        }
-    }
     pulp::Arch::new().dispatch(Entry(kernel))
 }
 
