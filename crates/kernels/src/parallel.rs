@@ -30,8 +30,7 @@ pub(crate) trait Flushed: IndexedParallelIterator {
         // By reference, so that the work is compiled once and not for either way of running it.
         let work: &(dyn Fn(Self::Item) + Sync) = &work;
         if !pays || self.len() <= 1 {
-            self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| items.for_each(work)));
-            return;
+            return here(self, &mut |items| items.for_each(work));
         }
         let items = listed(self);
         on_the_pool(items.len(), &|index| items[index].take().into_iter().for_each(work));
@@ -46,9 +45,9 @@ pub(crate) trait Flushed: IndexedParallelIterator {
     fn flushed_map_if<R: Send>(self, pays: bool, work: impl Fn(Self::Item) -> R + Sync + Send) -> Vec<R> {
         let work: &(dyn Fn(Self::Item) -> R + Sync) = &work;
         if !pays || self.len() <= 1 {
-            return self.with_producer(Here(|items: &mut dyn Iterator<Item = Self::Item>| {
-                items.map(work).collect()
-            }));
+            let mut results = Vec::new();
+            here(self, &mut |items| results.extend(items.map(work)));
+            return results;
         }
         let items = listed(self);
         let results: Vec<Slot<R>> = items.iter().map(|_| Slot::default()).collect();
@@ -84,9 +83,9 @@ impl<T> Slot<T> {
 
 /// The items of parallel work, each to be taken once.
 fn listed<I: IndexedParallelIterator>(work: I) -> Vec<Slot<I::Item>> {
-    work.with_producer(Here(|items: &mut dyn Iterator<Item = I::Item>| {
-        items.map(|item| Slot(Mutex::new(Some(item)))).collect()
-    }))
+    let mut slots = Vec::with_capacity(work.len());
+    here(work, &mut |items| slots.extend(items.map(|item| Slot(Mutex::new(Some(item))))));
+    slots
 }
 
 /// Calls `work` with the numbers from 0 to before `count`, on the threads of the pool.
@@ -97,15 +96,19 @@ fn on_the_pool(count: usize, work: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-/// Hands all items to a function on the calling thread.
-struct Here<F>(F);
+/// Hands all items to `work` on the calling thread. By reference, so that it is compiled once for each kind of items.
+fn here<I: IndexedParallelIterator>(items: I, work: &mut dyn FnMut(&mut dyn Iterator<Item = I::Item>)) {
+    items.with_producer(Here(work));
+}
 
-impl<T, R, F: FnOnce(&mut dyn Iterator<Item = T>) -> R> ProducerCallback<T> for Here<F> {
-    type Output = R;
+struct Here<'a, T>(&'a mut dyn FnMut(&mut dyn Iterator<Item = T>));
 
-    fn callback<P: Producer<Item = T>>(self, producer: P) -> R {
+impl<T> ProducerCallback<T> for Here<'_, T> {
+    type Output = ();
+
+    fn callback<P: Producer<Item = T>>(self, producer: P) {
         let _flush = FlushSubnormals::enter();
-        (self.0)(&mut producer.into_iter())
+        (self.0)(&mut producer.into_iter());
     }
 }
 

@@ -12,6 +12,11 @@ pub(crate) const PARALLEL: usize = 1 << 16;
 
 /// Calls `work(start, chunk)` for consecutive chunks of `out` of `size` elements (the last may be shorter).
 pub(crate) fn for_chunks<T: Send>(out: &mut [T], size: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    share(out, size, &work);
+}
+
+/// [`for_chunks`], compiled for each element type and not for each kind of work.
+fn share<T: Send>(out: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
     let size = size.max(1);
     if out.len() < PARALLEL {
         for (chunk, part) in out.chunks_mut(size).enumerate() {

@@ -180,7 +180,7 @@ pub(crate) fn forward_chunk<T: Real, O: Lanewise<T>>(
     x: Lines<'_, T>,
     out: &mut [&mut [T]],
 ) {
-    with_capacity!(plan.tables.blades, CAPACITY => {
+    with_capacity!(T, plan.tables.blades, CAPACITY => {
         dispatch(Forward::<T, O, CAPACITY> { plan, x, out, operator: PhantomData });
     });
 }
@@ -192,7 +192,7 @@ pub(crate) fn backward_chunk<T: Real, O: Lanewise<T>>(
     grad: Lines<'_, T>,
     grad_x: &mut [&mut [T]],
 ) -> Vec<T> {
-    let sums = with_capacity!(plan.tables.blades, CAPACITY => {
+    let sums = with_capacity!(T, plan.tables.blades, CAPACITY => {
         dispatch(Backward::<T, O, CAPACITY> { plan, x, grad, grad_x, operator: PhantomData })
     });
     plan.layout.gather(&sums, plan.count)

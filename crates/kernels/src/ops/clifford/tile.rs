@@ -262,15 +262,16 @@ pub(crate) fn normalize_gradient<T: Real, const FMA: bool, const BLADES: usize, 
     }
 }
 
-/// Evaluates `$body` with `$capacity` the smallest tile capacity that holds `$blades` blades.
+/// Evaluates `$body` with `$capacity` a tile capacity that holds `$blades` blades. Each is compiled for every instruction set, so
+/// that double precision has no capacity of its own for the smallest algebras.
 macro_rules! with_capacity {
-    ($blades:expr, $capacity:ident => $body:expr) => {
+    ($type:ty, $blades:expr, $capacity:ident => $body:expr) => {
         match $blades {
-            0..=8 => {
+            0..=8 if const { size_of::<$type>() < size_of::<f64>() } => {
                 const $capacity: usize = 8;
                 $body
             }
-            9..=32 => {
+            0..=32 => {
                 const $capacity: usize = 32;
                 $body
             }

@@ -10,14 +10,13 @@ use crate::{
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm,
-        straight::{Product, Role, with_product},
-        tile::{self, Tile, zero_tile},
+        straight::{Products, Role},
+        tile::{self, Tile, with_capacity, zero_tile},
     },
     parallel::Flushed,
     simd::{Kernel, LANES, Lanes, Real, Simd, dispatch},
 };
 use rayon::prelude::*;
-use std::marker::PhantomData;
 
 /// Operands of a weighted product of shape `[blades, batch, features]`.
 pub(crate) struct Operands<'a, T> {
@@ -134,21 +133,20 @@ pub(crate) fn forward_chunk<T: Real>(
     [x, y]: [Lines<'_, T>; 2],
     out: &mut [&mut [T]],
 ) -> Vec<T> {
-    with_product!(plan.operands.tables, BLADES, P => {
-        dispatch(Forward::<T, P, BLADES> { plan, chunk, x, y, out, product: PhantomData })
+    with_capacity!(T, plan.operands.tables.blades, BLADES => {
+        dispatch(Forward::<T, BLADES> { plan, chunk, x, y, out })
     })
 }
 
-struct Forward<'a, 'b, T, P, const BLADES: usize> {
+struct Forward<'a, 'b, T, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
     x: Lines<'a, T>,
     y: Lines<'a, T>,
     out: &'a mut [&'b mut [T]],
-    product: PhantomData<P>,
 }
 
-impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Forward<'_, '_, T, P, BLADES> {
+impl<T: Real, const BLADES: usize> Kernel for Forward<'_, '_, T, BLADES> {
     /// 1/rms of the chunk's rows, by grade.
     type Output = Vec<T>;
 
@@ -157,6 +155,7 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Forward<'_, '_
         let Self { plan, chunk, x, y, out, .. } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
+        let products = Products::new(simd, tables);
         let len = out.first().map_or(0, |line| line.len());
         let span = layout.rows * layout.features;
         let rows = len / layout.features.max(1);
@@ -177,7 +176,7 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Forward<'_, '_
                 let b =
                     prepared::<T, FMA, BLADES>(&operands.right, tables, s, &raw_y, &mut cdf, &mut space_y);
                 let weights = plan.weights_of(index);
-                P::weighted::<T, S, FMA>(simd, tables, Role::Forward, a, b, weights, &mut product);
+                products.weighted::<FMA, BLADES>(Role::Forward, a, b, weights, &mut product);
                 match &operands.epilogue {
                     Epilogue::Residual { base, scale } => {
                         let base = Lines::new(base, layout, chunk);
@@ -264,12 +263,12 @@ pub(crate) fn backward_chunk<T: Real>(
     grad_x: &mut [&mut [T]],
     grad_y: &mut [&mut [T]],
 ) -> (Vec<Lanes<T>>, Vec<Lanes<T>>) {
-    with_product!(plan.operands.tables, BLADES, P => {
-        dispatch(Backward::<T, P, BLADES> { plan, chunk, x, y, g, grad, needs, grad_x, grad_y, product: PhantomData })
+    with_capacity!(T, plan.operands.tables.blades, BLADES => {
+        dispatch(Backward::<T, BLADES> { plan, chunk, x, y, g, grad, needs, grad_x, grad_y })
     })
 }
 
-struct Backward<'a, 'b, 'c, T, P, const BLADES: usize> {
+struct Backward<'a, 'b, 'c, T, const BLADES: usize> {
     plan: &'a Plan<'a, T>,
     chunk: usize,
     x: Lines<'a, T>,
@@ -279,10 +278,9 @@ struct Backward<'a, 'b, 'c, T, P, const BLADES: usize> {
     needs: Needs,
     grad_x: &'a mut [&'b mut [T]],
     grad_y: &'a mut [&'c mut [T]],
-    product: PhantomData<P>,
 }
 
-impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '_, '_, T, P, BLADES> {
+impl<T: Real, const BLADES: usize> Kernel for Backward<'_, '_, '_, T, BLADES> {
     /// Gradients of the weights and of the normalisation, spread over a span.
     type Output = (Vec<Lanes<T>>, Vec<Lanes<T>>);
 
@@ -291,6 +289,7 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '
         let Self { plan, chunk, x, y, g: grad_lines, grad, needs, grad_x, grad_y, .. } = self;
         let (operands, layout) = (plan.operands, &plan.layout);
         let tables = operands.tables;
+        let products = Products::new(simd, tables);
         let rows = layout.chunk.min(layout.batch - chunk * layout.chunk);
         let (len, span) = (rows * layout.features, layout.rows * layout.features);
         let mut sums = Accumulator::new(if needs.w { plan.weights.len() } else { 0 });
@@ -342,10 +341,10 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '
                 let weights = plan.weights_of(index);
                 if needs.w {
                     let sums = &mut sums.inner[index * tables.paths..][..tables.paths];
-                    P::weight_gradient::<T, S, FMA>(simd, tables, a, b, &g, sums);
+                    products.weight_gradient::<FMA, BLADES>(a, b, &g, sums);
                 }
                 if needs.x {
-                    P::weighted::<T, S, FMA>(simd, tables, Role::GradLeft, &g, b, weights, &mut out);
+                    products.weighted::<FMA, BLADES>(Role::GradLeft, &g, b, weights, &mut out);
                     if let Prologue::Gate = operands.left {
                         tile::gate_gradient::<T, FMA, BLADES>(&raw_x, &cdf_x, &mut out, tables.blades);
                     }
@@ -354,7 +353,7 @@ impl<T: Real, P: Product<BLADES>, const BLADES: usize> Kernel for Backward<'_, '
                     }
                 }
                 if needs.y || !norm_sums.inner.is_empty() {
-                    P::weighted::<T, S, FMA>(simd, tables, Role::GradRight, &g, a, weights, &mut out);
+                    products.weighted::<FMA, BLADES>(Role::GradRight, &g, a, weights, &mut out);
                     match operands.right {
                         Prologue::None => {}
                         Prologue::Gate => {
