@@ -25,6 +25,21 @@ impl<'a, T> Matrix<'a, T> {
         Self { data: self.data, row_stride: self.column_stride, column_stride: self.row_stride }
     }
 
+    /// Copies the first `rows` rows, side by side, to `target`, which they fill. Column by column: fast where the elements of a column
+    /// are adjacent.
+    pub fn copy_to(self, rows: usize, target: &mut [T])
+    where
+        T: Copy,
+    {
+        let columns = target.len() / rows.max(1);
+        for column in 0..columns {
+            let source = self.data[column * self.column_stride..].iter().step_by(self.row_stride.max(1));
+            for (target, &value) in target[column..].iter_mut().step_by(columns).zip(source) {
+                *target = value;
+            }
+        }
+    }
+
     fn holds(&self, rows: usize, columns: usize) -> bool {
         rows == 0
             || columns == 0
@@ -110,10 +125,8 @@ fn small<T: Real>(sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut [T
         return;
     }
     // Elements of a row are adjacent in the copy, so that they fill vectors.
-    let copy: Vec<T> = (0..sizes.k)
-        .flat_map(|row| (0..sizes.n).map(move |column| row * b.row_stride + column * b.column_stride))
-        .map(|at| b.data[at])
-        .collect();
+    let mut copy = vec![T::zero(); sizes.k * sizes.n];
+    b.copy_to(sizes.k, &mut copy);
     dispatch(Small { sizes, a, b: &copy, pitch: sizes.n, out, add });
 }
 

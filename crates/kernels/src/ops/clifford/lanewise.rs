@@ -66,10 +66,11 @@ impl<'a, T: Real> Plan<'a, T> {
         let grades = self.tables.blades_of_grade.len();
         (0..self.count / grades)
             .map(|param| {
-                sums.chunks_exact(self.count.max(1))
-                    .flat_map(|row| &row[param * grades..][..grades])
-                    .copied()
-                    .collect()
+                let mut values = Vec::with_capacity(self.layout.features * grades);
+                for row in sums.chunks_exact(self.count) {
+                    values.extend_from_slice(&row[param * grades..][..grades]);
+                }
+                values
             })
             .collect()
     }

@@ -65,19 +65,20 @@ impl Layout {
 
     /// Spreads per-feature weights `[features, count]` over a span: `[tiles][count][LANES]`.
     pub fn spread<T: Real>(&self, weights: &[T], count: usize) -> Vec<Lanes<T>> {
+        let mut spread = vec![[T::zero(); LANES]; self.tiles * count];
         let used = self.rows * self.features;
-        let mut spread = Vec::with_capacity(self.tiles * count);
-        for first in (0..self.tiles).map(|tile| tile * LANES) {
-            let filled = used.saturating_sub(first).min(LANES);
-            let starts: [usize; LANES] =
-                std::array::from_fn(|lane| (first + lane) % self.features.max(1) * count);
-            spread.extend((0..count).map(|index| -> Lanes<T> {
-                std::array::from_fn(
-                    |lane| {
-                        if lane < filled { weights[starts[lane] + index] } else { T::zero() }
-                    },
-                )
-            }));
+        let (mut one, mut line) = (vec![T::zero(); self.features], vec![T::zero(); self.padded()]);
+        for index in 0..count {
+            for (weight, row) in one.iter_mut().zip(weights.chunks_exact(count)) {
+                *weight = row[index];
+            }
+            // Whole rows, then whole tiles: small batches spend as much time here as on their products.
+            for row in line[..used].chunks_exact_mut(self.features.max(1)) {
+                row.copy_from_slice(&one);
+            }
+            for (tile, lanes) in line.as_chunks::<LANES>().0.iter().enumerate() {
+                spread[tile * count + index] = *lanes;
+            }
         }
         spread
     }
@@ -85,11 +86,20 @@ impl Layout {
     /// The transpose of [`spread`](Self::spread): adds the lanes of each feature.
     pub fn gather<T: Real>(&self, spread: &[Lanes<T>], count: usize) -> Vec<T> {
         let mut sums = vec![T::zero(); self.features * count];
-        for position in 0..self.rows * self.features {
-            let (tile, lane) = (position / LANES, position % LANES);
-            let row = &mut sums[position % self.features * count..][..count];
-            for (index, sum) in row.iter_mut().enumerate() {
-                *sum += spread[tile * count + index][lane];
+        let used = self.rows * self.features;
+        let (mut one, mut line) = (vec![T::zero(); self.features], vec![T::zero(); self.padded()]);
+        for index in 0..count {
+            for (tile, lanes) in line.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                *lanes = spread[tile * count + index];
+            }
+            one.fill(T::zero());
+            for row in line[..used].chunks_exact(self.features.max(1)) {
+                for (sum, &value) in one.iter_mut().zip(row) {
+                    *sum += value;
+                }
+            }
+            for (row, &sum) in sums.chunks_exact_mut(count).zip(&one) {
+                row[index] = sum;
             }
         }
         sums

@@ -140,7 +140,9 @@ impl Linear<'_> {
             by_matrix[task.matrix].push(partial);
         }
         let zero = || vec![T::zero(); self.matrix_len()];
-        by_matrix.into_iter().flat_map(|partials| sum_partials(partials).unwrap_or_else(zero)).collect()
+        let sums: Vec<Vec<T>> =
+            by_matrix.into_iter().map(|partials| sum_partials(partials).unwrap_or_else(zero)).collect();
+        sums.concat()
     }
 
     /// Σ over the rows of the blades in `biased` of `grad`.

@@ -56,13 +56,12 @@ impl<'a, T: Real> Slices<'a, T> {
 
 /// Matrices `[grades, rows, columns]`, each transposed.
 pub(crate) fn transposed<T: Real>(matrices: &[T], rows: usize, columns: usize) -> Vec<T> {
-    let transpose = |matrix: &[T]| -> Vec<T> {
-        (0..columns)
-            .flat_map(|column| (0..rows).map(move |row| row * columns + column))
-            .map(|at| matrix[at])
-            .collect()
-    };
-    matrices.chunks_exact((rows * columns).max(1)).flat_map(transpose).collect()
+    let mut result = vec![T::zero(); matrices.len()];
+    let size = (rows * columns).max(1);
+    for (result, matrix) in result.chunks_exact_mut(size).zip(matrices.chunks_exact(size)) {
+        Matrix::rows(matrix, columns).transposed().copy_to(columns, result);
+    }
+    result
 }
 
 /// Data that all chunks of a pass share.
