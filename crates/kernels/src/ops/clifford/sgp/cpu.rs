@@ -62,10 +62,9 @@ impl<'a, T: Real> Plan<'a, T> {
         Self { operands, layout, weights, s, grades }
     }
 
-    /// The sum over chunks of gradients that are spread over a span, by feature.
-    pub fn fold(&self, partials: &[Vec<Lanes<T>>], count: usize) -> Vec<T> {
-        let gathered = partials.iter().map(|partial| self.layout.gather(partial, count)).collect();
-        sum_partials(gathered).unwrap_or_else(|| vec![T::zero(); self.layout.features * count])
+    /// The sum over chunks of gradients `[features, count]`.
+    pub fn fold(&self, partials: Vec<Vec<T>>, count: usize) -> Vec<T> {
+        sum_partials(partials).unwrap_or_else(|| vec![T::zero(); self.layout.features * count])
     }
 
     fn weights_of(&self, tile: usize) -> &[Lanes<T>] {
@@ -246,14 +245,14 @@ pub(crate) fn backward<T: Real>(
         .into_iter()
         .unzip();
     ParameterGradients {
-        weights: if needs.w { plan.fold(&weights, operands.tables.paths) } else { Vec::new() },
-        normalization: if plan.s.is_empty() { Vec::new() } else { plan.fold(&normalization, plan.grades) },
+        weights: if needs.w { plan.fold(weights, operands.tables.paths) } else { Vec::new() },
+        normalization: if plan.s.is_empty() { Vec::new() } else { plan.fold(normalization, plan.grades) },
     }
 }
 
 /// [`backward`] of one chunk of `x`, `y` and the cotangent: writes the gradients of the operands and returns those of
-/// the weights and of the normalisation, spread over a span. `grad` is the whole cotangent, which only an epilogue that
-/// normalises reads.
+/// the weights `[features, paths]` and of the normalisation `[features, grades]`, empty where there is none. `grad` is the whole
+/// cotangent, which only an epilogue that normalises reads.
 pub(crate) fn backward_chunk<T: Real>(
     plan: &Plan<'_, T>,
     chunk: usize,
@@ -262,10 +261,16 @@ pub(crate) fn backward_chunk<T: Real>(
     needs: Needs,
     grad_x: &mut [&mut [T]],
     grad_y: &mut [&mut [T]],
-) -> (Vec<Lanes<T>>, Vec<Lanes<T>>) {
-    with_capacity!(T, plan.operands.tables.blades, BLADES => {
+) -> (Vec<T>, Vec<T>) {
+    let (weights, normalization) = with_capacity!(T, plan.operands.tables.blades, BLADES => {
         dispatch(Backward::<T, BLADES> { plan, chunk, x, y, g, grad, needs, grad_x, grad_y })
-    })
+    });
+    // Here, where chunks run beside each other, and not when they are added up.
+    let gather = |spread: Vec<Lanes<T>>, count| match spread.is_empty() {
+        true => Vec::new(),
+        false => plan.layout.gather(&spread, count),
+    };
+    (gather(weights, plan.operands.tables.paths), gather(normalization, plan.grades))
 }
 
 struct Backward<'a, 'b, 'c, T, const BLADES: usize> {

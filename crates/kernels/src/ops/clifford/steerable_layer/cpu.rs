@@ -11,7 +11,7 @@ use crate::{
         sgp::{Epilogue, Needs, Prologue, cpu as product},
     },
     parallel::Flushed,
-    simd::{Lanes, Real},
+    simd::Real,
 };
 use rayon::prelude::*;
 
@@ -184,8 +184,8 @@ impl<'a, T: Real> Plan<'a, T> {
         };
         Gradients {
             right: total(right, T::one()),
-            a: self.product.fold(&normalization, tables.blades_of_grade.len()),
-            w: self.product.fold(&weights, tables.paths),
+            a: self.product.fold(normalization, tables.blades_of_grade.len()),
+            w: self.product.fold(weights, tables.paths),
             left: total(left, Slices::<T>::scale()),
             bias: total(bias, Slices::<T>::scale()),
         }
@@ -203,7 +203,7 @@ pub(crate) fn add_rows<T: Real>(values: &[T], sums: &mut [T]) {
 
 /// Gradients of the parameters from one chunk.
 pub(crate) struct Partial<T> {
-    product: (Vec<Lanes<T>>, Vec<Lanes<T>>),
+    product: (Vec<T>, Vec<T>),
     right: Vec<T>,
     left: Vec<T>,
     bias: Vec<T>,
