@@ -9,6 +9,8 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
     let many_blades = blades(operation).is_some_and(|blades| blades > 16);
     match () {
         () if is(&["matmul_simt_", "matmul_short_", "matmul_warp_", "attention_warp_", "sgp_bwd_v"]) => 128,
+        // A warpgroup that loads, beside two that compute, or three.
+        () if operation.starts_with("attention_hopper_") && operation.contains("_bwd_q_64_") => 512,
         () if is(&["attention_hopper_", "mv_tiles_fwd"]) => 384,
         () if is(&["sort_tiles_"]) => 512,
         // A warpgroup of helpers beside those that compute.
@@ -40,6 +42,9 @@ mod tests {
             ("gw_gate_fwd_f32", 256),
             ("gw_matmul_warp_nn_l_bf16", 128),
             ("gw_attention_hopper_fwd_64_f16", 384),
+            ("gw_attention_hopper_bwd_q_64_f16", 512),
+            ("gw_attention_hopper_bwd_kv_64_f16", 384),
+            ("gw_attention_hopper_bwd_q_128_bf16", 384),
             ("gw_mv_tiles_fwd1_3_0_0_bf16", 384),
             ("gw_mv_tiles_bwd2_3_0_0_f32", 256),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),

@@ -27,7 +27,40 @@ fn share<T: Send>(out: &mut [T], size: usize, work: &(dyn Fn(usize, &mut [T]) + 
     }
 }
 
+/// The array `[planes, …]` in pieces of `size` positions (the last may be shorter): where each begins, and its part of every plane.
+pub(crate) fn planes<T>(planes: usize, size: usize, data: &mut [T]) -> Vec<(usize, Vec<&mut [T]>)> {
+    let (plane, size) = (data.len() / planes.max(1), size.max(1));
+    if plane == 0 {
+        return Vec::new();
+    }
+    let mut rest: Vec<_> = data.chunks_exact_mut(plane).map(|plane| plane.chunks_mut(size)).collect();
+    (0..plane.div_ceil(size))
+        .map(|number| (number * size, rest.iter_mut().filter_map(Iterator::next).collect()))
+        .collect()
+}
+
 /// Whole rows per chunk of about [`CHUNK`] elements.
 pub(crate) fn rows_per_chunk(row: usize) -> usize {
     (CHUNK / row.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_planes_cover_every_element_once() {
+        for (count, plane, size) in [(3, 10, 4), (1, 7, 7), (2, 5, 100), (4, 0, 3), (2, 6, 1)] {
+            let mut data: Vec<usize> = (0..count * plane).collect();
+            let mut seen = vec![0; data.len()];
+            for (start, parts) in planes(count, size, &mut data) {
+                assert_eq!(parts.len(), count);
+                for (number, part) in parts.into_iter().enumerate() {
+                    assert_eq!(part[0], number * plane + start);
+                    part.iter().for_each(|&element| seen[element] += 1);
+                }
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{count} planes of {plane} in pieces of {size}");
+        }
+    }
 }

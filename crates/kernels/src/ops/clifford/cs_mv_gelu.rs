@@ -10,6 +10,7 @@ use crate::{
     Array, Device, Error, Result,
     parallel::Flushed,
     simd::{Kernel, LANES, Lanes, Real, Simd, accumulate, dispatch, mul_add},
+    split,
 };
 use gradewise_core::Error as CoreError;
 use rayon::prelude::*;
@@ -49,7 +50,7 @@ pub fn forward(x: &Array) -> Result<Array> {
     with_real!(x.dtype(), NAME, T => {
         let values = x.as_slice::<T>()?;
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            pieces(blades, out).into_par_iter().flushed_for_each(|(start, out)| {
+            split::planes(blades, CHUNK, out).into_par_iter().flushed_for_each(|(start, out)| {
                 dispatch(Gate { x: values, grad: None, start, out });
             });
         })
@@ -71,23 +72,11 @@ pub fn backward(x: &Array, grad: &Array) -> Result<Array> {
     with_real!(dtype, NAME, T => {
         let (values, grad) = (x.as_slice::<T>()?, grad.as_slice::<T>()?);
         Array::build::<T>(x.shape(), &x.device(), |out| {
-            pieces(blades, out).into_par_iter().flushed_for_each(|(start, out)| {
+            split::planes(blades, CHUNK, out).into_par_iter().flushed_for_each(|(start, out)| {
                 dispatch(Gate { x: values, grad: Some(grad), start, out });
             });
         })
     })
-}
-
-/// The array `[blades, plane]` in pieces of positions: where each begins, and its part of every blade.
-fn pieces<T>(blades: usize, out: &mut [T]) -> Vec<(usize, Vec<&mut [T]>)> {
-    let plane = out.len() / blades;
-    if plane == 0 {
-        return Vec::new();
-    }
-    let mut planes: Vec<_> = out.chunks_exact_mut(plane).map(|plane| plane.chunks_mut(CHUNK)).collect();
-    (0..plane.div_ceil(CHUNK))
-        .map(|number| (number * CHUNK, planes.iter_mut().filter_map(Iterator::next).collect()))
-        .collect()
 }
 
 /// One piece of the result, or, where there is `grad`, of the gradient.

@@ -8,6 +8,7 @@ use crate::{
     cuda::{Args, Grid, Kernel},
     parallel::Flushed,
     simd::Real,
+    split,
 };
 use gradewise_core::{Error as CoreError, Shape};
 use rayon::prelude::*;
@@ -73,11 +74,7 @@ fn host<T: Real>(matrix: &[f64], x: &[T], bias: Option<&[T]>, [blades, channels]
     }
     // Whole rows of channels, so that the bias of a chunk begins at channel 0.
     let chunk = (CHUNK / channels).max(1) * channels;
-    let mut planes: Vec<_> = out.chunks_mut(plane).map(|plane| plane.chunks_mut(chunk)).collect();
-    let chunks: Vec<(usize, Vec<&mut [T]>)> = (0..plane.div_ceil(chunk))
-        .map(|number| (number * chunk, planes.iter_mut().filter_map(Iterator::next).collect()))
-        .collect();
-    chunks.into_par_iter().flushed_for_each(|(start, mut rows)| {
+    split::planes(blades, chunk, out).into_par_iter().flushed_for_each(|(start, mut rows)| {
         for (j, out) in rows.iter_mut().enumerate() {
             match bias {
                 Some(bias) => out
