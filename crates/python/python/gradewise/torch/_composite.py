@@ -132,9 +132,14 @@ def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tens
     """The parameters of a module of this class that has these and whose own call nobody follows; None for another module."""
     if type(module) is not kind or has_hooks(module):
         return None
-    own = module._parameters
-    found = [own.get(name) for name in names]
-    return None if any(x is None for x in found) else found
+    own, found = module._parameters, []
+    # A layer of message passing asks 28 times: by hand, which takes half as long.
+    for name in names:
+        x = own.get(name)
+        if x is None:
+            return None
+        found.append(x)
+    return found
 
 
 def read(module: nn.Module, *names: str) -> list[Tensor]:
@@ -146,8 +151,11 @@ def read(module: nn.Module, *names: str) -> list[Tensor]:
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether something is called with a module's inputs, outputs or gradients."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return not (
+        not module._forward_hooks
+        and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
     )
 
 
