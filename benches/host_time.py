@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where the host's time goes in one Clifford layer through PyTorch in eager code, forward and backward.
 
-    benches/host_time.py [--device cuda] [--rows 8] [--features 64] [--flash FOLDER]
+    benches/host_time.py [--device cuda] [--rows 64] [--features 64] [--flash FOLDER]
 
 Beside the layer: an autograd function that computes nothing, with as many inputs (what PyTorch itself takes for a node), a linear map with
 GELU, and, with a checkout of github.com/maxxxzdn/flash-clifford, its module. On a device each is timed twice: as PyTorch runs backward
@@ -9,7 +9,7 @@ passes, in a thread for the device to which the caller's hands over, and in the 
 (`torch.autograd.set_multithreading_enabled(False)`).
 
 Times are of the host alone: medians over calls in blocks, after each of which the device is waited for. Sizes are small so that the device
-never limits; kernels for few rows or features may be others than for many, so 64 features at least on a GPU. One line of JSON each.
+never limits; with fewer than 64 rows or features a GPU gets other kernels than with many. One line of JSON each.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def phases(layer, x, grad, device, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--flash", help="a checkout of Flash Clifford")
     options = parser.parse_args()
@@ -146,6 +146,9 @@ def main():
             with nullcontext() if threads else torch.autograd.set_multithreading_enabled(False):
                 times = microseconds(lambda: torch.autograd.grad(forward(), leaves, grad), device)
             print(json.dumps({"case": name, "pass": "both", "device_thread": threads, **times}), flush=True)
+    plain = torch.empty(1024, device=device)
+    print(json.dumps({"case": "an allocation", **microseconds(lambda: torch.empty(1024, device=device), device)}))
+    print(json.dumps({"case": "an operator in place", **microseconds(lambda: plain.mul_(1.0), device)}), flush=True)
     for threads in (True, False) if device == "cuda" else (True,):
         with nullcontext() if threads else torch.autograd.set_multithreading_enabled(False):
             phases(layer, x, grad, device, threads)
