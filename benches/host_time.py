@@ -125,7 +125,8 @@ def main():
     x = torch.randn(8, options.rows, features, device=device, requires_grad=True)
     grad = torch.randn_like(x)
     parameters = [layer.linear_weight, layer.gp_weight, layer.linear_bias]
-    weight, bias = (torch.randn(size, device=device, requires_grad=True) for size in ((features, features), (features,)))
+    sizes = ((features, features), (features,))
+    weight, bias = (torch.randn(size, device=device, requires_grad=True) for size in sizes)
     cases = {
         "gradewise": (lambda: layer(x), [x, *parameters]),
         "nothing": (lambda: Nothing.apply(x, *parameters), [x, *parameters]),
