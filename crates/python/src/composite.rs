@@ -7,7 +7,7 @@ use crate::{
 use gradewise_autograd::{BackwardOptions, Prepared, Tensor, no_grad};
 use gradewise_kernels::Array;
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Operations of the registry, one after the other, each on inputs of the whole and on results of those before it. The result of the last is
 /// that of the whole.
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Composite {
     steps: Vec<(Run, Vec<usize>)>,
     /// How the operations see each input.
-    views: Vec<View>,
+    views: Arc<[View]>,
     /// How the last operation's result is seen: its axes are put back.
     result: View,
 }
@@ -94,7 +94,7 @@ impl Composite {
         if steps.is_empty() {
             return Err(Class::Argument.exception(py, "a composite needs one step or more"));
         }
-        Ok(Self { steps, views, result })
+        Ok(Self { steps, views: views.into(), result })
     }
 
     /// Whether these are ordinary tensors of PyTorch, of one dtype and on one device.
@@ -126,7 +126,7 @@ impl Composite {
             let tensor = Tensor::new(torch.borrow_as(&here, input, index, view)?);
             Ok(if needs { tensor.requires_grad() } else { tensor })
         };
-        let operands = inputs.iter().zip(&self.views).zip(&needs).enumerate();
+        let operands = inputs.iter().zip(self.views.iter()).zip(&needs).enumerate();
         let leaves = operands.map(leaf).collect::<PyResult<Vec<_>>>()?;
         let edges = edges.as_deref();
         let is_recorded = needs.contains(&true);
@@ -143,7 +143,7 @@ impl Composite {
         let tensors = given.iter().map(|array| (array, self.result)).collect::<Vec<_>>();
         let tensor = torch.give_all(py, &here, &tensors)?.pop();
         let tensor = tensor.ok_or_else(|| Class::Other.exception(py, "a composite gave no tensor"))?;
-        let record = || Record { output, leaves, views: self.views.clone(), result: self.result };
+        let record = || Record { output, leaves, views: Arc::clone(&self.views), result: self.result };
         Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
     }
 }
@@ -152,7 +152,7 @@ impl Composite {
 struct Record {
     output: Tensor,
     leaves: Vec<Tensor>,
-    views: Vec<View>,
+    views: Arc<[View]>,
     result: View,
 }
 

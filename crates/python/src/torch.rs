@@ -9,7 +9,7 @@ pub use view::View;
 
 use crate::errors::{Class, raised};
 use exchange::{Described, Exchange};
-use gradewise_core::DType;
+use gradewise_core::{DType, PerAxis};
 use gradewise_ffi::sys::CUstream;
 use gradewise_kernels::{
     Array, Borrowed, Compute, CudaDevice, Device,
@@ -127,8 +127,8 @@ impl Torch {
             address: tensor.call_method0(intern!(py, "data_ptr"))?.extract()?,
             dtype: known.map(|index| DTYPES[index].1),
             device: tensor.call_method0(intern!(py, "get_device"))?.extract()?,
-            shape: tensor.getattr(intern!(py, "shape"))?.extract()?,
-            strides: tensor.call_method0(intern!(py, "stride"))?.extract()?,
+            shape: tensor.getattr(intern!(py, "shape"))?.extract::<Vec<usize>>()?.into(),
+            strides: tensor.call_method0(intern!(py, "stride"))?.extract::<Vec<usize>>()?.into(),
         })
     }
 
@@ -268,8 +268,8 @@ impl Torch {
         let (mut given, mut capsules) = (Vec::with_capacity(arrays.len()), Vec::with_capacity(arrays.len()));
         for (array, view) in arrays {
             let mut layout = Layout {
-                shape: array.dims().to_vec(),
-                strides: array.strides().to_vec(),
+                shape: PerAxis::from(array.dims()),
+                strides: PerAxis::from(array.strides()),
                 offset: array.storage_offset(),
             };
             view.undo(&mut layout.shape, &mut layout.strides);
@@ -295,14 +295,14 @@ impl Torch {
                         );
                     };
                     let Layout { shape, strides, offset } = layout;
-                    whole.call_method1(intern!(py, "as_strided"), (shape, strides, offset))?
+                    whole.call_method1(intern!(py, "as_strided"), (&shape[..], &strides[..], offset))?
                 }
                 // An array without elements has no memory.
                 None => {
                     let options = PyDict::new(py);
                     options.set_item(intern!(py, "dtype"), dtype)?;
                     options.set_item(intern!(py, "device"), here.device.to_string())?;
-                    self.empty.bind(py).call((layout.shape,), Some(&options))?
+                    self.empty.bind(py).call((&layout.shape[..],), Some(&options))?
                 }
             }));
         }

@@ -22,17 +22,17 @@ Bias = Literal["scalar", "all_blades"]
 
 def written(signature: Signature) -> str:
     """A signature as attributes of operators have it: ``"3,0,0"``."""
-    p, q, r = (*signature, 0, 0)[:3]
+    p, q, r = signature if len(signature) == 3 else (*signature, 0, 0)[:3]
     return f"{p},{q},{r}"
-
-
-def _of(signature: Signature) -> str:
-    """The attributes of an operator that has no others than its algebra."""
-    return '{"algebra":"' + written(signature) + '"}'
 
 
 def _flag(value: bool) -> str:
     return "true" if value else "false"
+
+
+def _of(signature: Signature) -> str:
+    """The attributes of an operator that has no others than its algebra."""
+    return f'{{"algebra":"{written(signature)}"}}'
 
 
 class Operators(Generic[A]):
@@ -49,7 +49,7 @@ class Operators(Generic[A]):
             y: as ``x``.
             signature: (p, q, r) of the algebra.
         """
-        attributes = '{"product":"geometric","algebra":"' + written(signature) + '"}'
+        attributes = f'{{"product":"geometric","algebra":"{written(signature)}"}}'
         return self._apply("table_product", attributes, [x, y])
 
     def regressive_product(self, x: A, y: A, signature: Signature = (3, 0, 1)) -> A:
@@ -60,7 +60,7 @@ class Operators(Generic[A]):
             y: as ``x``.
             signature: (p, q, r) of the algebra.
         """
-        attributes = '{"product":"regressive","algebra":"' + written(signature) + '"}'
+        attributes = f'{{"product":"regressive","algebra":"{written(signature)}"}}'
         return self._apply("table_product", attributes, [x, y])
 
     def mv_linear(
@@ -84,7 +84,7 @@ class Operators(Generic[A]):
             ``[blades, rows, out]``.
         """
         kind = "null" if bias is None else f'"{bias_on}"'
-        attributes = '{"algebra":"' + written(signature) + '","bias":' + kind + "}"
+        attributes = f'{{"algebra":"{written(signature)}","bias":{kind}}}'
         return self._apply("mv_linear", attributes, [x, weight] if bias is None else [x, weight, bias])
 
     def mv_silu(self, x: A, a: A, b: A, signature: Signature = (3, 0, 0)) -> A:
@@ -168,7 +168,7 @@ class Operators(Generic[A]):
 
     @staticmethod
     def _product(signature: Signature, normalize: bool) -> str:
-        return '{"algebra":"' + written(signature) + '","normalize":' + _flag(normalize) + "}"
+        return f'{{"algebra":"{written(signature)}","normalize":{_flag(normalize)}}}'
 
     def clifford_layer(
         self,
@@ -198,18 +198,9 @@ class Operators(Generic[A]):
             recompute: whether the backward pass computes y again instead of keeping it.
         """
         kind = "null" if bias is None else f'"{bias_on}"'
-        product = '{"gate":' + _flag(gate) + ',"normalize":' + _flag(normalize) + "}"
-        attributes = (
-            '{"algebra":"'
-            + written(signature)
-            + '","bias":'
-            + kind
-            + ',"product":'
-            + product
-            + ',"recompute":'
-            + _flag(recompute)
-            + "}"
-        )
+        product = f'{{"gate":{_flag(gate)},"normalize":{_flag(normalize)}}}'
+        head = f'{{"algebra":"{written(signature)}","bias":{kind},"product":{product}'
+        attributes = f'{head},"recompute":{_flag(recompute)}}}'
         name = "fc_clifford_layer" if fully_connected else "clifford_layer"
         inputs = [x, linear, weight] if bias is None else [x, linear, weight, bias]
         return self._apply(name, attributes, inputs)

@@ -2,7 +2,7 @@
 //! of reading each property in Python.
 
 use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLPackExchangeAPI, DLTensor};
-use gradewise_core::DType;
+use gradewise_core::{DType, PerAxis};
 use pyo3::{ffi, prelude::*, types::PyCapsule};
 use std::{ffi::c_int, ptr};
 
@@ -17,8 +17,8 @@ pub struct Described {
     pub dtype: Option<DType>,
     /// The number of the CUDA device; -1 for the CPU.
     pub device: i64,
-    pub shape: Vec<usize>,
-    pub strides: Vec<usize>,
+    pub shape: PerAxis,
+    pub strides: PerAxis,
 }
 
 impl Exchange {
@@ -53,9 +53,9 @@ impl Exchange {
             return None;
         }
         let axes = usize::try_from(described.ndim).ok()?;
-        let sizes = |pointer: *const i64| -> Option<Vec<usize>> {
+        let sizes = |pointer: *const i64| -> Option<PerAxis> {
             if axes == 0 {
-                return Some(Vec::new());
+                return Some(PerAxis::new());
             }
             // SAFETY: as many numbers as there are axes, of the tensor, which is alive.
             let numbers =

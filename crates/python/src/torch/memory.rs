@@ -4,7 +4,7 @@
 //! of a microsecond and no interpreter, so that an operation with many intermediate results can run without the interpreter's lock. Where a
 //! build of PyTorch lacks one of them, `torch.empty` serves.
 
-use gradewise_core::DType;
+use gradewise_core::{DType, PerAxis};
 use gradewise_kernels::external::{Allocation, Place};
 use pyo3::{ffi, intern, prelude::*, types::PyList};
 use std::{
@@ -147,8 +147,8 @@ impl Drop for Memory {
 
 /// Where the elements of a tensor lie in its memory, in elements.
 pub struct Layout {
-    pub shape: Vec<usize>,
-    pub strides: Vec<usize>,
+    pub shape: PerAxis,
+    pub strides: PerAxis,
     pub offset: usize,
 }
 
@@ -161,17 +161,18 @@ impl Memory {
     /// Another tensor over this memory, of the same dtype: not a view to autograd, but one with a history of its own. As a capsule for
     /// [`wrapped`].
     pub fn show<'py>(&self, py: Python<'py>, layout: &Layout) -> PyResult<Bound<'py, PyAny>> {
-        let numbers = |numbers: &[usize]| numbers.iter().map(|&number| number as i64).collect::<Vec<_>>();
-        let (sizes, strides) = (numbers(&layout.shape), numbers(&layout.strides));
+        // PyTorch's numbers are signed, and of the same size.
+        const { assert!(size_of::<usize>() == size_of::<i64>()) };
+        let numbers = |numbers: &PerAxis| numbers.as_ptr().cast::<i64>();
         let mut handle = ptr::null_mut();
-        // SAFETY: as many sizes and strides as axes, read before the call returns; the handle is alive, and the new one is written. The
-        // array that is shown lies within its storage.
+        // SAFETY: as many sizes and strides as axes, read before the call returns, none of them beyond what can be addressed; the handle is
+        // alive, and the new one is written. The array that is shown lies within its storage.
         let status = unsafe {
             (self.native.reinterpret)(
                 self.handle,
-                sizes.len() as i64,
-                sizes.as_ptr(),
-                strides.as_ptr(),
+                layout.shape.len() as i64,
+                numbers(&layout.shape),
+                numbers(&layout.strides),
                 layout.offset as i64,
                 &raw mut handle,
             )
@@ -195,7 +196,8 @@ impl Memory {
         dtype: &Bound<'py, PyAny>,
         elements: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let layout = Layout { shape: vec![elements], strides: vec![1], offset: 0 };
+        let one = |number| PerAxis::from_elem(number, 1);
+        let layout = Layout { shape: one(elements), strides: one(1), offset: 0 };
         let whole = wrapped(py, vec![self.show(py, &layout)?])?;
         let tensor = whole.into_iter().next();
         let tensor =

@@ -1,5 +1,6 @@
 //! How operators see tensors whose axes modules keep in another order.
 
+use gradewise_core::PerAxis;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// How an operator sees a tensor, without a copy.
@@ -21,14 +22,14 @@ pub enum View {
 
 impl View {
     /// Shape and strides as the operator sees them. Returns whether the tensor can be seen so.
-    pub fn apply(self, shape: &mut Vec<usize>, strides: &mut Vec<usize>) -> bool {
+    pub fn apply(self, shape: &mut PerAxis, strides: &mut PerAxis) -> bool {
         for sizes in [&mut *strides, shape] {
             match (self, sizes.len()) {
                 (Self::Same, _) => {}
                 (Self::Reversed, _) => sizes.reverse(),
-                (Self::Row, 1..) => drop(sizes.remove(0)),
-                (Self::List, 3) => *sizes = vec![sizes[1]],
-                (Self::Last, 3) => *sizes = vec![sizes[2]],
+                (Self::Row, 1..) => _ = sizes.remove(0),
+                (Self::List, 3) => *sizes = PerAxis::from_elem(sizes[1], 1),
+                (Self::Last, 3) => *sizes = PerAxis::from_elem(sizes[2], 1),
                 (Self::Planes, 3) => sizes.rotate_right(1),
                 _ => return false,
             }
@@ -48,7 +49,7 @@ impl View {
     }
 
     /// Shape and strides of a tensor that the operator sees with these.
-    pub fn undo(self, shape: &mut Vec<usize>, strides: &mut Vec<usize>) {
+    pub fn undo(self, shape: &mut PerAxis, strides: &mut PerAxis) {
         match self {
             Self::Same => {}
             Self::Reversed => {
@@ -62,13 +63,13 @@ impl View {
             }
             Self::List => {
                 let (size, stride) = (shape.iter().product(), strides.first().copied().unwrap_or(1));
-                *shape = vec![1, size, 1];
-                *strides = vec![(size * stride).max(1), stride, 1];
+                *shape = [1, size, 1].into_iter().collect();
+                *strides = [(size * stride).max(1), stride, 1].into_iter().collect();
             }
             Self::Last => {
                 let (size, stride) = (shape.iter().product(), strides.first().copied().unwrap_or(1));
-                *shape = vec![1, 1, size];
-                *strides = vec![(size * stride).max(1), (size * stride).max(1), stride];
+                *shape = [1, 1, size].into_iter().collect();
+                *strides = [(size * stride).max(1), (size * stride).max(1), stride].into_iter().collect();
             }
             Self::Planes => {
                 shape.rotate_left(1);

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from gradewise import _core
 
@@ -51,31 +52,46 @@ def composite(
     return Composite(_core.Composite(list(steps), list(views), result), second)
 
 
+is_grad_enabled = torch.is_grad_enabled
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
 class _Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx, made: Composite, ends: Any, edges: Optional[_core.Edges], *inputs: Tensor) -> Tensor:
-        output, ctx.history = made.native.forward(inputs, ctx.needs_input_grad[3:], edges)
-        ctx.made, ctx.ends = made, ends
+        output, history = made.native.forward(inputs, ctx.needs_input_grad[3:], edges)
+        ctx.kept = made, ends, history
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
         ctx.save_for_backward(*inputs, output)
         return output
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        *inputs, output = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            needs = ctx.needs_input_grad[3:]
-            return None, None, None, *ctx.made.second(inputs, output, grad, needs, ctx.ends)
-        return None, None, None, *ctx.history.backward(grad, _keeps_graph())
+        made, ends, history = ctx.kept
+        # Asked for in any case: this is what checks them.
+        saved = ctx.saved_tensors
+        if is_grad_enabled():
+            *inputs, output = saved
+            return None, None, None, *made.second(inputs, output, grad, ctx.needs_input_grad[3:], ends)
+        return None, None, None, *history.backward(grad, _keeps_graph())
+
+
+# PyTorch's own function, without what versions before 2.12 do around it in Python for transformations and for tensors that one of them
+# left behind: nothing follows what comes here, and `unwrapped` deals with such tensors.
+_apply = super(torch.autograd.Function, _Node).apply
+
+
+def unwrapped(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The tensors themselves, where a transformation that has ended has left its own for them."""
+    return unwrap_dead_wrappers(tuple(inputs))
 
 
 def run(made: Composite, inputs: Sequence[Tensor], ends: Any = None, edges: Optional[_core.Edges] = None) -> Tensor:
-    """The result for ordinary tensors in eager code."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-        return _Node.apply(made, ends, edges, *inputs)
+    """The result for ordinary tensors in eager code, such as the library admits."""
+    if is_grad_enabled():
+        for x in inputs:
+            if x.requires_grad:
+                return _apply(made, ends, edges, *inputs)
     return made.native.forward(inputs, (False,) * len(inputs), edges)[0]
 
 
@@ -83,6 +99,7 @@ _PLAIN = (Tensor, nn.Parameter)
 _depth_of_modes = torch._C._len_torch_dispatch_stack
 _transformation = torch._C._functorch.peek_interpreter_stack
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+is_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def is_followed() -> bool:
@@ -115,15 +132,30 @@ def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tens
     """The parameters of a module of this class that has these and whose own call nobody follows; None for another module."""
     if type(module) is not kind or has_hooks(module):
         return None
+    own, found = module._parameters, []
+    # A layer of message passing asks 28 times: by hand, which takes half as long.
+    for name in names:
+        x = own.get(name)
+        if x is None:
+            return None
+        found.append(x)
+    return found
+
+
+def read(module: nn.Module, *names: str) -> list[Tensor]:
+    """The parameters of these names. A module's attribute that is one is looked for everywhere else first, which takes longer than an
+    operator's own preparation; so do what stands in a parameter's place, such as a parametrisation."""
     own = module._parameters
-    found = [own.get(name) for name in names]
-    return None if any(x is None for x in found) else found
+    return [own[name] if name in own else getattr(module, name) for name in names]
 
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether something is called with a module's inputs, outputs or gradients."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return not (
+        not module._forward_hooks
+        and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
     )
 
 

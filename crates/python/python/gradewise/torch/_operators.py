@@ -17,7 +17,7 @@ from torch import Tensor
 from gradewise import _core
 from gradewise._core import Operation
 from gradewise._errors import DeviceError, DTypeError, NotDifferentiableError
-from gradewise.torch._composite import Composite, is_plain
+from gradewise.torch._composite import Composite, is_any_autocast, is_followed, is_plain, unwrapped
 from gradewise.torch._composite import run as run_composite
 
 Shape = Sequence[int]
@@ -57,9 +57,10 @@ class Operator:
     leaves as they are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
-    """How an operator sees a parameter whose module keeps it with axes in another order, or with more of them."""
+    """How an operator sees a parameter whose module keeps it with axes in another order, or with more of them. Told from others by what
+    it is, not by what it has: eager calls look up what was made for their views."""
 
     of: Callable[[Tensor], Tensor]
     """The parameter as the operator sees it, without a copy."""
@@ -73,13 +74,14 @@ class View:
         return Viewed(parameter, self)
 
 
-@dataclass(frozen=True)
 class Viewed:
     """An input that an operator sees in another way. In eager code the view is no operation of its own in the graph of gradients, where
     it would take as long as a small operator."""
 
-    tensor: Tensor
-    view: View
+    __slots__ = ("tensor", "view")
+
+    def __init__(self, tensor: Tensor, view: View) -> None:
+        self.tensor, self.view = tensor, view
 
     def shown(self) -> Tensor:
         """What the operator sees."""
@@ -405,12 +407,19 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
 
     def call(inputs: Sequence[Given], attributes: str) -> Tensor:
         views = None
-        if any(type(x) is Viewed for x in inputs):
-            views = tuple(x.view if type(x) is Viewed else None for x in inputs)
-            inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
+        for x in inputs:
+            if type(x) is Viewed:
+                views = tuple([x.view if type(x) is Viewed else None for x in inputs])
+                inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
+                break
+        # What most calls are, told by one look at all of their tensors.
+        if not is_followed() and not is_any_autocast():
+            made = eager(attributes, views, len(inputs))
+            if made.native.admits(inputs):
+                return run_composite(made, inputs)
         prepared = _in_precision(inputs, operator)
         if is_plain(prepared):
-            return run_composite(eager(attributes, views, len(prepared)), prepared)
+            return run_composite(eager(attributes, views, len(prepared)), unwrapped(prepared))
         missing = (None,) * (arity - len(prepared))
         result = run(*_shown(prepared, views), *missing, attributes)
         return result[0] if count else result

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gradewise._errors import ArgumentError
 from gradewise._front import Bias
 from gradewise.torch import _functional as ops
+from gradewise.torch._composite import read
 from gradewise.torch._layout import n_paths
 from gradewise.torch._views import LAST
 
@@ -61,11 +62,12 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features ``[blades, rows, features]`` to features of the same shape."""
+        linear, weight, bias = read(self, "linear_weight", "gp_weight", "linear_bias")
         return ops.clifford_layer(
             x,
-            self.linear_weight,
-            self.gp_weight,
-            LAST(self.linear_bias),
+            linear,
+            weight,
+            LAST(bias),
             self.signature,
             normalize=self.normalize,
             fully_connected=self.use_fc,
