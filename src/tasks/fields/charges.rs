@@ -79,7 +79,8 @@ gradewise train maxwell2d                                      minutes on two co
 gradewise train maxwell2d data.physics=published
 gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã— 32, as arXiv:2402.14730";
     const TITLE: &'static str = "fields of moving charges";
-    const GROUP: &'static str = "quarter turns and mirrors of the grid, of time too";
+    const GROUP: &'static str =
+        "quarter turns and mirrors of the grid; of time, too, with model.change=false";
     const PRESETS: &'static [Preset] = &[
         Preset::QUICK,
         Preset {
@@ -100,6 +101,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
                     "model.blocks=8",
                     "model.taps=7",
                     "model.norm=false",
+                    "model.change=false",
                     "model.kernel_layers=4",
                     "model.kernel_hidden=12",
                     "train.batch_size=16",
@@ -162,6 +164,7 @@ gradewise train maxwell2d --preset published --device cuda     32 frames of 32 Ã
             kernel_layers: 2,
             kernel_hidden: 8,
             conditioned: false,
+            change: true,
         }
     }
 

@@ -119,6 +119,7 @@ gradewise train maxwell data.source=FOLDER                   maxwell_{train,vali
             kernel_layers: 2,
             kernel_hidden: 8,
             conditioned: false,
+            change: false,
         }
     }
 

@@ -170,7 +170,10 @@ impl<E: Equation> Task for Fields<E> {
         let all = GridIsometry::all(&OrderedMetric::new(E::layout().metric)?);
         let plain = no_grad(|| model.forward(&inputs))?;
         let mut worst = 0f64;
-        for isometry in all[1..].sample(rng, MOTIONS) {
+        // A change is added to the last frame, which is the first one if time runs backwards.
+        let directed = E::TIME == TimeAxis::Grid && model.predicts_change();
+        let motions: Vec<_> = all[1..].iter().filter(|motion| !(directed && motion.reverses(0))).collect();
+        for isometry in motions.sample(rng, MOTIONS) {
             // Skips isometries that exchange axes of different lengths.
             let Ok(moved) = isometry.apply(&inputs, first) else { continue };
             let after = no_grad(|| model.forward(&moved))?.array().to_f64_vec()?;

@@ -128,6 +128,7 @@ gradewise train navier-stokes data.source=FOLDER                   navier-stokes
             kernel_layers: 2,
             kernel_hidden: 8,
             conditioned: false,
+            change: false,
         }
     }
 

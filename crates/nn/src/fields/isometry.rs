@@ -44,6 +44,11 @@ impl GridIsometry {
         permutations.iter().flat_map(signs).collect()
     }
 
+    /// Whether it reverses an axis of the result.
+    pub fn reverses(&self, axis: usize) -> bool {
+        self.reversed.get(axis).is_some_and(|&reversed| reversed)
+    }
+
     /// For each blade of the result, its source blade and sign.
     fn blades(&self) -> Vec<(usize, f64)> {
         let n = self.metric.dimension();

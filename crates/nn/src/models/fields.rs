@@ -50,6 +50,9 @@ pub struct FieldModelConfig {
     /// Only for `steerable`: whether the kernels of blocks depend on the field (arXiv:2510.14007).
     #[serde(default)]
     pub conditioned: bool,
+    /// Whether the network predicts the change since the last input frame, which is added to its output.
+    #[serde(default)]
+    pub change: bool,
 }
 
 /// The input and output fields of a model.
@@ -77,6 +80,15 @@ enum Net {
 pub struct FieldModel {
     net: Net,
     layout: &'static FieldLayout,
+    /// Where the network predicts the change: the axis of frames, and the number of frames to predict if it is not that of the input.
+    change: Option<(usize, Option<usize>)>,
+}
+
+/// The last frame of `x`, whose frames are along `axis`, `count` times.
+pub(crate) fn last_frame(x: &Tensor, axis: usize, count: usize) -> Result<Tensor> {
+    let frames = x.shape()[axis];
+    let last = x.slice(axis, frames - 1..frames)?;
+    Ok(concat(&vec![&last; count], axis)?)
 }
 
 impl FieldModel {
@@ -101,6 +113,7 @@ impl FieldModel {
             kernel_layers,
             kernel_hidden,
             conditioned,
+            change,
         } = *config;
         let layout = task.layout;
         let (inputs, outputs) = match task.time {
@@ -171,7 +184,17 @@ impl FieldModel {
                 Net::Plain(PlainResNet::init(&config, placement, rng)?)
             }
         };
-        Ok(Self { net, layout })
+        let frames = match task.time {
+            TimeAxis::Channels => (2 + axes, Some(outputs)),
+            TimeAxis::Grid => (2, None),
+        };
+        Ok(Self { net, layout, change: change.then_some(frames) })
+    }
+
+    /// Whether the network predicts the change since the last input frame. Reversing time then is no symmetry of the prediction, where
+    /// time is an axis of the grid.
+    pub fn predicts_change(&self) -> bool {
+        self.change.is_some()
     }
 
     /// The layout of the input and output fields.
@@ -205,11 +228,18 @@ impl FieldModel {
 
 impl Layer for FieldModel {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        match &self.net {
+        let output = match &self.net {
             Net::Steerable(net) => self.embedded(net, x),
             Net::Clifford(net) => self.embedded(net, x),
             Net::Fourier(net) => net.forward(x),
             Net::Plain(net) => net.forward(x),
+        }?;
+        match self.change {
+            None => Ok(output),
+            Some((axis, outputs)) => {
+                let count = outputs.unwrap_or(x.shape()[axis]);
+                Ok(output.add(&last_frame(x, axis, count)?)?)
+            }
         }
     }
 }
@@ -221,6 +251,60 @@ impl Module for FieldModel {
             Net::Clifford(net) => net.visit(visitor),
             Net::Fourier(net) => net.visit(visitor),
             Net::Plain(net) => net.visit(visitor),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::fields::{charges, smoke};
+    use gradewise_autograd::no_grad;
+    use gradewise_kernels::{Array, Device};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    const CONFIG: FieldModelConfig = FieldModelConfig {
+        kind: FieldModelKind::Plain,
+        hidden: 3,
+        blocks: 1,
+        taps: 3,
+        norm: false,
+        modes: 1,
+        kernel_layers: 2,
+        kernel_hidden: 3,
+        conditioned: false,
+        change: false,
+    };
+
+    #[test]
+    fn a_change_is_added_to_the_last_frame() {
+        let place = Placement::from(&Device::Cpu);
+        // Frames that are channels, and frames along the first axis of the grid.
+        for (layout, time, shape, axis, outputs) in [
+            (&smoke::LAYOUT, TimeAxis::Channels, vec![3, 2, 4, 4, 4], 4, 1),
+            (&charges::LAYOUT, TimeAxis::Grid, vec![3, 2, 4, 5, 5, 1], 2, 4),
+        ] {
+            let task = FieldTask { layout, time, inputs: 4, outputs: 1 };
+            let count = shape.iter().product::<usize>();
+            let mut rng = ChaCha8Rng::seed_from_u64(5);
+            let values: Vec<f32> = (0..count).map(|_| rng.random_range(-1.0..1.0)).collect();
+            let x = Tensor::new(Array::from_vec(values, shape, &Device::Cpu).unwrap());
+            for kind in [FieldModelKind::Steerable, FieldModelKind::Clifford, FieldModelKind::Plain] {
+                let predict = |change| {
+                    let config = FieldModelConfig { kind, change, ..CONFIG };
+                    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+                    let model = FieldModel::init(&config, &task, &place, rng).unwrap();
+                    assert_eq!(model.predicts_change(), change);
+                    no_grad(|| model.forward(&x)).unwrap()
+                };
+                let (direct, changed) = (predict(false), predict(true));
+                let last = last_frame(&x, axis, outputs).unwrap();
+                let expected = direct.add(&last).unwrap();
+                assert_eq!(changed.shape(), direct.shape());
+                assert_eq!(changed.array().to_f64_vec().unwrap(), expected.array().to_f64_vec().unwrap());
+                assert!(last.array().to_f64_vec().unwrap().iter().all(|&value| value != 0.0));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Models of published experiments.
 
-mod fields;
+pub(crate) mod fields;
 mod force_field;
 mod gpt;
 mod gravity;

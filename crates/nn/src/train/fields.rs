@@ -7,7 +7,7 @@ use crate::{
         fields::{FieldLayout, FieldWindows, TimeAxis},
     },
     layers::Layer,
-    models::FieldModel,
+    models::{FieldModel, fields::last_frame},
 };
 use gradewise_autograd::{Tensor, concat, no_grad};
 use std::ops::Range;
@@ -50,12 +50,11 @@ pub fn mean_of(models: &[&FieldModel], x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// From the operators.
 pub fn persistence(data: &FieldWindows, x: &Tensor) -> Result<Tensor> {
-    let (axis, frames) = match data.time() {
-        TimeAxis::Channels => (x.shape().rank() - 1, data.inputs()),
-        TimeAxis::Grid => (2, data.inputs()),
+    let axis = match data.time() {
+        TimeAxis::Channels => x.shape().rank() - 1,
+        TimeAxis::Grid => 2,
     };
-    let last = x.slice(axis, frames - 1..frames)?;
-    Ok(concat(&vec![&last; data.outputs()], axis)?)
+    last_frame(x, axis, data.outputs())
 }
 
 /// Mean squared errors of the components of some windows, each over space and frames: `[windows][components]`, in the order of the layout's
