@@ -26,7 +26,7 @@ struct alignas(64) FieldBoxes {
     i32 samples;
     /// Channels of one blade, of the source and of the target. Unless the field has one blade, they fill whole lines of 128 bytes.
     i32 channels, out_channels;
-    /// Channels of all blades of the source.
+    /// Channels of all blades of the source; in the gradient of the kernel with those that fill up pieces of lines.
     i32 terms;
 };
 

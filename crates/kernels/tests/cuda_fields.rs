@@ -92,8 +92,8 @@ fn fitting_cases() -> Vec<(Case, [&'static [&'static str]; 3])> {
         ),
         // One sample of odd extents; both the convolution and its adjoint have 192 columns.
         (Case::new(&[same(18, 1), same(17, 2), same(60, 1)], 1, 1, [4, 48, 4, 48]), [EXACT, BOTH, FORWARD]),
-        // 96 columns.
-        (Case::new(&[same(40, 3), same(36, 3)], 1, 3, [2, 48, 2, 48]), [EXACT, &[], &[]]),
+        // 96 columns; in 16 bits, terms that fill a piece and a half of each tap.
+        (Case::new(&[same(40, 3), same(36, 3)], 1, 3, [2, 48, 2, 48]), [EXACT, &[], &["gradient"]]),
         // Empty columns, and a sum whose last step is partly empty in 16 bits.
         (
             Case::new(&[Axis::convolution(9001, 3, 1, 2, [2, 2])], 1, 2, [4, 40, 4, 40]),

@@ -157,15 +157,16 @@ pub(super) fn gradient(
     let packs = !along || gather.target_extents[2].is_multiple_of(4);
     let width = if along { LINE / size } else { 1 };
     let boxes = Boxes::new(gather.target_extents, batch, LINE / size, width);
-    // Pieces of a tile are of one tap.
-    let pieces = terms.is_multiple_of(LINE / size);
-    let Some(boxes) = boxes.filter(|boxes| pieces && packs && boxes.filled(gather.rows())) else {
+    // Pieces of a tile are of one tap: each tap has whole pieces, and what lies past the last channel arrives as zeros.
+    let per_tap = terms.next_multiple_of(LINE / size);
+    let Some(boxes) = boxes.filter(|boxes| packs && boxes.filled(gather.rows())) else {
         return Ok(None);
     };
     let sms = device.info().multiprocessors as usize;
     let steps = boxes.count;
     let candidates = Engine::gradients(dtype).iter().filter_map(|engine| {
-        let sizes = if engine.turned { [taps * terms, out_channels] } else { [out_channels, taps * terms] };
+        let (all_terms, turned) = (taps * per_tap, engine.turned);
+        let sizes = if turned { [all_terms, out_channels] } else { [out_channels, all_terms] };
         let [rows, columns] = sizes;
         // Tiles mostly filled.
         let serves = 2 * rows >= engine.tile.rows && 2 * columns >= engine.tile.columns;
@@ -198,7 +199,7 @@ pub(super) fn gradient(
         let target = Operand::new(target, gather.target, gather.target_extents, batch)?;
         (target.describe(operation, device, element, &boxes)?, target.channels, target.array)
     };
-    let fields = fields(gather, &boxes, source.channels, per_blade);
+    let fields = Fields { terms: per_tap as i32, ..fields(gather, &boxes, source.channels, per_blade) };
     let (r, s) = if engine.turned { (source_map, target_map) } else { (target_map, source_map) };
     let stretches = plan.parts.as_ref().map(|parts| parts[1] as usize);
     let out = Array::for_kernel(operation, [rows, columns], dtype, device)?;
@@ -251,8 +252,14 @@ pub(super) fn gradient(
     let ([j, o], [i, c]) = (gather.target, gather.source);
     // To [J, O, I, taps, C].
     let parts = match engine.turned {
-        true => out.reshape([taps, i, c, j, o])?.permute(&[3, 4, 1, 0, 2])?,
-        false => out.reshape([j, o, taps, i, c])?.permute(&[0, 1, 3, 2, 4])?,
+        true => {
+            let out = out.reshape([taps, per_tap, out_channels])?.slice(1, 0..terms)?;
+            out.reshape([taps, i, c, j, o])?.permute(&[3, 4, 1, 0, 2])?
+        }
+        false => {
+            let out = out.reshape([out_channels, taps, per_tap])?.slice(2, 0..terms)?;
+            out.reshape([j, o, taps, i, c])?.permute(&[0, 1, 3, 2, 4])?
+        }
     };
     Ok(Some(parts.contiguous()?.reshape(shape)?))
 }
