@@ -5,6 +5,8 @@
 //
 // The convolution and its adjoint: D[target channel, position] = Σ over tap and source channel of W · source. R is the kernel, S the source.
 // The gradient of the kernel: D[target channel, (tap, source channel)] = Σ over positions of target · source.
+// Either may be turned: the target's channels are then the columns of D, and R and S change places. Tiles have 128 or 256 rows but any
+// multiple of 8 columns, so that turned tiles of 96 or 192 columns fit where the channels would leave rows empty.
 // "Channel" here counts the channels of all blades.
 #pragma once
 
@@ -24,7 +26,7 @@ struct alignas(64) FieldBoxes {
     i32 samples;
     /// Channels of one blade, of the source and of the target. Unless the field has one blade, they fill whole lines of 128 bytes.
     i32 channels, out_channels;
-    /// Channels of all blades of the source.
+    /// Channels of all blades of the source; in the gradient of the kernel with those that fill up pieces of lines.
     i32 terms;
 };
 
@@ -45,6 +47,19 @@ struct FieldBox {
         sample = number << f.box[3];
     }
 
+    /// The number of position `inside` of this box among those of all samples; -1 outside of the field.
+    GW_DEVICE i64 position(const FieldBoxes& f, i32 inside) const {
+        i32 place[3];
+#pragma unroll
+        for (int axis = 2; axis >= 0; --axis) {
+            place[axis] = at[axis] + (inside & ((1 << f.box[axis]) - 1));
+            inside >>= f.box[axis];
+        }
+        const i64 in_sample = sample + inside;
+        const bool exists = place[0] < f.extents[0] && place[1] < f.extents[1] && place[2] < f.extents[2] && in_sample < f.samples;
+        return exists ? ((in_sample * f.extents[0] + place[0]) * f.extents[1] + place[1]) * f.extents[2] + place[2] : -1;
+    }
+
     /// Moves on to the next box in the order of their numbers.
     GW_DEVICE void advance(const FieldBoxes& f) {
 #pragma unroll
@@ -58,16 +73,20 @@ struct FieldBox {
 };
 
 /// The convolution and its adjoint. `Engine` is Hopper or HopperExact with both operands along k; a unit's column counts boxes of BN
-/// positions, its steps go through the taps and within them through the source's channels.
-template <class Engine>
+/// positions, or if TURNED its row boxes of BM; its steps go through the taps and within them through the source's channels.
+template <class Engine, bool TURNED = false>
 struct FieldForward : Engine {
     using Engine::Engine;
     using Engine::memory;
     using Engine::p;
     using Engine::ring;
     using T = typename Engine::Element;
-    static constexpr int BN = Engine::BN, BK = Engine::BK, SUMS = Engine::SUMS;
+    static constexpr int BM = Engine::BM, BN = Engine::BN, BK = Engine::BK, SUMS = Engine::SUMS;
     static constexpr int R_BYTES = Engine::R_BYTES, STAGE = Engine::STAGE;
+    /// Results on their way out lie in lines of one position.
+    static constexpr int WIDE = 16 / sizeof(T);
+
+    GW_DEVICE FieldBox box_of(const Unit& u) const { return FieldBox(p.fields, TURNED ? u.row / BM : u.column / BN); }
 
     GW_DEVICE void produce() const {
         tensor_map_prefetch(p.r);
@@ -79,7 +98,7 @@ struct FieldForward : Engine {
             const i32 own = this->number(round);
             if (own < 0) break;
             const Unit u = this->unit(own);
-            const FieldBox box(f, u.column / BN);
+            const FieldBox box = box_of(u);
             // Places of tap 0, then of the taps that follow.
             i32 x = box.at[2] + f.first[2], y = box.at[1] + f.first[1], z = box.at[0] + f.first[0];
             i32 tap = 0, left_x = f.taps[2], left_y = f.taps[1];
@@ -89,8 +108,13 @@ struct FieldForward : Engine {
                 u64* full = &ring.full[stage];
                 barrier_expect(full, R_BYTES + BN * 128);
                 unsigned char* r = memory + stage * STAGE;
-                copy_box(r, p.r, term, u.row, tap, full);
-                copy_box(r + R_BYTES, p.s, channel, x, y, z, plane, full);
+                if constexpr (TURNED) {
+                    copy_box(r, p.r, channel, x, y, z, plane, full);
+                    copy_box(r + R_BYTES, p.s, term, u.column, tap, full);
+                } else {
+                    copy_box(r, p.r, term, u.row, tap, full);
+                    copy_box(r + R_BYTES, p.s, channel, x, y, z, plane, full);
+                }
                 stage = stage + 1 == Engine::STAGE_COUNT ? 0 : stage + 1;
                 phase ^= stage == 0;
                 channel += BK;
@@ -116,22 +140,73 @@ struct FieldForward : Engine {
     }
 
     GW_DEVICE void consume(int half) const {
-        Engine::consume(half, [&](const Unit& u, const float(&sums)[SUMS]) { put(u, half, sums); });
+        Engine::consume(half, [&](const Unit& u, int block, const float(&sums)[SUMS]) {
+            if constexpr (TURNED) {
+                put_positions(u, block, sums);
+            } else {
+                put_channels(u, block, sums);
+            }
+        });
+    }
+
+    /// Where channel `channel` of all blades lies in the target at its first position.
+    GW_DEVICE T* target(i32 channel) const {
+        const FieldBoxes& f = p.fields;
+        const i32 blade = channel / f.out_channels;
+        const i64 positions = static_cast<i64>(f.samples) * f.extents[0] * f.extents[1] * f.extents[2];
+        return static_cast<T*>(p.c) + blade * positions * f.out_channels + (channel - blade * f.out_channels);
+    }
+
+    /// Writes a block of 64 positions of the unit's box, and the unit's BN channels, by way of shared memory, where whole packs are brought
+    /// together. All threads of the warpgroup call it.
+    GW_DEVICE void put_positions(const Unit& u, int block, const float (&sums)[SUMS]) const {
+        constexpr int COLUMNS = 128 / sizeof(T), PACKS = 8, AT_ONCE = 128 / PACKS;
+        static_assert(BN % COLUMNS == 0, "tiles are whole lines");
+        const FieldBoxes& f = p.fields;
+        const int half = block / Engine::BLOCKS;
+        const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+        const FieldBox box = box_of(u);
+        unsigned char* const lines = memory + Engine::RING_BYTES + half * Engine::OUT_BYTES;
+        const int pack = thread % PACKS;
+#pragma unroll
+        for (int first = 0; first < BN; first += COLUMNS) {
+            // All have read what was there before.
+            named_barrier(1 + half, 128);
+#pragma unroll
+            for (int e = 0; e < COLUMNS / 2; e += 2) {
+                // Two adjacent channels of a position.
+                const int column = e / 4 * 8 + 2 * t, line = warp * 16 + g + e / 2 % 2 * 8;
+                const float values[2] = {sums[first / 2 + e], sums[first / 2 + e + 1]};
+                ::store<2>(reinterpret_cast<T*>(lines + line * 128 + (column / WIDE ^ line % 8) * 16) + column % WIDE, values);
+            }
+            named_barrier(1 + half, 128);
+            i32 channel = u.column + first + pack * WIDE;
+            // Places of channels are computed again for each block: kept from the one before, they would not fit beside its sums.
+            asm volatile("" : "+r"(channel));
+            if (channel >= p.columns) continue;
+            T* const start = target(channel);
+            // Unrolled, its addresses would not fit beside the sums.
+#pragma unroll 1
+            for (int line = thread / PACKS; line < 64; line += AT_ONCE) {
+                const i64 position = box.position(f, block * 64 + line);
+                const Pack<u32, 4> values = *reinterpret_cast<const Pack<u32, 4>*>(lines + line * 128 + (pack ^ line % 8) * 16);
+                if (position >= 0) *reinterpret_cast<Pack<u32, 4>*>(start + position * f.out_channels) = values;
+            }
+        }
     }
 
     /// Writes a warpgroup's 64 channels at the positions of the unit's box, by way of shared memory, where the channels of a position are
     /// brought together. All threads of the warpgroup call it.
-    GW_DEVICE void put(const Unit& u, int half, const float (&sums)[SUMS]) const {
+    GW_DEVICE void put_channels(const Unit& u, int half, const float (&sums)[SUMS]) const {
         constexpr int LINE = 64 * sizeof(T), LINES = Engine::BOX_BYTES / LINE;
-        constexpr int WIDE = 16 / sizeof(T), PACKS = LINE / 16, AT_ONCE = 128 / PACKS;
+        constexpr int PACKS = LINE / 16, AT_ONCE = 128 / PACKS;
         const FieldBoxes& f = p.fields;
         const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
-        const FieldBox box(f, u.column / BN);
+        const FieldBox box = box_of(u);
         // Every thread writes the same channels of all its positions.
         const int pack = thread % PACKS;
-        const i32 channel = u.row + half * 64 + pack * WIDE, blade = channel / f.out_channels;
-        const i64 positions = static_cast<i64>(f.samples) * f.extents[0] * f.extents[1] * f.extents[2];
-        T* const target = static_cast<T*>(p.c) + blade * positions * f.out_channels + (channel - blade * f.out_channels);
+        const i32 channel = u.row + half * 64 + pack * WIDE;
+        T* const start = target(channel);
 #pragma unroll
         for (int first = 0; first < BN; first += LINES) {
             // Two buffers in turn: nobody reads this one any more, because all threads were at the barrier after that.
@@ -157,17 +232,9 @@ struct FieldForward : Engine {
 #pragma unroll 1
             for (int i = 0; i < LINES / AT_ONCE; ++i) {
                 const int line = thread / PACKS + i * AT_ONCE;
-                i32 rest = first + line, at[3];
-#pragma unroll
-                for (int axis = 2; axis >= 0; --axis) {
-                    at[axis] = box.at[axis] + (rest & ((1 << f.box[axis]) - 1));
-                    rest >>= f.box[axis];
-                }
-                const bool inside = at[0] < f.extents[0] && at[1] < f.extents[1] && at[2] < f.extents[2] && channel < p.rows;
-                const i64 sample = box.sample + rest;
-                const i64 position = ((sample * f.extents[0] + at[0]) * f.extents[1] + at[1]) * f.extents[2] + at[2];
+                const i64 position = box.position(f, first + line);
                 const Pack<u32, 4> values = *reinterpret_cast<const Pack<u32, 4>*>(place(line, pack));
-                if (inside && sample < f.samples) *reinterpret_cast<Pack<u32, 4>*>(target + position * f.out_channels) = values;
+                if (position >= 0 && channel < p.rows) *reinterpret_cast<Pack<u32, 4>*>(start + position * f.out_channels) = values;
             }
         }
     }
@@ -180,10 +247,10 @@ struct FieldForward : Engine {
     GW_DEVICE static void run(const FieldTiles& problem) { Engine::template run_as<FieldForward>(problem); }
 };
 
-/// The gradient of the kernel. Steps count boxes of BK positions. `Engine` is, in 16 bits, Hopper with both operands across k. Instructions
-/// in f32 take S along k alone; then D is turned, R is the source and S the transposed target, [channel, sample, three of space]: the
-/// copy engine takes shifted boxes only along axes other than the innermost, and it is the source that is shifted.
-template <class Engine>
+/// The gradient of the kernel. Steps count boxes of BK positions. `Engine` is, in 16 bits, Hopper with both operands across k; D may be
+/// turned. Instructions in f32 take S along k alone; then D is turned, R is the source and S the transposed target, [channel, sample, three
+/// of space]: the copy engine takes shifted boxes only along axes other than the innermost, and it is the source that is shifted.
+template <class Engine, bool TURNED = false>
 struct FieldGradient : Engine {
     using Engine::Engine;
     using Engine::memory;
@@ -192,11 +259,12 @@ struct FieldGradient : Engine {
     using T = typename Engine::Element;
     static constexpr int BM = Engine::BM, BN = Engine::BN;
     static constexpr int R_BYTES = Engine::R_BYTES, STAGE = Engine::STAGE;
-    static constexpr bool TURNED = sizeof(T) == 4;
+    static constexpr bool S_ALONG = sizeof(T) == 4;
+    static_assert(TURNED || !S_ALONG, "the operand along k is the target");
     /// Tiles across k come in pieces of as many channels. Each piece has a thread of the producing warp that keeps where it lies; the
     /// first thread makes all copies.
     static constexpr int PIECE = Engine::PIECE, PIECE_BYTES = Engine::PIECE_BYTES;
-    static constexpr int R_PIECES = BM / PIECE, PIECES = R_PIECES + (TURNED ? 0 : BN / PIECE), PRODUCERS = 32;
+    static constexpr int R_PIECES = BM / PIECE, PIECES = R_PIECES + (S_ALONG ? 0 : BN / PIECE), PRODUCERS = 32;
     static_assert(PIECES <= PRODUCERS, "one warp produces");
 
     GW_DEVICE void produce() const {
@@ -245,7 +313,7 @@ struct FieldGradient : Engine {
                     }
                     if (thread == 0) copy_box(tiles + piece * PIECE_BYTES, in_r ? p.r : p.s, c, x, y, z, sample, full);
                 }
-                if (TURNED && thread == 0) copy_box(tiles + R_BYTES, p.s, box.at[2], box.at[1], box.at[0], box.sample, u.column, full);
+                if (S_ALONG && thread == 0) copy_box(tiles + R_BYTES, p.s, box.at[2], box.at[1], box.at[0], box.sample, u.column, full);
                 box.advance(f);
                 stage = stage + 1 == Engine::STAGE_COUNT ? 0 : stage + 1;
                 phase ^= stage == 0;

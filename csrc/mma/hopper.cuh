@@ -2,7 +2,7 @@
 //
 // D[z] = alpha·Σ_segments R·Sᵀ with R rows×k and S columns×k; C is D, or its transpose. Blocks are persistent and compute tiles of
 // 128×BN. One producer thread copies tiles of R and S into a ring of STAGES stages; two consumer warpgroups multiply them, 64 rows
-// each. Two blocks of a cluster compute tiles one below the other and share the tile of S: each fetches half of it for both.
+// each, or with BLOCKS = 2 and tiles of 256×BN twice 64. Two blocks of a cluster compute tiles one below the other and share the tile of S: each fetches half of it for both.
 // docs/kernels.md explains the design.
 #pragma once
 
@@ -46,21 +46,24 @@ struct TileProblem {
 /// A stage has room for S_TILES tiles of S, of which the copies fill the first. The problem P is TileProblem, or derived from it by
 /// who fetches the tiles in another way (fields/hopper.cuh).
 template <class T, int BN_, bool R_ACROSS, bool S_ACROSS, bool TRANSPOSED, int CLUSTER, int STAGES, int S_TILES = 1,
-          class P = TileProblem>
-struct Hopper : Units<P, 128, BN_, CLUSTER> {
+          class P = TileProblem, int BLOCKS_ = 1>
+struct Hopper : Units<P, 128 * BLOCKS_, BN_, CLUSTER> {
     using Problem = P;
     using Element = T;
-    using Base = Units<P, 128, BN_, CLUSTER>;
+    using Base = Units<P, 128 * BLOCKS_, BN_, CLUSTER>;
     using Base::number;
     using Base::p;
     using Base::rank;
     using Base::rounds;
     using Base::unit;
-    static constexpr int BM = 128, BN = BN_;
+    /// Instructions have 64 rows: a consumer warpgroup multiplies BLOCKS blocks of 64, one below the other.
+    static constexpr int BLOCKS = BLOCKS_, BM = 128 * BLOCKS, BN = BN_;
     /// Depth of a step: 128 bytes along k.
     static constexpr int BK = 128 / sizeof(T);
     /// If k runs across rows, operands are copied in pieces of PIECE elements by BK.
     static constexpr int PIECE = 128 / sizeof(T), PIECE_BYTES = BK * 128;
+    /// Of R, the rows of one instruction.
+    static constexpr int BLOCK_BYTES = 64 * 128;
     static constexpr int R_BYTES = BM * 128, S_BYTES = BN * 128, STAGE = R_BYTES + S_TILES * S_BYTES;
     static constexpr int STAGE_COUNT = STAGES, RING_BYTES = STAGES * STAGE;
     /// Boxes of a warpgroup for results on their way out, used in turn.
@@ -71,13 +74,15 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
     static constexpr int MULTIPLYING = 256, THREADS = 384;
     /// Registers per thread: at launch, then of the producer's and of the consumers' warpgroups. Asking for more than the block has
     /// would wait forever.
-    static constexpr int START = 168, FEW = sizeof(T) == 4 ? 56 : 40, MANY = sizeof(T) == 4 ? 224 : 232;
+    static constexpr bool ASSISTED = sizeof(T) == 4 && BLOCKS == 1;
+    static constexpr int START = 168, FEW = ASSISTED ? 56 : 40, MANY = ASSISTED ? 224 : 232;
     static_assert(128 * FEW + MULTIPLYING * MANY <= THREADS * START, "the block has no more registers");
     /// TF32 operands whose k runs across go through registers: the instruction cannot transpose 32-bit elements.
     static constexpr bool BY_REGISTERS = sizeof(T) == 4 && R_ACROSS;
     static_assert(!(sizeof(T) == 4 && S_ACROSS), "S of 32-bit elements has its k along rows");
     /// Depth of one instruction along k.
     static constexpr int DEPTH = 32 / sizeof(T);
+    /// Sums of a thread in one block of 64 rows.
     static constexpr int SUMS = BN / 2;
 
     struct Ring {
@@ -154,7 +159,7 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
 
     /// Warps of the producer's warpgroup that do not copy; they may write R transposed.
     static constexpr int ASSISTING = 3;
-    static constexpr bool CAN_TRANSPOSE = sizeof(T) == 4 && !R_ACROSS;
+    static constexpr bool CAN_TRANSPOSE = ASSISTED && !R_ACROSS;
 
     GW_DEVICE bool transposes() const { return CAN_TRANSPOSE && p.r_transposed != nullptr; }
 
@@ -215,31 +220,31 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
         }
     }
 
-    /// A consumer warpgroup; `half` selects its 64 rows.
+    /// A consumer warpgroup; `half` selects its half of the tile's rows.
     GW_DEVICE void consume(int half) const {
-        consume(half, [&](const Unit& u, const float(&sums)[SUMS]) {
+        consume(half, [&](const Unit& u, int block, const float(&sums)[SUMS]) {
             if (p.boxes && !p.split) {
-                write<T, true>(u, half, sums);
+                write<T, true>(u, block, sums);
             } else if (p.boxes) {
-                write<float, true>(u, half, sums);
+                write<float, true>(u, block, sums);
             } else {
-                write<float, false>(u, half, sums);
+                write<float, false>(u, block, sums);
             }
         });
     }
 
-    /// The same; `put(unit, sums)` writes the 64 rows of a unit.
+    /// The same; `put(unit, block, sums)` writes block `block` of the unit, rows 64·block to before 64·(block + 1).
     template <class Put>
     GW_DEVICE void consume(int half, Put&& put) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
         int stage = 0;
         u32 phase = 0;
-        float sums[SUMS];
+        float sums[BLOCKS][SUMS];
         u32 places[4];
-        places_across(half * 64 + warp * 16, places);
+        places_across(half * BLOCKS * 64 + warp * 16, places);
         // Warp-uniform; the shuffle makes that visible to the compiler.
         const u32 base = __shfl_sync(0xffffffffu, shared_address(memory), 0);
-        const u64 r_matrix = wgmma_matrix(base + half * (R_ACROSS ? PIECE_BYTES : 64 * 128), 1024, PIECE_BYTES);
+        const u64 r_matrix = wgmma_matrix(base + half * BLOCKS * BLOCK_BYTES, 1024, PIECE_BYTES);
         const u64 s_matrix = wgmma_matrix(base + R_BYTES, 1024, PIECE_BYTES);
         for (i32 round = 0; round < rounds(); ++round) {
             const i32 own = number(round);
@@ -249,23 +254,29 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
             const auto release = [&](int which) {
                 if (which >= 0 && lane < CLUSTER) barrier_arrive(&ring.empty[which], lane);
             };
-            const auto multiply = [&](u32 (&a)[4][4], bool add) {
+            const auto multiply = [&](u32 (&a)[BLOCKS][4][4], bool add) {
                 barrier_wait(&ring.full[stage], phase);
                 const unsigned char* r = memory + stage * STAGE;
                 if constexpr (BY_REGISTERS) {
 #pragma unroll
-                    for (int i = 0; i < 16; ++i) a[i / 4][i % 4] = *reinterpret_cast<const u32*>(r + places[i % 4] + i / 4 * 1024);
+                    for (int i = 0; i < BLOCKS * 16; ++i) {
+                        const u32 offset = i / 16 * BLOCK_BYTES + i % 16 / 4 * 1024;
+                        a[i / 16][i % 16 / 4][i % 4] = *reinterpret_cast<const u32*>(r + places[i % 4] + offset);
+                    }
                 }
                 const u64 left = r_matrix + stage * (STAGE / 16), right = s_matrix + stage * (STAGE / 16);
                 wgmma_fence();
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const u64 b = right + i * ((S_ACROSS ? DEPTH * 128 : 32) / 16);
-                    if constexpr (BY_REGISTERS) {
-                        Wgmma<BN>::registers(sums, a[i], b, add || i > 0, T{});
-                    } else {
-                        const u64 matrix = left + i * ((R_ACROSS ? DEPTH * 128 : 32) / 16);
-                        Wgmma<BN>::template shared<R_ACROSS, S_ACROSS>(sums, matrix, b, add || i > 0, T{});
+#pragma unroll
+                    for (int block = 0; block < BLOCKS; ++block) {
+                        if constexpr (BY_REGISTERS) {
+                            Wgmma<BN>::registers(sums[block], a[block][i], b, add || i > 0, T{});
+                        } else {
+                            const u64 matrix = left + block * (BLOCK_BYTES / 16) + i * ((R_ACROSS ? DEPTH * 128 : 32) / 16);
+                            Wgmma<BN>::template shared<R_ACROSS, S_ACROSS>(sums[block], matrix, b, add || i > 0, T{});
+                        }
                     }
                 }
                 wgmma_commit();
@@ -276,11 +287,11 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
                 stage = stage + 1 == STAGES ? 0 : stage + 1;
                 phase ^= stage == 0;
             };
-            u32 even[4][4], odd[4][4];
+            u32 even[BLOCKS][4][4], odd[BLOCKS][4][4];
             i32 step = u.begin;
             if (step == u.end) {
 #pragma unroll
-                for (int i = 0; i < SUMS; ++i) sums[i] = 0;
+                for (int i = 0; i < BLOCKS * SUMS; ++i) sums[i / SUMS][i % SUMS] = 0;
             }
             if constexpr (BY_REGISTERS) {
                 // Two sets of registers in turn: the instructions of the step before may still be reading theirs.
@@ -294,18 +305,21 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
             }
             wgmma_wait<0>();
             release(previous);
-            scale_and_bias(u, half, sums);
-            put(u, sums);
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                scale_and_bias(u, half * BLOCKS + block, sums[block]);
+                put(u, half * BLOCKS + block, sums[block]);
+            }
         }
         store_wait<0>();
     }
 
     /// sums = alpha·sums, plus the bias where the unit's z takes it.
-    GW_DEVICE void scale_and_bias(const Unit& u, int half, float (&sums)[SUMS]) const {
+    GW_DEVICE void scale_and_bias(const Unit& u, int block, float (&sums)[SUMS]) const {
         if (p.bias != nullptr && u.z >= p.bias_first && u.z < p.bias_last) {
             const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
             const T* bias = static_cast<const T*>(p.bias);
-            const i32 row = u.row + half * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
+            const i32 row = u.row + block * 64 + warp * 16 + lane / 4, column = u.column + 2 * (lane % 4);
 #pragma unroll
             for (int e = 0; e < SUMS; ++e) {
                 const i32 at = TRANSPOSED ? row + e / 2 % 2 * 8 : column + e / 4 * 8 + e % 2;
@@ -318,20 +332,30 @@ struct Hopper : Units<P, 128, BN_, CLUSTER> {
         }
     }
 
-    /// Epilogue: writes the warpgroup's 64 rows through shared memory as elements of type O. If COPIED, the copy engine writes them
+    /// Epilogue: writes a block of 64 rows through shared memory as elements of type O. If COPIED, the copy engine writes them
     /// while the next tile is computed; otherwise threads write element by element. All threads of the warpgroup call it.
     template <class O, bool COPIED>
-    GW_DEVICE void write(const Unit& u, int half, const float (&sums)[SUMS]) const {
+    GW_DEVICE void write(const Unit& u, int block, const float (&sums)[SUMS]) const {
         constexpr int WIDE = 128 / sizeof(O);
         // Columns of D in a box.
         constexpr int COLUMNS = TRANSPOSED ? 32 : WIDE;
+        static_assert(BN % COLUMNS == 0, "tiles are whole boxes");
+        const int half = block / BLOCKS;
         const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
         unsigned char* const boxes = memory + RING_BYTES + half * OUT_BYTES;
-        const i32 row = u.row + half * 64;
+        const i32 row = u.row + block * 64;
 #pragma unroll
         for (int first = 0; first < BN; first += COLUMNS) {
             unsigned char* box = boxes + first / COLUMNS % BOXES * BOX_BYTES;
-            if (COPIED && thread == 0) store_wait<BOXES - 1>();
+            // An odd number of boxes ends with the box that the next tile begins with.
+            constexpr bool ODD = BN / COLUMNS % BOXES != 0;
+            if (COPIED && thread == 0) {
+                if (ODD && first == 0) {
+                    store_wait<0>();
+                } else {
+                    store_wait<BOXES - 1>();
+                }
+            }
             named_barrier(1 + half, 128);
 #pragma unroll
             for (int e = 0; e < COLUMNS / 2; e += 2) {

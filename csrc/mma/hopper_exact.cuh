@@ -9,15 +9,15 @@
 
 #include "mma/hopper.cuh"
 
-template <bool R_ACROSS, bool TRANSPOSED, int STAGES, class P = TileProblem>
-struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P> {
-    using Base = Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P>;
+template <bool R_ACROSS, bool TRANSPOSED, int STAGES, class P = TileProblem, int BN = 128>
+struct HopperExact : Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P> {
+    using Base = Hopper<float, BN, R_ACROSS, false, TRANSPOSED, 1, STAGES, 2, P>;
     using Base::Base;
     using Base::memory;
     using Base::p;
     using Base::ring;
     static constexpr int SUMS = Base::SUMS, STAGE = Base::STAGE, S_BYTES = Base::S_BYTES, R_BYTES = Base::R_BYTES;
-    using Instruction = Wgmma<Base::BN>;
+    using Instruction = Wgmma<BN>;
 
     GW_DEVICE u32 readers() const { return 8; }
 
@@ -79,16 +79,16 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
 
     /// A consumer warpgroup; `half` selects its 64 rows.
     GW_DEVICE void consume(int half) const {
-        consume(half, [&](const Unit& u, const float(&sums)[SUMS]) {
+        consume(half, [&](const Unit& u, int block, const float(&sums)[SUMS]) {
             if (p.boxes) {
-                this->template write<float, true>(u, half, sums);
+                this->template write<float, true>(u, block, sums);
             } else {
-                this->template write<float, false>(u, half, sums);
+                this->template write<float, false>(u, block, sums);
             }
         });
     }
 
-    /// The same; `put(unit, sums)` writes the 64 rows of a unit.
+    /// The same; `put(unit, half, sums)` writes the 64 rows of a unit.
     template <class Put>
     GW_DEVICE void consume(int half, Put&& put) const {
         const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
@@ -138,7 +138,7 @@ struct HopperExact : Hopper<float, 128, R_ACROSS, false, TRANSPOSED, 1, STAGES, 
                 for (int i = 0; i < SUMS; ++i) sums[i] += part[i];
             }
             this->scale_and_bias(u, half, sums);
-            put(u, sums);
+            put(u, half, sums);
         }
         store_wait<0>();
     }

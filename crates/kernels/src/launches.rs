@@ -9,9 +9,10 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
     let many_blades = blades(operation).is_some_and(|blades| blades > 16);
     match () {
         () if is(&["matmul_simt_", "matmul_short_", "matmul_warp_", "attention_warp_", "sgp_bwd_v"]) => 128,
+        () if is(&["field_gather_", "field_gradient_"]) => 128,
         // A warpgroup that loads, beside two that compute, or three.
         () if operation.starts_with("attention_hopper_") && operation.contains("_bwd_q_64_") => 512,
-        () if is(&["attention_hopper_", "mv_tiles_fwd"]) => 384,
+        () if is(&["attention_hopper_", "mv_tiles_fwd", "field_hopper_"]) => 384,
         () if is(&["sort_tiles_"]) => 512,
         // A warpgroup of helpers beside those that compute.
         () if is(&["sgp_hopper_fwd_"]) && !many_blades => 512 + 128,
@@ -46,6 +47,9 @@ mod tests {
             ("gw_attention_hopper_bwd_kv_64_f16", 384),
             ("gw_attention_hopper_bwd_q_128_bf16", 384),
             ("gw_mv_tiles_fwd1_3_0_0_bf16", 384),
+            ("gw_field_hopper_forward_192_f32", 384),
+            ("gw_field_gradient_warp_bf16", 128),
+            ("gw_field_depthwise_f32", 256),
             ("gw_mv_tiles_bwd2_3_0_0_f32", 256),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),
             ("gw_sgp_bwd_v1_1_3_0_f32", 128),
@@ -65,7 +69,7 @@ mod tests {
     fn they_agree_with_the_bounds_in_the_sources() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../csrc");
         let mut checked = 0;
-        let files = ["ops", "clifford"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
+        let files = ["ops", "clifford", "fields"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
         for entry in files.into_iter().flatten() {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
             for part in text.split("__launch_bounds__(").skip(1) {

@@ -77,6 +77,47 @@ fn wide_cases() -> Vec<Case> {
     ]
 }
 
+/// Channels that tiles of 96 or 192 columns fit and tiles of 128 rows do not, as in [`wide_cases`], and for each the kernels that must then
+/// run: f32 exactly and in TF32, and 16 bits. So many positions, or terms of long sums, that those tiles are the faster ones.
+fn fitting_cases() -> Vec<(Case, [&'static [&'static str]; 3])> {
+    let same = |size, taps| Axis::convolution(size, taps, 1, 1, [taps / 2, taps / 2]);
+    const EXACT: &[&str] = &["exact_forward_96", "exact_gradient_96"];
+    const FORWARD: &[&str] = &["forward_192"];
+    const BOTH: &[&str] = &["forward_192", "gradient_192"];
+    vec![
+        // 192 columns that are several blades, of several samples; tails of boxes along both axes.
+        (
+            Case::new(&[same(61, 3), Axis::convolution(68, 2, 1, 3, [1, 2])], 1, 5, [1, 64, 4, 48]),
+            [EXACT, BOTH, FORWARD],
+        ),
+        // One sample of odd extents; both the convolution and its adjoint have 192 columns.
+        (Case::new(&[same(18, 1), same(17, 2), same(60, 1)], 1, 1, [4, 48, 4, 48]), [EXACT, BOTH, FORWARD]),
+        // 96 columns; in 16 bits, terms that fill a piece and a half of each tap.
+        (Case::new(&[same(40, 3), same(36, 3)], 1, 3, [2, 48, 2, 48]), [EXACT, &[], &["gradient"]]),
+        // Empty columns, and a sum whose last step is partly empty in 16 bits.
+        (
+            Case::new(&[Axis::convolution(9001, 3, 1, 2, [2, 2])], 1, 2, [4, 40, 4, 40]),
+            [&EXACT[..1], FORWARD, FORWARD],
+        ),
+        // Several tiles of columns.
+        (Case::new(&[same(40, 3), same(36, 3)], 1, 3, [1, 64, 6, 48]), [EXACT, &["gradient_192"], &[]]),
+        // Sums whose stretches are few, with rows beyond the last tap.
+        (
+            Case::new(&[same(63, 7), same(68, 7)], 1, 1, [2, 64, 4, 48]),
+            [EXACT, &["gradient_192"], &["gradient_192"]],
+        ),
+        (Case::new(&[same(25, 7), same(68, 7)], 1, 1, [2, 64, 2, 48]), [EXACT, &["gradient_96"], &[]]),
+    ]
+}
+
+/// Whether kernels of compute capability 9.0 run.
+fn has_warpgroups(device: &Device) -> bool {
+    let Device::Cuda(cuda) = device else { panic!("a GPU was asked for") };
+    cuda.info().compute_capability == (9, 0)
+        && build_info().targets.contains(&"90a")
+        && cuda.options().products == Products::All
+}
+
 /// The three faces of a case, on the device and in double precision on the CPU.
 fn faces(case: &Case, dtype: DType, device: &Device, seed: u64) -> [(&'static str, Pair); 3] {
     let (mut rng, geometry) = (rng(seed), Geometry::new(&case.axes, case.groups).unwrap());
@@ -120,13 +161,31 @@ fn every_face_of_large_fields_agrees_with_double_precision(device: &Device) {
     }
 }
 
+fn tiles_that_fit_the_channels_agree_with_double_precision(device: &Device) {
+    debug::set(true);
+    for (number, (case, expected)) in fitting_cases().iter().enumerate() {
+        let [exact, tf32, sixteen] = *expected;
+        for (dtype, compute, kernels, bound) in [
+            (DType::F32, Compute::Exact, exact, tolerance(DType::F32)),
+            (DType::F32, Compute::Tf32, tf32, 1e-3),
+            (DType::BF16, Compute::Exact, sixteen, tolerance(DType::BF16)),
+            (DType::F16, Compute::Exact, sixteen, tolerance(DType::F16)),
+        ] {
+            let ((), launches) =
+                launched(|| compute.scope(|| check(case, dtype, device, number as u64, bound)));
+            for kernel in kernels.iter().map(|kernel| format!("gw_field_hopper_{kernel}_{dtype} ")) {
+                let ran = launches.iter().any(|work| work.starts_with(&kernel));
+                assert!(ran || !has_warpgroups(device), "case {number}, {kernel}: {launches:?}");
+            }
+        }
+    }
+}
+
 fn engines_are_chosen_by_the_stride_and_the_precision(device: &Device) {
     debug::set(true);
     let Device::Cuda(cuda) = device else { panic!("a GPU was asked for") };
     let capability = cuda.info().compute_capability;
-    let has_warpgroups = capability == (9, 0)
-        && build_info().targets.contains(&"90a")
-        && cuda.options().products == Products::All;
+    let has_warpgroups = has_warpgroups(device);
     // Without tensor cores for f32, or without their use, there is one engine.
     let one = capability.0 < 8 || cuda.options().products == Products::Plain;
     let strided = |size| Axis::convolution(size, 3, 2, 1, [1, 1]);
@@ -170,14 +229,19 @@ fn a_matrix_on_the_blades_agrees_with_double_precision(device: &Device) {
 }
 
 fn the_same_inputs_give_the_same_bits(device: &Device) {
-    for (number, case) in cases().iter().chain(&wide_cases()[..3]).enumerate() {
-        for dtype in [DType::F32, DType::BF16] {
+    let fitting = fitting_cases().into_iter().map(|(case, _)| case).take(3);
+    let all = cases().into_iter().chain(wide_cases().into_iter().take(3)).chain(fitting);
+    for (number, case) in all.enumerate() {
+        for (dtype, compute) in
+            [(DType::F32, Compute::Exact), (DType::F32, Compute::Tf32), (DType::BF16, Compute::Exact)]
+        {
             let bits = || -> Vec<Vec<u64>> {
                 let bits =
                     |pair: &Pair| pair.tested.to_f64_vec().unwrap().into_iter().map(f64::to_bits).collect();
-                faces(case, dtype, device, 3).iter().map(|(_, pair)| bits(pair)).collect()
+                let faces = compute.scope(|| faces(&case, dtype, device, 3));
+                faces.iter().map(|(_, pair)| bits(pair)).collect()
             };
-            assert!(bits() == bits(), "case {number}, {dtype}");
+            assert!(bits() == bits(), "case {number}, {dtype}, {compute}");
         }
     }
 }
@@ -185,6 +249,7 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
 gradewise_testing::main!(
     every_face_agrees_with_double_precision,
     every_face_of_large_fields_agrees_with_double_precision,
+    tiles_that_fit_the_channels_agree_with_double_precision,
     engines_are_chosen_by_the_stride_and_the_precision,
     a_matrix_on_the_blades_agrees_with_double_precision,
     the_same_inputs_give_the_same_bits,

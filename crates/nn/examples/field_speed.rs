@@ -2,7 +2,10 @@
 //! `--features gradewise-kernels/cuda` and `cuda`; `small` for grids of a quarter of the extent. One JSON object per line.
 //! benches/compare_fields.py measures the published PyTorch modules, and plain convolutions of as many channels, on the same shapes.
 
-use gradewise_autograd::{BackwardOptions, Tensor};
+use gradewise_autograd::{
+    BackwardOptions, Tensor,
+    fields::{ConvolutionOptions, correlate},
+};
 use gradewise_core::{DType, OrderedMetric};
 use gradewise_kernels::{Compute, Device};
 use gradewise_nn::{
@@ -37,13 +40,24 @@ fn seconds(device: &Device, mut call: impl FnMut() -> Result<()>) -> Result<f64>
 
 /// Times a layer on a field of this shape, forward, and forward with all gradients.
 fn time(name: &str, layer: &impl Layer, shape: &[usize], dtype: DType, device: &Device) -> Result<()> {
+    time_operator(name, |x| layer.forward(x), shape, dtype, device)
+}
+
+/// The same for any operator.
+fn time_operator(
+    name: &str,
+    forward: impl Fn(&Tensor) -> Result<Tensor>,
+    shape: &[usize],
+    dtype: DType,
+    device: &Device,
+) -> Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let x = Tensor::randn(shape, dtype, device, &mut rng)?;
-    let forward = seconds(device, || gradewise_autograd::no_grad(|| layer.forward(&x)).map(|_| ()))?;
+    let without = seconds(device, || gradewise_autograd::no_grad(|| forward(&x)).map(|_| ()))?;
     let x = x.requires_grad();
-    let seed = Tensor::randn(layer.forward(&x)?.shape(), dtype, device, &mut rng)?;
+    let seed = Tensor::randn(forward(&x)?.shape(), dtype, device, &mut rng)?;
     let both = seconds(device, || {
-        layer.forward(&x)?.backward_with(&BackwardOptions::seed(seed.clone()))?;
+        forward(&x)?.backward_with(&BackwardOptions::seed(seed.clone()))?;
         Ok(())
     })?;
     println!(
@@ -53,7 +67,7 @@ fn time(name: &str, layer: &impl Layer, shape: &[usize], dtype: DType, device: &
             "dtype": dtype.to_string(),
             "products": Compute::current().to_string(),
             "shape": shape,
-            "forward_ms": forward * 1e3,
+            "forward_ms": without * 1e3,
             "training_ms": both * 1e3
         })
     );
@@ -76,6 +90,13 @@ fn time_all(dtype: DType, device: &Device, shrink: usize) -> Result<()> {
     let layer = CliffordSpectralConv::new(&space, 32, 32, &[8 / shrink; 3])
         .options(SpectralOptions::reference(&[8 / shrink; 3]));
     time("clifford_spectral3d", &layer.init(&place, &mut rng)?, &[8, 2, m, m, m, 32], dtype, device)?;
+    // At the size of the published networks: the layers, and the convolution of the second alone.
+    let conv = CliffordConv::new(&plane, 48, 48, &[7, 7]).init(&place, &mut rng)?;
+    time("clifford_conv2d_48", &conv, &[4, 8, n / 2, n / 2, 48], dtype, device)?;
+    let kernel = Tensor::randn([4, 48, 4, 7, 7, 48], dtype, device, &mut rng)?.requires_grad();
+    let options = ConvolutionOptions::new(2).same(&[7, 7]);
+    let operator = |x: &Tensor| Ok(correlate(x, &kernel, &options)?);
+    time_operator("correlate2d_48", operator, &[4, 8, n / 2, n / 2, 48], dtype, device)?;
     let conv = SteerableConv::new(&plane, 48, 48, 7).init(&place, &mut rng)?;
     time("steerable_conv2d", &conv, &[4, 8, n / 2, n / 2, 48], dtype, device)
 }

@@ -10,6 +10,7 @@ mod table;
 
 pub use table::{Choice, Layout, Shape, Table, TableError};
 
+use crate::ops::fields::convolution::shared_bytes_of_kernel;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
@@ -52,6 +53,11 @@ impl Tile {
         Self { rows: 128, columns, cluster, stages }
     }
 
+    /// A tile that is none of [`ALL`](Self::ALL), of a kernel for something other than matrix products.
+    pub(crate) const fn alone(rows: usize, columns: usize, stages: usize) -> Self {
+        Self { rows, columns, cluster: 1, stages }
+    }
+
     /// Bytes of shared memory of a block: `stages` buffers of 128 bytes for each row and column, two of 16 KiB for results on
     /// their way out, and 1 KiB of barriers.
     ///
@@ -67,18 +73,18 @@ impl Tile {
     /// The tile of exact `f32` products (csrc/mma/hopper_exact.cuh), of which there is one kernel for each layout.
     pub(crate) const EXACT: Self = Self::ALL[2];
 
-    /// Bytes of shared memory of these kernels, whose four buffers have the second operand twice.
-    pub(crate) const fn exact_shared_bytes() -> usize {
-        4 * (Self::EXACT.rows + 2 * Self::EXACT.columns) * 128 + (32 << 10) + 1024
+    /// Bytes of shared memory of kernels of exact products, whose four buffers have the second operand twice.
+    pub(crate) const fn exact_shared_bytes(self) -> usize {
+        4 * (self.rows + 2 * self.columns) * 128 + (32 << 10) + 1024
     }
 
-    /// The dynamic shared memory of a kernel of tiles.
+    /// The dynamic shared memory of a kernel of tiles: of matrix products, or of convolutions of fields.
     #[must_use]
     pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
         if kernel.starts_with("gw_matmul_hopper_exact_") {
-            return Some(Self::exact_shared_bytes());
+            return Some(Self::EXACT.exact_shared_bytes());
         }
-        Self::of_kernel(kernel).map(Self::shared_bytes)
+        Self::of_kernel(kernel).map(Self::shared_bytes).or_else(|| shared_bytes_of_kernel(kernel))
     }
 
     /// The tile that a kernel such as `gw_matmul_hopper_kk_256_2_f32` computes.

@@ -15,6 +15,7 @@ mod geometry;
 mod hopper;
 
 pub use geometry::{Axis, Geometry};
+pub(crate) use hopper::shared_bytes_of_kernel;
 
 use super::super::clifford::contract::{alike, exact, with_real};
 use crate::{Array, Device, Error, Result};

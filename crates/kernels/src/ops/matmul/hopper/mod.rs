@@ -169,7 +169,7 @@ pub(super) fn run(
     let plan = planned(&totals, (rows, columns), cut, device.info().multiprocessors as usize, chosen);
     let tile = Tile::ALL[plan.tile];
     let (kernel, shared) = match exact {
-        true => (layout.exact, Tile::exact_shared_bytes()),
+        true => (layout.exact, Tile::EXACT.exact_shared_bytes()),
         false => (layout.kernels[plan.tile], tile.shared_bytes()),
     };
     let stretches = plan.parts.as_ref().map(|parts| parts[product.count] as usize);

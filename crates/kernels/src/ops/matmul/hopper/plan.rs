@@ -11,11 +11,16 @@ use std::{
 pub(crate) const MOST_LISTED: usize = 32;
 pub(crate) const LIST: usize = MOST_LISTED + 1;
 
-/// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory.
-const fn step_cycles(tile: Tile) -> usize {
-    match (tile.columns, tile.cluster) {
-        (256, 2) => 1270,
-        (256, _) => 1300,
+/// Cycles of a step along k, as measured on an H200: a small tile is bound by what it reads from shared memory. Those of tiles of 192
+/// and 96 columns, which convolutions have, follow from their bytes of shared memory, at as many cycles a byte as the others take.
+pub(crate) const fn step_cycles(tile: Tile) -> usize {
+    match (tile.rows, tile.columns, tile.cluster) {
+        (_, 256, 2) => 1270,
+        (_, 256, _) => 1300,
+        (256, 192, _) => 1890,
+        (_, 192, _) => 1065,
+        (256, 96, _) => 1270,
+        (_, 96, _) => 660,
         _ => 830,
     }
 }
@@ -23,12 +28,14 @@ const fn step_cycles(tile: Tile) -> usize {
 /// A plan of a product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Its number in [`Tile::ALL`].
+    /// Its number in [`Tile::ALL`]; 0 for a tile that was chosen and is none of them.
     pub tile: usize,
     /// Steps of a stretch.
     pub share: usize,
     /// The first stretch of each result, if sums are cut.
     pub parts: Option<Vec<i32>>,
+    /// The estimated time.
+    pub cycles: usize,
 }
 
 impl Plan {
@@ -103,9 +110,9 @@ pub(crate) fn plan(
     const SUMMED: usize = 300;
     let longest = totals.iter().copied().max().unwrap_or(0).max(1);
     let mut best: Option<(usize, usize, usize)> = None;
-    for (number, tile) in
-        Tile::ALL.iter().enumerate().filter(|(_, tile)| chosen.is_none_or(|one| one == **tile))
-    {
+    let all: &[Tile] = chosen.as_ref().map_or(&Tile::ALL, std::slice::from_ref);
+    for tile in all {
+        let number = Tile::ALL.iter().position(|one| one == tile).unwrap_or(0);
         let tiles = rows.div_ceil(tile.rows * tile.cluster) * columns.div_ceil(tile.columns);
         let slots = (sms / tile.cluster).max(1);
         let mut consider = |share: usize| {
@@ -129,7 +136,7 @@ pub(crate) fn plan(
             (8..longest).for_each(&mut consider);
         }
     }
-    let (_, tile, share) = best.unwrap_or((0, 0, longest));
+    let (cycles, tile, share) = best.unwrap_or((0, 0, longest));
     let parts = (share < longest).then(|| {
         let ends = totals.iter().scan(0, |end, total| {
             *end += total.div_ceil(share).max(1) as i32;
@@ -137,5 +144,5 @@ pub(crate) fn plan(
         });
         std::iter::once(0).chain(ends).collect()
     });
-    Plan { tile, share, parts }
+    Plan { tile, share, parts, cycles }
 }
