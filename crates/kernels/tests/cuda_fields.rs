@@ -118,18 +118,18 @@ fn has_warpgroups(device: &Device) -> bool {
         && cuda.options().products == Products::All
 }
 
-/// The three faces of a case, on the device and in double precision on the CPU.
-fn faces(case: &Case, dtype: DType, device: &Device, seed: u64) -> [(&'static str, Pair); 3] {
+/// The three faces of a case, on the device and in double precision on the CPU, and what each launched: the log of a device is short.
+fn faces(case: &Case, dtype: DType, device: &Device, seed: u64) -> [(&'static str, Pair, Vec<String>); 3] {
     let (mut rng, geometry) = (rng(seed), Geometry::new(&case.axes, case.groups).unwrap());
     let [x, y, w] = case.shapes().map(|shape| Pair::randn(shape, dtype, device, &mut rng));
-    let both = |face: &dyn Fn(&Array, &Array) -> Result<Array>, a: &Pair, b: &Pair| Pair {
-        tested: face(&a.tested, &b.tested).unwrap(),
-        reference: face(&a.reference, &b.reference).unwrap(),
+    let both = |name, face: &dyn Fn(&Array, &Array) -> Result<Array>, a: &Pair, b: &Pair| {
+        let (tested, launches) = launched(|| face(&a.tested, &b.tested).unwrap());
+        (name, Pair { tested, reference: face(&a.reference, &b.reference).unwrap() }, launches)
     };
     [
-        ("forward", both(&|x, w| convolution::forward(&geometry, x, w), &x, &w)),
-        ("adjoint", both(&|y, w| convolution::adjoint(&geometry, y, w), &y, &w)),
-        ("kernel", both(&|x, y| convolution::kernel(&geometry, x, y), &x, &y)),
+        both("forward", &|x, w| convolution::forward(&geometry, x, w), &x, &w),
+        both("adjoint", &|y, w| convolution::adjoint(&geometry, y, w), &y, &w),
+        both("kernel", &|x, y| convolution::kernel(&geometry, x, y), &x, &y),
     ]
 }
 
@@ -138,17 +138,23 @@ fn error(pair: &Pair) -> f64 {
     wide.relative_error(&pair.reference).unwrap()
 }
 
-fn check(case: &Case, dtype: DType, device: &Device, seed: u64, bound: f64) {
-    for (name, pair) in faces(case, dtype, device, seed) {
+/// Compares the faces of a case; gives what they launched.
+fn check(case: &Case, dtype: DType, device: &Device, seed: u64, bound: f64) -> Vec<String> {
+    let mut all = Vec::new();
+    for (name, pair, launches) in faces(case, dtype, device, seed) {
+        all.extend(launches);
         assert_eq!(pair.tested.shape(), pair.reference.shape());
         let error = if pair.tested.elements() == 0 { 0.0 } else { error(&pair) };
         assert!(error <= bound, "case {seed}, {dtype}, {}, {name}: {error:.1e}", Compute::current());
     }
+    all
 }
 
 fn every_face_agrees_with_double_precision(device: &Device) {
     for (number, case) in cases().iter().enumerate() {
-        DType::ALL.iter().for_each(|&dtype| check(case, dtype, device, number as u64, tolerance(dtype)));
+        for dtype in DType::ALL {
+            check(case, dtype, device, number as u64, tolerance(dtype));
+        }
     }
 }
 
@@ -171,8 +177,7 @@ fn tiles_that_fit_the_channels_agree_with_double_precision(device: &Device) {
             (DType::BF16, Compute::Exact, sixteen, tolerance(DType::BF16)),
             (DType::F16, Compute::Exact, sixteen, tolerance(DType::F16)),
         ] {
-            let ((), launches) =
-                launched(|| compute.scope(|| check(case, dtype, device, number as u64, bound)));
+            let launches = compute.scope(|| check(case, dtype, device, number as u64, bound));
             for kernel in kernels.iter().map(|kernel| format!("gw_field_hopper_{kernel}_{dtype} ")) {
                 let ran = launches.iter().any(|work| work.starts_with(&kernel));
                 assert!(ran || !has_warpgroups(device), "case {number}, {kernel}: {launches:?}");
@@ -197,7 +202,7 @@ fn engines_are_chosen_by_the_stride_and_the_precision(device: &Device) {
         let groups =
             [["hopper_forward", "hopper_gradient"], ["hopper_exact_forward", "hopper_exact_gradient"]];
         for (case, kernels) in [(&strided, warps), (wide, if has_warpgroups { groups } else { warps })] {
-            let ((), launches) = launched(|| compute.scope(|| check(case, DType::F32, device, 1, bound)));
+            let launches = compute.scope(|| check(case, DType::F32, device, 1, bound));
             for kernel in kernels[usize::from(exact)].map(|kernel| format!("gw_field_{kernel}_f32 ")) {
                 let ran = launches.iter().any(|work| work.starts_with(&kernel));
                 assert!(ran || one, "{kernel}: {launches:?}");
@@ -239,7 +244,7 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
                 let bits =
                     |pair: &Pair| pair.tested.to_f64_vec().unwrap().into_iter().map(f64::to_bits).collect();
                 let faces = compute.scope(|| faces(&case, dtype, device, 3));
-                faces.iter().map(|(_, pair)| bits(pair)).collect()
+                faces.iter().map(|(_, pair, _)| bits(pair)).collect()
             };
             assert!(bits() == bits(), "case {number}, {dtype}, {compute}");
         }
