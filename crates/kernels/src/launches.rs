@@ -1,5 +1,13 @@
 //! The blocks that kernels of this library are launched with.
 
+use crate::{ops::fields::convolution, tuning::Tile};
+
+/// The dynamic shared memory of a kernel of tiles, of [`Tile::THREADS`] threads: of matrix products, or of convolutions of fields.
+#[must_use]
+pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
+    Tile::shared_bytes_of_kernel(kernel).or_else(|| convolution::shared_bytes_of_kernel(kernel))
+}
+
 /// Threads of a block for a kernel of this library, such as `gw_attention_warp_fwd_64_bf16`: those of launches whose rows fill a block;
 /// shorter rows may leave some out, and rows that are held in registers take up to four times as many where they are long.
 #[must_use]
@@ -36,6 +44,14 @@ fn blades(operation: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use std::{fs, path::Path};
+
+    #[test]
+    fn kernels_of_tiles_have_dynamic_shared_memory() {
+        for kernel in ["gw_matmul_hopper_kk_256_1_f32", "gw_field_hopper_forward_192_f32"] {
+            assert!(shared_bytes_of_kernel(kernel).is_some_and(|bytes| bytes > 100_000), "{kernel}");
+        }
+        assert_eq!(shared_bytes_of_kernel("gw_gate_fwd_f32"), None);
+    }
 
     #[test]
     fn known_launches() {

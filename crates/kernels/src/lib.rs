@@ -48,7 +48,7 @@
 
 // The order of modules: each uses those on lines above it, and those that `+` joins it to; tests/modules.rs of the workspace looks.
 //
-// compute, debug, error, external, growing, launches, occupancy, target, transfers, tuning
+// compute, debug, error, external, growing, occupancy, target, transfers, tuning
 // fault, options
 // cuda + device + memory
 // element + simd
@@ -57,6 +57,7 @@
 // array
 // collectives, custom, index, positions
 // ops
+// launches
 
 mod array;
 mod collectives;
@@ -97,7 +98,7 @@ pub use error::{Error, Result};
 pub use fault::{Fault, sanitizer, setup_remedy};
 pub use gradewise_core::{DType, Shape};
 pub use index::{BorrowedIndex, Index};
-pub use launches::threads_of_kernel;
+pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
 pub use memory::Holder;
 pub use ops::{Summary, Validation};
 pub use options::{Options, Products};

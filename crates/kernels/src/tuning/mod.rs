@@ -10,7 +10,6 @@ mod table;
 
 pub use table::{Choice, Layout, Shape, Table, TableError};
 
-use crate::ops::fields::convolution::shared_bytes_of_kernel;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
@@ -78,13 +77,12 @@ impl Tile {
         4 * (self.rows + 2 * self.columns) * 128 + (32 << 10) + 1024
     }
 
-    /// The dynamic shared memory of a kernel of tiles: of matrix products, or of convolutions of fields.
-    #[must_use]
-    pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
+    /// The dynamic shared memory of a kernel of matrix products by tiles.
+    pub(crate) fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
         if kernel.starts_with("gw_matmul_hopper_exact_") {
             return Some(Self::EXACT.exact_shared_bytes());
         }
-        Self::of_kernel(kernel).map(Self::shared_bytes).or_else(|| shared_bytes_of_kernel(kernel))
+        Self::of_kernel(kernel).map(Self::shared_bytes)
     }
 
     /// The tile that a kernel such as `gw_matmul_hopper_kk_256_2_f32` computes.

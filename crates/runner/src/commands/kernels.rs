@@ -9,7 +9,7 @@ use clap::Args;
 use gradewise_kernels::{
     BuildInfo, Resources, build_info,
     occupancy::{Limits, Needs},
-    threads_of_kernel,
+    shared_bytes_of_kernel, threads_of_kernel,
     tuning::Tile,
 };
 use serde::Serialize;
@@ -110,7 +110,7 @@ fn lines(arguments: &Kernels, build: &BuildInfo) -> Result<Vec<Line>> {
 
 fn line(arguments: &Kernels, resources: Resources) -> Line {
     let Resources { kernel, target, registers, shared, stack, spills } = resources;
-    let tile = Tile::shared_bytes_of_kernel(kernel);
+    let tile = shared_bytes_of_kernel(kernel);
     let (threads, dynamic) = match tile {
         Some(shared) => (Tile::THREADS, u32::try_from(shared).unwrap_or(u32::MAX)),
         None => (arguments.threads.unwrap_or_else(|| threads_of_kernel(kernel)), arguments.shared),
