@@ -76,8 +76,8 @@ class _Node(torch.autograd.Function):
         return None, None, None, *history.backward(grad, _keeps_graph())
 
 
-# PyTorch's own function, without what versions before 2.12 do around it in Python for transformations and for tensors that one of them
-# left behind: nothing follows what comes here, and `unwrapped` deals with such tensors.
+# PyTorch's own function in C. Versions before 2.12 wrap it in Python, for functional transformations and for tensors that an ended one
+# left behind. Calls under a transformation do not come here, and `unwrapped` deals with such tensors.
 _apply = super(torch.autograd.Function, _Node).apply
 
 
@@ -143,8 +143,8 @@ def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tens
 
 
 def read(module: nn.Module, *names: str) -> list[Tensor]:
-    """The parameters of these names. A module's attribute that is one is looked for everywhere else first, which takes longer than an
-    operator's own preparation; so do what stands in a parameter's place, such as a parametrisation."""
+    """The parameters of these names, from the module's own table: attribute access looks in other places first, which takes longer than
+    preparing an operator. A name that is not in the table, such as a parametrised one, is read as an attribute."""
     own = module._parameters
     return [own[name] if name in own else getattr(module, name) for name in names]
 
