@@ -80,15 +80,8 @@ enum Net {
 pub struct FieldModel {
     net: Net,
     layout: &'static FieldLayout,
-    /// Where the network predicts the change: the axis of frames, and the number of frames to predict if it is not that of the input.
-    change: Option<(usize, Option<usize>)>,
-}
-
-/// The last frame of `x`, whose frames are along `axis`, `count` times.
-pub(crate) fn last_frame(x: &Tensor, axis: usize, count: usize) -> Result<Tensor> {
-    let frames = x.shape()[axis];
-    let last = x.slice(axis, frames - 1..frames)?;
-    Ok(concat(&vec![&last; count], axis)?)
+    /// The axis of time, where the network predicts the change.
+    change: Option<TimeAxis>,
 }
 
 impl FieldModel {
@@ -184,11 +177,7 @@ impl FieldModel {
                 Net::Plain(PlainResNet::init(&config, placement, rng)?)
             }
         };
-        let frames = match task.time {
-            TimeAxis::Channels => (2 + axes, Some(outputs)),
-            TimeAxis::Grid => (2, None),
-        };
-        Ok(Self { net, layout, change: change.then_some(frames) })
+        Ok(Self { net, layout, change: change.then_some(task.time) })
     }
 
     /// Whether the network predicts the change since the last input frame. Reversing time then is no symmetry of the prediction, where
@@ -236,10 +225,7 @@ impl Layer for FieldModel {
         }?;
         match self.change {
             None => Ok(output),
-            Some((axis, outputs)) => {
-                let count = outputs.unwrap_or(x.shape()[axis]);
-                Ok(output.add(&last_frame(x, axis, count)?)?)
-            }
+            Some(time) => Ok(output.add(&time.last_frame(x, output.shape()[time.axis(&output)])?)?),
         }
     }
 }
@@ -281,9 +267,9 @@ mod tests {
     fn a_change_is_added_to_the_last_frame() {
         let place = Placement::from(&Device::Cpu);
         // Frames that are channels, and frames along the first axis of the grid.
-        for (layout, time, shape, axis, outputs) in [
-            (&smoke::LAYOUT, TimeAxis::Channels, vec![3, 2, 4, 4, 4], 4, 1),
-            (&charges::LAYOUT, TimeAxis::Grid, vec![3, 2, 4, 5, 5, 1], 2, 4),
+        for (layout, time, shape, outputs) in [
+            (&smoke::LAYOUT, TimeAxis::Channels, vec![3, 2, 4, 4, 4], 1),
+            (&charges::LAYOUT, TimeAxis::Grid, vec![3, 2, 4, 5, 5, 1], 4),
         ] {
             let task = FieldTask { layout, time, inputs: 4, outputs: 1 };
             let count = shape.iter().product::<usize>();
@@ -299,7 +285,7 @@ mod tests {
                     no_grad(|| model.forward(&x)).unwrap()
                 };
                 let (direct, changed) = (predict(false), predict(true));
-                let last = last_frame(&x, axis, outputs).unwrap();
+                let last = time.last_frame(&x, outputs).unwrap();
                 let expected = direct.add(&last).unwrap();
                 assert_eq!(changed.shape(), direct.shape());
                 assert_eq!(changed.array().to_f64_vec().unwrap(), expected.array().to_f64_vec().unwrap());

@@ -1,6 +1,6 @@
 //! Models of published experiments.
 
-pub(crate) mod fields;
+mod fields;
 mod force_field;
 mod gpt;
 mod gravity;

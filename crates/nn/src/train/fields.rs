@@ -4,10 +4,10 @@ use crate::{
     Error, Placement, Result,
     data::{
         Samples,
-        fields::{FieldLayout, FieldWindows, TimeAxis},
+        fields::{FieldLayout, FieldWindows},
     },
     layers::Layer,
-    models::{FieldModel, fields::last_frame},
+    models::FieldModel,
 };
 use gradewise_autograd::{Tensor, concat, no_grad};
 use std::ops::Range;
@@ -50,11 +50,7 @@ pub fn mean_of(models: &[&FieldModel], x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// From the operators.
 pub fn persistence(data: &FieldWindows, x: &Tensor) -> Result<Tensor> {
-    let axis = match data.time() {
-        TimeAxis::Channels => x.shape().rank() - 1,
-        TimeAxis::Grid => 2,
-    };
-    last_frame(x, axis, data.outputs())
+    data.time().last_frame(x, data.outputs())
 }
 
 /// Mean squared errors of the components of some windows, each over space and frames: `[windows][components]`, in the order of the layout's
@@ -144,10 +140,7 @@ pub fn rollout(
     start: &Tensor,
     steps: usize,
 ) -> Result<Vec<Tensor>> {
-    let axis = match data.time() {
-        TimeAxis::Channels => start.shape().rank() - 1,
-        TimeAxis::Grid => 2,
-    };
+    let axis = data.time().axis(start);
     let (mut seen, mut predictions) = (start.clone(), Vec::with_capacity(steps));
     for _ in 0..steps {
         let next = predict(&seen)?;
@@ -240,7 +233,7 @@ impl RolloutErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::fields::FieldSet;
+    use crate::data::fields::{FieldSet, TimeAxis};
     use gradewise_kernels::Device;
     use std::sync::Arc;
 

@@ -31,7 +31,7 @@ pub(crate) trait Lanewise<T: Real>: Sync {
 }
 
 /// Interleaves parameters `[features, grades]` each into `[features, parameters × grades]`.
-fn interleave<T: Real>(params: &[&[T]], features: usize, grades: usize) -> Vec<T> {
+pub(crate) fn interleave<T: Real>(params: &[&[T]], features: usize, grades: usize) -> Vec<T> {
     let mut rows = Vec::with_capacity(features * grades * params.len());
     for feature in 0..features {
         for param in params {
@@ -66,11 +66,10 @@ impl<'a, T: Real> Plan<'a, T> {
         let grades = self.tables.blades_of_grade.len();
         (0..self.count / grades)
             .map(|param| {
-                let mut values = Vec::with_capacity(self.layout.features * grades);
-                for row in sums.chunks_exact(self.count) {
-                    values.extend_from_slice(&row[param * grades..][..grades]);
-                }
-                values
+                sums.chunks_exact(self.count.max(1))
+                    .flat_map(|row| &row[param * grades..][..grades])
+                    .copied()
+                    .collect()
             })
             .collect()
     }

@@ -198,37 +198,6 @@ fn add_term<T: Real, S: Simd>(
     if step.opens { T::multiply(simd, a, b) } else { T::multiply_add(simd, a, b, sum) }
 }
 
-/// The body of a role that sums products of two tiles with weights.
-macro_rules! weighted {
-    ($code:ty, $steps:ident, $blades:literal, $blocks:tt, $simd:ident, $a:ident, $b:ident, $weights:ident, $out:ident) => {{
-        // Lengths that the compiler knows: every index below is a constant.
-        let (a, b, out) = (&$a[..$blades], &$b[..$blades], &mut $out[..$blades]);
-        let weights = &$weights[..<$code>::$steps.paths];
-        for part in 0..T::count::<S>() {
-            let zero = T::splat($simd, T::zero());
-            let (mut sum, mut total) = (zero, zero);
-            for_each_term!(INDEX in $blocks {
-                const STEP: Step = <$code>::$steps.steps[INDEX];
-                if INDEX < <$code>::$steps.count {
-                    let (x, y) = (T::parts::<S>(&a[STEP.a])[part], T::parts::<S>(&b[STEP.b])[part]);
-                    sum = add_term::<T, S>($simd, STEP, sum, x, y);
-                    if STEP.closes {
-                        let weight = T::parts::<S>(&weights[STEP.path])[part];
-                        total = if STEP.first {
-                            T::multiply($simd, sum, weight)
-                        } else {
-                            T::multiply_add($simd, sum, weight, total)
-                        };
-                    }
-                    if STEP.ends {
-                        T::parts_mut::<S>(&mut out[STEP.result])[part] = total;
-                    }
-                }
-            });
-        }
-    }};
-}
-
 /// The code of a signature for the role of number `ROLE`.
 trait Straight<const ROLE: usize> {
     /// As a [`Function`].
@@ -290,7 +259,31 @@ macro_rules! implement {
                 weights: &[Lanes<T>],
                 out: &mut [Lanes<T>],
             ) {
-                weighted!($code, $steps, $blades, $blocks, simd, a, b, weights, out);
+                // Lengths that the compiler knows: every index below is a constant.
+                let (a, b, out) = (&a[..$blades], &b[..$blades], &mut out[..$blades]);
+                let weights = &weights[..<$code>::$steps.paths];
+                for part in 0..T::count::<S>() {
+                    let zero = T::splat(simd, T::zero());
+                    let (mut sum, mut total) = (zero, zero);
+                    for_each_term!(INDEX in $blocks {
+                        const STEP: Step = <$code>::$steps.steps[INDEX];
+                        if INDEX < <$code>::$steps.count {
+                            let (x, y) = (T::parts::<S>(&a[STEP.a])[part], T::parts::<S>(&b[STEP.b])[part]);
+                            sum = add_term::<T, S>(simd, STEP, sum, x, y);
+                            if STEP.closes {
+                                let weight = T::parts::<S>(&weights[STEP.path])[part];
+                                total = if STEP.first {
+                                    T::multiply(simd, sum, weight)
+                                } else {
+                                    T::multiply_add(simd, sum, weight, total)
+                                };
+                            }
+                            if STEP.ends {
+                                T::parts_mut::<S>(&mut out[STEP.result])[part] = total;
+                            }
+                        }
+                    });
+                }
             }
         }
     };

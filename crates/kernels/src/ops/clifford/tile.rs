@@ -175,20 +175,9 @@ pub(crate) fn interpolated_norm<T: Real>(q: T, s: T, complement: T) -> T {
     s * smooth_norm(q) + (complement + T::narrow(NORM_EPS))
 }
 
-/// σ(a) and σ(−a) of parameters `[features, grades]`, as `[features, 2·grades]`: what [`normalize`] takes, spread. Both come from
-/// e^−|a|, which neither overflows nor cancels.
-pub(crate) fn interpolation<T: Real>(a: &[T], grades: usize) -> Vec<T> {
-    let mut both = vec![T::zero(); 2 * a.len()];
-    for (both, row) in both.chunks_exact_mut(2 * grades.max(1)).zip(a.chunks_exact(grades.max(1))) {
-        let (s, complement) = both.split_at_mut(grades);
-        for ((s, complement), &a) in s.iter_mut().zip(complement).zip(row) {
-            let negative = a < T::zero();
-            let power = (if negative { a } else { -a }).exponential::<false>();
-            let (large, small) = (T::one() / (T::one() + power), power / (T::one() + power));
-            (*s, *complement) = if negative { (small, large) } else { (large, small) };
-        }
-    }
-    both
+/// σ(a) and σ(−a), of which [`normalize`] takes both: 1 − σ(a) would lose digits near 1.
+pub(crate) fn sigmoids<T: Real>(a: &[T]) -> (Vec<T>, Vec<T>) {
+    (a.iter().map(|a| a.sigmoid::<false>()).collect(), a.iter().map(|a| (-*a).sigmoid::<false>()).collect())
 }
 
 /// The least quadratic form whose root is divided by where norms are clamped: they are 0.1 at least.

@@ -2,7 +2,7 @@
 
 use super::FieldSet;
 use crate::{Error, Placement, Result, data::Samples};
-use gradewise_autograd::Tensor;
+use gradewise_autograd::{Tensor, concat};
 use gradewise_kernels::Array;
 use std::{ops::Range, sync::Arc};
 
@@ -13,6 +13,24 @@ pub enum TimeAxis {
     Channels,
     /// Time is the first axis of the grid: `[blades, batch, frames, *space, 1]`.
     Grid,
+}
+
+impl TimeAxis {
+    /// The axis of frames of a field that models see.
+    pub(crate) fn axis(self, x: &Tensor) -> usize {
+        match self {
+            Self::Channels => x.shape().rank() - 1,
+            Self::Grid => 2,
+        }
+    }
+
+    /// The last frame of `x`, `count` times.
+    pub(crate) fn last_frame(self, x: &Tensor, count: usize) -> Result<Tensor> {
+        let axis = self.axis(x);
+        let frames = x.shape()[axis];
+        let last = x.slice(axis, frames - 1..frames)?;
+        Ok(concat(&vec![&last; count], axis)?)
+    }
 }
 
 /// Windows of recorded fields: `inputs` frames and the `outputs` frames after them. A window starts at every frame, or at every few frames

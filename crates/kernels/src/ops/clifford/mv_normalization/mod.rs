@@ -10,8 +10,9 @@ use super::{
     contract::{Planes, alike, exact, grades_reason, with_real},
     lanewise,
     program::Programs,
+    tile::sigmoids,
 };
-use crate::{Array, Device, Result, simd::Real};
+use crate::{Array, Device, Result};
 use gradewise_core::Algebra;
 
 /// The least quadratic form of clamped norms, which are 0.1 at least.
@@ -47,11 +48,6 @@ fn check(norm: Norm, algebra: &Algebra, x: &Array, a: &Array) -> Result<Planes> 
     let planes = Planes::checked(norm.operation(), "x", algebra, x)?;
     exact(norm.operation(), "a", a, &[planes.features, algebra.grade_count()], || grades_reason(algebra))?;
     Ok(planes)
-}
-
-/// σ(a) and σ(−a): the kernel never forms 1 − σ(a), which would lose digits near 1.
-fn sigmoids<T: Real>(a: &[T]) -> (Vec<T>, Vec<T>) {
-    (a.iter().map(|a| a.sigmoid::<false>()).collect(), a.iter().map(|a| (-*a).sigmoid::<false>()).collect())
 }
 
 /// The operator on `x` `[blades, batch, features]`.

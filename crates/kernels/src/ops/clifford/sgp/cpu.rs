@@ -7,6 +7,7 @@
 use super::{Epilogue, Needs, Prologue};
 use crate::{
     ops::clifford::{
+        lanewise::interleave,
         layout::{Layout, Lines, load, split_chunks, store, sum_partials},
         program::Programs,
         rms_norm,
@@ -56,7 +57,10 @@ impl<'a, T: Real> Plan<'a, T> {
         let weights = layout.spread(operands.weights, operands.tables.paths);
         let grades = operands.tables.blades_of_grade.len();
         let s = match operands.right {
-            Prologue::Normalize(a) => layout.spread(&tile::interpolation(a, grades), 2 * grades),
+            Prologue::Normalize(a) => {
+                let (s, complement) = tile::sigmoids(a);
+                layout.spread(&interleave(&[&s, &complement], layout.features, grades), 2 * grades)
+            }
             Prologue::None | Prologue::Gate => Vec::new(),
         };
         Self { operands, layout, weights, s, grades }
