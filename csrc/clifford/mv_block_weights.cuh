@@ -33,8 +33,9 @@ struct MvBlockWeights {
     }
 };
 
-/// Where each gradient begins in the partial sums of a block of threads, at a multiple of 4, in the order of the operands.
-template <class A>
+/// Where each gradient begins in the partial sums of a block of threads, at a multiple of 4, in the order of the operands. Without
+/// `MATRICES`, those of matrices have no place.
+template <class A, bool MATRICES = true>
 struct MvBlockPlaces {
     static constexpr int GRADES = A::GRADES, PATHS = A::PATHS;
     i64 linear, bias, slope, shift, right, normalization, product, left, left_bias, gain, count;
@@ -48,14 +49,14 @@ struct MvBlockPlaces {
             if (sums != nullptr && end + threadIdx.x < at) sums[end + threadIdx.x] = 0;
             return place;
         };
-        linear = next(GRADES * inputs * features);
+        linear = next(MATRICES ? GRADES * inputs * features : 0);
         bias = next(features);
         slope = next(features * GRADES);
         shift = next(features * GRADES);
-        right = next(GRADES * features * features);
+        right = next(MATRICES ? GRADES * features * features : 0);
         normalization = next(features * GRADES);
         product = next(features * PATHS);
-        left = next(GRADES * features * features);
+        left = next(MATRICES ? GRADES * features * features : 0);
         left_bias = next(features);
         gain = next(features);
         count = at;

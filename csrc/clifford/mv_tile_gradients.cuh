@@ -1,10 +1,11 @@
-// What the backward passes of blocks on many rows share between f32 and 16 bits: gradients at single positions, how the eight lanes of a
-// feature add their sums, and how a block of threads writes its sums to global memory.
+// What the backward passes of blocks on many rows and of more than 32 features share: gradients at single positions, how the eight lanes
+// of a feature add their sums, and how a block of threads writes its sums to global memory.
 #pragma once
 
 #include "clifford/mv_tile_warp.cuh"
 
-/// Added to `Tiles`, which is MvTilesF32 or MvTiles. `TILES` · 32 is at least the number of inputs.
+/// Added to `Tiles`, which is MvTilesF32 or MvTiles. `TILES` · 32 is at least the number of inputs; with 0, the gradients of matrices are
+/// formed elsewhere.
 ///
 /// The kernels keep the sums of a lane in different places, in registers or in shared memory. Here `Sums` is a type that gives, for
 /// each side, `bias(side)`, `left_bias(side)`, `gain(side)`, `get_silu(side, values)` and `put_silu(side, values)` by grade, and
@@ -16,15 +17,57 @@ struct MvTileGradients : Tiles {
     using typename Tiles::Normalizer;
     using typename Tiles::Parameters;
     using typename Tiles::Product;
-    using Places = MvBlockPlaces<A>;
-    using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH;
+    using Places = MvBlockPlaces<A, (TILES > 0)>;
+    using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH, Tiles::tables;
 
     using Tiles::Tiles;
+
+    /// Groups of a block of threads.
+    static constexpr int GROUPS = WIDTH == 32 ? 2 : 1;
 
     /// A lane's part of a feature's product weights and normalisation parameters: those that it sums over all eight lanes of the
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
+
+    /// `Sums` in registers: gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
+    /// normalisation the lane's share, see `fold`.
+    struct LaneSums {
+        float product[2][SHARE] = {};
+        float silu[2][GRADES][2] = {};
+        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
+
+        GW_DEVICE float bias(int side) const { return biases[side]; }
+        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
+        GW_DEVICE float gain(int side) const { return gains[side]; }
+        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
+        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                values[grade][0] = silu[side][grade][0];
+                values[grade][1] = silu[side][grade][1];
+            }
+        }
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+#pragma unroll
+            for (int grade = 0; grade < GRADES; ++grade) {
+                silu[side][grade][0] = values[grade][0];
+                silu[side][grade][1] = values[grade][1];
+            }
+        }
+
+        GW_DEVICE void add_gain(int side, float value) { gains[side] += value; }
+        GW_DEVICE void add_left_bias(int side, float value) { left_biases[side] += value; }
+
+        /// Adds the sums over a tile's rows of a side; see `fold`.
+        GW_DEVICE void add_folded(const MvTileGradients& pass, int side, const typename Product::Weights& weights,
+                                  const float (&norms)[GRADES][1]) {
+            float totals[SHARE];
+            pass.fold(weights, norms, totals);
+#pragma unroll
+            for (int n = 0; n < SHARE; ++n) product[side][n] += totals[n];
+        }
+    };
 
     /// Number of gradients per feature, without those of matrices.
     static constexpr int COUNT = PATHS + 3 * GRADES + 3;
@@ -62,6 +105,34 @@ struct MvTileGradients : Tiles {
             terms.totals[1][half] += parameters.gain(feature + side) * dot;
         }
         this->template sum_features<2>(terms.totals, shared);
+    }
+
+    /// The gradient of the layer norm: `grad`, the gradient of its result, becomes that of its argument s, over √2, which is also the gradient of
+    /// l; adds those of the gain and of l's bias to `sums`. The arguments are those of `norm_terms`.
+    template <class Sums>
+    GW_DEVICE void norm_gradient(const Parameters& parameters, const float (&s)[2][BLADES][2], float (&grad)[2][BLADES][2], float* shared,
+                                 Sums& sums) const {
+        NormTerms terms;
+        this->norm_terms(parameters, s, grad, shared, terms);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float scale = quotient(1.0f, terms.totals[0][half] * share + float(NORM_EPSILON));
+            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                const int at = 2 * half + side;
+                const float gain = parameters.gain(feature + side);
+                sums.add_gain(side, terms.dots[at] * scale);
+                const float form_grad = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
+                each<BLADES>([&](auto index) {
+                    constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
+                    float value = grad[half][blade][side] * gain * scale;
+                    if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
+                    grad[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
+                });
+                sums.add_left_bias(side, grad[half][0][side]);
+            }
+        }
     }
 
     /// The gradients of h and of the raw right factor r through the product of h and the normalised r, at one position; adds those of the
@@ -149,7 +220,7 @@ struct MvTileGradients : Tiles {
         write(matrices.left, places.left, 0, features);
     }
 
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for 2·COUNT·WIDTH values.
+    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for GROUPS·COUNT·WIDTH values.
     template <class Sums>
     GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
 #pragma unroll
@@ -184,7 +255,9 @@ struct MvTileGradients : Tiles {
         const Places places(p.inputs, p.features, partial);
         for (int at = threadIdx.x; at < COUNT * WIDTH; at += blockDim.x) {
             const int of = at % WIDTH, number = at / WIDTH;
-            if (of < features) partial[place_of(places, number, of)] = shared[at] + shared[COUNT * WIDTH + at];
+            float sum = shared[at];
+            if constexpr (GROUPS == 2) sum += shared[COUNT * WIDTH + at];
+            if (of < features) partial[place_of(places, number, of)] = sum;
         }
     }
 

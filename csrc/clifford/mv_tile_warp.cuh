@@ -1,9 +1,9 @@
 // Blocks of equivariant networks on many rows: what the kernels of f32 (clifford/mv_tiles_f32.cuh) and of 16 bits (clifford/mv_tiles.cuh)
-// share in both passes. They differ in how operands reach the matrix instructions, and agree on which positions a lane has and on all
-// functions of single positions.
+// share in both passes, and those of more than 32 features (clifford/mv_wide.cuh). They differ in how operands reach the matrix
+// instructions, and agree on which positions a lane has and on all functions of single positions.
 //
-// A block of threads has two or three groups of four warps. A group works on 16 rows, and each of its warps on 8 of the (at most
-// 32) features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
+// A block of threads has groups of warps: two or three groups of four, or with more than 32 features one of eight. A group works on 16
+// rows, and each of its warps on 8 of the features. With g = lane/4 and t = lane%4, a lane holds all blades of the positions (row g, feature 2t), (g, 2t+1), (g+8, 2t),
 // (g+8, 2t+1): the layout of the results of matrix instructions. Operations on single positions (gates, norms, the product)
 // therefore need no exchange; operands of linear maps go through shared memory. In loops, `half` is the row's half of the 16, `side` the
 // feature of the two, and 2·half + side the position.
@@ -12,7 +12,8 @@
 #include "clifford/mv_block_element.cuh"
 #include "clifford/mv_block_weights.cuh"
 
-template <class A, class T>
+/// Of at most `MOST` features, a multiple of 32.
+template <class A, class T, int MOST = 32>
 struct MvTileWarp {
     using Functions = MvBlockElement<A>;
     using Product = typename Functions::Product;
@@ -23,7 +24,9 @@ struct MvTileWarp {
     static constexpr auto tables = A::make();
     static constexpr float SQRT_HALF = Functions::SQRT_HALF;
     /// Rows of a group, and features of a block rounded up: the columns of a tile.
-    static constexpr int ROWS = 16, WIDTH = 32;
+    static constexpr int ROWS = 16, WIDTH = MOST;
+    /// Warps of a group.
+    static constexpr int COLUMNS = WIDTH / 8;
     /// Values of every blade at the lane's four positions.
     using Fragment = float[BLADES][4];
 
@@ -38,21 +41,27 @@ struct MvTileWarp {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        group = warp / 4;
-        column = warp % 4;
+        group = warp / COLUMNS;
+        column = warp % COLUMNS;
         line = lane / 4;
         pair = lane % 4;
         feature = column * 8 + 2 * pair;
         share = 1.0f / static_cast<float>(features);
     }
 
-    /// A barrier of the group's four warps.
-    GW_DEVICE void meet() const { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+    /// A barrier of the group's warps.
+    GW_DEVICE void meet() const {
+        if constexpr (WIDTH == 32) {
+            asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+        } else {
+            __syncthreads();
+        }
+    }
 
     /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature. Of the normalisation's parameter a,
-    /// the kernels of 16 bits keep σ(a) and σ(-a), which those of f32 compute at every use.
+    /// the kernels of 16 bits and at most 32 features keep σ(a) and σ(-a), which the others compute at every use.
     struct Parameters {
-        static constexpr bool HAS_SIGMOIDS = sizeof(T) == 2;
+        static constexpr bool HAS_SIGMOIDS = sizeof(T) == 2 && WIDTH == 32;
         /// Values per feature and grade, and in all.
         static constexpr int BY_GRADE = HAS_SIGMOIDS ? 4 : 3, COUNT = (PATHS + BY_GRADE * GRADES + 3) * WIDTH;
         float* first;
@@ -100,7 +109,7 @@ struct MvTileWarp {
     }
 
     /// The sum of N values over the features of each row: `values[n][half]` is the lane's part for row g + 8·half. Exchanged through
-    /// `shared`, [N, ROWS, 4] of the group.
+    /// `shared`, [N, ROWS, COLUMNS] of the group.
     template <int N>
     GW_DEVICE void sum_features(float (&values)[N][2], float* shared) const {
 #pragma unroll
@@ -110,7 +119,7 @@ struct MvTileWarp {
                 float& value = values[n][half];
                 value += __shfl_xor_sync(0xffffffffu, value, 1);
                 value += __shfl_xor_sync(0xffffffffu, value, 2);
-                if (pair == 0) shared[(n * ROWS + line + 8 * half) * 4 + column] = value;
+                if (pair == 0) shared[(n * ROWS + line + 8 * half) * COLUMNS + column] = value;
             }
         }
         meet();
@@ -118,9 +127,14 @@ struct MvTileWarp {
         for (int n = 0; n < N; ++n) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                float parts[4];
-                load<4>(shared + (n * ROWS + line + 8 * half) * 4, parts);
-                values[n][half] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                values[n][half] = 0;
+#pragma unroll
+                for (int first = 0; first < COLUMNS; first += 4) {
+                    float parts[4];
+                    load<4>(shared + (n * ROWS + line + 8 * half) * COLUMNS + first, parts);
+                    const float sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                    values[n][half] = first == 0 ? sum : values[n][half] + sum;
+                }
             }
         }
     }

@@ -4,24 +4,26 @@
 // The positions that a lane has are those of clifford/mv_tile_warp.cuh.
 //
 // A product is computed in three parts (x = high + low, each a TF32 number; low·low is negligible), which has the accuracy of f32. 16-bit
-// features have kernels of their own, see clifford/mv_tiles.cuh.
+// features have kernels of their own, see clifford/mv_tiles.cuh. The kernels of more than 32 features, clifford/mv_wide.cuh, also have
+// products of one part, and 16-bit features that are widened as they are read.
 #pragma once
 
 #include "clifford/mv_tile_warp.cuh"
 #include "ptx/async.cuh"
 #include "ptx/mma.cuh"
 
-template <class A>
-struct MvTilesF32 : MvTileWarp<A, float> {
-    using Warp = MvTileWarp<A, float>;
+/// Features are stored in T. `PARTS` is 3, or 1 for products of TF32 numbers.
+template <class A, class T = float, int MOST = 32, int PARTS = 3>
+struct MvTilesF32 : MvTileWarp<A, T, MOST> {
+    using Warp = MvTileWarp<A, T, MOST>;
     using typename Warp::Fragment;
     using typename Warp::Parameters;
     using Warp::BLADES, Warp::GRADES, Warp::PATHS, Warp::ROWS, Warp::WIDTH, Warp::tables;
-    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
+    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair, Warp::share;
     /// The pitch of a row of features in shared memory: an odd multiple of 4, so that the four lanes of eight rows read 32 banks.
     static constexpr int PITCH = WIDTH + 4;
 
-    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<float>& weights) : Warp(weights) {}
+    GW_DEVICE explicit MvTilesF32(const MvBlockWeights<T>& weights) : Warp(weights) {}
 
     /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read. Not shared with the
     /// kernels of 16 bits, whose loop is unrolled: a body shared by both loops takes this backward pass from 254 to 255 registers.
@@ -97,21 +99,29 @@ struct MvTilesF32 : MvTileWarp<A, float> {
         copy_async_wait<0>();
     }
 
-    /// An operand of a matrix instruction: two TF32 numbers that add up to it.
+    /// An operand of a matrix instruction: two TF32 numbers that add up to it, or the nearest one.
     template <int N>
     struct Operand {
         u32 high[N], low[N];
 
         GW_DEVICE void set(int i, float value) {
-            // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
-            high[i] = __float_as_uint(value) & 0xffffe000u;
-            low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+            if constexpr (PARTS == 1) {
+                high[i] = to_tf32(value);
+            } else {
+                // Truncated, which takes one instruction where rounding takes four; the instructions would truncate it anyway.
+                high[i] = __float_as_uint(value) & 0xffffe000u;
+                low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+            }
         }
     };
 
     /// d += a·b. The instructions truncate each sum that they form, so that errors would grow with the number of terms: a step of 8 terms
     /// is summed by itself, and added to the others by additions that round.
     GW_DEVICE static void multiply(float (&d)[4], const Operand<4>& a, const Operand<2>& b) {
+        if constexpr (PARTS == 1) {
+            mma_tf32(d, a.high, b.high);
+            return;
+        }
         float step[4] = {};
         mma_tf32(step, a.low, b.high);
         mma_tf32(step, a.high, b.low);
@@ -156,9 +166,9 @@ struct MvTilesF32 : MvTileWarp<A, float> {
     }
 
     /// The lane's values of rows g + 8·half of [blades, rows, features], `first` the group's first row; zeros where there are none.
-    GW_DEVICE void read(const float* source, i64 first, int half, float (&values)[BLADES][2]) const {
+    GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
         const i64 row = first + line + 8 * half, plane = p.rows * features;
-        const float* at = source + row * features + feature;
+        const T* at = source + row * features + feature;
         const bool inside = row < p.rows && feature < features;
         if (Warp::is_paired(source, features)) {
 #pragma unroll
@@ -170,31 +180,55 @@ struct MvTilesF32 : MvTileWarp<A, float> {
         }
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-            values[blade][0] = inside ? at[0] : 0.0f;
-            values[blade][1] = inside && feature + 1 < features ? at[1] : 0.0f;
+            values[blade][0] = inside ? widen(at[0]) : 0.0f;
+            values[blade][1] = inside && feature + 1 < features ? widen(at[1]) : 0.0f;
         }
     }
 
     /// Writes the lane's values of the same rows.
-    GW_DEVICE void write(float* target, i64 first, const Fragment& values) const {
-        const i64 plane = p.rows * features;
+    GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
         const bool paired = Warp::is_paired(target, features);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const i64 row = first + line + 8 * half;
-            if (row >= p.rows || feature >= features) continue;
-            float* at = target + row * features + feature;
+            float row[BLADES][2];
+            Warp::values_of_row(values, half, row);
+            write_row(target, first, half, row, paired);
+        }
+    }
+
+    /// The same of one row; `paired` says whether two features are written at once.
+    GW_DEVICE void write_row(T* target, i64 first, int half, const float (&values)[BLADES][2], bool paired) const {
+        const i64 row = first + line + 8 * half, plane = p.rows * features;
+        if (row >= p.rows || feature >= features) return;
+        T* at = target + row * features + feature;
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-                const float both[2] = {values[blade][2 * half], values[blade][2 * half + 1]};
-                if (paired) {
-                    store<2>(at, both);
-                } else {
-                    at[0] = both[0];
-                    if (feature + 1 < features) at[1] = both[1];
-                }
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) {
+            if (paired) {
+                store<2>(at, values[blade]);
+            } else {
+                at[0] = narrow<T>(values[blade][0]);
+                if (feature + 1 < features) at[1] = narrow<T>(values[blade][1]);
             }
         }
+    }
+
+    /// Writes the layer norm of s, plus the residual if there is one; see `sum_features` for `shared`.
+    GW_DEVICE void write_normalized(const Parameters& parameters, const T* residual, Fragment& s, T* out, i64 first, float* shared) const {
+        float norms[1][2];
+        this->sum_norms(s, norms, shared);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float base[BLADES][2] = {};
+            if (residual != nullptr) this->read(residual, first, half, base);
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                const int at = 2 * half + side;
+                const float scale = quotient(parameters.gain(feature + side), norms[0][half] * share + float(NORM_EPSILON));
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = base[blade][side] + s[blade][at] * scale;
+            }
+        }
+        this->write(out, first, s);
     }
 
     /// Puts the lane's two values of every blade at row g + 8·half of [BLADES, ROWS, PITCH].

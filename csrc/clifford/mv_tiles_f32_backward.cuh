@@ -43,32 +43,7 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
     };
     static constexpr int PLANE = ALL * PITCH, WIDE_PLANE = ALL * WIDE_PITCH;
 
-    /// Gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
-    /// normalisation the lane's share, see `fold`.
-    struct Sums {
-        float product[2][Base::SHARE] = {};
-        float silu[2][GRADES][2] = {};
-        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
-
-        GW_DEVICE float bias(int side) const { return biases[side]; }
-        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
-        GW_DEVICE float gain(int side) const { return gains[side]; }
-        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
-        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                values[grade][0] = silu[side][grade][0];
-                values[grade][1] = silu[side][grade][1];
-            }
-        }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                silu[side][grade][0] = values[grade][0];
-                silu[side][grade][1] = values[grade][1];
-            }
-        }
-    };
+    using Sums = typename Base::LaneSums;
 
     GW_DEVICE explicit MvTilesF32Backward(const MvBlockWeights<float>& weights) : Base(weights) {}
 
@@ -150,34 +125,15 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
     /// The gradient of l to `target`: that of the layer norm's argument s, over √2.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, float* target, float* exchange,
                                  Sums& sums) const {
-        typename Base::NormTerms terms;
         float s[2][BLADES][2], g[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             this->read(sources.s, first, half, s[half]);
             this->read(sources.grad, first, half, g[half]);
         }
-        this->norm_terms(parameters, s, g, exchange, terms);
+        this->norm_gradient(parameters, s, g, exchange, sums);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, terms.totals[0][half] * share + float(NORM_EPSILON));
-            const float norm_grad = -terms.totals[1][half] * scale * scale * share;
-#pragma unroll
-            for (int side = 0; side < 2; ++side) {
-                const int at = 2 * half + side;
-                const float gain = parameters.gain(feature + side);
-                sums.gains[side] += terms.dots[at] * scale;
-                const float form_grad = norm_grad * smooth_norm_slope<Quick>(terms.forms[at], terms.norms[at]);
-                each<BLADES>([&](auto index) {
-                    constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
-                    float value = g[half][blade][side] * gain * scale;
-                    if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
-                    g[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
-                });
-                sums.left_biases[side] += g[half][0][side];
-            }
-            this->put(target, PLANE, half, g[half]);
-        }
+        for (int half = 0; half < 2; ++half) this->put(target, PLANE, half, g[half]);
         // A lane reads back only what it wrote.
     }
 
@@ -219,10 +175,7 @@ struct MvTilesF32Backward : MvTileGradients<A, MvTilesF32<A>, TILES> {
                 // Keeps the positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
             }
-            float totals[Base::SHARE];
-            this->fold(weight_sums, norm_sums, totals);
-#pragma unroll
-            for (int n = 0; n < Base::SHARE; ++n) sums.product[side][n] += totals[n];
+            sums.add_folded(*this, side, weight_sums, norm_sums);
         }
     }
 

@@ -33,3 +33,8 @@ GW_DEVICE void bulk_store(void* target, const void* source, u32 bytes) {
                  "r"(bytes)
                  : "memory");
 }
+
+/// Starts bringing `bytes` of global memory, a multiple of 16 as is the address, to the second-level cache.
+GW_DEVICE void bulk_prefetch(const void* source, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes));
+}

@@ -8,7 +8,7 @@ use gradewise_autograd::{
 };
 use gradewise_core::{Algebra, DType, Signature};
 use gradewise_kernels::{
-    Array, Device,
+    Array, Compute, Device,
     ops::{self, clifford::mv_block as kernel},
 };
 use gradewise_testing::gpu;
@@ -147,6 +147,57 @@ fn many_rows_are_computed_as_few_are(device: &Device) {
     }
 }
 
+/// More than 32 features, which take kernels of their own: widths and numbers of inputs that fill no tile, rows that fill none, and more
+/// tiles than blocks; exact and in TF32.
+fn more_features_than_lanes(device: &Device) {
+    let sizes = [
+        (1, 1, 33),
+        (5, 65, 64),
+        (17, 33, 40),
+        (500, 128, 64),
+        (2111, 64, 64),
+        (2500, 200, 37),
+        (9001, 65, 50),
+    ];
+    for signature in [Signature::new(2, 0, 0), Signature::CL3] {
+        let algebra = Algebra::new(signature).unwrap();
+        for size in sizes {
+            let (all, seed) = operands(&algebra, size);
+            let mut all = scaled(all, size);
+            all.push(random_like(&seed));
+            let on = |dtype, device: &Device| -> Vec<Array> {
+                let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+                let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
+                let served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
+                assert!(served || matches!(device, Device::Cpu), "{signature} {size:?}");
+                let found = run(&algebra, &all, &to(&seed, dtype, device));
+                found
+                    .iter()
+                    .map(|array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap())
+                    .collect()
+            };
+            let expected = on(DType::F64, &Device::Cpu);
+            for (compute, bound) in [(Compute::Exact, 5e-6), (Compute::Tf32, 5e-3)] {
+                let (found, again) = compute.scope(|| (on(DType::F32, device), on(DType::F32, device)));
+                for (position, ((found, again), expected)) in
+                    found.iter().zip(&again).zip(&expected).enumerate()
+                {
+                    assert_eq!(
+                        found.to_f64_vec().unwrap(),
+                        again.to_f64_vec().unwrap(),
+                        "the same bits each time"
+                    );
+                    let error = found.relative_error(expected).unwrap();
+                    assert!(
+                        error <= bound,
+                        "{signature} {size:?} {compute:?}, result {position}: {error:e} > {bound:e}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Features in 16 bits, with parameters of their dtype and, in mixed precision, in `f32`.
 fn sixteen_bits_and_mixed_precision(device: &Device) {
     // Few rows; then many: rows that fill no tile, or more tiles than blocks, and planes of a multiple of 16, 8, 4 and 2 bytes.
@@ -163,6 +214,10 @@ fn sixteen_bits_and_mixed_precision(device: &Device) {
         (4008, 29, 28),
         (9000, 64, 28),
         (9001, 33, 31),
+        // More than 32 features.
+        (33, 33, 35),
+        (2500, 64, 64),
+        (5001, 65, 41),
     ];
     for (dtype, bound) in [(DType::BF16, 3e-2), (DType::F16, 4e-3)] {
         for (signature, mixed) in
@@ -216,7 +271,7 @@ fn sixteen_bits_and_mixed_precision(device: &Device) {
 fn views_give_the_bits_of_their_copies(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
     // Few and many rows, with planes of an odd number of elements.
-    for (size, dtype) in [(301, 29, 31), (3001, 29, 31), (2203, 5, 27)]
+    for (size, dtype) in [(301, 29, 31), (3001, 29, 31), (2203, 5, 27), (2203, 33, 41)]
         .into_iter()
         .flat_map(|size| [DType::F32, DType::BF16, DType::F16].map(|dtype| (size, dtype)))
     {
@@ -264,7 +319,7 @@ fn what_the_kernel_does_not_serve_goes_by_its_parts() {
         // No rows, more features than lanes, another algebra, another dtype.
         for (signature, size, dtype) in [
             (Signature::CL3, (0, 3, 4), DType::F32),
-            (Signature::CL3, (5, 3, 33), DType::F32),
+            (Signature::CL3, (5, 3, 65), DType::F32),
             (Signature::new(1, 1, 0), (5, 3, 4), DType::F32),
             (Signature::CL3, (5, 3, 4), DType::F64),
         ] {
@@ -308,8 +363,14 @@ fn a_residual_has_the_shape_of_the_output() {
 }
 
 fn gradients_of_gradients_go_by_the_parts(device: &Device) {
+    for features in [12, 40] {
+        slopes_have_gradients(features, device);
+    }
+}
+
+fn slopes_have_gradients(features: usize, device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
-    let (mut all, seed) = operands(&algebra, (17, 5, 12));
+    let (mut all, seed) = operands(&algebra, (17, 5, features));
     all.push(random_like(&seed));
     // The gradient of a function of the block's slope, for every operand.
     let second = |dtype: DType, device: &Device| -> Vec<Option<Array>> {
@@ -337,6 +398,7 @@ fn gradients_of_gradients_go_by_the_parts(device: &Device) {
 gradewise_testing::main!(
     one_operator_computes_what_its_parts_compute,
     many_rows_are_computed_as_few_are,
+    more_features_than_lanes,
     sixteen_bits_and_mixed_precision,
     views_give_the_bits_of_their_copies,
     autocast_takes_the_kernel,

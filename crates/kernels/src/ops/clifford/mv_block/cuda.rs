@@ -1,4 +1,4 @@
-//! The launches of the block on CUDA, whichever kernel runs.
+//! The launches of the block on CUDA that one kernel computes in each pass, for few rows or many.
 
 use super::{Forward, NAME, Sizes};
 use crate::{
@@ -26,20 +26,25 @@ pub(super) struct Plan {
 /// `MvBlockWeights` of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
-struct Weights {
+pub(super) struct Weights {
     parameters: [u64; 10],
     sizes: [u64; 5],
 }
 
 impl Weights {
-    fn new(plan: &Plan, arrays: &[Array]) -> Self {
-        let Sizes { batch, inputs, features } = plan.sizes;
+    /// `working_warps` are the warps of a block that have rows, where rows go to warps; `is_wide` says that the parameters are `f32`.
+    pub fn new(sizes: Sizes, working_warps: usize, is_wide: bool, arrays: &[Array]) -> Self {
+        let Sizes { batch, inputs, features } = sizes;
         let mut parameters = [0; 10];
         for (address, array) in parameters.iter_mut().zip(&arrays[1..]) {
             *address = array.cuda_address();
         }
-        let sizes = [batch, inputs, features, plan.working_warps, usize::from(plan.is_wide)];
+        let sizes = [batch, inputs, features, working_warps, usize::from(is_wide)];
         Self { parameters, sizes: sizes.map(|size| size as u64) }
+    }
+
+    fn of(plan: &Plan, arrays: &[Array]) -> Self {
+        Self::new(plan.sizes, plan.working_warps, plan.is_wide, arrays)
     }
 }
 
@@ -80,7 +85,7 @@ pub(super) fn forward(
     let like = || Array::for_kernel(NAME, [algebra.blade_count(), batch, features], plan.dtype, device);
     let (output, kept) = (like()?, [like()?, like()?, like()?]);
     let args = Args::new()
-        .value(&Weights::new(plan, arrays))
+        .value(&Weights::of(plan, arrays))
         .array(&arrays[0])
         .optional(residual)
         .array(&output)
@@ -105,7 +110,7 @@ pub(super) fn backward(
         need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), plan.dtype, device)).transpose()?;
     let partials = Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays)], DType::F32, device)?;
     let args = Args::new()
-        .value(&Weights::new(plan, arrays))
+        .value(&Weights::of(plan, arrays))
         .array(&arrays[0])
         .array(&kept[0])
         .array(&kept[1])

@@ -7,21 +7,23 @@
 //!
 //! and residual + out where a residual is given.
 //!
-//! One launch forward and two backward, where the separate operators take about thirty. It [`serves`] CUDA devices, the algebras it was
-//! compiled for, at most [`MOST_FEATURES`] features, and as many inputs as fit into a block's shared memory. On the CPU it serves every
-//! algebra, as many features as leave a chunk of rows in cache ([`steerable_layer::pays`]), and intermediates
-//! of at least [`LEAST_ELEMENTS`]. For anything else, the separate operators compute the same.
+//! With at most 32 features, that is one launch forward and two backward, where the separate operators take about thirty. It
+//! [`serves`] CUDA devices, the algebras it was compiled for, at most 32 features, or 64 on compute capability 9.0, and as many inputs
+//! as fit into a block's shared memory. On the CPU it serves every algebra, as many features as leave a chunk of rows in cache
+//! ([`steerable_layer::pays`]), and intermediates of at least [`LEAST_ELEMENTS`]. For anything else, the separate operators compute
+//! the same.
 //!
 //! On a GPU there are kernels for few and for many rows. For few, every lane of a warp has a feature, and sums are plain `f32`. For many,
 //! linear maps go by matrix instructions, with the accuracy of `f32` for `f32`, whatever the compute mode; these are compiled for compute
-//! capability 9.0. Features have 32 or 16 bits.
+//! capability 9.0. With more than 32 features, the first map and the gradient of its input are launches of their own, and so are the
+//! gradients of matrices; products of `f32` are those of the compute mode. Features have 32 or 16 bits.
 
 mod cpu;
 mod cuda;
 mod rows;
 mod tiles;
+mod wide;
 
-use self::cuda::Plan;
 use super::{
     contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
     operands::shared,
@@ -33,8 +35,8 @@ use gradewise_core::{Algebra, DType};
 
 const NAME: &str = "mv_block";
 
-/// Most features on a GPU: one per lane of a warp.
-pub const MOST_FEATURES: usize = 32;
+/// Most features of the kernels that compute a whole pass: one per lane of a warp.
+const MOST_FEATURES: usize = 32;
 
 /// Most inputs on the CPU: twice what a block of the most features has.
 const MOST_INPUTS: usize = 192;
@@ -224,6 +226,14 @@ pub fn serves_features_in(dtype: DType, algebra: &Algebra, operands: &Operands<'
             .is_ok_and(|sizes| plan(&device, algebra, sizes, dtype, parameters).is_some())
 }
 
+/// How the block runs on a GPU.
+enum Plan {
+    /// A kernel for each pass.
+    Whole(cuda::Plan),
+    /// A kernel for each pass between products of matrices.
+    Wide(wide::Plan),
+}
+
 /// How the block runs on a device with features and parameters in these dtypes; `None` if no kernel serves the sizes.
 fn plan(
     device: &CudaDevice,
@@ -233,13 +243,17 @@ fn plan(
     parameters: DType,
 ) -> Option<Plan> {
     let is_wide = parameters == DType::F32;
+    if sizes.features > MOST_FEATURES {
+        return wide::plan(device, algebra, sizes, features, is_wide).map(Plan::Wide);
+    }
     let by_rows = || rows::plan(device, algebra, sizes, features, is_wide);
     let by_tiles = || tiles::plan(device, algebra, sizes, features, is_wide);
-    if tiles::pay(device, sizes, features) {
+    let plan = if tiles::pay(device, sizes, features) {
         by_tiles().or_else(by_rows)
     } else {
         by_rows().or_else(by_tiles)
-    }
+    };
+    plan.map(Plan::Whole)
 }
 
 /// The device of the operands, and how the block runs there.
@@ -271,7 +285,10 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
         });
     }
     let (device, plan) = planned(algebra, &arrays, sizes)?;
-    cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref())
+    match plan {
+        Plan::Whole(plan) => cuda::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
+        Plan::Wide(plan) => wide::forward(&device, algebra, &plan, &arrays, residual.as_ref()),
+    }
 }
 
 /// Gradients of the operands for the cotangent `grad` of the output, in the order of [`Operands::all`]; that of `x` only if needed. Those
@@ -304,7 +321,10 @@ pub fn backward(
         });
     }
     let (device, plan) = planned(algebra, &arrays, sizes)?;
-    cuda::backward(&device, &plan, &arrays, kept, &grad, need_x)
+    match plan {
+        Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept, &grad, need_x),
+        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept, &grad, need_x),
+    }
 }
 
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {

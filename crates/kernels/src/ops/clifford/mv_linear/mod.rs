@@ -47,7 +47,12 @@ impl Sizes {
     /// The sizes of a map between equal numbers of features, with a matrix for each grade.
     pub const fn square(planes: Planes) -> Self {
         let Planes { rows, features, .. } = planes;
-        Self { batch: rows, inputs: features, outputs: features, shared: false }
+        Self::grade_wise(rows, features, features)
+    }
+
+    /// The sizes of a map with a matrix for each grade.
+    pub const fn grade_wise(batch: usize, inputs: usize, outputs: usize) -> Self {
+        Self { batch, inputs, outputs, shared: false }
     }
 }
 

@@ -1,0 +1,248 @@
+//! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map and the gradient of its input are products of
+//! matrices; one kernel for each pass does the rest, and another the gradients of matrices.
+
+use super::{Forward, MOST_FEATURES, NAME, Sizes, cuda::Weights};
+use crate::{
+    Array, Compute, CudaDevice, DType, Result,
+    array::rows::sum_partials,
+    cuda::{Args, Grid, Kernel},
+    ops::clifford::mv_linear::{self, Bias, cuda as linear},
+};
+use gradewise_core::Algebra;
+
+/// Most features.
+const WIDTH: usize = 64;
+/// Rows that a block of threads works on at a time.
+const ROWS: usize = 16;
+const THREADS: usize = 256;
+/// Most inputs. With more, the first map takes most of the time, and nothing was measured.
+const MOST_INPUTS: usize = 4 * WIDTH;
+
+/// How a block with many features runs, for sizes and a dtype.
+pub(super) struct Plan {
+    sizes: Sizes,
+    /// Of the features and of the saved intermediates.
+    dtype: DType,
+    /// Whether the parameters are `f32`.
+    is_wide: bool,
+    /// Blocks of threads, each with partial sums of its own.
+    blocks: usize,
+    multiprocessors: usize,
+    /// Each pass, with its shared memory.
+    forward: (Kernel, usize),
+    backward: (Kernel, usize),
+    /// Gradients of one matrix or of two.
+    sums: [Kernel; 2],
+}
+
+/// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
+pub(super) fn plan(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: Sizes,
+    dtype: DType,
+    is_wide: bool,
+) -> Option<Plan> {
+    let Sizes { batch, inputs, features } = sizes;
+    let info = device.info();
+    // For other architectures the kernels are compiled as traps.
+    if info.compute_capability != (9, 0)
+        || batch == 0
+        || !(1..=MOST_INPUTS).contains(&inputs)
+        || !(MOST_FEATURES + 1..=WIDTH).contains(&features)
+        || dtype == DType::F64
+    {
+        return None;
+    }
+    let names = if dtype == DType::F32 && Compute::current() != Compute::Tf32 {
+        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_sums1", "mv_wide_exact_sums2"]
+    } else {
+        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_sums1", "mv_wide_sums2"]
+    };
+    let [forward, backward, one, two] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+    let (shared_forward, shared_backward) = shared(algebra, features);
+    if shared_forward.max(shared_backward) > info.max_shared_memory || !device.kernels().has(device, &forward)
+    {
+        return None;
+    }
+    let multiprocessors = info.multiprocessors.max(1) as usize;
+    Some(Plan {
+        sizes,
+        dtype,
+        is_wide,
+        blocks: batch.div_ceil(ROWS).min(multiprocessors),
+        multiprocessors,
+        forward: (forward, shared_forward),
+        backward: (backward, shared_backward),
+        sums: [one, two],
+    })
+}
+
+/// Bytes of shared memory of both passes.
+fn shared(algebra: &Algebra, features: usize) -> (usize, usize) {
+    // Of rows of features and of matrices forward (`PITCH`, `ACROSS` in the kernels).
+    const PITCH: usize = WIDTH + 4;
+    const ACROSS: usize = WIDTH + 8;
+    let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
+    let lines = 2 * grades * features.next_multiple_of(8);
+    let parameters = (paths + 3 * grades + 3) * WIDTH;
+    let rows = blades * ROWS * PITCH;
+    let exchange = ROWS * WIDTH / 8;
+    let forward = lines * ACROSS + parameters + rows + exchange;
+    // Sums of parameters' gradients (`Sums` in the kernel).
+    let sums = 2 * ((paths + grades).div_ceil(8) + 3) * THREADS;
+    let backward = lines * PITCH + parameters + 2 * rows + 2 * exchange + sums;
+    (4 * forward, 4 * backward)
+}
+
+impl Plan {
+    fn grid(&self, shared: usize) -> Grid {
+        Grid::blocks(self.blocks, THREADS as u32).shared(shared)
+    }
+
+    fn weights(&self, arrays: &[Array]) -> Weights {
+        Weights::new(self.sizes, 0, self.is_wide, arrays)
+    }
+
+    fn linear(&self) -> mv_linear::Sizes {
+        let Sizes { batch, inputs, features } = self.sizes;
+        mv_linear::Sizes::grade_wise(batch, inputs, features)
+    }
+
+    /// An array of features `[blades, batch, features]`.
+    fn like_the_output(&self, device: &CudaDevice, algebra: &Algebra) -> Result<Array> {
+        let Sizes { batch, features, .. } = self.sizes;
+        Array::for_kernel(NAME, [algebra.blade_count(), batch, features], self.dtype, device)
+    }
+
+    /// The gradients of as many matrices `[count, grades, columns of a, features]` as there are arrays `others`, in the dtype of the
+    /// parameters: by grade, products of `a` and each of them summed over rows.
+    fn sums(
+        &self,
+        device: &CudaDevice,
+        algebra: &Algebra,
+        a: &Array,
+        others: &[&Array],
+        parameters: DType,
+    ) -> Result<Array> {
+        /// Rows of a stage, threads of a block, and stages in shared memory.
+        const STEP: usize = 32;
+        const SUMMING: u32 = 512;
+        const STAGES: usize = 4;
+        let (count, grades) = (others.len(), algebra.grade_count());
+        let (inputs, features) = (a.dims()[2], self.sizes.features);
+        let halves = if algebra.blade_count() > 4 { 2 } else { 1 };
+        let columns = inputs.div_ceil(WIDTH);
+        let blocks = (self.multiprocessors / (columns * halves)).clamp(1, self.sizes.batch.div_ceil(STEP));
+        let partial =
+            Array::for_kernel(NAME, [blocks, count * grades * inputs * features], DType::F32, device)?;
+        let size = self.dtype.size();
+        let shared = STAGES * (1 + count) * STEP * (WIDTH * size + 16);
+        let grid = Grid::new([blocks, columns, halves], [SUMMING, 1, 1]).shared(shared);
+        let args = Args::new()
+            .array(a)
+            .array(others[0])
+            .array(others[count - 1])
+            .array(&partial)
+            .size(self.sizes.batch)
+            .size(inputs)
+            .size(features);
+        device.launch(NAME, self.sums[count - 1], grid, args)?;
+        sum_partials(device, NAME, &partial, [count, grades, inputs, features], parameters, 1.0)
+    }
+}
+
+/// A parameter in the dtype of the features, in which products of matrices have both operands.
+fn narrowed(plan: &Plan, parameter: &Array) -> Result<Array> {
+    parameter.cast(plan.dtype)
+}
+
+/// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
+pub(super) fn forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    plan: &Plan,
+    arrays: &[Array],
+    residual: Option<&Array>,
+) -> Result<Forward> {
+    let (matrices, bias) = (narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
+    let y =
+        linear::forward(device, algebra, &plan.linear(), &arrays[0], &matrices, Some((&bias, Bias::Scalar)))?;
+    let like = || plan.like_the_output(device, algebra);
+    let (output, r, s) = (like()?, like()?, like()?);
+    let args = Args::new()
+        .value(&plan.weights(arrays))
+        .array(&y)
+        .optional(residual)
+        .array(&output)
+        .array(&r)
+        .array(&s);
+    let (kernel, shared) = plan.forward;
+    device.launch(NAME, kernel, plan.grid(shared), args)?;
+    Ok(Forward { output, kept: [y, r, s] })
+}
+
+/// As [`forward`].
+pub(super) fn backward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    plan: &Plan,
+    arrays: &[Array],
+    kept: &[Array; 3],
+    grad: &Array,
+    need_x: bool,
+) -> Result<Vec<Option<Array>>> {
+    /// Numbers of the operands that are matrices: of the first map, `right` and `left`.
+    const MATRICES: [usize; 3] = [1, 5, 8];
+    let like = || plan.like_the_output(device, algebra);
+    let (h, grad_r, grad_l, grad_y) = (like()?, like()?, like()?, like()?);
+    // The gradients of all other parameters, each from a multiple of 4 on (Places in the kernels).
+    let others = (1..arrays.len()).filter(|number| !MATRICES.contains(number));
+    let elements: usize = others.map(|number| arrays[number].elements().next_multiple_of(4)).sum();
+    let partial = Array::for_kernel(NAME, [plan.blocks, elements], DType::F32, device)?;
+    let [y, r, s] = kept;
+    let args = Args::new()
+        .value(&plan.weights(arrays))
+        .array(y)
+        .array(r)
+        .array(s)
+        .array(grad)
+        .array(&h)
+        .array(&grad_r)
+        .array(&grad_l)
+        .array(&grad_y)
+        .array(&partial);
+    let (kernel, shared) = plan.backward;
+    device.launch(NAME, kernel, plan.grid(shared), args)?;
+    let parameters = arrays[1].dtype();
+    let small = sum_partials(device, NAME, &partial, [elements], parameters, 1.0)?;
+    let first = plan.sums(device, algebra, &arrays[0], &[&grad_y], parameters)?;
+    let inner = plan.sums(device, algebra, &h, &[&grad_r, &grad_l], parameters)?;
+    let grad_x = if need_x {
+        let matrices = narrowed(plan, &arrays[1])?;
+        let needs = mv_linear::Needs { x: true, w: false, bias: false };
+        let (x, w, bias) = (&arrays[0], &matrices, Bias::Scalar);
+        let call = linear::Backward { x, w, bias, grad: &grad_y, needs, add_to: None };
+        linear::backward(device, algebra, &plan.linear(), call)?.x
+    } else {
+        None
+    };
+    // Reserves one more for the gradient of the residual, which is the cotangent.
+    let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
+    gradients.push(grad_x);
+    for (number, array) in arrays.iter().enumerate().skip(1) {
+        let gradient = match number {
+            1 => first.reshape(array.shape())?,
+            5 => inner.slice(0, 0..1)?.reshape(array.shape())?,
+            8 => inner.slice(0, 1..2)?.reshape(array.shape())?,
+            _ => {
+                let elements = array.elements();
+                let gradient = small.slice(0, place..place + elements)?.reshape(array.shape())?;
+                place += elements.next_multiple_of(4);
+                gradient
+            }
+        };
+        gradients.push(Some(gradient));
+    }
+    Ok(gradients)
+}

@@ -1,0 +1,52 @@
+// Blocks of equivariant networks with 33 to 64 features, for the algebras of the plane and of space, on compute capability 9.0, for which registers
+// and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
+#include "clifford/mv_wide_backward.cuh"
+#include "clifford/mv_wide_forward.cuh"
+#include "clifford/mv_wide_sums.cuh"
+#include "gradewise/strided.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define GW_RUN(...) __VA_ARGS__
+#else
+#define GW_RUN(...) __trap()
+#endif
+
+#define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out, T* r, T* s) {                             \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS>;                                                                  \
+        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s));                                    \
+    }                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_bwd_##P##_##Q##_##R##_##NAME(                        \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* r, const T* s, const T* grad, T* h, T* grad_r, T* grad_l,   \
+        T* grad_y, float* partial) {                                                                                             \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS>;                                                                 \
+        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial));     \
+    }
+
+#define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COUNT)                                                                     \
+    extern "C" __global__ void __launch_bounds__(512, 1) gw_mv_wide##KIND##_sums##COUNT##_##P##_##Q##_##R##_##NAME(               \
+        const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 features) {                            \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT>;                                                              \
+        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(features)}, partial));             \
+    }
+
+#define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)          \
+    GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)               \
+    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 1)              \
+    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 2)
+
+#define GW_MV_WIDE(P, Q, R)                              \
+    GW_MV_WIDE_KERNELS(P, Q, R, _exact, 3, float, f32)    \
+    GW_MV_WIDE_KERNELS(P, Q, R, , 1, float, f32)          \
+    GW_MV_WIDE_KERNELS(P, Q, R, , 1, bf16, bf16)          \
+    GW_MV_WIDE_KERNELS(P, Q, R, , 1, f16, f16)
+
+GW_MV_WIDE(2, 0, 0)
+GW_MV_WIDE(3, 0, 0)

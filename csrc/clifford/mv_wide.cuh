@@ -1,0 +1,52 @@
+// Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) with 33 to 64 features, whose three matrices do not fit
+// into the shared memory of a multiprocessor together. Linear maps that stand alone, y = linear(x) and the gradients of x and of all
+// matrices, are products of matrices for other kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in
+// shared memory:
+//
+//   forward   y                 ->  h, r, s, out   (r, s are kept, and out is the result)
+//   backward  y, r, s, grad     ->  the gradients of y, r and l, and h, of which the gradients of matrices are formed
+//
+// The positions that a lane has are those of clifford/mv_tile_warp.cuh, with one group of eight warps, 16 rows at a time. Products are
+// those of clifford/mv_tiles_f32.cuh: exact f32 in three TF32 parts, or TF32, which holds 16-bit operands exactly.
+#pragma once
+
+#include "clifford/mv_tiles_f32.cuh"
+#include "ptx/bulk.cuh"
+
+template <class A, class T, int PARTS>
+struct MvWide : MvTilesF32<A, T, 64, PARTS> {
+    using Tiles = MvTilesF32<A, T, 64, PARTS>;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::ROWS, Tiles::WIDTH, Tiles::features, Tiles::p;
+
+    using Tiles::Tiles;
+
+    /// Copies matrices [GRADES, features, features] as `Tiles::load_matrices` does, 16 bytes at a time where they allow it. Call
+    /// `Tiles::fetched` before the barrier.
+    GW_DEVICE float* fetch_matrices(float* target, const void* source, int padded, int pitch) const {
+        const bool is_wide = sizeof(T) == 4 || p.wide;
+        if (!is_wide || features % 8 != 0 || reinterpret_cast<u64>(source) % 16 != 0) {
+            return this->load_matrices(target, source, features, padded, pitch);
+        }
+        // No rows are padding then; columns past the features are.
+        constexpr int LANES = WIDTH / 4;
+        const int lines = GRADES * padded, o = threadIdx.x % LANES * 4, step = blockDim.x / LANES;
+        const bool there = o < features;
+        const float* const from = static_cast<const float*>(source) + (there ? o : 0);
+#pragma unroll 8
+        for (int at = threadIdx.x / LANES; at < lines; at += step) {
+            copy_async_16(target + at * pitch + o, from + at * features, there ? 16 : 0);
+        }
+        return target + lines * pitch;
+    }
+
+    /// Brings 16 rows of [BLADES, rows, features], `first` on, to the second-level cache, where their planes can be copied as they are:
+    /// the lanes of a warp take a plane each, those of warp `number`. While a block works on a tile, memory fetches the next one.
+    GW_DEVICE void prefetch(const T* source, i64 first, int number) const {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const i64 left = p.rows - first, count = left < ROWS ? left : ROWS;
+        if (warp != number || lane >= BLADES || count <= 0 || source == nullptr) return;
+        const T* const from = source + (lane * p.rows + first) * features;
+        const u32 bytes = static_cast<u32>(count * features * sizeof(T)) / 16 * 16;
+        if (reinterpret_cast<u64>(from) % 16 == 0 && bytes > 0) bulk_prefetch(from, bytes);
+    }
+};

@@ -1,0 +1,198 @@
+// Gradients of grade-wise matrices from rows, see clifford/mv_wide.cuh.
+// Names: gw_mv_wide_sums<COUNT>_<algebra>_<dtype>, and gw_mv_wide_exact_sums<COUNT>_<algebra>_f32 in three parts.
+#pragma once
+
+#include "clifford/mv_tiles_f32.cuh"
+
+/// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
+/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], b_c [BLADES, rows, features], features at most 64.
+///
+/// A block of 16 warps has 64 columns of a, by blockIdx.y, and all of b: each warp 16 of a and 16·COUNT of b. It has half of the grades, by
+/// blockIdx.z, where all would take more registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In three parts, matrix instructions, which truncate,
+/// add these 32 products; the rest are additions that round.
+template <class A, class T, int PARTS, int COUNT>
+struct MvWideSums {
+    using Tiles = MvTilesF32<A, T, 64, PARTS>;
+    template <int N>
+    using Operand = typename Tiles::template Operand<N>;
+    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, ROWS = 32, WIDTH = 64, THREADS = 512;
+    static constexpr auto tables = A::make();
+    /// Elements from one row to the next in shared memory: the lanes of four pairs of rows and eight columns read 32 banks.
+    static constexpr int PACK = 16 / sizeof(T), PITCH = WIDTH + PACK, PLANE = ROWS * PITCH;
+    static constexpr int STAGES = 4, STAGE = (1 + COUNT) * PLANE;
+    /// Bytes of dynamic shared memory.
+    static constexpr int SHARED = STAGES * STAGE * sizeof(T);
+    /// 8 columns of b that a warp has.
+    static constexpr int STRIPS = 2 * COUNT;
+    /// Blocks that share the grades.
+    static constexpr int HALVES = BLADES > 4 ? 2 : 1;
+
+    struct Sources {
+        const T *a, *b[2];
+        i64 rows;
+        int inputs, features;
+    };
+
+    GW_DEVICE static void run(T* shared, const Sources& sources, float* partial) {
+        const MvWideSums pass(shared, sources);
+        if constexpr (HALVES == 1) {
+            pass.template work<0, GRADES>(partial);
+        } else if (blockIdx.z == 0) {
+            pass.template work<0, GRADES / 2>(partial);
+        } else {
+            pass.template work<GRADES / 2, GRADES>(partial);
+        }
+    }
+
+  private:
+    T* shared;
+    const Sources& sources;
+    int column;         // The block's first column of a.
+    int line, pair;
+    int above, beside;  // The warp's first columns of a and of b, within the block.
+    bool a_packed, b_packed;
+
+    GW_DEVICE MvWideSums(T* shared, const Sources& sources) : shared(shared), sources(sources) {
+        column = blockIdx.y * WIDTH;
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        line = lane / 4;
+        pair = lane % 4;
+        above = warp % 4 * 16;
+        beside = warp / 4 * 8 * STRIPS;
+        a_packed = is_packed(sources.a, sources.inputs);
+        b_packed = true;
+        for (int c = 0; c < COUNT; ++c) b_packed = b_packed && is_packed(sources.b[c], sources.features);
+    }
+
+    GW_DEVICE static bool is_packed(const T* array, int width) { return width % PACK == 0 && reinterpret_cast<u64>(array) % 16 == 0; }
+
+    /// Starts copying up to WIDTH columns of 32 rows, `first` on, of one blade of [BLADES, rows, width], `column` on; zeros elsewhere.
+    GW_DEVICE void fetch(T* target, const T* source, int width, int column, int blade, i64 first, bool packed) const {
+        const T* const rows = source + (blade * sources.rows + first) * width + column;
+        const int left = width - column, there = static_cast<int>(sources.rows - first < ROWS ? sources.rows - first : ROWS);
+        if (packed) {
+            constexpr int ALONG = WIDTH / PACK;
+#pragma unroll
+            for (int at = threadIdx.x; at < ROWS * ALONG; at += THREADS) {
+                const int row = at / ALONG, x = at % ALONG * PACK;
+                const bool inside = row < there && x < left;
+                copy_async_16(target + row * PITCH + x, inside ? rows + row * width + x : source, inside ? 16 : 0);
+            }
+            return;
+        }
+#pragma unroll 2
+        for (int at = threadIdx.x; at < ROWS * WIDTH; at += THREADS) {
+            const int row = at / WIDTH, x = at % WIDTH;
+            const bool inside = row < there && x < left;
+            const T* const from = inside ? rows + row * width + x : source;
+            T* const to = target + row * PITCH + x;
+            if constexpr (sizeof(T) == 4) {
+                copy_async_4(to, from, inside ? 4 : 0);
+            } else {
+                *to = inside ? *from : T{};
+            }
+        }
+    }
+
+    /// The sums of the grades from FIRST to before LAST.
+    template <int FIRST, int LAST>
+    GW_DEVICE void work(float* partial) const {
+        constexpr int BEGIN = tables.first[FIRST], COUNTED = tables.first[LAST] - BEGIN;
+        const int tiles = static_cast<int>((sources.rows + ROWS - 1) / ROWS), blocks = gridDim.x, number = blockIdx.x;
+        // Step n is the n % COUNTED-th blade of the block's tile n / COUNTED.
+        const int own = tiles > number ? (tiles - number + blocks - 1) / blocks : 0, steps = own * COUNTED;
+        auto start = [&](int step) {
+            if (step < steps) {
+                const i64 first = (number + static_cast<i64>(step / COUNTED) * blocks) * ROWS;
+                const int blade = BEGIN + step % COUNTED;
+                T* const stage = shared + step % STAGES * STAGE;
+                fetch(stage, sources.a, sources.inputs, column, blade, first, a_packed);
+#pragma unroll
+                for (int c = 0; c < COUNT; ++c) {
+                    fetch(stage + (1 + c) * PLANE, sources.b[c], sources.features, 0, blade, first, b_packed);
+                }
+            }
+            copy_async_commit();
+        };
+        for (int step = 0; step < STAGES - 1; ++step) start(step);
+        float sums[LAST - FIRST][STRIPS][4] = {};
+        // Warps whose columns of a do not exist only copy.
+        const bool idle = column + above >= sources.inputs;
+        int step = 0;
+#pragma unroll 1
+        for (int tile = 0; tile < own; ++tile) {
+            each<LAST - FIRST>([&](auto index) {
+                constexpr int grade = FIRST + decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
+#pragma unroll 1
+                for (int blade = begin; blade < end; ++blade, ++step) {
+                    copy_async_wait<STAGES - 2>();
+                    __syncthreads();  // The step is there, and all have read the one before, whose place the next copies take.
+                    start(step + STAGES - 1);
+                    if (!idle) add(sums[grade - FIRST], shared + step % STAGES * STAGE);
+                }
+            });
+        }
+        copy_async_wait<0>();
+        partial += (static_cast<i64>(blockIdx.x) * COUNT * GRADES + FIRST) * sources.inputs * sources.features;
+#pragma unroll
+        for (int grade = 0; grade < LAST - FIRST; ++grade) write(sums[grade], partial + grade * sources.inputs * sources.features);
+    }
+
+    /// Adds the products of a stage's rows.
+    GW_DEVICE void add(float (&sums)[STRIPS][4], const T* stage) const {
+        if constexpr (PARTS == 1) {
+            multiply(sums, stage);
+        } else {
+            float own[STRIPS][4] = {};
+            multiply(own, stage);
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; ++strip) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sums[strip][i] += own[strip][i];
+            }
+        }
+    }
+
+    /// The same by matrix instructions alone.
+    GW_DEVICE void multiply(float (&sums)[STRIPS][4], const T* stage) const {
+        const T* const left = stage + 2 * pair * PITCH + above + line;
+        const T* const right = stage + PLANE + 2 * pair * PITCH + line;
+#pragma unroll
+        for (int row = 0; row < ROWS; row += 8) {
+            const T* const from = left + row * PITCH;
+            Operand<4> a;
+            a.set(0, widen(from[0]));
+            a.set(1, widen(from[8]));
+            a.set(2, widen(from[PITCH]));
+            a.set(3, widen(from[PITCH + 8]));
+#pragma unroll
+            for (int strip = 0; strip < STRIPS; ++strip) {
+                // 64 columns of each array b, whose planes follow each other.
+                const int at = beside + 8 * strip;
+                const T* const other = right + at / WIDTH * PLANE + at % WIDTH + row * PITCH;
+                Operand<2> b;
+                b.set(0, widen(other[0]));
+                b.set(1, widen(other[PITCH]));
+                if constexpr (PARTS == 3) {
+                    mma_tf32(sums[strip], a.low, b.high);
+                    mma_tf32(sums[strip], a.high, b.low);
+                }
+                mma_tf32(sums[strip], a.high, b.high);
+            }
+        }
+    }
+
+    /// Writes the sums of one grade; `place` is that of the first array b.
+    GW_DEVICE void write(const float (&sums)[STRIPS][4], float* place) const {
+#pragma unroll
+        for (int strip = 0; strip < STRIPS; ++strip) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int at = beside + 8 * strip, c = at / WIDTH;
+                const int row = column + above + line + i / 2 * 8, feature = at % WIDTH + 2 * pair + i % 2;
+                if (row >= sources.inputs || feature >= sources.features) continue;
+                place[(static_cast<i64>(c) * GRADES * sources.inputs + row) * sources.features + feature] = sums[strip][i];
+            }
+        }
+    }
+};
