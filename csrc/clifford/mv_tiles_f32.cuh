@@ -19,7 +19,7 @@ struct MvTilesF32 : MvTileWarp<A, T, MOST> {
     using typename Warp::Fragment;
     using typename Warp::Parameters;
     using Warp::BLADES, Warp::GRADES, Warp::PATHS, Warp::ROWS, Warp::WIDTH, Warp::tables;
-    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair, Warp::share;
+    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
     /// The pitch of a row of features in shared memory: an odd multiple of 4, so that the four lanes of eight rows read 32 banks.
     static constexpr int PITCH = WIDTH + 4;
 
@@ -210,25 +210,6 @@ struct MvTilesF32 : MvTileWarp<A, T, MOST> {
                 if (feature + 1 < features) at[1] = narrow<T>(values[blade][1]);
             }
         }
-    }
-
-    /// Writes the layer norm of s, plus the residual if there is one; see `sum_features` for `shared`.
-    GW_DEVICE void write_normalized(const Parameters& parameters, const T* residual, Fragment& s, T* out, i64 first, float* shared) const {
-        float norms[1][2];
-        this->sum_norms(s, norms, shared);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float base[BLADES][2] = {};
-            if (residual != nullptr) this->read(residual, first, half, base);
-#pragma unroll
-            for (int side = 0; side < 2; ++side) {
-                const int at = 2 * half + side;
-                const float scale = quotient(parameters.gain(feature + side), norms[0][half] * share + float(NORM_EPSILON));
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = base[blade][side] + s[blade][at] * scale;
-            }
-        }
-        this->write(out, first, s);
     }
 
     /// Puts the lane's two values of every blade at row g + 8·half of [BLADES, ROWS, PITCH].

@@ -63,7 +63,7 @@ struct MvTilesF32Forward : MvTilesF32<A> {
             if (kept.r != nullptr) this->write(kept.r, first, mapped[0]);
             this->apply_product(parameters, h[0], mapped[0], mapped[1]);
             if (kept.s != nullptr) this->write(kept.s, first, mapped[1]);
-            this->write_normalized(parameters, residual, mapped[1], out, first, sums);
+            finish(parameters, residual, mapped[1], out, first, sums);
         }
     }
 
@@ -79,5 +79,24 @@ struct MvTilesF32Forward : MvTilesF32<A> {
             Tiles::values_of_row(h, half, both);
             this->put(rows, ROWS * PITCH, half, both);
         }
+    }
+
+    /// Writes the layer norm of s, plus the residual if there is one; see `sum_features` for `shared`.
+    GW_DEVICE void finish(const Parameters& parameters, const float* residual, Fragment& s, float* out, i64 first, float* shared) const {
+        float norms[1][2];
+        this->sum_norms(s, norms, shared);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float base[BLADES][2] = {};
+            if (residual != nullptr) this->read(residual, first, half, base);
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                const int at = 2 * half + side;
+                const float scale = quotient(parameters.gain(feature + side), norms[0][half] * share + float(NORM_EPSILON));
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = base[blade][side] + s[blade][at] * scale;
+            }
+        }
+        this->write(out, first, s);
     }
 };

@@ -11,36 +11,60 @@
 #define GW_RUN(...) __trap()
 #endif
 
+template <bool V>
+struct Flag {
+    static constexpr bool value = V;
+};
+
+/// Calls f with whether two features of these arrays can be accessed as one.
+template <class T, int N, class F>
+GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
+    u64 bits = features % 2 * sizeof(T);
+#pragma unroll
+    for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
+    if (bits % (2 * sizeof(T)) == 0) {
+        f(Flag<true>{});
+    } else {
+        f(Flag<false>{});
+    }
+}
+
 #define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
         GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out, T* r, T* s) {                             \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS>;                                                                  \
-        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s));                                    \
+        GW_RUN(with_pairs<T>(weights.features, {y, residual, out, r, s}, [&](auto paired) {                                      \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, decltype(paired)::value>;                                     \
+            Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s);                                        \
+        }));                                                                                                                     \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_bwd_##P##_##Q##_##R##_##NAME(                        \
         GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* r, const T* s, const T* grad, T* h, T* grad_r, T* grad_l,   \
         T* grad_y, float* partial) {                                                                                             \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS>;                                                                 \
-        GW_RUN(Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial));     \
+        GW_RUN(with_pairs<T>(weights.features, {y, r, s, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                    \
+            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, decltype(paired)::value>;                                    \
+            Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial);         \
+        }));                                                                                                                     \
     }
 
-#define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COUNT)                                                                     \
-    extern "C" __global__ void __launch_bounds__(512, 1) gw_mv_wide##KIND##_sums##COUNT##_##P##_##Q##_##R##_##NAME(               \
-        const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 features) {                            \
+#define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COUNT, COLUMNS)                                                            \
+    extern "C" __global__ void __launch_bounds__(COLUMNS / 16 * 128, 1)                                                          \
+        gw_mv_wide##KIND##_sums##COUNT##_##COLUMNS##_##P##_##Q##_##R##_##NAME(                                                   \
+            const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 features) {                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT>;                                                              \
+        using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT, COLUMNS>;                                                     \
         GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(features)}, partial));             \
     }
 
 #define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)          \
     GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)               \
-    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 1)              \
-    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 2)
+    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 1, 64)          \
+    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 1, 80)          \
+    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 2, 64)
 
 #define GW_MV_WIDE(P, Q, R)                              \
     GW_MV_WIDE_KERNELS(P, Q, R, _exact, 3, float, f32)    \

@@ -13,12 +13,43 @@
 #include "clifford/mv_tiles_f32.cuh"
 #include "ptx/bulk.cuh"
 
-template <class A, class T, int PARTS>
+/// `PAIRED` says that features are even in number, and all arrays of them aligned to two: branches at every access would keep loads from being
+/// in flight together.
+template <class A, class T, int PARTS, bool PAIRED>
 struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     using Tiles = MvTilesF32<A, T, 64, PARTS>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::ROWS, Tiles::WIDTH, Tiles::features, Tiles::p;
+    using typename Tiles::Fragment;
+    using Tiles::BLADES, Tiles::GRADES, Tiles::ROWS, Tiles::WIDTH, Tiles::feature, Tiles::features, Tiles::line, Tiles::p;
 
     using Tiles::Tiles;
+
+    /// As those of `Tiles`.
+    GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
+        const i64 row = first + line + 8 * half, plane = p.rows * features;
+        const T* at = source + row * features + feature;
+        const bool inside = row < p.rows && feature < features;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, at += plane) {
+            values[blade][0] = values[blade][1] = 0;
+            if constexpr (PAIRED) {
+                if (inside) load<2>(at, values[blade]);
+            } else {
+                if (inside) values[blade][0] = widen(at[0]);
+                if (inside && feature + 1 < features) values[blade][1] = widen(at[1]);
+            }
+        }
+    }
+    GW_DEVICE void write_row(T* target, i64 first, int half, const float (&values)[BLADES][2]) const {
+        Tiles::write_row(target, first, half, values, PAIRED);
+    }
+    GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float row[BLADES][2];
+            Tiles::values_of_row(values, half, row);
+            write_row(target, first, half, row);
+        }
+    }
 
     /// Copies matrices [GRADES, features, features] as `Tiles::load_matrices` does, 16 bytes at a time where they allow it. Call
     /// `Tiles::fetched` before the barrier.

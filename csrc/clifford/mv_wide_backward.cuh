@@ -7,10 +7,10 @@
 
 /// Gradients at one position of a row are formed as in clifford/mv_tiles_f32_backward.cuh, which has more of its rows in shared memory,
 /// and forms the gradients of matrices itself.
-template <class A, class T, int PARTS>
-struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
-    using Base = MvTileGradients<A, MvWide<A, T, PARTS>, 0>;
-    using Wide = MvWide<A, T, PARTS>;
+template <class A, class T, int PARTS, bool PAIRED>
+struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
+    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0>;
+    using Wide = MvWide<A, T, PARTS, PAIRED>;
     using typename Wide::Element;
     using typename Wide::Fragment;
     using typename Wide::Parameters;
@@ -91,7 +91,6 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
         float* const dl = dr + BLADES * PLANE;
         float* const exchange = dl + BLADES * PLANE;
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
-        const bool paired = Wide::is_paired(results.h, features);
         Sums sums(exchange + 2 * ROWS * Base::COLUMNS);
         this->fetched();
         __syncthreads();
@@ -101,13 +100,13 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
             this->prefetch(sources.grad, first + step, 1);
             this->prefetch(sources.y, first + step, 2);
             this->prefetch(sources.r, first + step, 3);
-            norm_backward(parameters, sources, results, first, dl, exchange, paired, sums);
-            float dh[1][BLADES][4];
-            product_backward(parameters, sources, results, first, dr, dl, paired, dh[0], sums);
+            float dh[1][BLADES][4];  // It is y first, then h.
+            norm_backward(parameters, sources, results, first, dr, dl, exchange, dh[0], sums);
+            product_backward(parameters, results, first, dr, dl, dh[0], sums);
             this->meet();
             accumulate_columns(dh, dr, features8, right);
             accumulate_columns(dh, dl, features8, left);
-            silu_backward(parameters, sources, results, first, dh[0], paired, sums);
+            silu_backward(parameters, sources, results, first, dh[0], sums);
             this->meet();  // All have read the gradients of r and l.
         }
         this->write_sums(parameters, sums, dr, partial);
@@ -118,44 +117,40 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
         this->template accumulate<true>(dh, rows, PLANE, PITCH, count, {matrices + 8 * column * PITCH}, count * PITCH, PITCH);
     }
 
-    /// The gradient of l: that of the layer norm's argument s, over √2.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first, float* dl,
-                                 float* exchange, bool paired, Sums& sums) const {
-        float s[2][BLADES][2], g[2][BLADES][2];
+    /// The gradient of l: that of the layer norm's argument s, over √2. Also brings r to its place, and y: the loads of all four arrays are
+    /// in flight together.
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first, float* dr,
+                                 float* dl, float* exchange, Fragment& y, Sums& sums) const {
+        float s[2][BLADES][2], g[2][BLADES][2], r[2][BLADES][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             this->read(sources.s, first, half, s[half]);
             this->read(sources.grad, first, half, g[half]);
         }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float row[BLADES][2];
+            this->read(sources.r, first, half, r[half]);
+            this->read(sources.y, first, half, row);
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) {
+                y[blade][2 * half] = row[blade][0];
+                y[blade][2 * half + 1] = row[blade][1];
+            }
+        }
         this->norm_gradient(parameters, s, g, exchange, sums);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
+            this->put(dr, PLANE, half, r[half]);
             this->put(dl, PLANE, half, g[half]);
-            this->write_row(results.l, first, half, g[half], paired);
+            this->write_row(results.l, first, half, g[half]);
         }
         // A lane reads back only what it wrote.
     }
 
-    /// h and the gradient of r; the product's part of the gradient of h to `dh`.
-    GW_DEVICE void product_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first, float* dr,
-                                    const float* dl, bool paired, Fragment& dh, Sums& sums) const {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float r[BLADES][2];
-            this->read(sources.r, first, half, r);
-            this->put(dr, PLANE, half, r);
-        }
-        asm volatile("" ::: "memory");
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float y[BLADES][2];
-            this->read(sources.y, first, half, y);
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                dh[blade][2 * half] = y[blade][0];
-                dh[blade][2 * half + 1] = y[blade][1];
-            }
-        }
+    /// h and the gradient of r, in the place of r; the product's part of the gradient of h to `dh`, which is y.
+    GW_DEVICE void product_backward(const Parameters& parameters, const Results& results, i64 first, float* dr, const float* dl,
+                                    Fragment& dh, Sums& sums) const {
         this->apply_silu(parameters, dh);
         this->write(results.h, first, dh);
         // Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
@@ -204,13 +199,13 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
             const float* at = dr + (line + 8 * half) * PITCH + feature;
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade, at += PLANE) load<2>(at, row[blade]);
-            this->write_row(results.r, first, half, row, paired);
+            this->write_row(results.r, first, half, row);
         }
     }
 
     /// The gradient of y.
     GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first,
-                                 const Fragment& dh, bool paired, Sums& sums) const {
+                                 const Fragment& dh, Sums& sums) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float y[BLADES][2];
@@ -219,7 +214,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS>, 0> {
             for (int side = 0; side < 2; ++side) {
                 this->silu_gradient(parameters, half, side, dh, y, sums, sums.bias(side));
             }
-            this->write_row(results.y, first, half, y, paired);
+            this->write_row(results.y, first, half, y);
         }
     }
 };

@@ -4,13 +4,13 @@
 
 #include "clifford/mv_wide.cuh"
 
-template <class A, class T, int PARTS>
-struct MvWideForward : MvWide<A, T, PARTS> {
-    using Wide = MvWide<A, T, PARTS>;
+template <class A, class T, int PARTS, bool PAIRED>
+struct MvWideForward : MvWide<A, T, PARTS, PAIRED> {
+    using Wide = MvWide<A, T, PARTS, PAIRED>;
     using typename Wide::Fragment;
     using typename Wide::Parameters;
     using Wide::BLADES, Wide::GRADES, Wide::PITCH, Wide::ROWS, Wide::WIDTH;
-    using Wide::column, Wide::features, Wide::p;
+    using Wide::column, Wide::feature, Wide::features, Wide::p, Wide::share;
     /// The pitch of matrices: an odd multiple of 8, so that lanes of four rows and eight columns read 32 banks.
     static constexpr int ACROSS = WIDTH + 8, PLANE = ROWS * PITCH;
 
@@ -63,7 +63,26 @@ struct MvWideForward : MvWide<A, T, PARTS> {
             if (kept_r != nullptr) this->write(kept_r, first, mapped[0]);
             this->apply_product(parameters, h, mapped[0], mapped[1]);
             if (kept_s != nullptr) this->write(kept_s, first, mapped[1]);
-            this->write_normalized(parameters, residual, mapped[1], out, first, sums);
+            finish(parameters, residual, mapped[1], out, first, sums);
         }
+    }
+
+    /// Writes the layer norm of s, plus the residual if there is one, which is on its way during the exchange of norms; see `sum_features` for
+    /// `shared`.
+    GW_DEVICE void finish(const Parameters& parameters, const T* residual, Fragment& s, T* out, i64 first, float* shared) const {
+        float norms[1][2], base[2][BLADES][2] = {};
+        if (residual != nullptr) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) this->read(residual, first, half, base[half]);
+        }
+        this->sum_norms(s, norms, shared);
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+            const int half = at / 2, side = at % 2;
+            const float scale = quotient(parameters.gain(feature + side), norms[0][half] * share + float(NORM_EPSILON));
+#pragma unroll
+            for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = base[half][blade][side] + s[blade][at] * scale;
+        }
+        this->write(out, first, s);
     }
 };

@@ -1,5 +1,5 @@
 // Gradients of grade-wise matrices from rows, see clifford/mv_wide.cuh.
-// Names: gw_mv_wide_sums<COUNT>_<algebra>_<dtype>, and gw_mv_wide_exact_sums<COUNT>_<algebra>_f32 in three parts.
+// Names: gw_mv_wide_sums<COUNT>_<COLUMNS>_<algebra>_<dtype>, and gw_mv_wide_exact_sums… in three parts.
 #pragma once
 
 #include "clifford/mv_tiles_f32.cuh"
@@ -7,19 +7,20 @@
 /// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
 /// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], b_c [BLADES, rows, features], features at most 64.
 ///
-/// A block of 16 warps has 64 columns of a, by blockIdx.y, and all of b: each warp 16 of a and 16·COUNT of b. It has half of the grades, by
+/// A block has COLUMNS columns of a, by blockIdx.y, and all of b: each of its warps 16 of a and 16·COUNT of b. 80 columns instead of 64 serve
+/// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by
 /// blockIdx.z, where all would take more registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In three parts, matrix instructions, which truncate,
 /// add these 32 products; the rest are additions that round.
-template <class A, class T, int PARTS, int COUNT>
+template <class A, class T, int PARTS, int COUNT, int COLUMNS>
 struct MvWideSums {
     using Tiles = MvTilesF32<A, T, 64, PARTS>;
     template <int N>
     using Operand = typename Tiles::template Operand<N>;
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, ROWS = 32, WIDTH = 64, THREADS = 512;
+    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, ROWS = 32, WIDTH = 64, THREADS = COLUMNS / 16 * 128;
     static constexpr auto tables = A::make();
     /// Elements from one row to the next in shared memory: the lanes of four pairs of rows and eight columns read 32 banks.
-    static constexpr int PACK = 16 / sizeof(T), PITCH = WIDTH + PACK, PLANE = ROWS * PITCH;
-    static constexpr int STAGES = 4, STAGE = (1 + COUNT) * PLANE;
+    static constexpr int PACK = 16 / sizeof(T), A_PITCH = COLUMNS + PACK, PITCH = WIDTH + PACK, A_PLANE = ROWS * A_PITCH, PLANE = ROWS * PITCH;
+    static constexpr int STAGES = 4, STAGE = A_PLANE + COUNT * PLANE;
     /// Bytes of dynamic shared memory.
     static constexpr int SHARED = STAGES * STAGE * sizeof(T);
     /// 8 columns of b that a warp has.
@@ -53,12 +54,12 @@ struct MvWideSums {
     bool a_packed, b_packed;
 
     GW_DEVICE MvWideSums(T* shared, const Sources& sources) : shared(shared), sources(sources) {
-        column = blockIdx.y * WIDTH;
+        column = blockIdx.y * COLUMNS;
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         line = lane / 4;
         pair = lane % 4;
-        above = warp % 4 * 16;
-        beside = warp / 4 * 8 * STRIPS;
+        above = warp % (COLUMNS / 16) * 16;
+        beside = warp / (COLUMNS / 16) * 8 * STRIPS;
         a_packed = is_packed(sources.a, sources.inputs);
         b_packed = true;
         for (int c = 0; c < COUNT; ++c) b_packed = b_packed && is_packed(sources.b[c], sources.features);
@@ -66,26 +67,27 @@ struct MvWideSums {
 
     GW_DEVICE static bool is_packed(const T* array, int width) { return width % PACK == 0 && reinterpret_cast<u64>(array) % 16 == 0; }
 
-    /// Starts copying up to WIDTH columns of 32 rows, `first` on, of one blade of [BLADES, rows, width], `column` on; zeros elsewhere.
+    /// Starts copying up to COUNTED columns of 32 rows, `first` on, of one blade of [BLADES, rows, width], `column` on; zeros elsewhere.
+    template <int COUNTED>
     GW_DEVICE void fetch(T* target, const T* source, int width, int column, int blade, i64 first, bool packed) const {
         const T* const rows = source + (blade * sources.rows + first) * width + column;
         const int left = width - column, there = static_cast<int>(sources.rows - first < ROWS ? sources.rows - first : ROWS);
         if (packed) {
-            constexpr int ALONG = WIDTH / PACK;
+            constexpr int ALONG = COUNTED / PACK;
 #pragma unroll
             for (int at = threadIdx.x; at < ROWS * ALONG; at += THREADS) {
                 const int row = at / ALONG, x = at % ALONG * PACK;
                 const bool inside = row < there && x < left;
-                copy_async_16(target + row * PITCH + x, inside ? rows + row * width + x : source, inside ? 16 : 0);
+                copy_async_16(target + row * (COUNTED + PACK) + x, inside ? rows + row * width + x : source, inside ? 16 : 0);
             }
             return;
         }
 #pragma unroll 2
-        for (int at = threadIdx.x; at < ROWS * WIDTH; at += THREADS) {
-            const int row = at / WIDTH, x = at % WIDTH;
+        for (int at = threadIdx.x; at < ROWS * COUNTED; at += THREADS) {
+            const int row = at / COUNTED, x = at % COUNTED;
             const bool inside = row < there && x < left;
             const T* const from = inside ? rows + row * width + x : source;
-            T* const to = target + row * PITCH + x;
+            T* const to = target + row * (COUNTED + PACK) + x;
             if constexpr (sizeof(T) == 4) {
                 copy_async_4(to, from, inside ? 4 : 0);
             } else {
@@ -106,10 +108,10 @@ struct MvWideSums {
                 const i64 first = (number + static_cast<i64>(step / COUNTED) * blocks) * ROWS;
                 const int blade = BEGIN + step % COUNTED;
                 T* const stage = shared + step % STAGES * STAGE;
-                fetch(stage, sources.a, sources.inputs, column, blade, first, a_packed);
+                fetch<COLUMNS>(stage, sources.a, sources.inputs, column, blade, first, a_packed);
 #pragma unroll
                 for (int c = 0; c < COUNT; ++c) {
-                    fetch(stage + (1 + c) * PLANE, sources.b[c], sources.features, 0, blade, first, b_packed);
+                    fetch<WIDTH>(stage + A_PLANE + c * PLANE, sources.b[c], sources.features, 0, blade, first, b_packed);
                 }
             }
             copy_async_commit();
@@ -155,16 +157,16 @@ struct MvWideSums {
 
     /// The same by matrix instructions alone.
     GW_DEVICE void multiply(float (&sums)[STRIPS][4], const T* stage) const {
-        const T* const left = stage + 2 * pair * PITCH + above + line;
-        const T* const right = stage + PLANE + 2 * pair * PITCH + line;
+        const T* const left = stage + 2 * pair * A_PITCH + above + line;
+        const T* const right = stage + A_PLANE + 2 * pair * PITCH + line;
 #pragma unroll
         for (int row = 0; row < ROWS; row += 8) {
-            const T* const from = left + row * PITCH;
+            const T* const from = left + row * A_PITCH;
             Operand<4> a;
             a.set(0, widen(from[0]));
             a.set(1, widen(from[8]));
-            a.set(2, widen(from[PITCH]));
-            a.set(3, widen(from[PITCH + 8]));
+            a.set(2, widen(from[A_PITCH]));
+            a.set(3, widen(from[A_PITCH + 8]));
 #pragma unroll
             for (int strip = 0; strip < STRIPS; ++strip) {
                 // 64 columns of each array b, whose planes follow each other.

@@ -6,7 +6,10 @@ use crate::{
     Array, Compute, CudaDevice, DType, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
-    ops::clifford::mv_linear::{self, Bias, cuda as linear},
+    ops::{
+        self,
+        clifford::mv_linear::{self, Bias, cuda as linear},
+    },
 };
 use gradewise_core::Algebra;
 
@@ -31,8 +34,14 @@ pub(super) struct Plan {
     /// Each pass, with its shared memory.
     forward: (Kernel, usize),
     backward: (Kernel, usize),
-    /// Gradients of one matrix or of two.
-    sums: [Kernel; 2],
+    /// Gradients of one matrix from 64 or 80 columns of rows, and of two matrices from 64.
+    sums: Sums,
+}
+
+struct Sums {
+    one: Kernel,
+    one_of_80: Kernel,
+    two: Kernel,
 }
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
@@ -55,11 +64,18 @@ pub(super) fn plan(
         return None;
     }
     let names = if dtype == DType::F32 && Compute::current() != Compute::Tf32 {
-        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_sums1", "mv_wide_exact_sums2"]
+        [
+            "mv_wide_exact_fwd",
+            "mv_wide_exact_bwd",
+            "mv_wide_exact_sums1_64",
+            "mv_wide_exact_sums1_80",
+            "mv_wide_exact_sums2_64",
+        ]
     } else {
-        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_sums1", "mv_wide_sums2"]
+        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_sums1_64", "mv_wide_sums1_80", "mv_wide_sums2_64"]
     };
-    let [forward, backward, one, two] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+    let [forward, backward, one, one_of_80, two] =
+        names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     let (shared_forward, shared_backward) = shared(algebra, features);
     if shared_forward.max(shared_backward) > info.max_shared_memory || !device.kernels().has(device, &forward)
     {
@@ -74,7 +90,7 @@ pub(super) fn plan(
         multiprocessors,
         forward: (forward, shared_forward),
         backward: (backward, shared_backward),
-        sums: [one, two],
+        sums: Sums { one, one_of_80, two },
     })
 }
 
@@ -125,20 +141,28 @@ impl Plan {
         others: &[&Array],
         parameters: DType,
     ) -> Result<Array> {
-        /// Rows of a stage, threads of a block, and stages in shared memory.
+        /// Rows of a stage, and stages in shared memory.
         const STEP: usize = 32;
-        const SUMMING: u32 = 512;
         const STAGES: usize = 4;
+        /// Columns of `a` in a block of threads that has more than `WIDTH`.
+        const MORE: usize = 80;
         let (count, grades) = (others.len(), algebra.grade_count());
         let (inputs, features) = (a.dims()[2], self.sizes.features);
+        let (kernel, columns) = match count {
+            1 if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) => (self.sums.one_of_80, MORE),
+            1 => (self.sums.one, WIDTH),
+            _ => (self.sums.two, WIDTH),
+        };
         let halves = if algebra.blade_count() > 4 { 2 } else { 1 };
-        let columns = inputs.div_ceil(WIDTH);
-        let blocks = (self.multiprocessors / (columns * halves)).clamp(1, self.sizes.batch.div_ceil(STEP));
+        let across = inputs.div_ceil(columns);
+        let blocks = (self.multiprocessors / (across * halves)).clamp(1, self.sizes.batch.div_ceil(STEP));
         let partial =
             Array::for_kernel(NAME, [blocks, count * grades * inputs * features], DType::F32, device)?;
+        // Rows are 16 bytes apart.
         let size = self.dtype.size();
-        let shared = STAGES * (1 + count) * STEP * (WIDTH * size + 16);
-        let grid = Grid::new([blocks, columns, halves], [SUMMING, 1, 1]).shared(shared);
+        let shared = STAGES * STEP * ((columns * size + 16) + count * (WIDTH * size + 16));
+        // Four warps for each 16 columns.
+        let grid = Grid::new([blocks, across, halves], [(columns * 8) as u32, 1, 1]).shared(shared);
         let args = Args::new()
             .array(a)
             .array(others[0])
@@ -147,7 +171,7 @@ impl Plan {
             .size(self.sizes.batch)
             .size(inputs)
             .size(features);
-        device.launch(NAME, self.sums[count - 1], grid, args)?;
+        device.launch(NAME, kernel, grid, args)?;
         sum_partials(device, NAME, &partial, [count, grades, inputs, features], parameters, 1.0)
     }
 }
@@ -155,6 +179,23 @@ impl Plan {
 /// A parameter in the dtype of the features, in which products of matrices have both operands.
 fn narrowed(plan: &Plan, parameter: &Array) -> Result<Array> {
     parameter.cast(plan.dtype)
+}
+
+/// y, the result of the first map.
+fn first_map(device: &CudaDevice, algebra: &Algebra, plan: &Plan, arrays: &[Array]) -> Result<Array> {
+    /// From so many rows on, rows of x that are no multiple of 16 bytes, which the copy engine cannot bring to products, are copied to some
+    /// that are.
+    const COPIED_FROM: usize = 8192;
+    let Sizes { batch, inputs, features } = plan.sizes;
+    let (x, matrices, bias) = (&arrays[0], narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
+    let padded = inputs.next_multiple_of(16 / plan.dtype.size());
+    let bias = Some((&bias, Bias::Scalar));
+    if padded == inputs || batch < COPIED_FROM {
+        return linear::forward(device, algebra, &plan.linear(), x, &matrices, bias);
+    }
+    let (x, matrices) = (ops::pad(x, 2, 0, padded)?, ops::pad(&matrices, 1, 0, padded)?);
+    let sizes = mv_linear::Sizes::grade_wise(batch, padded, features);
+    linear::forward(device, algebra, &sizes, &x, &matrices, bias)
 }
 
 /// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
@@ -165,9 +206,7 @@ pub(super) fn forward(
     arrays: &[Array],
     residual: Option<&Array>,
 ) -> Result<Forward> {
-    let (matrices, bias) = (narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
-    let y =
-        linear::forward(device, algebra, &plan.linear(), &arrays[0], &matrices, Some((&bias, Bias::Scalar)))?;
+    let y = first_map(device, algebra, plan, arrays)?;
     let like = || plan.like_the_output(device, algebra);
     let (output, r, s) = (like()?, like()?, like()?);
     let args = Args::new()
