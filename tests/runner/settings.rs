@@ -112,6 +112,86 @@ fn the_same_settings_give_the_same_bits_whatever_prepares_the_batches() {
     assert!(!said.contains("CUBLASLT"), "{said}");
 }
 
+/// The names of the threads that compute in a run of these settings, while it trains, and whether the main thread is one of them.
+#[cfg(target_os = "linux")]
+fn computing(settings: &str, cores: Option<&str>) -> (Vec<String>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let arguments = format!("train nbody {SHARED} train.steps=100000000 --out run {settings}");
+    let mut command = command(here, &arguments);
+    command.env_remove("RAYON_NUM_THREADS").envs(cores.map(|cores| ("RAYON_NUM_THREADS", cores)));
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let runs = if settings.contains("--seeds") { "run/seed-0" } else { "run" };
+    let begun = std::time::Instant::now();
+    while !here.join(runs).join("checkpoint.safetensors").exists() && begun.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let tasks: Vec<_> = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten().collect();
+    let read = |task: &std::fs::DirEntry, file| std::fs::read_to_string(task.path().join(file)).unwrap();
+    // After the name in parentheses, the 12th number is the time of the processor in hundredths of a second.
+    let ticks = |task: &std::fs::DirEntry| -> u64 {
+        read(task, "stat").rsplit_once(')').unwrap().1.split_whitespace().nth(11).unwrap().parse().unwrap()
+    };
+    let main = tasks.iter().find(|task| *task.file_name() == *child.id().to_string()).unwrap();
+    let all: u64 = tasks.iter().map(ticks).sum();
+    let mut pool: Vec<String> = tasks.iter().map(|task| read(task, "comm").trim().to_owned()).collect();
+    pool.retain(|name| name.starts_with("gradewise-cpu-"));
+    pool.sort_unstable();
+    let takes_part = 4 * ticks(main) > all;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (pool, takes_part)
+}
+
+/// A run whose operators share their work among threads.
+const SHARED: &str = "data.source=simulate data.train=96 data.valid=8 data.test=8 model.hidden=16 model.layers=1 train.batch_size=48 \
+                      train.warmup_steps=2 train.decay_steps=4 train.log_every=100 train.eval_every=50 train.checkpoint_every=50";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn as_many_threads_compute_as_the_settings_say_and_the_main_thread_is_one_of_several() {
+    let names = |numbers: &[usize]| -> Vec<String> {
+        numbers.iter().map(|number| format!("gradewise-cpu-{number}")).collect()
+    };
+    assert_eq!(computing("runtime.threads=3", None), (names(&[1, 2]), true));
+    assert_eq!(computing("", Some("2")), (names(&[1]), true));
+    assert_eq!(
+        computing("runtime.threads=2", Some("7")),
+        (names(&[1]), true),
+        "the setting is the nearer one"
+    );
+    // The one that is left may wait for work of another thread, which one alone in the pool could not do.
+    assert_eq!(computing("runtime.threads=1", None).0, names(&[0]));
+    // Runs at once have threads of their own.
+    assert_eq!(computing("runtime.threads=2 --seeds 2 --at-once 2", None), (names(&[0, 1]), false));
+}
+
+#[test]
+fn results_are_those_of_any_number_of_threads_and_one_thread_serves_runs_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let run = format!("train nbody {SHARED} train.steps=6");
+    for threads in [1, 2, 3, 5] {
+        succeed(here, &format!("{run} runtime.threads={threads} --out threads-{threads}"));
+        succeed(
+            here,
+            &format!("{run} --seeds 0,1 --at-once 2 runtime.threads={threads} --out once-{threads}"),
+        );
+    }
+    for threads in [2, 3, 5] {
+        assert!(bytes(here, "threads-1") == bytes(here, &format!("threads-{threads}")), "{threads}");
+        for seed in [0, 1] {
+            let [one, several] =
+                [1, threads].map(|threads| bytes(here, &format!("once-{threads}/seed-{seed}")));
+            assert!(one == several, "{threads} threads, seed {seed}");
+        }
+    }
+    let [alone, once] = ["threads-1", "once-1/seed-0"].map(|run| checkpoint(here, run));
+    for ((name, alone), (_, once)) in alone.tensors.iter().zip(once.tensors.iter()) {
+        assert!(alone == once, "{name}");
+    }
+}
+
 /// The bits of runs that are made at once and one after another, and what the former say.
 fn at_once_and_in_turn(here: &Path, settings: &str) -> (String, String) {
     let run = format!("train nbody {TINY} train.steps=8 {settings} --seeds 2,0,5");

@@ -333,7 +333,11 @@ impl Program {
     }
 
     /// Runs the command line of this process: the body of a `main`.
+    ///
+    /// Commands that compute on the CPU make the thread that calls it one of the threads of rayon's global pool, and leave it there: `main`
+    /// should return the exit code.
     pub fn main(self) -> ExitCode {
+        run::is_main_thread();
         ExitCode::from(self.run(std::env::args_os().collect()))
     }
 

@@ -7,6 +7,7 @@ mod failure;
 mod folder;
 mod interrupt;
 mod memory;
+mod pool;
 mod progress;
 mod sampler;
 mod team;
@@ -18,6 +19,7 @@ pub use failure::remember_panics;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;
+pub(crate) use pool::{Caller, is_main_thread};
 pub use progress::Progress;
 pub use sampler::Sampler;
 pub use team::{GRACE, Team, is_supervised, obey_supervisor};
@@ -85,6 +87,14 @@ pub fn loading(placement: &Placement) -> Placement {
 /// # Errors
 /// As [`placement`]; one device for several processes.
 pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placement> {
+    placement_for(Caller::This, runtime, launch)
+}
+
+/// As [`placement_of`], for work that `caller` asks for.
+///
+/// # Errors
+/// As [`placement_of`].
+pub(crate) fn placement_for(caller: Caller, runtime: &Runtime, launch: Option<&Launch>) -> Result<Placement> {
     let mut runtime = runtime.clone();
     if let Some(launch) = launch {
         runtime.device = device_of(runtime.device, launch)?;
@@ -122,12 +132,8 @@ pub fn placement_of(runtime: &Runtime, launch: Option<&Launch>) -> Result<Placem
         ));
     }
     runtime.compute.set_default();
-    if runtime.threads > 0 {
-        // Fails if the pool exists already. That is harmless: results do not depend on the number of threads.
-        if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(runtime.threads).build_global() {
-            tracing::warn!("runtime.threads has no effect: {error}");
-        }
-    }
+    // With a GPU the main thread queues work for that, and the pool prepares data.
+    pool::set_up(runtime.threads, if device == Device::Cpu { caller } else { Caller::Others });
     Ok(Placement::new(&device, dtype))
 }
 

@@ -11,7 +11,7 @@ use crate::{
     config::{self, Resolver},
     error::{Error, Result},
     output,
-    run::{self, Energy, Interrupt, Memory, RunFolder, Team},
+    run::{self, Caller, Energy, Interrupt, Memory, RunFolder, Team},
     task::{self, Measures, Task, TaskConfig},
 };
 pub use devices::{describe, nccl_variables};
@@ -87,7 +87,8 @@ pub fn run<T: Task>(arguments: &Request<'_>) -> Result<()> {
     if launch.is_some() && (seeds.is_some() || curve.is_some()) {
         return Err(one_at_a_time());
     }
-    let placement = run::placement_of(&config.runtime, launch.as_ref())?;
+    let caller = if arguments.at_once > 1 { Caller::Others } else { Caller::This };
+    let placement = run::placement_for(caller, &config.runtime, launch.as_ref())?;
     let team = Team::join(launch.as_ref(), &placement.device)?;
     let result = shared::<T>(arguments, &config, resumed, seeds, curve, placement, &team);
     team.leave(result)

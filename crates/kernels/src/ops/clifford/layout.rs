@@ -39,7 +39,9 @@ impl Layout {
         const CHUNK_ELEMENTS: usize = 1 << 15;
         const MAX_CHUNKS: usize = 64;
         let rows_for_work = CHUNK_ELEMENTS.div_ceil(features_or_one * blades.max(1));
-        let chunk = rows_for_work.max(batch.div_ceil(MAX_CHUNKS)).next_multiple_of(rows);
+        let most = rows_for_work.max(batch.div_ceil(MAX_CHUNKS)).next_multiple_of(rows);
+        // As many chunks, all of about the same length: beside a short last one, a thread would wait for most of another.
+        let chunk = batch.max(1).div_ceil(batch.div_ceil(most).max(1)).next_multiple_of(rows);
         Self { batch, features, rows, tiles: (rows * features).div_ceil(LANES), chunk }
     }
 

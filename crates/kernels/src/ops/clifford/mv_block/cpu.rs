@@ -2,7 +2,8 @@
 //!
 //! The separate operators move each intermediate through main memory, which took half of the time of a training step. Here the forward pass
 //! writes once what the backward pass needs: the first map's result, the right factor before its normalisation, and the argument of the
-//! layer norm. The backward pass recomputes the silu.
+//! layer norm. The backward pass recomputes the silu. What is written for it has the order in which it is computed, all blades of a chunk
+//! and then the next chunk, so that it needs no copy; its shape is the output's, its order is not, which nothing else relies on.
 
 use super::{Forward, NAME, OPERANDS, Sizes};
 use crate::{
@@ -118,34 +119,27 @@ fn run<T: Real>(
     let layer = layer::Plan::forward(&slices.layer, &operands);
     let norm = norm::Plan::<_, false>::new(slices.tables, slices.planes(), slices.gain);
     let layout = layer.layout();
-    let [first, right, sum] = kept.map(|kept| split_chunks(kept, layout));
+    let [first, right, sum] = kept.map(|kept| kept.par_chunks_mut(blades * layout.chunk_len()));
     let chunks = split_chunks(out, layout).into_par_iter().zip(first).zip(right).zip(sum);
-    let done = chunks.enumerate().flushed_map(|(chunk, (((mut out, mut first), mut right), mut sum))| {
+    let done = chunks.enumerate().flushed_map(|(chunk, (((mut out, first), right), sum))| {
         let len = out[0].len();
         let x = slices.input(layout, chunk);
-        // One buffer holds the chunk's intermediates; those for the backward pass are copied from it.
-        let mut space = Scratch::new(3 * blades * len, NAME)?;
-        let (y, rest) = space.split_at_mut(blades * len);
-        let (h, r) = rest.split_at_mut(blades * len);
-        for (blade, y) in y.chunks_exact_mut(len).enumerate() {
+        let mut h = Scratch::new(blades * len, NAME)?;
+        for (blade, y) in first.chunks_exact_mut(len).enumerate() {
             let a = Matrix::rows(x.get(blade, 0, len / n * inputs), inputs);
             let b = Matrix::rows(&slices.linear[slices.place(blade)..][..inputs * n], n);
             gemm::product(gemm::Sizes { m: len / n, k: inputs, n }, a, b, y, false);
         }
-        for row in y[..len].chunks_exact_mut(n) {
+        for row in first[..len].chunks_exact_mut(n) {
             for (y, &bias) in row.iter_mut().zip(slices.bias) {
                 *y += bias;
             }
         }
-        keep(y, &mut first);
-        lanewise::forward_chunk::<T, MvSilu>(&silu, Lines::local(y, len), &mut lines(h, len));
-        let h = Lines::local(h, len);
-        layer.right_chunk(h, len, r);
-        keep(r, &mut right);
-        // The first map's result has been copied and is not needed any more.
-        layer.forward_chunk(chunk, h, Lines::local(r, len), &mut lines(y, len));
-        keep(y, &mut sum);
-        norm.forward_chunk(Lines::local(y, len), &mut out);
+        lanewise::forward_chunk::<T, MvSilu>(&silu, Lines::local(first, len), &mut lines(&mut h, len));
+        let h = Lines::local(&h, len);
+        layer.right_chunk(h, len, right);
+        layer.forward_chunk(chunk, h, Lines::local(right, len), &mut lines(sum, len));
+        norm.forward_chunk(Lines::local(sum, len), &mut out);
         if let Some(residual) = residual {
             let residual = Lines::new(residual, layout, chunk);
             for (blade, out) in out.iter_mut().enumerate() {
@@ -157,16 +151,6 @@ fn run<T: Real>(
         Ok(())
     });
     done.into_iter().collect()
-}
-
-/// Copies a chunk to its place in an array.
-fn keep<T: Real>(values: &[T], kept: &mut [&mut [T]]) {
-    let mut rest = values;
-    for kept in kept {
-        let (line, after) = rest.split_at(kept.len());
-        kept.copy_from_slice(line);
-        rest = after;
-    }
 }
 
 /// Gradients of the parameters from one chunk.
@@ -222,14 +206,14 @@ fn parameter_gradients<T: Real>(
     let turned = layer::transposed(slices.linear, inputs, n);
     let matrices = grades * inputs * n;
     let work = |chunk: usize, grad_x: &mut [&mut [T]]| {
-        let local = |data| Lines::new(data, layout, chunk);
-        let [first, right, sum] = kept.map(local);
         let len = layout.chunk.min(layout.batch - chunk * layout.chunk) * n;
+        let [first, right, sum] =
+            kept.map(|kept| Lines::local(&kept[blades * chunk * layout.chunk_len()..][..blades * len], len));
         let rows = len / n;
         let mut space = Scratch::new(3 * blades * len, NAME)?;
         let (ds, rest) = space.split_at_mut(blades * len);
         let (h, dh) = rest.split_at_mut(blades * len);
-        let gain = norm.backward_chunk(sum, local(grad), &mut lines(ds, len));
+        let gain = norm.backward_chunk(sum, Lines::new(grad, layout, chunk), &mut lines(ds, len));
         lanewise::forward_chunk::<T, MvSilu>(&silu, first, &mut lines(h, len));
         let (of_sum, of_h) = (Lines::local(ds, len), Lines::local(h, len));
         let layer = layer.backward_chunk(chunk, of_h, right, of_sum, &mut lines(dh, len))?;
