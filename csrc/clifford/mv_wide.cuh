@@ -54,20 +54,38 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     /// Copies matrices [GRADES, features, features] as `Tiles::load_matrices` does, 16 bytes at a time where they allow it. Call
     /// `Tiles::fetched` before the barrier.
     GW_DEVICE float* fetch_matrices(float* target, const void* source, int padded, int pitch) const {
-        const bool is_wide = sizeof(T) == 4 || p.wide;
-        if (!is_wide || features % 8 != 0 || reinterpret_cast<u64>(source) % 16 != 0) {
+        if (features % 8 != 0 || reinterpret_cast<u64>(source) % 16 != 0) {
             return this->load_matrices(target, source, features, padded, pitch);
         }
         // No rows are padding then; columns past the features are.
-        constexpr int LANES = WIDTH / 4;
-        const int lines = GRADES * padded, o = threadIdx.x % LANES * 4, step = blockDim.x / LANES;
-        const bool there = o < features;
-        const float* const from = static_cast<const float*>(source) + (there ? o : 0);
-#pragma unroll 8
-        for (int at = threadIdx.x / LANES; at < lines; at += step) {
-            copy_async_16(target + at * pitch + o, from + at * features, there ? 16 : 0);
-        }
+        const int lines = GRADES * padded;
+        p.typed([&](auto zero) { fetch_lines(target, static_cast<const decltype(zero)*>(source), lines, pitch); });
         return target + lines * pitch;
+    }
+
+    /// The same of elements of type P, of lines one after the other.
+    template <class P>
+    GW_DEVICE void fetch_lines(float* target, const P* source, int lines, int pitch) const {
+        constexpr int COUNT = 16 / sizeof(P), LANES = WIDTH / COUNT;
+        const int o = threadIdx.x % LANES * COUNT, step = blockDim.x / LANES;
+        const bool there = o < features;
+        const P* const from = source + (there ? o : 0);
+#pragma unroll 4
+        for (int at = threadIdx.x / LANES; at < lines; at += step) {
+            float* const to = target + at * pitch + o;
+            if constexpr (sizeof(P) == 4) {
+                copy_async_16(to, from + at * features, there ? 16 : 0);
+            } else {
+                float values[COUNT];
+                load<COUNT>(from + at * features, values);
+#pragma unroll
+                for (int i = 0; i < COUNT; i += 4) {
+                    const float four[4] = {there ? values[i] : 0.0f, there ? values[i + 1] : 0.0f, there ? values[i + 2] : 0.0f,
+                                           there ? values[i + 3] : 0.0f};
+                    store<4>(to + i, four);
+                }
+            }
+        }
     }
 
     /// Brings 16 rows of [BLADES, rows, features], `first` on, to the second-level cache, where their planes can be copied as they are:

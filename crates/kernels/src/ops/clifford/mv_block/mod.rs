@@ -129,7 +129,7 @@ pub struct Forward {
     /// `[blades, batch, features]`
     pub output: Array,
     /// The first map's result, the right factor before its normalisation, and the argument of the layer norm, each of the
-    /// output's shape.
+    /// output's shape. On the CPU their elements are in an order of the implementation's own: they are for [`backward`] alone.
     pub kept: [Array; 3],
 }
 

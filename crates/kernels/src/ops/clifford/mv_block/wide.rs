@@ -6,10 +6,7 @@ use crate::{
     Array, Compute, CudaDevice, DType, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
-    ops::{
-        self,
-        clifford::mv_linear::{self, Bias, cuda as linear},
-    },
+    ops::clifford::mv_linear::{self, Bias, cuda as linear},
 };
 use gradewise_core::Algebra;
 
@@ -181,23 +178,6 @@ fn narrowed(plan: &Plan, parameter: &Array) -> Result<Array> {
     parameter.cast(plan.dtype)
 }
 
-/// y, the result of the first map.
-fn first_map(device: &CudaDevice, algebra: &Algebra, plan: &Plan, arrays: &[Array]) -> Result<Array> {
-    /// From so many rows on, rows of x that are no multiple of 16 bytes, which the copy engine cannot bring to products, are copied to some
-    /// that are.
-    const COPIED_FROM: usize = 8192;
-    let Sizes { batch, inputs, features } = plan.sizes;
-    let (x, matrices, bias) = (&arrays[0], narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
-    let padded = inputs.next_multiple_of(16 / plan.dtype.size());
-    let bias = Some((&bias, Bias::Scalar));
-    if padded == inputs || batch < COPIED_FROM {
-        return linear::forward(device, algebra, &plan.linear(), x, &matrices, bias);
-    }
-    let (x, matrices) = (ops::pad(x, 2, 0, padded)?, ops::pad(&matrices, 1, 0, padded)?);
-    let sizes = mv_linear::Sizes::grade_wise(batch, padded, features);
-    linear::forward(device, algebra, &sizes, &x, &matrices, bias)
-}
-
 /// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
 pub(super) fn forward(
     device: &CudaDevice,
@@ -206,7 +186,9 @@ pub(super) fn forward(
     arrays: &[Array],
     residual: Option<&Array>,
 ) -> Result<Forward> {
-    let y = first_map(device, algebra, plan, arrays)?;
+    let (matrices, bias) = (narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
+    let bias = Some((&bias, Bias::Scalar));
+    let y = linear::forward(device, algebra, &plan.linear(), &arrays[0], &matrices, bias)?;
     let like = || plan.like_the_output(device, algebra);
     let (output, r, s) = (like()?, like()?, like()?);
     let args = Args::new()
