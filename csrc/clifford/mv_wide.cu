@@ -1,5 +1,5 @@
-// Blocks of equivariant networks with 33 to 64 features, for the algebras of the plane and of space, on compute capability 9.0, for which registers
-// and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
+// Blocks of equivariant networks with 33 to 64 features, for the algebras of the plane and of space, on compute capability 9.0, for which
+// registers and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
 #include "clifford/mv_wide_backward.cuh"
 #include "clifford/mv_wide_forward.cuh"
 #include "clifford/mv_wide_sums.cuh"
@@ -11,21 +11,16 @@
 #define GW_RUN(...) __trap()
 #endif
 
-template <bool V>
-struct Flag {
-    static constexpr bool value = V;
-};
-
-/// Calls f with whether two features of these arrays can be accessed as one.
+/// Calls f with whether two features of these arrays can be accessed as one: 1 or 0, as a type.
 template <class T, int N, class F>
 GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
     u64 bits = features % 2 * sizeof(T);
 #pragma unroll
     for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
     if (bits % (2 * sizeof(T)) == 0) {
-        f(Flag<true>{});
+        f(Constant<1>{});
     } else {
-        f(Flag<false>{});
+        f(Constant<0>{});
     }
 }
 
@@ -35,7 +30,7 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         GW_RUN(with_pairs<T>(weights.features, {y, residual, out, r, s}, [&](auto paired) {                                      \
-            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, decltype(paired)::value>;                                     \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                              \
             Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s);                                        \
         }));                                                                                                                     \
     }                                                                                                                            \
@@ -45,7 +40,7 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         GW_RUN(with_pairs<T>(weights.features, {y, r, s, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                    \
-            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, decltype(paired)::value>;                                    \
+            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                             \
             Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial);         \
         }));                                                                                                                     \
     }

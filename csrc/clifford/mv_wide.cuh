@@ -1,10 +1,11 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) with 33 to 64 features, whose three matrices do not fit
-// into the shared memory of a multiprocessor together. Linear maps that stand alone, y = linear(x) and the gradients of x and of all
-// matrices, are products of matrices for other kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in
-// shared memory:
+// into the shared memory of a multiprocessor together. The linear maps that stand alone, y = linear(x) and the gradient of x, are products
+// of matrices for other kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in shared memory, and one for
+// the gradients of matrices:
 //
-//   forward   y                 ->  h, r, s, out   (r, s are kept, and out is the result)
-//   backward  y, r, s, grad     ->  the gradients of y, r and l, and h, of which the gradients of matrices are formed
+//   forward   y, residual             ->  r, s, out   (y, r, s are kept, and out is the result)
+//   backward  y, r, s, grad           ->  the gradients of y, r and l, and h, of which the gradients of matrices are formed
+//   sums      x or h, and gradients   ->  the gradients of matrices, see clifford/mv_wide_sums.cuh
 //
 // The positions that a lane has are those of clifford/mv_tile_warp.cuh, with one group of eight warps, 16 rows at a time. Products are
 // those of clifford/mv_tiles_f32.cuh: exact f32 in three TF32 parts, or TF32, which holds 16-bit operands exactly.
@@ -23,7 +24,7 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
 
     using Tiles::Tiles;
 
-    /// As those of `Tiles`.
+    /// As those of `Tiles`, without its branches.
     GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
         const i64 row = first + line + 8 * half, plane = p.rows * features;
         const T* at = source + row * features + feature;
