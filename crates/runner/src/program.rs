@@ -337,7 +337,7 @@ impl Program {
     /// Commands that compute on the CPU make the thread that calls it one of the threads of rayon's global pool, and leave it there: `main`
     /// should return the exit code.
     pub fn main(self) -> ExitCode {
-        run::is_main_thread();
+        run::mark_main_thread();
         ExitCode::from(self.run(std::env::args_os().collect()))
     }
 

@@ -19,7 +19,7 @@ pub use failure::remember_panics;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
 pub use memory::Memory;
-pub(crate) use pool::{Caller, is_main_thread};
+pub(crate) use pool::{Caller, mark_main_thread};
 pub use progress::Progress;
 pub use sampler::Sampler;
 pub use team::{GRACE, Team, is_supervised, obey_supervisor};

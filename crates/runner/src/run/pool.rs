@@ -6,8 +6,8 @@ thread_local! {
     static MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says that this thread is the main thread of a program of its own, which may join the pool for the rest of the process.
-pub(crate) fn is_main_thread() {
+/// Notes that this thread is the main thread of a program of its own, which may join the pool for the rest of the process.
+pub(crate) fn mark_main_thread() {
     MAIN.set(true);
 }
 
