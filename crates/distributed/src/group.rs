@@ -379,7 +379,8 @@ impl Shared {
         message.extend(bytes);
         let sent = frame::write(&mut *lock(link), Kind::Data, &message);
         sent.map_err(|error| {
-            self.fail(self.failure_of(rank, format!("cannot be reached: {error}")));
+            let reason = ended(&error).unwrap_or_else(|| format!("cannot be reached: {error}"));
+            self.fail(self.failure_of(rank, reason));
             failed().unwrap_or_else(|| Error::connection("send")(error))
         })
     }
@@ -430,10 +431,7 @@ impl Shared {
                         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                             format!("was silent for {} s", self.timeout.as_secs_f64())
                         }
-                        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                            "ended without a word: it was killed or crashed".to_owned()
-                        }
-                        _ => format!("cannot be heard any more: {error}"),
+                        _ => ended(&error).unwrap_or_else(|| format!("cannot be heard any more: {error}")),
                     };
                     return self.fail(self.failure_of(rank, reason));
                 }
@@ -460,4 +458,12 @@ impl Shared {
             inboxes = self.signal.wait_timeout(inboxes, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// What is to be said of the process at the other end if this error means that it has ended. Whether reading or writing notices first, and by
+/// which error, depends on what was under way.
+fn ended(error: &io::Error) -> Option<String> {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+        .then(|| "ended without a word: it was killed or crashed".to_owned())
 }
