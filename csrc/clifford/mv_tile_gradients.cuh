@@ -30,17 +30,10 @@ struct MvTileGradients : Tiles {
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
-    /// `Sums` in registers: gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
-    /// normalisation the lane's share, see `fold`.
-    struct LaneSums {
-        float product[2][SHARE] = {};
+    /// The part of `Sums` for silu's parameters, in registers.
+    struct SiluSums {
         float silu[2][GRADES][2] = {};
-        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
 
-        GW_DEVICE float bias(int side) const { return biases[side]; }
-        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
-        GW_DEVICE float gain(int side) const { return gains[side]; }
-        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
         GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
@@ -55,7 +48,18 @@ struct MvTileGradients : Tiles {
                 silu[side][grade][1] = values[grade][1];
             }
         }
+    };
 
+    /// `Sums` in registers: gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
+    /// normalisation the lane's share, see `fold`.
+    struct LaneSums : SiluSums {
+        float product[2][SHARE] = {};
+        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
+
+        GW_DEVICE float bias(int side) const { return biases[side]; }
+        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
+        GW_DEVICE float gain(int side) const { return gains[side]; }
+        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
         GW_DEVICE void add_gain(int side, float value) { gains[side] += value; }
         GW_DEVICE void add_left_bias(int side, float value) { left_biases[side] += value; }
 

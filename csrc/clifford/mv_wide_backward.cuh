@@ -37,11 +37,10 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
     }
 
   private:
-    /// `Sums` of MvTileGradients: those of silu in registers, which has none left for the others. `own` is the lane's first in shared memory;
-    /// they are THREADS apart.
-    struct Sums {
+    /// `Sums` of MvTileGradients: those of silu in registers, the others in shared memory, because a loop that is not unrolled goes over the
+    /// sides. `own` is the lane's first; they are THREADS apart.
+    struct Sums : Base::SiluSums {
         static constexpr int THREADS = 256, BY_SIDE = Base::SHARE + 3, COUNT = 2 * BY_SIDE * THREADS;
-        float silu[2][GRADES][2] = {};
         float* own;
 
         GW_DEVICE explicit Sums(float* shared) : own(shared + threadIdx.x) {
@@ -55,20 +54,6 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
         GW_DEVICE float folded(int side, int n) const { return at(side, n); }
         GW_DEVICE void add_left_bias(int side, float value) const { at(side, Base::SHARE + 1) += value; }
         GW_DEVICE void add_gain(int side, float value) const { at(side, Base::SHARE + 2) += value; }
-        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                values[grade][0] = silu[side][grade][0];
-                values[grade][1] = silu[side][grade][1];
-            }
-        }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                silu[side][grade][0] = values[grade][0];
-                silu[side][grade][1] = values[grade][1];
-            }
-        }
         GW_DEVICE void add_folded(const MvWideBackward& pass, int side, const typename Product::Weights& weights,
                                   const float (&norms)[GRADES][1]) {
             float totals[Base::SHARE];

@@ -114,6 +114,40 @@ fn scaled(all: Vec<Tensor>, (_, inputs, n): (usize, usize, usize)) -> Vec<Tensor
     all.into_iter().enumerate().map(scale).collect()
 }
 
+/// A block of `f32` on the device, with a residual, has the same bits each time, and those of double precision on the CPU within the bound
+/// of each way to compute products.
+fn agrees_with_the_cpu(
+    device: &Device,
+    signature: Signature,
+    size: (usize, usize, usize),
+    ways: &[(Compute, f64)],
+) {
+    let algebra = Algebra::new(signature).unwrap();
+    let (all, seed) = operands(&algebra, size);
+    let mut all = scaled(all, size);
+    all.push(random_like(&seed));
+    let on = |dtype, device: &Device| -> Vec<Array> {
+        let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+        let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
+        let served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
+        assert!(served || matches!(device, Device::Cpu), "{signature} {size:?}");
+        let found = run(&algebra, &all, &to(&seed, dtype, device));
+        found.iter().map(|array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap()).collect()
+    };
+    let expected = on(DType::F64, &Device::Cpu);
+    for (compute, bound) in ways {
+        let (found, again) = compute.scope(|| (on(DType::F32, device), on(DType::F32, device)));
+        for (position, ((found, again), expected)) in found.iter().zip(&again).zip(&expected).enumerate() {
+            assert_eq!(found.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits each time");
+            let error = found.relative_error(expected).unwrap();
+            assert!(
+                error <= *bound,
+                "{signature} {size:?} {compute:?}, result {position}: {error:e} > {bound:e}"
+            );
+        }
+    }
+}
+
 /// Rows enough for the kernel of many rows, with tiles that they do not fill.
 fn many_rows_are_computed_as_few_are(device: &Device) {
     const ROWS: usize = 43_001;
@@ -123,27 +157,8 @@ fn many_rows_are_computed_as_few_are(device: &Device) {
         (Signature::new(2, 0, 0), (ROWS, 33, 32)),
         (Signature::new(2, 0, 0), (ROWS, 3, 7)),
     ] {
-        let algebra = Algebra::new(signature).unwrap();
-        let (all, seed) = operands(&algebra, size);
-        let mut all = scaled(all, size);
-        all.push(random_like(&seed));
-        let on = |dtype, device: &Device| -> Vec<Array> {
-            let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
-            let found = run(&algebra, &all, &to(&seed, dtype, device));
-            found
-                .iter()
-                .map(|array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap())
-                .collect()
-        };
-        let (found, again) = (on(DType::F32, device), on(DType::F32, device));
-        for (position, ((found, again), expected)) in
-            found.iter().zip(&again).zip(on(DType::F64, &Device::Cpu)).enumerate()
-        {
-            assert_eq!(found.to_f64_vec().unwrap(), again.to_f64_vec().unwrap(), "the same bits each time");
-            let error = found.relative_error(&expected).unwrap();
-            let bound = if size.2 < 8 { 1e-4 } else { 5e-6 };
-            assert!(error <= bound, "{signature} {size:?}, result {position}: {error:e} > {bound:e}");
-        }
+        let bound = if size.2 < 8 { 1e-4 } else { 5e-6 };
+        agrees_with_the_cpu(device, signature, size, &[(Compute::Exact, bound)]);
     }
 }
 
@@ -160,40 +175,9 @@ fn more_features_than_lanes(device: &Device) {
         (9001, 65, 50),
     ];
     for signature in [Signature::new(2, 0, 0), Signature::CL3] {
-        let algebra = Algebra::new(signature).unwrap();
         for size in sizes {
-            let (all, seed) = operands(&algebra, size);
-            let mut all = scaled(all, size);
-            all.push(random_like(&seed));
-            let on = |dtype, device: &Device| -> Vec<Array> {
-                let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
-                let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
-                let served = kernel::serves(&algebra, &kernel::Operands::from_all(&arrays).unwrap());
-                assert!(served || matches!(device, Device::Cpu), "{signature} {size:?}");
-                let found = run(&algebra, &all, &to(&seed, dtype, device));
-                found
-                    .iter()
-                    .map(|array| array.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap())
-                    .collect()
-            };
-            let expected = on(DType::F64, &Device::Cpu);
-            for (compute, bound) in [(Compute::Exact, 5e-6), (Compute::Tf32, 5e-3)] {
-                let (found, again) = compute.scope(|| (on(DType::F32, device), on(DType::F32, device)));
-                for (position, ((found, again), expected)) in
-                    found.iter().zip(&again).zip(&expected).enumerate()
-                {
-                    assert_eq!(
-                        found.to_f64_vec().unwrap(),
-                        again.to_f64_vec().unwrap(),
-                        "the same bits each time"
-                    );
-                    let error = found.relative_error(expected).unwrap();
-                    assert!(
-                        error <= bound,
-                        "{signature} {size:?} {compute:?}, result {position}: {error:e} > {bound:e}"
-                    );
-                }
-            }
+            let ways = [(Compute::Exact, 5e-6), (Compute::Tf32, 5e-3)];
+            agrees_with_the_cpu(device, signature, size, &ways);
         }
     }
 }

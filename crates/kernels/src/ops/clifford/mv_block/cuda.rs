@@ -48,27 +48,38 @@ impl Weights {
     }
 }
 
-/// The parameters' gradients lie one after the other, each from a multiple of 4 on (Places in the kernels): the number of their elements.
-fn gradient_elements(arrays: &[Array]) -> usize {
-    arrays[1..].iter().map(|array| array.elements().next_multiple_of(4)).sum()
+/// The parameters' gradients lie one after the other, each from a multiple of 4 on (Places in the kernels), but for those of the operands
+/// numbered in `apart`: the number of their elements.
+pub(super) fn gradient_elements(arrays: &[Array], apart: &[usize]) -> usize {
+    let joined = (1..arrays.len()).filter(|number| !apart.contains(number));
+    joined.map(|number| arrays[number].elements().next_multiple_of(4)).sum()
 }
 
-/// All gradients but the residual's, from that of `x` and the blocks' sums `[blocks, gradient_elements]`.
-fn gathered(
+/// All gradients but the residual's, from that of `x`, the blocks' sums `[blocks, gradient_elements]`, and those that are `apart`, by the
+/// number of the operand.
+pub(super) fn gathered<const N: usize>(
     device: &CudaDevice,
     arrays: &[Array],
     grad_x: Option<Array>,
     partials: &Array,
+    apart: [(usize, Array); N],
 ) -> Result<Vec<Option<Array>>> {
-    let count = gradient_elements(arrays);
+    let count = partials.dims()[1];
     let sums = sum_partials(device, NAME, partials, [count], arrays[1].dtype(), 1.0)?;
     // Reserves one more for the gradient of the residual, which is the cotangent.
     let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
     gradients.push(grad_x);
-    for array in &arrays[1..] {
-        let elements = array.elements();
-        gradients.push(Some(sums.slice(0, place..place + elements)?.reshape(array.shape())?));
-        place += elements.next_multiple_of(4);
+    for (number, array) in arrays.iter().enumerate().skip(1) {
+        let gradient = match apart.iter().find(|(other, _)| *other == number) {
+            Some((_, gradient)) => gradient.reshape(array.shape())?,
+            None => {
+                let elements = array.elements();
+                let gradient = sums.slice(0, place..place + elements)?.reshape(array.shape())?;
+                place += elements.next_multiple_of(4);
+                gradient
+            }
+        };
+        gradients.push(Some(gradient));
     }
     Ok(gradients)
 }
@@ -108,7 +119,8 @@ pub(super) fn backward(
 ) -> Result<Vec<Option<Array>>> {
     let grad_x =
         need_x.then(|| Array::for_kernel(NAME, arrays[0].shape(), plan.dtype, device)).transpose()?;
-    let partials = Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays)], DType::F32, device)?;
+    let partials =
+        Array::for_kernel(NAME, [plan.blocks, gradient_elements(arrays, &[])], DType::F32, device)?;
     let args = Args::new()
         .value(&Weights::of(plan, arrays))
         .array(&arrays[0])
@@ -120,5 +132,5 @@ pub(super) fn backward(
         .array(&partials);
     let (kernel, grid) = plan.backward;
     device.launch(NAME, kernel, grid, args)?;
-    gathered(device, arrays, grad_x, &partials)
+    gathered(device, arrays, grad_x, &partials, [])
 }

@@ -1,7 +1,10 @@
 //! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map and the gradient of its input are products of
 //! matrices; one kernel for each pass does the rest, and another the gradients of matrices.
 
-use super::{Forward, MOST_FEATURES, NAME, Sizes, cuda::Weights};
+use super::{
+    Forward, MOST_FEATURES, NAME, Sizes,
+    cuda::{Weights, gathered, gradient_elements},
+};
 use crate::{
     Array, Compute, CudaDevice, DType, Result,
     array::rows::sum_partials,
@@ -213,14 +216,14 @@ pub(super) fn backward(
     grad: &Array,
     need_x: bool,
 ) -> Result<Vec<Option<Array>>> {
-    /// Numbers of the operands that are matrices: of the first map, `right` and `left`.
-    const MATRICES: [usize; 3] = [1, 5, 8];
+    /// Numbers of the operands that are matrices.
+    const LINEAR: usize = 1;
+    const RIGHT: usize = 5;
+    const LEFT: usize = 8;
     let like = || plan.like_the_output(device, algebra);
     let (h, grad_r, grad_l, grad_y) = (like()?, like()?, like()?, like()?);
-    // The gradients of all other parameters, each from a multiple of 4 on (Places in the kernels).
-    let others = (1..arrays.len()).filter(|number| !MATRICES.contains(number));
-    let elements: usize = others.map(|number| arrays[number].elements().next_multiple_of(4)).sum();
-    let partial = Array::for_kernel(NAME, [plan.blocks, elements], DType::F32, device)?;
+    let elements = gradient_elements(arrays, &[LINEAR, RIGHT, LEFT]);
+    let partials = Array::for_kernel(NAME, [plan.blocks, elements], DType::F32, device)?;
     let [y, r, s] = kept;
     let args = Args::new()
         .value(&plan.weights(arrays))
@@ -232,11 +235,10 @@ pub(super) fn backward(
         .array(&grad_r)
         .array(&grad_l)
         .array(&grad_y)
-        .array(&partial);
+        .array(&partials);
     let (kernel, shared) = plan.backward;
     device.launch(NAME, kernel, plan.grid(shared), args)?;
     let parameters = arrays[1].dtype();
-    let small = sum_partials(device, NAME, &partial, [elements], parameters, 1.0)?;
     let first = plan.sums(device, algebra, &arrays[0], &[&grad_y], parameters)?;
     let inner = plan.sums(device, algebra, &h, &[&grad_r, &grad_l], parameters)?;
     let grad_x = if need_x {
@@ -248,22 +250,6 @@ pub(super) fn backward(
     } else {
         None
     };
-    // Reserves one more for the gradient of the residual, which is the cotangent.
-    let (mut gradients, mut place) = (Vec::with_capacity(arrays.len() + 1), 0);
-    gradients.push(grad_x);
-    for (number, array) in arrays.iter().enumerate().skip(1) {
-        let gradient = match number {
-            1 => first.reshape(array.shape())?,
-            5 => inner.slice(0, 0..1)?.reshape(array.shape())?,
-            8 => inner.slice(0, 1..2)?.reshape(array.shape())?,
-            _ => {
-                let elements = array.elements();
-                let gradient = small.slice(0, place..place + elements)?.reshape(array.shape())?;
-                place += elements.next_multiple_of(4);
-                gradient
-            }
-        };
-        gradients.push(Some(gradient));
-    }
-    Ok(gradients)
+    let apart = [(LINEAR, first), (RIGHT, inner.slice(0, 0..1)?), (LEFT, inner.slice(0, 1..2)?)];
+    gathered(device, arrays, grad_x, &partials, apart)
 }
