@@ -25,23 +25,23 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
 }
 
 #define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out, T* r, T* s) {                             \
+    extern "C" __global__ void __launch_bounds__(512, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, residual, out, r, s}, [&](auto paired) {                                      \
+        GW_RUN(with_pairs<T>(weights.features, {y, residual, out}, [&](auto paired) {                                            \
             using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                              \
-            Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s);                                        \
+            Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out);                                              \
         }));                                                                                                                     \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_bwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* r, const T* s, const T* grad, T* h, T* grad_r, T* grad_l,   \
-        T* grad_y, float* partial) {                                                                                             \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* grad, T* h, T* grad_r, T* grad_l, T* grad_y,                \
+        float* partial) {                                                                                                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, r, s, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                    \
+        GW_RUN(with_pairs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                          \
             using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                             \
-            Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial);         \
+            Pass::run(reinterpret_cast<float*>(shared), weights, {y, grad}, {h, grad_r, grad_l, grad_y}, partial);               \
         }));                                                                                                                     \
     }
 
