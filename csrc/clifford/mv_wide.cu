@@ -25,7 +25,7 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
 }
 
 #define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
-    extern "C" __global__ void __launch_bounds__(512, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
         GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \

@@ -9,7 +9,7 @@
 //
 // with h = silu(y), r = right(h), l = left(h) and s, the argument of the layer norm, which both passes compute.
 //
-// The positions that a lane has are those of clifford/mv_tile_warp.cuh, with groups of eight warps, 16 rows at a time. Products are in the
+// The positions that a lane has are those of clifford/mv_tile_warp.cuh, with one group of eight warps, 16 rows at a time. Products are in the
 // parts of clifford/mv_tiles_f32.cuh: exact f32 in three TF32 parts, or TF32, which holds 16-bit operands exactly.
 //
 // Rows of features and matrices lie in shared memory as lines of 64 values without padding, whose 16 chunks of four columns are exchanged:
@@ -134,41 +134,33 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     }
 
     /// s = (l + bias + product of h and the normalised r)/√2, in the place of l. h is read from `rows`, where the lane put its part of it.
-    GW_DEVICE void multiply_rows(const Parameters& parameters, const float* rows, Fragment& r, Fragment& s) const {
-#pragma unroll 1
-        for (int at = 0; at < 4; ++at) {
-            const int half = at / 2, side = at % 2;
-            typename Product::Weights weights;
-            Element one, factor, result;
+    GW_DEVICE void multiply_rows(const Parameters& parameters, const float* rows, const Fragment& r, Fragment& s) const {
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) factor.at[blade][0] = r[blade][0];
-            normalize(parameters, side, factor);
+        for (int side = 0; side < 2; ++side) {
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) one.at[blade][0] = rows[blade * PLANE + place(half, side)];
-            this->product_of(parameters, feature + side, weights);
-            Product::multiply(one, factor, weights, result);
-            result.at[0][0] += parameters.left_bias(feature + side);
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) {
-                const float sum = Tiles::SQRT_HALF * (s[blade][0] + result.at[blade][0]), done = r[blade][0];
-#pragma unroll
-                for (int i = 0; i < 3; ++i) {
-                    s[blade][i] = s[blade][i + 1];
-                    r[blade][i] = r[blade][i + 1];
-                }
-                s[blade][3] = sum;
-                r[blade][3] = done;
-            }
+            for (int half = 0; half < 2; ++half) multiply_position(parameters, side, rows + place(half, side), r, s, 2 * half + side);
         }
     }
 
-    /// r becomes the normalised right factor, at one position.
-    GW_DEVICE void normalize(const Parameters& parameters, int side, Element& r) const {
+    /// The same at one position, that with the number `at` of `r` and `s`, with h from `from`.
+    GW_DEVICE void multiply_position(const Parameters& parameters, int side, const float* from, const Fragment& r, Fragment& s, int at) const {
         Normalizer normalizer[GRADES];
+        typename Product::Weights weights;
         this->normalizer_of(parameters, feature + side, normalizer);
+        this->product_of(parameters, feature + side, weights);
+        Element h, factor, result;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) {
+            h.at[blade][0] = from[blade * PLANE];
+            factor.at[blade][0] = r[blade][at];
+        }
         typename Normalizer::At norms[GRADES];
-        Functions::factors(normalizer, r, norms);
-        Functions::apply(norms, r, r);
+        Functions::factors(normalizer, factor, norms);
+        Functions::apply(norms, factor, factor);
+        Product::multiply(h, factor, weights, result);
+        result.at[0][0] += parameters.left_bias(feature + side);
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = Tiles::SQRT_HALF * (s[blade][at] + result.at[blade][0]);
     }
 
     /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read.

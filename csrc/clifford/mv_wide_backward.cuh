@@ -79,10 +79,11 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
         Sums sums(exchange + 2 * ROWS * Base::COLUMNS);
         this->fetched();
         __syncthreads();
+        Rows y;
+        this->read(sources.y, static_cast<i64>(blockIdx.x) * ROWS, y);
 #pragma unroll 1
         for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
-            Rows y, grad;
-            this->read(sources.y, first, y);
+            Rows grad;
             this->read(sources.grad, first, grad);
             this->prefetch(sources.grad, first + step, 0);
             this->prefetch(sources.y, first + step, 1);
@@ -98,10 +99,12 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
             }
             product_backward(parameters, results, first, dr, dl, dh[0], sums);
             this->meet();
-            this->read(sources.y, first, y);  // On its way during the products.
+            Rows again;
+            this->read(sources.y, first, again);  // On its way during the products.
             this->template accumulate<true>(dh, dr, matrices);
             this->template accumulate<true>(dh, dl, matrices + MATRICES);
-            silu_backward(parameters, results, first, y, dh[0], sums);
+            this->read(sources.y, first + step, y);
+            silu_backward(parameters, results, first, again, dh[0], sums);
             this->meet();  // All have read the gradients of r and l.
         }
         this->write_sums(parameters, sums, dr, partial);

@@ -10,13 +10,11 @@ struct MvWideForward : MvWide<A, T, PARTS, PAIRED> {
     using typename Wide::Fragment;
     using typename Wide::Parameters;
     using typename Wide::Rows;
-    using Wide::BLADES, Wide::COLUMNS, Wide::MATRICES, Wide::PLANE, Wide::ROWS;
-    using Wide::feature, Wide::group, Wide::p;
-    /// Groups of warps, which work on tiles of their own: one computes while the other waits for memory or at a barrier.
-    static constexpr int GROUPS = 2;
+    using Wide::BLADES, Wide::MATRICES, Wide::PLANE, Wide::ROWS;
+    using Wide::feature, Wide::p;
 
     /// out, plus the residual if one is given, from y, the result of the first linear map. Dynamic shared memory: the two matrices, the
-    /// parameters, and for each group 16 rows of h and 128 sums.
+    /// parameters, 16 rows of h, and 128 sums.
     GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out) {
         MvWideForward(weights).work(shared, y, residual, out);
     }
@@ -30,38 +28,37 @@ struct MvWideForward : MvWide<A, T, PARTS, PAIRED> {
         this->fetch_matrices(matrices + MATRICES, p.left);
         float* const values = matrices + 2 * MATRICES;
         const Parameters parameters = this->load_parameters(values);
-        float* const rows = values + Parameters::COUNT + group * BLADES * PLANE;
-        float* const sums = values + Parameters::COUNT + GROUPS * BLADES * PLANE;
+        float* const rows = values + Parameters::COUNT;
+        float* const sums = rows + BLADES * PLANE;
+        const i64 step = static_cast<i64>(gridDim.x) * ROWS;
         this->fetched();
         __syncthreads();
-        // The first groups of all blocks take the first tiles, so that few tiles are spread over all multiprocessors.
-        const i64 step = static_cast<i64>(gridDim.x) * GROUPS * ROWS;
+        Rows h;
+        this->read(y, static_cast<i64>(blockIdx.x) * ROWS, h);
 #pragma unroll 1
-        for (i64 first = (blockIdx.x + static_cast<i64>(group) * gridDim.x) * ROWS; first < p.rows; first += step) {
-            this->prefetch(y, first + step, 0);
-            this->prefetch(residual, first + step, 1);
-            Rows h;
-            this->read(y, first, h);
+        for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
             this->gate(parameters, h, rows);
+            this->prefetch(y, first + 2 * step, 0);
+            this->prefetch(residual, first + step, 1);
             this->meet();
+            // Loads that the products hide: the residual, and y of the next tile.
+            Rows base = {};
+            if (residual != nullptr) this->read(residual, first, base);
+            this->read(y, first + step, h);
             Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
             this->template accumulate<false>(mapped, rows, matrices);
             this->multiply_rows(parameters, rows, mapped[0], mapped[1]);
-            finish(parameters, residual, mapped[1], out, first, sums + Wide::anew(group) * ROWS * COLUMNS);
+            finish(parameters, base, mapped[1], out, first, sums);
         }
     }
 
-    /// Writes the layer norm of s, plus the residual if there is one, which is on its way during the exchange of norms; see `sum_features` for
-    /// `shared`.
-    GW_DEVICE void finish(const Parameters& parameters, const T* residual, const Fragment& s, T* out, i64 first, float* shared) const {
+    /// Writes the layer norm of s added to `base`; see `sum_features` for `shared`.
+    GW_DEVICE void finish(const Parameters& parameters, Rows& base, const Fragment& s, T* out, i64 first, float* shared) const {
         float norms[1][2];
-        Rows base = {};
-        if (residual != nullptr) this->read(residual, first, base);
         this->sum_norms(s, norms, shared);
-        const float count = static_cast<float>(Wide::features);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(count, norms[0][half] + float(NORM_EPSILON) * count);
+            const float scale = quotient(1.0f, norms[0][half] * Wide::share + float(NORM_EPSILON));
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const float factor = parameters.gain(feature + side) * scale;

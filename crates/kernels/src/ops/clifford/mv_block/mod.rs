@@ -128,9 +128,65 @@ impl<'a, T> Operands<'a, T> {
 pub struct Forward {
     /// `[blades, batch, features]`
     pub output: Array,
-    /// The first map's result, the right factor before its normalisation, and the argument of the layer norm, each of the
-    /// output's shape. On the CPU their elements are in an order of the implementation's own: they are for [`backward`] alone.
-    pub kept: [Array; 3],
+    /// What [`backward`] reads.
+    pub kept: Kept,
+}
+
+/// Intermediates that [`forward`] keeps for [`backward`], each of the output's shape. On the CPU their elements are in an order of the
+/// implementation's own.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// The first map's result, the right factor before its normalisation, and the argument of the layer norm.
+    All([Array; 3]),
+    /// The first map's result, from which [`backward`] computes the others again: more than 32 features on a GPU.
+    First(Array),
+}
+
+impl Kept {
+    const NAMES: [&str; 3] = ["y", "r", "s"];
+
+    /// The arrays, the first map's result first.
+    pub fn arrays(&self) -> &[Array] {
+        match self {
+            Self::All(arrays) => arrays,
+            Self::First(array) => std::slice::from_ref(array),
+        }
+    }
+
+    /// From [`arrays`](Self::arrays); `None` for a number of them that no way to run keeps.
+    pub fn from_arrays(arrays: &[Array]) -> Option<Self> {
+        match arrays {
+            [y, r, s] => Some(Self::All([y.clone(), r.clone(), s.clone()])),
+            [y] => Some(Self::First(y.clone())),
+            _ => None,
+        }
+    }
+
+    /// All intermediates, for a way to run that reads them.
+    fn all(&self) -> Result<&[Array; 3]> {
+        match self {
+            Self::All(arrays) => Ok(arrays),
+            Self::First(_) => Err(self.foreign()),
+        }
+    }
+
+    /// The first map's result, for a way to run that reads it alone.
+    fn first(&self) -> Result<&Array> {
+        match self {
+            Self::First(array) => Ok(array),
+            Self::All(_) => Err(self.foreign()),
+        }
+    }
+
+    /// The error of what another way to run kept.
+    fn foreign(&self) -> Error {
+        Error::Argument {
+            operation: NAME,
+            argument: "kept",
+            actual: format!("{} arrays", self.arrays().len()),
+            expected: "what the forward pass of the same operands kept",
+        }
+    }
 }
 
 /// Sizes of a block.
@@ -299,13 +355,13 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
 pub fn backward(
     algebra: &Algebra,
     operands: &Operands<'_>,
-    kept: &[Array; 3],
+    kept: &Kept,
     grad: &Array,
     need_x: bool,
 ) -> Result<Vec<Option<Array>>> {
     let sizes = check(algebra, operands)?;
     let shape = [algebra.blade_count(), sizes.batch, sizes.features];
-    for (name, array) in ["y", "r", "s", "grad"].into_iter().zip(kept.iter().chain([grad])) {
+    for (name, array) in Kept::NAMES.into_iter().zip(kept.arrays()).chain([("grad", grad)]) {
         exact(NAME, name, array, &shape, like_the_output)?;
         alike(NAME, &[("x", operands.x), (name, array)])?;
     }
@@ -317,13 +373,13 @@ pub fn backward(
         }
         let tables = Programs::of(algebra);
         return with_real!(arrays[0].dtype(), NAME, T => {
-            cpu::backward::<T>(&tables, sizes, &arrays, kept, &grad, need_x)
+            cpu::backward::<T>(&tables, sizes, &arrays, kept.all()?, &grad, need_x)
         });
     }
     let (device, plan) = planned(algebra, &arrays, sizes)?;
     match plan {
-        Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept, &grad, need_x),
-        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept, &grad, need_x),
+        Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept.all()?, &grad, need_x),
+        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept.first()?, &grad, need_x),
     }
 }
 
