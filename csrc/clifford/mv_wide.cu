@@ -48,11 +48,11 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
 #define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COUNT, COLUMNS)                                                            \
     extern "C" __global__ void __launch_bounds__(COLUMNS / 16 * 128, 1)                                                          \
         gw_mv_wide##KIND##_sums##COUNT##_##COLUMNS##_##P##_##Q##_##R##_##NAME(                                                   \
-            const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 features) {                        \
+            const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 pitch, i64 features) {             \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT, COLUMNS>;                                                     \
-        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(features)}, partial));             \
+        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(pitch), int(features)}, partial)); \
     }
 
 #define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)          \

@@ -6,7 +6,7 @@ use super::{
     cuda::{Weights, gathered, gradient_elements},
 };
 use crate::{
-    Array, Compute, CudaDevice, DType, Result,
+    Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
     ops::clifford::mv_linear::{self, Bias, cuda as linear},
@@ -54,12 +54,7 @@ pub(super) fn plan(
     let Sizes { batch, inputs, features } = sizes;
     let info = device.info();
     // For other architectures the kernels are compiled as traps.
-    if info.compute_capability != (9, 0)
-        || batch == 0
-        || !(1..=MOST_INPUTS).contains(&inputs)
-        || !(MOST_FEATURES + 1..=WIDTH).contains(&features)
-        || dtype == DType::F64
-    {
+    if batch == 0 || !(1..=MOST_INPUTS).contains(&inputs) || !serves(device, features, dtype) {
         return None;
     }
     let names = if dtype == DType::F32 && Compute::current() != Compute::Tf32 {
@@ -107,6 +102,19 @@ fn shared(algebra: &Algebra) -> (usize, usize) {
     let sums = 2 * ((paths + grades).div_ceil(8) + 3) * THREADS;
     let backward = matrices + parameters + 2 * rows + 2 * exchange + sums;
     (4 * forward, 4 * backward)
+}
+
+/// Whether blocks of so many features run like this on this device, if the number of their inputs is not too large.
+pub(super) fn serves(device: &CudaDevice, features: usize, dtype: DType) -> bool {
+    device.info().compute_capability == (9, 0)
+        && (MOST_FEATURES + 1..=WIDTH).contains(&features)
+        && dtype != DType::F64
+}
+
+/// Whether x `[blades, batch, inputs]` is read as it lies although it is not contiguous: columns of wider rows of a GPU.
+pub(super) fn reads(x: &Array) -> bool {
+    matches!((x.dims(), x.strides()), (&[_, batch, inputs], &[plane, pitch, 1]) if pitch > inputs && plane == batch * pitch)
+        && matches!(x.device(), Device::Cuda(_))
 }
 
 impl Plan {
@@ -164,6 +172,7 @@ impl Plan {
             .array(&partial)
             .size(self.sizes.batch)
             .size(inputs)
+            .size(linear::pitch(a))
             .size(features);
         device.launch(NAME, kernel, grid, args)?;
         sum_partials(device, NAME, &partial, [count, grades, inputs, features], parameters, 1.0)
@@ -175,7 +184,7 @@ fn narrowed(plan: &Plan, parameter: &Array) -> Result<Array> {
     parameter.cast(plan.dtype)
 }
 
-/// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
+/// `arrays` are the operands without the residual; all operands are contiguous, the residual included, or x one that this [`reads`].
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
