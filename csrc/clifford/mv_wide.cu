@@ -11,13 +11,14 @@
 #define GW_RUN(...) __trap()
 #endif
 
-/// Calls f with whether two features of these arrays can be accessed as one: 1 or 0, as a type.
+/// Calls f with whether four features of these arrays can be accessed as one: 1 or 0, as a type.
 template <class T, int N, class F>
-GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
-    u64 bits = features % 2 * sizeof(T);
+GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
+    constexpr int BYTES = 4 * sizeof(T);
+    u64 bits = features * sizeof(T);
 #pragma unroll
     for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
-    if (bits % (2 * sizeof(T)) == 0) {
+    if (bits % BYTES == 0) {
         f(Constant<1>{});
     } else {
         f(Constant<0>{});
@@ -29,8 +30,8 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
         GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, residual, out}, [&](auto paired) {                                            \
-            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                              \
+        GW_RUN(with_packs<T>(weights.features, {y, residual, out}, [&](auto packed) {                                            \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                              \
             Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out);                                              \
         }));                                                                                                                     \
     }                                                                                                                            \
@@ -39,8 +40,8 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
         float* partial) {                                                                                                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                          \
-            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                             \
+        GW_RUN(with_packs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto packed) {                          \
+            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                             \
             Pass::run(reinterpret_cast<float*>(shared), weights, {y, grad}, {h, grad_r, grad_l, grad_y}, partial);               \
         }));                                                                                                                     \
     }

@@ -20,9 +20,9 @@
 #include "clifford/mv_tiles_f32.cuh"
 #include "ptx/bulk.cuh"
 
-/// `PAIRED` says that features are even in number, and all arrays of them aligned to two: branches at every access would keep loads from being
-/// in flight together.
-template <class A, class T, int PARTS, bool PAIRED>
+/// `PACKED` says that features are a multiple of four, and all arrays of them aligned to four: branches at every access would keep loads from
+/// being in flight together.
+template <class A, class T, int PARTS, bool PACKED>
 struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     using Tiles = MvTilesF32<A, T, 64, PARTS>;
     using typename Tiles::Element;
@@ -75,7 +75,7 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) {
             values[blade][0] = values[blade][1] = 0;
-            if constexpr (PAIRED) {
+            if constexpr (PACKED) {
                 if (inside) load<2>(at, values[blade]);
             } else {
                 if (inside) values[blade][0] = widen(at[0]);
@@ -95,9 +95,10 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
         T* at = target + row * features + feature;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) {
-            if constexpr (PAIRED && sizeof(T) == 4) {
+            if constexpr (PACKED && sizeof(T) == 4) {
+                // The compiler makes two of some of these stores.
                 asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(values[blade][0]), "f"(values[blade][1]) : "memory");
-            } else if constexpr (PAIRED) {
+            } else if constexpr (PACKED) {
                 store<2>(at, values[blade]);
             } else {
                 at[0] = narrow<T>(values[blade][0]);
@@ -108,6 +109,30 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     GW_DEVICE void write(T* target, i64 first, const Rows& values) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) write(target, first, half, values[half]);
+    }
+
+    /// Writes the tile's rows from shared memory to [BLADES, rows, features], whole lines at a time, which takes a fourth of the accesses of
+    /// `write`. All threads call it, after a barrier.
+    GW_DEVICE void write_tile(T* target, i64 first, const float* rows) const {
+        constexpr int CHUNKS = WIDTH / 4;
+        const int thread = anew(threadIdx.x), at = thread / CHUNKS, chunk = thread % CHUNKS;
+        const float* from = rows + at * WIDTH + (chunk ^ turn(at)) * 4;
+        const i64 row = anew(first) + at, plane = anew(p.rows) * features;
+        if (row >= p.rows || 4 * chunk >= features) return;
+        T* to = target + row * features + 4 * chunk;
+#pragma unroll
+        for (int blade = 0; blade < BLADES; ++blade, from += PLANE, to += plane) {
+            float values[4];
+            load<4>(from, values);
+            if constexpr (PACKED) {
+                store<4>(to, values);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    if (4 * chunk + i < features) to[i] = narrow<T>(values[i]);
+                }
+            }
+        }
     }
 
     /// Puts the lane's two values of every blade of row g + 8·half to rows in shared memory.

@@ -7,10 +7,10 @@
 
 /// Gradients at one position of a row are formed as in clifford/mv_tiles_f32_backward.cuh, which has more of its rows in shared memory,
 /// and forms the gradients of matrices itself.
-template <class A, class T, int PARTS, bool PAIRED>
-struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
-    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0>;
-    using Wide = MvWide<A, T, PARTS, PAIRED>;
+template <class A, class T, int PARTS, bool PACKED>
+struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
+    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0>;
+    using Wide = MvWide<A, T, PARTS, PACKED>;
     using typename Wide::Element;
     using typename Wide::Fragment;
     using typename Wide::Parameters;
@@ -88,17 +88,19 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
             this->prefetch(sources.grad, first + step, 0);
             this->prefetch(sources.y, first + step, 1);
             this->gate(parameters, y, dr);
-            this->write(results.h, first, y);
             this->meet();
+            this->write_tile(results.h, first, dr);
             float dh[1][BLADES][4];
             {
                 Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
                 this->template accumulate<false>(mapped, dr, matrices);
                 this->multiply_rows(parameters, dr, mapped[0], mapped[1]);
-                norm_backward(parameters, results, first, mapped[0], mapped[1], grad, dr, dl, exchange, dh[0], sums);
+                norm_backward(parameters, mapped[0], mapped[1], grad, dr, dl, exchange, dh[0], sums);
             }
-            product_backward(parameters, results, first, dr, dl, dh[0], sums);
+            product_backward(parameters, dr, dl, dh[0], sums);
             this->meet();
+            this->write_tile(results.l, first, dl);
+            this->write_tile(results.r, first, dr);
             Rows again;
             this->read(sources.y, first, again);  // On its way during the products.
             this->template accumulate<true>(dh, dr, matrices);
@@ -112,8 +114,8 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
 
     /// The gradient of l: that of the layer norm's argument s, over √2. Also exchanges h and r: h from its place `dr` to `waiting`, by [side][half],
     /// and r to there.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Results& results, i64 first, const Fragment& r, const Fragment& s,
-                                 Rows& grad, float* dr, float* dl, float* exchange, Fragment& waiting, Sums& sums) const {
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Fragment& r, const Fragment& s, Rows& grad, float* dr, float* dl,
+                                 float* exchange, Fragment& waiting, Sums& sums) const {
         Rows by_row;
 #pragma unroll
         for (int half = 0; half < 2; ++half) Wide::values_of_row(s, half, by_row[half]);
@@ -122,7 +124,6 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             this->put(dl, half, grad[half]);
-            this->write(results.l, first, half, grad[half]);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
                 float* const at = dr + blade * PLANE + this->place(half, 0);
@@ -138,8 +139,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
 
     /// The gradient of r, in the place of r; the product's part of the gradient of h to `waiting`, which is h by [side][half], at the end by
     /// [half][side].
-    GW_DEVICE void product_backward(const Parameters& parameters, const Results& results, i64 first, float* dr, const float* dl,
-                                    Fragment& waiting, Sums& sums) const {
+    GW_DEVICE void product_backward(const Parameters& parameters, float* dr, const float* dl, Fragment& waiting, Sums& sums) const {
         // Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
         // operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
 #pragma unroll 1
@@ -174,13 +174,6 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
             const float second = waiting[blade][1];
             waiting[blade][1] = waiting[blade][2];
             waiting[blade][2] = second;
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float row[BLADES][2];
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) load<2>(dr + blade * PLANE + this->place(half, 0), row[blade]);
-            this->write(results.r, first, half, row);
         }
     }
 

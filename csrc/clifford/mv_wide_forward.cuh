@@ -4,9 +4,9 @@
 
 #include "clifford/mv_wide.cuh"
 
-template <class A, class T, int PARTS, bool PAIRED>
-struct MvWideForward : MvWide<A, T, PARTS, PAIRED> {
-    using Wide = MvWide<A, T, PARTS, PAIRED>;
+template <class A, class T, int PARTS, bool PACKED>
+struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
+    using Wide = MvWide<A, T, PARTS, PACKED>;
     using typename Wide::Fragment;
     using typename Wide::Parameters;
     using typename Wide::Rows;
