@@ -5,14 +5,13 @@
 #include "clifford/mv_tiles_f32.cuh"
 
 /// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
-/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], with rows `pitch` elements
-/// apart if there is one array b, b_c [BLADES, rows, features], features at
-/// most 64.
+/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], with rows `pitch` elements apart if there is one array b, and b_c
+/// [BLADES, rows, features], features at most 64.
 ///
 /// A block has COLUMNS columns of a, by blockIdx.y, and all of b: each of its warps 16 of a and 16·COUNT of b. 80 columns instead of 64 serve
-/// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by
-/// blockIdx.z, where all would take more registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In three parts, matrix instructions, which truncate,
-/// add these 32 products; the rest are additions that round.
+/// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by blockIdx.z, where all would take more
+/// registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In
+/// three parts, matrix instructions, which truncate, add these 32 products; the rest are additions that round.
 template <class A, class T, int PARTS, int COUNT, int COLUMNS>
 struct MvWideSums {
     using Tiles = MvTilesF32<A, T, 64, PARTS>;

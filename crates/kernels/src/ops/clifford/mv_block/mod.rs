@@ -135,6 +135,10 @@ pub struct Forward {
 /// Intermediates that [`forward`] keeps for [`backward`], each of the output's shape. On the CPU their elements are in an order of the
 /// implementation's own.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved once or twice for each call, which would allocate the larger one"
+)]
 pub enum Kept {
     /// The first map's result, the right factor before its normalisation, and the argument of the layer norm.
     All([Array; 3]),
@@ -183,7 +187,10 @@ impl Kept {
         Error::Argument {
             operation: NAME,
             argument: "kept",
-            actual: format!("{} arrays", self.arrays().len()),
+            actual: match self {
+                Self::All(_) => "3 arrays".to_owned(),
+                Self::First(_) => "1 array".to_owned(),
+            },
             expected: "what the forward pass of the same operands kept",
         }
     }
