@@ -115,8 +115,9 @@ struct MvSplit : MvTileWarp<A, float> {
     }
 
     /// Starts copies of the lane's values of 16 rows of [BLADES, rows, width] from column `from` on, as raw values. Zeros where there are
-    /// none. They are there after `copy_async_wait`.
+    /// none. They are there after `fetched`.
     GW_DEVICE void fetch_raw(char* own, const float* source, i64 first, int from, int width) const {
+        asm volatile("" ::: "memory");  // What was read of these places before stays before.
         const int at = from + feature;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -129,6 +130,12 @@ struct MvSplit : MvTileWarp<A, float> {
                 copy_async_4(&raw(own, blade, half, 1), next + 1, two);  // Of no bytes, the address is not read.
             }
         }
+    }
+
+    /// Waits for all copies that this lane started.
+    GW_DEVICE static void fetched() {
+        copy_async_wait<0>();
+        asm volatile("" ::: "memory");
     }
 
     /// The lane's raw values.

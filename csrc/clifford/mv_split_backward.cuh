@@ -102,7 +102,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             Fragment y;
             this->read(sources.y, first, y);
             __syncthreads();  // All have read h and the gradient of l.
-            copy_async_wait<0>();
+            this->fetched();
             split(own(h), own(stage), scales.h[group]);
             if constexpr (TILES == 1) fetch(first + step, 0);
             else fetch(first, 1);
@@ -121,7 +121,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             for (int tile = 0; tile < TILES; ++tile) {
                 if (tile > 0) {
                     __syncthreads();  // All have read the columns of x before.
-                    copy_async_wait<0>();
+                    this->fetched();
                     split(own(h), own(stage), scales.h[group]);
                     if (tile + 1 == TILES) fetch(first + step, 0);
                     else fetch(first, tile + 1);
@@ -132,7 +132,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             }
             __syncthreads();  // All have read x and the gradient of y.
         }
-        copy_async_wait<0>();
+        this->fetched();
         this->write_matrices(matrices, reinterpret_cast<float*>(shared), partial);
         this->write_sums(parameters, sums, partial);
     }

@@ -55,7 +55,7 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
 #pragma unroll 1
         for (; first < p.rows; first += step) {
             const u32 a = Parts::left_offset(Parts::thread_again() % 32), b = this->template matrices_at<false>(right);
-            copy_async_wait<0>();
+            this->fetched();
 #pragma unroll 1
             for (int tile = 0; tile < TILES; ++tile) {
                 char* const own = this->place(xs + tile * ARRAY);
