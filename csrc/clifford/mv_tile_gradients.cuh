@@ -4,12 +4,12 @@
 
 #include "clifford/mv_tile_warp.cuh"
 
-/// Added to `Tiles`, which is MvTilesF32 or MvTiles. `TILES` · 32 is at least the number of inputs; with 0, the gradients of matrices are
-/// formed elsewhere.
+/// Added to `Tiles`, which is MvSplit, MvTiles or MvWide. `TILES` · 32 is at least the number of inputs; with 0, the gradients of matrices
+/// are formed elsewhere.
 ///
-/// The kernels keep the sums of a lane in different places, in registers or in shared memory. Here `Sums` is a type that gives, for
-/// each side, `bias(side)`, `left_bias(side)`, `gain(side)`, `get_silu(side, values)` and `put_silu(side, values)` by grade, and
-/// `folded(side, n)`, sum n of the lane's share, see `fold`.
+/// `Sums` are the sums of a thread in shared memory, where they lie differently for 16 bits and f32. The type gives `get_silu(side, values)`
+/// and `put_silu(side, values)` by grade, and to all threads `of(thread, side, n)`, of which n counts the biases, the gains, slopes and
+/// shifts of silu by grade, and then the thread's share of the product weights and normalisation parameters, see `fold`.
 template <class A, class Tiles, int TILES>
 struct MvTileGradients : Tiles {
     using typename Tiles::Element;
@@ -19,7 +19,7 @@ struct MvTileGradients : Tiles {
     using typename Tiles::Product;
     using Places = MvBlockPlaces<A, (TILES > 0)>;
     using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH, Tiles::tables;
+    using Tiles::BLADES, Tiles::COLUMNS, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH, Tiles::tables;
 
     using Tiles::Tiles;
 
@@ -30,46 +30,43 @@ struct MvTileGradients : Tiles {
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
-    /// The part of `Sums` for silu's parameters, in registers.
-    struct SiluSums {
-        float silu[2][GRADES][2] = {};
+    /// `Sums` in shared memory, COUNT floats of the block's THREADS threads. `own` is the lane's first; they are THREADS apart.
+    template <int THREADS>
+    struct SharedSums {
+        static constexpr int SILU = SHARE + 3, BY_SIDE = SILU + 2 * GRADES, COUNT = 2 * BY_SIDE * THREADS;
+        float* own;
 
+        /// Sum n of a thread's side, see `MvTileGradients`.
+        GW_DEVICE float of(int thread, int side, int n) const {
+            const int singles = 3 + 2 * GRADES, grade = n - 3;
+            const int number = n < 3          ? SHARE + n
+                               : n >= singles ? n - singles
+                                              : SILU + (grade < GRADES ? 2 * grade : 2 * (grade - GRADES) + 1);
+            return own[(side * BY_SIDE + number) * THREADS + thread - static_cast<int>(threadIdx.x)];
+        }
+
+        GW_DEVICE explicit SharedSums(float* shared) : own(shared + threadIdx.x) {
+#pragma unroll
+            for (int n = 0; n < 2 * BY_SIDE; ++n) own[n * THREADS] = 0;
+        }
+        GW_DEVICE float& at(int side, int n) const { return own[(side * BY_SIDE + n) * THREADS]; }
+        GW_DEVICE float& bias(int side) const { return at(side, SHARE); }
         GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                values[grade][0] = silu[side][grade][0];
-                values[grade][1] = silu[side][grade][1];
-            }
+            for (int n = 0; n < 2 * GRADES; ++n) values[n / 2][n % 2] = at(side, SILU + n);
         }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-                silu[side][grade][0] = values[grade][0];
-                silu[side][grade][1] = values[grade][1];
-            }
+            for (int n = 0; n < 2 * GRADES; ++n) at(side, SILU + n) = values[n / 2][n % 2];
         }
-    };
-
-    /// `Sums` in registers: gradients of the parameters of the lane's two features, summed over its rows; of the product weights and, behind them, of the
-    /// normalisation the lane's share, see `fold`.
-    struct LaneSums : SiluSums {
-        float product[2][SHARE] = {};
-        float biases[2] = {}, left_biases[2] = {}, gains[2] = {};
-
-        GW_DEVICE float bias(int side) const { return biases[side]; }
-        GW_DEVICE float left_bias(int side) const { return left_biases[side]; }
-        GW_DEVICE float gain(int side) const { return gains[side]; }
-        GW_DEVICE float folded(int side, int n) const { return product[side][n]; }
-        GW_DEVICE void add_gain(int side, float value) { gains[side] += value; }
-        GW_DEVICE void add_left_bias(int side, float value) { left_biases[side] += value; }
-
-        /// Adds the sums over a tile's rows of a side; see `fold`.
+        GW_DEVICE void add_left_bias(int side, float value) const { at(side, SHARE + 1) += value; }
+        GW_DEVICE void add_gain(int side, float value) const { at(side, SHARE + 2) += value; }
         GW_DEVICE void add_folded(const MvTileGradients& pass, int side, const typename Product::Weights& weights,
                                   const float (&norms)[GRADES][1]) {
             float totals[SHARE];
             pass.fold(weights, norms, totals);
 #pragma unroll
-            for (int n = 0; n < SHARE; ++n) product[side][n] += totals[n];
+            for (int n = 0; n < SHARE; ++n) at(side, n) += totals[n];
         }
     };
 
@@ -204,63 +201,65 @@ struct MvTileGradients : Tiles {
         for (int n = 0; n < SHARE; ++n) totals[n] = left[n];
     }
 
-    /// Writes the block's sums of the matrices' gradients to its place in `partial`.
-    GW_DEVICE void write_matrices(const Matrices& matrices, float* partial) const {
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
-        auto write = [&](const float (&sums)[GRADES][4], i64 place, int first, int count) {
+    /// Writes the block's sums of the matrices' gradients to its place in `partial`, by way of shared memory, so that a loop over rows
+    /// serves all of them. A barrier must come before; one follows.
+    GW_DEVICE void write_matrices(const Matrices& matrices, float* shared, float* partial) const {
+        // Pairs of eight rows of four lanes are in 32 banks by halves of a warp.
+        constexpr int PITCH = WIDTH + 8, GRADE = WIDTH * PITCH, MATRIX = GRADES * GRADE;
+        float* const own = shared + (16 * group + line) * PITCH + feature;
+        auto put = [&](const float (&sums)[GRADES][4], int matrix) {
 #pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) {
-#pragma unroll
-                for (int at = 0; at < 4; ++at) {
-                    const int i = first + 16 * group + line + at / 2 * 8, o = feature + at % 2;
-                    if (i < count && o < features) partial[place + (static_cast<i64>(grade) * count + i) * features + o] = sums[grade][at];
-                }
+            for (int at = 0; at < 2 * GRADES; ++at) {
+                const float both[2] = {sums[at / 2][at % 2 * 2], sums[at / 2][at % 2 * 2 + 1]};
+                store<2>(own + matrix * MATRIX + at / 2 * GRADE + at % 2 * 8 * PITCH, both);
             }
         };
+        put(matrices.right, 0);
+        put(matrices.left, 1);
 #pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) write(matrices.linear[tile], places.linear, 32 * tile, inputs);
-        write(matrices.right, places.right, 0, features);
-        write(matrices.left, places.left, 0, features);
-    }
-
-    /// Adds up the lanes' sums of each feature, and writes them. `shared` has room for GROUPS·COUNT·WIDTH values.
-    template <class Sums>
-    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* shared, float* partial) const {
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-            float* const own = shared + group * COUNT * WIDTH + feature + side;
-            int number = 0;
-            auto give = [&](float value) {
-#pragma unroll
-                for (int offset = 4; offset < 32; offset *= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
-                if (line == 0) own[number * WIDTH] = value;
-                ++number;
-            };
-            give(sums.bias(side));
-            give(sums.left_bias(side));
-            give(sums.gain(side));
-            float silu[GRADES][2];
-            sums.get_silu(side, silu);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][0]);
-#pragma unroll
-            for (int grade = 0; grade < GRADES; ++grade) give(silu[grade][1]);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) {
-                const int of = line * SHARE + n;
-                float value = sums.folded(side, n);
-                if (of >= PATHS && of < PATHS + GRADES) value = parameters.normalizer(of - PATHS, feature + side).finish(value);
-                if (of < PATHS + GRADES) own[(number + of) * WIDTH] = value;
+        for (int tile = 0; tile < TILES; ++tile) put(matrices.linear[tile], 2 + tile);
+        __syncthreads();
+        const Places places(p.inputs, p.features);
+        partial += blockIdx.x * places.count;
+        const int o = threadIdx.x % 32;
+#pragma unroll 1
+        for (int matrix = 0; matrix < 2 + TILES; ++matrix) {
+            const int first = matrix < 2 ? 0 : WIDTH * (matrix - 2), all = matrix < 2 ? features : inputs;
+            const int count = all - first < WIDTH ? all - first : WIDTH;
+            float* const target = partial + (matrix == 0 ? places.right : matrix == 1 ? places.left : places.linear);
+#pragma unroll 1
+            for (int grade = 0; grade < GRADES; ++grade) {
+#pragma unroll 4
+                for (int i = threadIdx.x / 32; i < count; i += 4 * GROUPS) {
+                    if (o < features) target[(grade * all + first + i) * features + o] = shared[matrix * MATRIX + grade * GRADE + i * PITCH + o];
+                }
             }
         }
         __syncthreads();
+    }
+
+    /// Adds up the lanes' sums of each feature, and writes them. Barriers must come before: all sums are there.
+    template <class Sums>
+    GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* partial) const {
+        constexpr int SINGLE = 3 + 2 * GRADES;
         partial += blockIdx.x * Places(p.inputs, p.features).count;
         const Places places(p.inputs, p.features, partial);
-        for (int at = threadIdx.x; at < COUNT * WIDTH; at += blockDim.x) {
-            const int of = at % WIDTH, number = at / WIDTH;
-            float sum = shared[at];
-            if constexpr (GROUPS == 2) sum += shared[COUNT * WIDTH + at];
+#pragma unroll 1
+        for (int at = threadIdx.x; at < COUNT * WIDTH; at += 32 * COLUMNS * GROUPS) {
+            const int of = at % WIDTH, number = at / WIDTH, folded = number - SINGLE;
+            // The first lane of the feature, of eight that are four apart; folded sums are in one of them.
+            const int thread = of / 8 * 32 + of % 8 / 2;
+            float sum = 0;
+            if (folded < 0) {
+#pragma unroll
+                for (int n = 0; n < 8 * GROUPS; ++n) sum += sums.of(thread + n / 8 * 32 * COLUMNS + n % 8 * 4, of % 2, number);
+            } else {
+#pragma unroll
+                for (int n = 0; n < GROUPS; ++n) {
+                    sum += sums.of(thread + n * 32 * COLUMNS + folded / SHARE * 4, of % 2, SINGLE + folded % SHARE);
+                }
+                if (folded >= PATHS) sum = parameters.normalizer(folded - PATHS, of).finish(sum);
+            }
             if (of < features) partial[place_of(places, number, of)] = sum;
         }
     }

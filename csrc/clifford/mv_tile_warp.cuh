@@ -1,4 +1,4 @@
-// Blocks of equivariant networks on many rows: what the kernels of f32 (clifford/mv_tiles_f32.cuh) and of 16 bits (clifford/mv_tiles.cuh)
+// Blocks of equivariant networks on many rows: what the kernels of f32 (clifford/mv_split.cuh) and of 16 bits (clifford/mv_tiles.cuh)
 // share in both passes, and those of more than 32 features (clifford/mv_wide.cuh). They differ in how operands reach the matrix
 // instructions, and agree on which positions a lane has and on all functions of single positions.
 //

@@ -149,8 +149,8 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             copy_async_wait<1>();
             __syncthreads();  // All have read x and the gradient of y, and the next rows are there that threads copied first.
         }
-        this->write_matrices(matrices, partial);
-        this->write_sums(parameters, sums, reinterpret_cast<float*>(dr), partial);
+        this->write_matrices(matrices, reinterpret_cast<float*>(shared), partial);
+        this->write_sums(parameters, sums, partial);
     }
 
     /// The gradient of l, that of the layer norm's argument s over √2, to `out` and to shared memory.

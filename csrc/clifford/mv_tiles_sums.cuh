@@ -18,10 +18,14 @@ struct MvTilesSums {
 #pragma unroll
         for (int number = 0; number < PRODUCT + SHARE; ++number) ::store<2>(at(number), none);
     }
-    GW_DEVICE float bias(int side) const { return at(BIAS)[side]; }
-    GW_DEVICE float left_bias(int side) const { return at(LEFT_BIAS)[side]; }
-    GW_DEVICE float gain(int side) const { return at(GAIN)[side]; }
-    GW_DEVICE float folded(int side, int n) const { return at(PRODUCT + n)[side]; }
+    /// Sum n of a thread's side, see `MvTileGradients`.
+    GW_DEVICE float of(int thread, int side, int n) const {
+        const int singles = 3 + 2 * GRADES, grade = n - 3;
+        // Both sides of a value are a pair, or slope and shift of a side and grade.
+        const bool is_silu = n >= 3 && n < singles;
+        const int number = n < 3 ? BIAS + n : is_silu ? side * GRADES + grade % GRADES : PRODUCT + n - singles;
+        return first[2 * (number * 256 + thread) + (is_silu ? grade / GRADES : side)];
+    }
     GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) load<2>(at(side * GRADES + grade), values[grade]);

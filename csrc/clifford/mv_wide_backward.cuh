@@ -5,7 +5,7 @@
 #include "clifford/mv_tile_gradients.cuh"
 #include "clifford/mv_wide.cuh"
 
-/// Gradients at one position of a row are formed as in clifford/mv_tiles_f32_backward.cuh, which has more of its rows in shared memory,
+/// Gradients at one position of a row are formed as in clifford/mv_split_backward.cuh, which has more of its rows in shared memory,
 /// and forms the gradients of matrices itself.
 template <class A, class T, int PARTS, bool PACKED>
 struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
@@ -37,11 +37,12 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     }
 
   private:
-    /// `Sums` of MvTileGradients: those of silu in registers, the others in shared memory, because a loop that is not unrolled goes over the
-    /// sides. `own` is the lane's first; they are THREADS apart.
-    struct Sums : Base::SiluSums {
-        static constexpr int THREADS = 256, BY_SIDE = Base::SHARE + 3, COUNT = 2 * BY_SIDE * THREADS;
-        float* own;
+    /// `Sums` of MvTileGradients, of which those of silu are in registers until the end: there is no more shared memory. `own` is the
+    /// thread's first; they are THREADS apart.
+    struct Sums {
+        static constexpr int THREADS = 256, BY_SIDE = Base::SHARE + 3, COUNT = 2 * BY_SIDE * THREADS, SILU = 2 * GRADES;
+        float silu[2][GRADES][2] = {};
+        float *own, *own_silu = nullptr;
 
         GW_DEVICE explicit Sums(float* shared) : own(shared + threadIdx.x) {
 #pragma unroll
@@ -49,9 +50,6 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
         }
         GW_DEVICE float& at(int side, int n) const { return own[(side * BY_SIDE + n) * THREADS]; }
         GW_DEVICE float& bias(int side) const { return at(side, Base::SHARE); }
-        GW_DEVICE float left_bias(int side) const { return at(side, Base::SHARE + 1); }
-        GW_DEVICE float gain(int side) const { return at(side, Base::SHARE + 2); }
-        GW_DEVICE float folded(int side, int n) const { return at(side, n); }
         GW_DEVICE void add_left_bias(int side, float value) const { at(side, Base::SHARE + 1) += value; }
         GW_DEVICE void add_gain(int side, float value) const { at(side, Base::SHARE + 2) += value; }
         GW_DEVICE void add_folded(const MvWideBackward& pass, int side, const typename Product::Weights& weights,
@@ -60,6 +58,26 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             pass.fold(weights, norms, totals);
 #pragma unroll
             for (int n = 0; n < Base::SHARE; ++n) at(side, n) += totals[n];
+        }
+        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+#pragma unroll
+            for (int n = 0; n < SILU; ++n) values[n / 2][n % 2] = silu[side][n / 2][n % 2];
+        }
+        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+#pragma unroll
+            for (int n = 0; n < SILU; ++n) silu[side][n / 2][n % 2] = values[n / 2][n % 2];
+        }
+
+        /// Puts the sums of silu to shared memory, 4 · GRADES values of each thread. A barrier must follow before `of`.
+        GW_DEVICE void publish(float* shared) {
+            own_silu = shared + threadIdx.x;
+#pragma unroll
+            for (int n = 0; n < 2 * SILU; ++n) own_silu[n * THREADS] = silu[n / SILU][n % SILU / 2][n % 2];
+        }
+        GW_DEVICE float of(int thread, int side, int n) const {
+            const int singles = 3 + SILU, grade = n - 3, other = thread - static_cast<int>(threadIdx.x);
+            if (n >= 3 && n < singles) return own_silu[(side * SILU + 2 * (grade % GRADES) + grade / GRADES) * THREADS + other];
+            return own[(side * BY_SIDE + (n < 3 ? Base::SHARE + n : n - singles)) * THREADS + other];
         }
     };
 
@@ -109,7 +127,9 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             silu_backward(parameters, results, first, again, dh[0], sums);
             this->meet();  // All have read the gradients of r and l.
         }
-        this->write_sums(parameters, sums, dr, partial);
+        sums.publish(dr);
+        __syncthreads();
+        this->write_sums(parameters, sums, partial);
     }
 
     /// The gradient of l: that of the layer norm's argument s, over √2. Also exchanges h and r: h from its place `dr` to `waiting`, by [side][half],

@@ -26,6 +26,13 @@ GW_DEVICE void mma_16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], f16) 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/// K = 8 in f16; elements in pairs along K: A (g, 2t), (g+8, 2t); B (2t, g).
+GW_DEVICE void mma_f16_8(float (&d)[4], u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
 /// Conversion to TF32. The instructions truncate the lower 13 bits of the mantissa, which makes every operand smaller by half a
 /// unit of the last place on average; a factor of 1 + 0.7213·2⁻¹¹ compensates (0.7213 = 1/(2 ln 2) is the mean of 1/mantissa over
 /// numbers of all magnitudes, distributed like 1/x). That is one multiplication instead of four instructions for rounding to

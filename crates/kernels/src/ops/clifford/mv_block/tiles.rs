@@ -7,10 +7,10 @@ use crate::{
 };
 use gradewise_core::Algebra;
 
-/// Rows that a group of four warps works on, and the groups of a block: two backward, forward three where they fit.
+/// Rows that a group of four warps works on, and the groups of a block: two, but three forward in 16 bits.
 const ROWS: usize = 16;
 const GROUPS: usize = 2;
-const MOST_GROUPS: usize = 3;
+const GROUPS_16_BITS: usize = 3;
 const GROUP_THREADS: usize = 128;
 
 /// Features of a block rounded up, and columns of a tile of inputs.
@@ -19,12 +19,12 @@ const WIDTH: usize = 32;
 /// Most inputs of the backward pass: two tiles.
 const MOST_INPUTS: usize = 2 * WIDTH;
 
-/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): in `f32` eight tiles for each multiprocessor; in 16 bits
+/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): in `f32` two tiles for each multiprocessor; in 16 bits
 /// more rows than the other kernel works on at a time.
 pub(super) fn pay(device: &CudaDevice, sizes: Sizes, dtype: DType) -> bool {
     let multiprocessors = device.info().multiprocessors.max(1) as usize;
     match dtype {
-        DType::F32 => sizes.batch >= 8 * ROWS * GROUPS * multiprocessors,
+        DType::F32 => sizes.batch >= 2 * ROWS * GROUPS * multiprocessors,
         _ => sizes.batch > rows::MOST_AT_A_TIME * multiprocessors,
     }
 }
@@ -50,14 +50,16 @@ pub(super) fn plan(
     }
     let tiles = inputs.div_ceil(WIDTH);
     let most = info.max_shared_memory;
-    let (groups, shared_forward, shared_backward) =
-        if dtype == DType::F32 { shared_f32(algebra, sizes, most) } else { shared_16_bits(algebra, tiles) };
+    let (groups, (shared_forward, shared_backward)) = match dtype {
+        DType::F32 => (GROUPS, shared_f32(algebra, tiles)),
+        _ => (GROUPS_16_BITS, shared_16_bits(algebra, tiles)),
+    };
     if shared_forward.max(shared_backward) > most {
         return None;
     }
     let names = match (dtype, tiles) {
-        (DType::F32, 1) => ["mv_tiles_fwd", "mv_tiles_bwd1"],
-        (DType::F32, _) => ["mv_tiles_fwd", "mv_tiles_bwd2"],
+        (DType::F32, 1) => ["mv_split_fwd1", "mv_split_bwd1"],
+        (DType::F32, _) => ["mv_split_fwd2", "mv_split_bwd2"],
         (_, 1) => ["mv_tiles_fwd1", "mv_tiles_bwd1"],
         _ => ["mv_tiles_fwd2", "mv_tiles_bwd2"],
     };
@@ -78,27 +80,26 @@ pub(super) fn plan(
     })
 }
 
-/// Groups of a block forward, and the shared memory of both passes in bytes, of which there is `most`
-/// (csrc/clifford/mv_tiles_f32.cuh).
-fn shared_f32(algebra: &Algebra, sizes: Sizes, most: usize) -> (usize, usize, usize) {
-    // Of rows of features and of matrices (`PITCH`, `ACROSS` in the kernels).
-    const PITCH: usize = WIDTH + 4;
-    const ACROSS: usize = WIDTH + 8;
+/// Shared memory of both passes in bytes for `f32` and `tiles` tiles of inputs (csrc/clifford/mv_split.cuh).
+fn shared_f32(algebra: &Algebra, tiles: usize) -> (usize, usize) {
+    // Bytes of a row of a tile.
+    const ROW: usize = 4 * WIDTH;
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-    let (inputs8, features8) = (sizes.inputs.next_multiple_of(8), sizes.features.next_multiple_of(8));
-    let parameters = (algebra.paths().len() + 3 * grades + 3) * WIDTH;
-    let group = blades * ROWS * (inputs8 + 4 + PITCH) + 4 * ROWS;
-    let forward =
-        |groups: usize| 4 * (grades * (inputs8 + 2 * features8) * ACROSS + parameters + groups * group);
-    let groups = if forward(MOST_GROUPS) <= most { MOST_GROUPS } else { GROUPS };
-    let padded = sizes.inputs.next_multiple_of(WIDTH);
-    let rows = blades * GROUPS * ROWS * (2 * PITCH + padded + 4);
-    let backward = 4 * (grades * (padded + 2 * WIDTH) * PITCH + parameters + rows + GROUPS * 8 * ROWS);
-    (groups, forward(groups), backward)
+    let scales = 4 * size_of::<f32>();
+    let constant =
+        (2 + tiles) * grades * WIDTH * ROW + 4 * (algebra.paths().len() + 3 * grades + 3) * WIDTH + scales;
+    // 16 rows of features, or of a tile of inputs.
+    let rows = blades * ROWS * ROW;
+    let forward = constant + GROUPS * ((tiles + 1) * rows + 4 * 5 * ROWS);
+    // Sums of parameters' gradients of both features of a thread (`SharedSums` in the kernel).
+    let sums = 2 * (2 * grades + 3 + (algebra.paths().len() + grades).div_ceil(8));
+    let backward =
+        constant + GROUPS * (4 * rows + 3 * scales + 4 * 8 * ROWS) + sums * 4 * GROUPS * GROUP_THREADS;
+    (forward, backward)
 }
 
 /// The same for 16-bit features and `tiles` tiles of inputs (csrc/clifford/mv_tiles.cuh).
-fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize, usize) {
+fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize) {
     // Bytes of a row of a tile.
     const ROW: usize = 2 * WIDTH;
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
@@ -106,10 +107,10 @@ fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize, usize) {
     // 16 rows of features, or of a tile of inputs.
     let rows = blades * ROWS * ROW;
     let barrier = size_of::<u64>();
-    let forward = constant + MOST_GROUPS * ((2 * tiles + 1) * rows + 16 * ROWS + 2 * barrier);
+    let forward = constant + GROUPS_16_BITS * ((2 * tiles + 1) * rows + 16 * ROWS + 2 * barrier);
     // Sums of parameters' gradients, a pair for each thread (`Sums` in the kernel).
     let pairs = 2 * grades + 3 + (algebra.paths().len() + grades).div_ceil(8);
     let sums = pairs * 8 * GROUPS * GROUP_THREADS;
     let backward = constant + GROUPS * ((3 + 4 + tiles) * rows + 32 * ROWS) + sums + 3 * barrier;
-    (MOST_GROUPS, forward, backward)
+    (forward, backward)
 }

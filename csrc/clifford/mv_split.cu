@@ -1,0 +1,49 @@
+// Blocks of equivariant networks on many rows of f32, for the algebras of the plane and of space, on compute capability 9.0, for which registers
+// and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
+#include "clifford/mv_split_backward.cuh"
+#include "clifford/mv_split_forward.cuh"
+#include "gradewise/strided.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define GW_RUN(...) __VA_ARGS__
+#else
+#define GW_RUN(...) __trap()
+#endif
+
+/// Whether two features of these arrays can be accessed as one.
+template <int N>
+GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
+    u64 bits = features % 2 * sizeof(float);
+#pragma unroll
+    for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
+    return bits % (2 * sizeof(float)) == 0;
+}
+
+#define GW_MV_SPLIT(P, Q, R, TILES)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_split_fwd##TILES##_##P##_##Q##_##R##_f32(                         \
+        GW_PARAMETER MvBlockWeights<float> weights, const float* x, const float* residual, float* out, float* y, float* r,       \
+        float* s) {                                                                                                              \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        GW_RUN(if (are_paired(weights.features, {residual, out, y, r, s})) {                                                     \
+            MvSplitForward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, x, residual, out, {y, r, s});             \
+        } else {                                                                                                                 \
+            MvSplitForward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, x, residual, out, {y, r, s});            \
+        });                                                                                                                      \
+    }                                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_split_bwd##TILES##_##P##_##Q##_##R##_f32(                         \
+        GW_PARAMETER MvBlockWeights<float> weights, const float* x, const float* y, const float* r, const float* s,              \
+        const float* grad, float* grad_x, float* partial) {                                                                      \
+        begin_kernel();                                                                                                          \
+        extern __shared__ uint4 shared[];                                                                                        \
+        GW_RUN(if (are_paired(weights.features, {y, r, s, grad})) {                                                              \
+            MvSplitBackward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);    \
+        } else {                                                                                                                 \
+            MvSplitBackward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);   \
+        });                                                                                                                      \
+    }
+
+GW_MV_SPLIT(2, 0, 0, 1)
+GW_MV_SPLIT(2, 0, 0, 2)
+GW_MV_SPLIT(3, 0, 0, 1)
+GW_MV_SPLIT(3, 0, 0, 2)
