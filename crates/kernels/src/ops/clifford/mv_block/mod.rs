@@ -20,9 +20,12 @@
 
 mod cpu;
 mod cuda;
+mod kept;
 mod rows;
 mod tiles;
 mod wide;
+
+pub use kept::{Forward, Kept};
 
 use super::{
     contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
@@ -120,79 +123,6 @@ impl<'a, T> Operands<'a, T> {
             gain,
             residual,
         })
-    }
-}
-
-/// The block's output and what its gradients need.
-#[derive(Clone, Debug)]
-pub struct Forward {
-    /// `[blades, batch, features]`
-    pub output: Array,
-    /// What [`backward`] reads.
-    pub kept: Kept,
-}
-
-/// Intermediates that [`forward`] keeps for [`backward`], each of the output's shape. On the CPU their elements are in an order of the
-/// implementation's own.
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved once or twice for each call, which would allocate the larger one"
-)]
-pub enum Kept {
-    /// The first map's result, the right factor before its normalisation, and the argument of the layer norm.
-    All([Array; 3]),
-    /// The first map's result, from which [`backward`] computes the others again: more than 32 features on a GPU.
-    First(Array),
-}
-
-impl Kept {
-    const NAMES: [&str; 3] = ["y", "r", "s"];
-
-    /// The arrays, the first map's result first.
-    pub fn arrays(&self) -> &[Array] {
-        match self {
-            Self::All(arrays) => arrays,
-            Self::First(array) => std::slice::from_ref(array),
-        }
-    }
-
-    /// From [`arrays`](Self::arrays); `None` for a number of them that no way to run keeps.
-    pub fn from_arrays(arrays: &[Array]) -> Option<Self> {
-        match arrays {
-            [y, r, s] => Some(Self::All([y.clone(), r.clone(), s.clone()])),
-            [y] => Some(Self::First(y.clone())),
-            _ => None,
-        }
-    }
-
-    /// All intermediates, for a way to run that reads them.
-    fn all(&self) -> Result<&[Array; 3]> {
-        match self {
-            Self::All(arrays) => Ok(arrays),
-            Self::First(_) => Err(self.foreign()),
-        }
-    }
-
-    /// The first map's result, for a way to run that reads it alone.
-    fn first(&self) -> Result<&Array> {
-        match self {
-            Self::First(array) => Ok(array),
-            Self::All(_) => Err(self.foreign()),
-        }
-    }
-
-    /// The error of what another way to run kept.
-    fn foreign(&self) -> Error {
-        Error::Argument {
-            operation: NAME,
-            argument: "kept",
-            actual: match self {
-                Self::All(_) => "3 arrays".to_owned(),
-                Self::First(_) => "1 array".to_owned(),
-            },
-            expected: "what the forward pass of the same operands kept",
-        }
     }
 }
 
