@@ -50,18 +50,12 @@ struct MvTileWarp {
     }
 
     /// A barrier of the group's warps.
-    GW_DEVICE void meet() const {
-        if constexpr (WIDTH == 32) {
-            asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-        } else {
-            __syncthreads();
-        }
-    }
+    GW_DEVICE void meet() const { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * COLUMNS) : "memory"); }
 
     /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature. Of the normalisation's parameter a,
-    /// the kernels of 16 bits and at most 32 features keep σ(a) and σ(-a), which the others compute at every use.
+    /// the kernels of 16 bits and of more than 32 features keep σ(a) and σ(-a), which the others compute at every use.
     struct Parameters {
-        static constexpr bool HAS_SIGMOIDS = sizeof(T) == 2 && WIDTH == 32;
+        static constexpr bool HAS_SIGMOIDS = sizeof(T) == 2 || WIDTH > 32;
         /// Values per feature and grade, and in all.
         static constexpr int BY_GRADE = HAS_SIGMOIDS ? 4 : 3, COUNT = (PATHS + BY_GRADE * GRADES + 3) * WIDTH;
         float* first;

@@ -11,13 +11,14 @@
 #define GW_RUN(...) __trap()
 #endif
 
-/// Calls f with whether two features of these arrays can be accessed as one: 1 or 0, as a type.
+/// Calls f with whether four features of these arrays can be accessed as one: 1 or 0, as a type.
 template <class T, int N, class F>
-GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
-    u64 bits = features % 2 * sizeof(T);
+GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
+    constexpr int BYTES = 4 * sizeof(T);
+    u64 bits = features * sizeof(T);
 #pragma unroll
     for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
-    if (bits % (2 * sizeof(T)) == 0) {
+    if (bits % BYTES == 0) {
         f(Constant<1>{});
     } else {
         f(Constant<0>{});
@@ -26,33 +27,33 @@ GW_DEVICE void with_pairs(i64 features, const T* const (&arrays)[N], F f) {
 
 #define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out, T* r, T* s) {                             \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, residual, out, r, s}, [&](auto paired) {                                      \
-            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                              \
-            Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out, r, s);                                        \
+        GW_RUN(with_packs<T>(weights.features, {y, residual, out}, [&](auto packed) {                                            \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                              \
+            Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out);                                              \
         }));                                                                                                                     \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_bwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* r, const T* s, const T* grad, T* h, T* grad_r, T* grad_l,   \
-        T* grad_y, float* partial) {                                                                                             \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* grad, T* h, T* grad_r, T* grad_l, T* grad_y,                \
+        float* partial) {                                                                                                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_pairs<T>(weights.features, {y, r, s, grad, h, grad_r, grad_l, grad_y}, [&](auto paired) {                    \
-            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(paired)::value == 1)>;                             \
-            Pass::run(reinterpret_cast<float*>(shared), weights, {y, r, s, grad}, {h, grad_r, grad_l, grad_y}, partial);         \
+        GW_RUN(with_packs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto packed) {                          \
+            using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                             \
+            Pass::run(reinterpret_cast<float*>(shared), weights, {y, grad}, {h, grad_r, grad_l, grad_y}, partial);               \
         }));                                                                                                                     \
     }
 
 #define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COUNT, COLUMNS)                                                            \
     extern "C" __global__ void __launch_bounds__(COLUMNS / 16 * 128, 1)                                                          \
         gw_mv_wide##KIND##_sums##COUNT##_##COLUMNS##_##P##_##Q##_##R##_##NAME(                                                   \
-            const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 features) {                        \
+            const T* a, const T* b, const T* other, float* partial, i64 rows, i64 inputs, i64 pitch, i64 features) {             \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT, COLUMNS>;                                                     \
-        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(features)}, partial));             \
+        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(pitch), int(features)}, partial)); \
     }
 
 #define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)          \

@@ -7,21 +7,21 @@
 
 /// Gradients at one position of a row are formed as in clifford/mv_split_backward.cuh, which has more of its rows in shared memory,
 /// and forms the gradients of matrices itself.
-template <class A, class T, int PARTS, bool PAIRED>
-struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
-    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0>;
-    using Wide = MvWide<A, T, PARTS, PAIRED>;
+template <class A, class T, int PARTS, bool PACKED>
+struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
+    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0>;
+    using Wide = MvWide<A, T, PARTS, PACKED>;
     using typename Wide::Element;
     using typename Wide::Fragment;
     using typename Wide::Parameters;
     using typename Wide::Product;
-    using Wide::BLADES, Wide::GRADES, Wide::PITCH, Wide::ROWS, Wide::WIDTH, Wide::tables;
-    using Wide::column, Wide::feature, Wide::features, Wide::line, Wide::p, Wide::share;
-    static constexpr int PLANE = ROWS * PITCH;
+    using typename Wide::Rows;
+    using Wide::BLADES, Wide::GRADES, Wide::MATRICES, Wide::PLANE, Wide::ROWS;
+    using Wide::feature, Wide::p;
 
-    /// The first map's result, the saved intermediates of the forward pass, and the gradient of its result.
+    /// The first map's result, and the gradient of that of the block.
     struct Sources {
-        const T *y, *r, *s, *grad;
+        const T *y, *grad;
     };
 
     /// h, and the gradients of r, l and y.
@@ -84,12 +84,12 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
     GW_DEVICE explicit MvWideBackward(const MvBlockWeights<T>& weights) : Base(weights) {}
 
     GW_DEVICE void work(float* shared, const Sources& sources, const Results& results, float* partial) const {
-        const int features8 = (features + 7) / 8 * 8;
-        float* const right = shared;
-        float* const left = this->fetch_matrices(right, p.right, features8, PITCH);
-        float* const values = this->fetch_matrices(left, p.left, features8, PITCH);
+        float* const matrices = shared;
+        this->fetch_matrices(matrices, p.right);
+        this->fetch_matrices(matrices + MATRICES, p.left);
+        float* const values = matrices + 2 * MATRICES;
         const Parameters parameters = this->load_parameters(values);
-        // [BLADES, ROWS, PITCH]: r, then its gradient; the gradient of l.
+        // [BLADES, ROWS, WIDTH]: h, then r and its gradient; the gradient of l.
         float* const dr = values + Parameters::COUNT;
         float* const dl = dr + BLADES * PLANE;
         float* const exchange = dl + BLADES * PLANE;
@@ -97,19 +97,34 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
         Sums sums(exchange + 2 * ROWS * Base::COLUMNS);
         this->fetched();
         __syncthreads();
+        Rows y;
+        this->read(sources.y, static_cast<i64>(blockIdx.x) * ROWS, y);
 #pragma unroll 1
         for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
-            this->prefetch(sources.s, first + step, 0);
-            this->prefetch(sources.grad, first + step, 1);
-            this->prefetch(sources.y, first + step, 2);
-            this->prefetch(sources.r, first + step, 3);
-            float dh[1][BLADES][4];  // It is y first, then h.
-            norm_backward(parameters, sources, results, first, dr, dl, exchange, dh[0], sums);
-            product_backward(parameters, results, first, dr, dl, dh[0], sums);
+            Rows grad;
+            this->read(sources.grad, first, grad);
+            this->prefetch(sources.grad, first + step, 0);
+            this->prefetch(sources.y, first + step, 1);
+            this->gate(parameters, y, dr);
             this->meet();
-            accumulate_columns(dh, dr, features8, right);
-            accumulate_columns(dh, dl, features8, left);
-            silu_backward(parameters, sources, results, first, dh[0], sums);
+            this->write_tile(results.h, first, dr);
+            float dh[1][BLADES][4];
+            {
+                Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
+                this->template accumulate<false>(mapped, dr, matrices);
+                this->multiply_rows(parameters, dr, mapped[0], mapped[1]);
+                norm_backward(parameters, mapped[0], mapped[1], grad, dr, dl, exchange, dh[0], sums);
+            }
+            product_backward(parameters, dr, dl, dh[0], sums);
+            this->meet();
+            this->write_tile(results.l, first, dl);
+            this->write_tile(results.r, first, dr);
+            Rows again;
+            this->read(sources.y, first, again);  // On its way during the products.
+            this->template accumulate<true>(dh, dr, matrices);
+            this->template accumulate<true>(dh, dl, matrices + MATRICES);
+            this->read(sources.y, first + step, y);
+            silu_backward(parameters, results, first, again, dh[0], sums);
             this->meet();  // All have read the gradients of r and l.
         }
         sums.publish(dr);
@@ -117,55 +132,36 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
         this->write_sums(parameters, sums, partial);
     }
 
-    /// dh += rows · the transposed matrices, for the warp's 8 columns.
-    GW_DEVICE void accumulate_columns(float (&dh)[1][BLADES][4], const float* rows, int count, const float* matrices) const {
-        this->template accumulate<true>(dh, rows, PLANE, PITCH, count, {matrices + 8 * column * PITCH}, count * PITCH, PITCH);
-    }
-
-    /// The gradient of l: that of the layer norm's argument s, over √2. Also brings r to its place, and y: the loads of all four arrays are
-    /// in flight together.
-    GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first, float* dr,
-                                 float* dl, float* exchange, Fragment& y, Sums& sums) const {
-        float s[2][BLADES][2], g[2][BLADES][2], r[2][BLADES][2];
+    /// The gradient of l: that of the layer norm's argument s, over √2. Also exchanges h and r: h from its place `dr` to `waiting`, by [side][half],
+    /// and r to there.
+    GW_DEVICE void norm_backward(const Parameters& parameters, const Fragment& r, const Fragment& s, Rows& grad, float* dr, float* dl,
+                                 float* exchange, Fragment& waiting, Sums& sums) const {
+        Rows by_row;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) Wide::values_of_row(s, half, by_row[half]);
+        this->norm_gradient(parameters, by_row, grad, exchange, sums);
+        // There was a barrier since rows of h were read. A lane reads back only what it wrote.
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            this->read(sources.s, first, half, s[half]);
-            this->read(sources.grad, first, half, g[half]);
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float row[BLADES][2];
-            this->read(sources.r, first, half, r[half]);
-            this->read(sources.y, first, half, row);
+            this->put(dl, half, grad[half]);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
-                y[blade][2 * half] = row[blade][0];
-                y[blade][2 * half + 1] = row[blade][1];
+                float* const at = dr + blade * PLANE + this->place(half, 0);
+                float h[2];
+                load<2>(at, h);
+                waiting[blade][half] = h[0];
+                waiting[blade][2 + half] = h[1];
+                const float both[2] = {r[blade][2 * half], r[blade][2 * half + 1]};
+                store<2>(at, both);
             }
         }
-        this->norm_gradient(parameters, s, g, exchange, sums);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            this->put(dr, PLANE, half, r[half]);
-            this->put(dl, PLANE, half, g[half]);
-            this->write_row(results.l, first, half, g[half]);
-        }
-        // A lane reads back only what it wrote.
     }
 
-    /// h and the gradient of r, in the place of r; the product's part of the gradient of h to `dh`, which is y.
-    GW_DEVICE void product_backward(const Parameters& parameters, const Results& results, i64 first, float* dr, const float* dl,
-                                    Fragment& dh, Sums& sums) const {
-        this->apply_silu(parameters, dh);
-        this->write(results.h, first, dh);
+    /// The gradient of r, in the place of r; the product's part of the gradient of h to `waiting`, which is h by [side][half], at the end by
+    /// [half][side].
+    GW_DEVICE void product_backward(const Parameters& parameters, float* dr, const float* dl, Fragment& waiting, Sums& sums) const {
         // Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
         // operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
-        float waiting[BLADES][4];
-#pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) {
-#pragma unroll
-            for (int at = 0; at < 4; ++at) waiting[blade][2 * (at % 2) + at / 2] = dh[blade][at];
-        }
 #pragma unroll 1
         for (int side = 0; side < 2; ++side) {
             typename Product::Weights weights, weight_sums = {};
@@ -173,7 +169,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
             this->product_of(parameters, feature + side, weights);
 #pragma unroll 1
             for (int half = 0; half < 2; ++half) {
-                const int place = (line + 8 * half) * PITCH + feature + side;
+                const int place = this->place(half, side);
                 Element h, raw, grad, da;
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) {
@@ -195,31 +191,22 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PAIRED>, 0> {
         }
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
-#pragma unroll
-            for (int at = 0; at < 4; ++at) dh[blade][at] = waiting[blade][2 * (at % 2) + at / 2];
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float row[BLADES][2];
-            const float* at = dr + (line + 8 * half) * PITCH + feature;
-#pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade, at += PLANE) load<2>(at, row[blade]);
-            this->write_row(results.r, first, half, row);
+            const float second = waiting[blade][1];
+            waiting[blade][1] = waiting[blade][2];
+            waiting[blade][2] = second;
         }
     }
 
     /// The gradient of y.
-    GW_DEVICE void silu_backward(const Parameters& parameters, const Sources& sources, const Results& results, i64 first,
-                                 const Fragment& dh, Sums& sums) const {
+    GW_DEVICE void silu_backward(const Parameters& parameters, const Results& results, i64 first, Rows& y, const Fragment& dh,
+                                 Sums& sums) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float y[BLADES][2];
-            this->read(sources.y, first, half, y);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                this->silu_gradient(parameters, half, side, dh, y, sums, sums.bias(side));
+                this->silu_gradient(parameters, half, side, dh, y[half], sums, sums.bias(side));
             }
-            this->write_row(results.y, first, half, y);
+            this->write(results.y, first, half, y[half]);
         }
     }
 };

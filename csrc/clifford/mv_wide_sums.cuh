@@ -5,12 +5,13 @@
 #include "clifford/mv_tiles_f32.cuh"
 
 /// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
-/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], b_c [BLADES, rows, features], features at most 64.
+/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], with rows `pitch` elements apart if there is one array b, and b_c
+/// [BLADES, rows, features], features at most 64.
 ///
 /// A block has COLUMNS columns of a, by blockIdx.y, and all of b: each of its warps 16 of a and 16·COUNT of b. 80 columns instead of 64 serve
-/// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by
-/// blockIdx.z, where all would take more registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In three parts, matrix instructions, which truncate,
-/// add these 32 products; the rest are additions that round.
+/// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by blockIdx.z, where all would take more
+/// registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In
+/// three parts, matrix instructions, which truncate, add these 32 products; the rest are additions that round.
 template <class A, class T, int PARTS, int COUNT, int COLUMNS>
 struct MvWideSums {
     using Tiles = MvTilesF32<A, T, 64, PARTS>;
@@ -31,7 +32,7 @@ struct MvWideSums {
     struct Sources {
         const T *a, *b[2];
         i64 rows;
-        int inputs, features;
+        int inputs, pitch, features;
     };
 
     GW_DEVICE static void run(T* shared, const Sources& sources, float* partial) {
@@ -60,33 +61,36 @@ struct MvWideSums {
         pair = lane % 4;
         above = warp % (COLUMNS / 16) * 16;
         beside = warp / (COLUMNS / 16) * 8 * STRIPS;
-        a_packed = is_packed(sources.a, sources.inputs);
+        a_packed = is_packed(sources.a, COUNT == 1 ? sources.pitch : sources.inputs);
         b_packed = true;
         for (int c = 0; c < COUNT; ++c) b_packed = b_packed && is_packed(sources.b[c], sources.features);
     }
 
     GW_DEVICE static bool is_packed(const T* array, int width) { return width % PACK == 0 && reinterpret_cast<u64>(array) % 16 == 0; }
 
-    /// Starts copying up to COUNTED columns of 32 rows, `first` on, of one blade of [BLADES, rows, width], `column` on; zeros elsewhere.
+    /// Starts copying up to COUNTED columns of 32 rows, `first` on, of one blade of [BLADES, rows, width], `column` on, with rows `pitch`
+    /// elements apart; zeros elsewhere.
     template <int COUNTED>
-    GW_DEVICE void fetch(T* target, const T* source, int width, int column, int blade, i64 first, bool packed) const {
-        const T* const rows = source + (blade * sources.rows + first) * width + column;
-        const int left = width - column, there = static_cast<int>(sources.rows - first < ROWS ? sources.rows - first : ROWS);
+    GW_DEVICE void fetch(T* target, const T* source, int width, int pitch, int column, int blade, i64 first, bool packed) const {
+        const T* const rows = source + (blade * sources.rows + first) * pitch + column;
+        const int left = width - column, lines = static_cast<int>(sources.rows - first < ROWS ? sources.rows - first : ROWS);
         if (packed) {
             constexpr int ALONG = COUNTED / PACK;
 #pragma unroll
             for (int at = threadIdx.x; at < ROWS * ALONG; at += THREADS) {
                 const int row = at / ALONG, x = at % ALONG * PACK;
-                const bool inside = row < there && x < left;
-                copy_async_16(target + row * (COUNTED + PACK) + x, inside ? rows + row * width + x : source, inside ? 16 : 0);
+                const bool inside = row < lines && x < left;
+                // Rows of a may end within 16 bytes; those of two arrays b are as long as those of a.
+                const int there = COUNT == 1 ? min(left - x, PACK) : PACK, bytes = inside ? there * static_cast<int>(sizeof(T)) : 0;
+                copy_async_16(target + row * (COUNTED + PACK) + x, inside ? rows + row * pitch + x : source, bytes);
             }
             return;
         }
 #pragma unroll 2
         for (int at = threadIdx.x; at < ROWS * COUNTED; at += THREADS) {
             const int row = at / COUNTED, x = at % COUNTED;
-            const bool inside = row < there && x < left;
-            const T* const from = inside ? rows + row * width + x : source;
+            const bool inside = row < lines && x < left;
+            const T* const from = inside ? rows + row * pitch + x : source;
             T* const to = target + row * (COUNTED + PACK) + x;
             if constexpr (sizeof(T) == 4) {
                 copy_async_4(to, from, inside ? 4 : 0);
@@ -108,10 +112,10 @@ struct MvWideSums {
                 const i64 first = (number + static_cast<i64>(step / COUNTED) * blocks) * ROWS;
                 const int blade = BEGIN + step % COUNTED;
                 T* const stage = shared + step % STAGES * STAGE;
-                fetch<COLUMNS>(stage, sources.a, sources.inputs, column, blade, first, a_packed);
+                fetch<COLUMNS>(stage, sources.a, sources.inputs, COUNT == 1 ? sources.pitch : sources.inputs, column, blade, first, a_packed);
 #pragma unroll
                 for (int c = 0; c < COUNT; ++c) {
-                    fetch<WIDTH>(stage + A_PLANE + c * PLANE, sources.b[c], sources.features, 0, blade, first, b_packed);
+                    fetch<WIDTH>(stage + A_PLANE + c * PLANE, sources.b[c], sources.features, sources.features, 0, blade, first, b_packed);
                 }
             }
             copy_async_commit();

@@ -7,14 +7,14 @@
 
 namespace {
 
-/// out[o, e] = [h[o, receivers[e]] − h[o, senders[e]], attributes[o, e]]: `features` differences and `own` attributes. A thread
-/// takes N adjacent elements; a row has `packs` of them, differences and attributes apart.
+/// out[o, e] = [h[o, receivers[e]] − h[o, senders[e]], attributes[o, e]]: `features` differences and `own` attributes; rows of out are
+/// `pitch` elements apart. A thread takes N adjacent elements; a row has `packs` of them, differences and attributes apart.
 template <int N, class T>
 GW_DEVICE void difference(const T* h, const T* attributes, const u32* receivers, const u32* senders, T* out, i64 units,
-                          const Divisor& edges, const Divisor& packs, i64 nodes, i64 features, i64 own) {
+                          const Divisor& edges, const Divisor& packs, i64 nodes, i64 features, i64 own, i64 pitch) {
     for (i64 at = thread_index(); at < units; at += thread_count()) {
         const i64 row = at / packs, column = (at - row * packs.size) * N;
-        T* target = out + row * (features + own) + column;
+        T* target = out + row * pitch + column;
         if (column >= features) {
 #pragma unroll
             for (int n = 0; n < N; ++n) {
@@ -29,9 +29,15 @@ GW_DEVICE void difference(const T* h, const T* attributes, const u32* receivers,
         Compute<T> to[N], from[N];
         load(source + receiver * features, to);
         load(source + sender * features, from);
-        // Scalar stores: rows with attributes have no alignment.
+        Compute<T> difference[N];
 #pragma unroll
-        for (int n = 0; n < N; ++n) target[n] = narrow<T>(to[n] - from[n]);
+        for (int n = 0; n < N; ++n) difference[n] = to[n] - from[n];
+        if (pitch % N == 0) {
+            store(target, difference);
+            continue;
+        }
+#pragma unroll
+        for (int n = 0; n < N; ++n) target[n] = narrow<T>(difference[n]);
     }
 }
 
@@ -141,9 +147,9 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
 #define GW_PACKED(T, NAME, N, WIDE)                                                                                     \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_edge_difference##WIDE##_##NAME(                             \
         const T* h, const T* attributes, const u32* receivers, const u32* senders, T* out, i64 units,                   \
-        GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 nodes, i64 features, i64 own) {                     \
+        GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 nodes, i64 features, i64 own, i64 pitch) {          \
         begin_kernel();                                                                                                 \
-        difference<N>(h, attributes, receivers, senders, out, units, edges, packs, nodes, features, own);               \
+        difference<N>(h, attributes, receivers, senders, out, units, edges, packs, nodes, features, own, pitch);        \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, 4) gw_concat_segment_mean##WIDE##_##NAME(                         \
         const T* h, const T* x, const u32* starts, const u32* order, T* out, i64 units, GW_PARAMETER Divisor nodes,     \

@@ -283,6 +283,39 @@ fn views_give_the_bits_of_their_copies(device: &Device) {
     }
 }
 
+/// x as columns of wider rows, which the first map of a block of more than 32 features reads without a copy: the copy engine where rows
+/// begin at multiples of 16 bytes, other kernels elsewhere.
+fn columns_of_wider_rows_give_what_their_copies_give(device: &Device) {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    for (dtype, bound) in [(DType::F32, 5e-6), (DType::BF16, 2e-2), (DType::F16, 3e-3)] {
+        for (size, padding) in
+            [((33, 65, 41), 3), ((33, 65, 41), 7), ((2203, 65, 64), 7), ((2203, 33, 40), 2)]
+        {
+            let (all, seed) = operands(&algebra, size);
+            let all = scaled(all, size);
+            let mut all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
+            let seed = to(&seed, dtype, device);
+            let expected = run(&algebra, &all, &seed);
+            let x = all[0].array();
+            // A product with what is beside the columns would show.
+            let beside = ops::mul_scalar(&x.slice(2, 0..padding).unwrap(), 1e4).unwrap();
+            let columns = ops::concat(&[x, &beside], 2).unwrap().slice(2, 0..size.1).unwrap();
+            assert!(!columns.is_contiguous());
+            all[0] = Tensor::new(columns).requires_grad();
+            let found = run(&algebra, &all, &seed);
+            for (position, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let on_host =
+                    |array: &Array| array.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
+                let error = on_host(found).relative_error(&on_host(expected)).unwrap();
+                assert!(
+                    error <= bound,
+                    "{size:?} {dtype} {padding}, result {position}: {error:e} > {bound:e}"
+                );
+            }
+        }
+    }
+}
+
 /// In mixed precision, a block whose features are in f32 gives what its parts give, in 16 bits.
 fn autocast_takes_the_kernel(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
@@ -385,6 +418,7 @@ gradewise_testing::main!(
     more_features_than_lanes,
     sixteen_bits_and_mixed_precision,
     views_give_the_bits_of_their_copies,
+    columns_of_wider_rows_give_what_their_copies_give,
     autocast_takes_the_kernel,
     what_the_kernel_does_not_serve_goes_by_its_parts,
     a_residual_has_the_shape_of_the_output,

@@ -206,6 +206,23 @@ fn a_block_agrees_with_its_operators() {
     }
 }
 
+/// The CPU keeps all intermediates, and refuses what a way to run that keeps one of them would give.
+#[test]
+fn a_block_refuses_what_another_way_to_run_kept() {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    let (all, seed) = block(&algebra, [5, 3, 4], DType::F32, 6);
+    let arrays: Vec<Array> = all.iter().map(|tensor| tensor.array().clone()).collect();
+    let operands = mv_block::Operands::from_all(&arrays).unwrap();
+    let kept = mv_block::forward(&algebra, &operands).unwrap().kept;
+    let [first, _, _] = kept.arrays() else { panic!("{kept:?}") };
+    let one = mv_block::Kept::from_arrays(std::slice::from_ref(first)).unwrap();
+    let error = mv_block::backward(&algebra, &operands, &one, seed.array(), true).unwrap_err().to_string();
+    assert!(error.contains("`kept` is 1 array"), "{error}");
+    assert!(mv_block::Kept::from_arrays(&kept.arrays()[..2]).is_none());
+    let again = mv_block::Kept::from_arrays(kept.arrays()).unwrap();
+    mv_block::backward(&algebra, &operands, &again, seed.array(), true).unwrap();
+}
+
 /// The operator goes by the block from some size on.
 #[test]
 fn a_block_is_one_operation_where_that_pays() {

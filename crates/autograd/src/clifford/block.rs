@@ -118,12 +118,20 @@ impl Operation for Block {
 
     fn forward(&self, inputs: &[Array]) -> Result<Forward> {
         let kernel::Forward { output, kept } = kernel::forward(&self.algebra, &operands_of(inputs)?)?;
-        Ok(Forward { output, saved: kept.into() })
+        Ok(Forward { output, saved: kept.arrays().to_vec() })
     }
 
     fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let (operands, kept) = (operands_of(context.arrays())?, context.saved::<3>(Self::NAME)?);
-        let mut gradients = kernel::backward(&self.algebra, &operands, kept, grad.array(), context.needs(0))?;
+        let operands = operands_of(context.arrays())?;
+        let kept = kernel::Kept::from_arrays(context.saved).ok_or_else(|| Error::Argument {
+            operation: Self::NAME,
+            message: format!(
+                "its forward pass saved {} arrays, its backward pass reads 3 or 1",
+                context.saved.len()
+            ),
+        })?;
+        let mut gradients =
+            kernel::backward(&self.algebra, &operands, &kept, grad.array(), context.needs(0))?;
         gradients.extend(operands.residual.map(|_| Some(grad.array().clone())));
         Ok(constants(gradients))
     }

@@ -6,6 +6,7 @@ use crate::{
     array::strided::divisor,
     cuda::{Args, Grid, Kernel},
     index::Resident,
+    ops::clifford::mv_block,
 };
 
 /// Edges per node, on average, from which a block of threads sums those of a node together.
@@ -13,6 +14,9 @@ const LONG: usize = 32;
 
 /// Neighbours that a thread of a wide kernel takes.
 const WIDE: usize = 4;
+
+/// Bytes that the copy engine wants rows to begin at a multiple of.
+const ALIGNMENT: usize = 16;
 
 /// How many neighbours threads take: [`WIDE`] where `sizes`, those of rows and the distances between them, and the addresses are
 /// multiples of that.
@@ -33,7 +37,7 @@ pub(super) struct Ends<'a> {
     pub from: &'a Resident,
 }
 
-/// Of contiguous arguments; `shape` is that of the result.
+/// Of contiguous arguments; `shape` is that of the result, whose rows may be columns of wider rows.
 pub(super) fn difference(
     device: &CudaDevice,
     operation: &'static str,
@@ -43,13 +47,19 @@ pub(super) fn difference(
     shape: &[usize],
 ) -> Result<Array> {
     let Ends { receivers, to, from } = ends;
-    let out = Array::for_kernel(operation, shape, h.dtype(), device)?;
+    let (last, features) = (shape.len() - 1, h.dims()[h.rank() - 1]);
+    let width = shape[last];
+    // For the first map of a block of that many features.
+    let is_aligned = mv_block::wants_aligned_rows(device, features, h.dtype());
+    let pitch = if is_aligned { width.next_multiple_of(ALIGNMENT / h.dtype().size()) } else { width };
+    let mut padded = shape.to_vec();
+    padded[last] = pitch;
+    let out = Array::for_kernel(operation, padded, h.dtype(), device)?;
     if out.elements() > 0 {
-        let (edges, features) = (receivers.len(), h.dims()[h.rank() - 1]);
-        let own = shape[shape.len() - 1] - features;
+        let (edges, own) = (receivers.len(), width - features);
         let pack = pack(&[features], &[h]);
         let packs = features / pack + own.div_ceil(pack);
-        let units = out.elements() / (features + own) * packs;
+        let units = out.elements() / pitch * packs;
         let args = Args::new()
             .array(h)
             .optional(attributes)
@@ -61,11 +71,12 @@ pub(super) fn difference(
             .value(&divisor(packs))
             .size(receivers.bound())
             .size(features)
-            .size(own);
+            .size(own)
+            .size(pitch);
         let kernel = kernel(["edge_difference", "edge_difference_wide"], pack, h);
         device.launch(operation, kernel, Grid::linear(units), args)?;
     }
-    Ok(out)
+    if pitch > width { out.slice(last, 0..width) } else { Ok(out) }
 }
 
 /// A grid of blocks that each sum the edges of a node together, for `rows` rows of `size` results.

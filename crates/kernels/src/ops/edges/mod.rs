@@ -132,7 +132,8 @@ impl Rows {
 }
 
 /// `[h[receivers] − h[senders], attributes]`: for each edge the features of its receiver minus those of its sender, then its own.
-/// `h` `[…, nodes, F]`, `attributes` `[…, edges, A]` or none → `[…, edges, F + A]`.
+/// `h` `[…, nodes, F]`, `attributes` `[…, edges, A]` or none → `[…, edges, F + A]`, on a GPU perhaps as columns of wider rows, which begin at
+/// multiples of 16 bytes.
 ///
 /// # Errors
 /// Another number of nodes than the bound of `receivers` and `senders`, attributes of another number of edges, lists of different length;

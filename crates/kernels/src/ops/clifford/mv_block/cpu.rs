@@ -5,7 +5,7 @@
 //! layer norm. The backward pass recomputes the silu. What is written for it has the order in which it is computed, all blades of a chunk
 //! and then the next chunk, so that it needs no copy; its shape is the output's, its order is not, which nothing else relies on.
 
-use super::{Forward, NAME, OPERANDS, Sizes};
+use super::{Forward, Kept, NAME, OPERANDS, Sizes};
 use crate::{
     Array, Result,
     gemm::{self, Matrix},
@@ -101,7 +101,7 @@ pub(super) fn forward<T: Real>(
             })
         })
     })?;
-    Ok(Forward { output, kept: [first, right, sum] })
+    Ok(Forward { output, kept: Kept::All([first, right, sum]) })
 }
 
 fn run<T: Real>(

@@ -1,6 +1,6 @@
 //! The launches of the block on CUDA that one kernel computes in each pass, for few rows or many.
 
-use super::{Forward, NAME, Sizes};
+use super::{Forward, Kept, NAME, Sizes};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
@@ -105,7 +105,7 @@ pub(super) fn forward(
         .array(&kept[2]);
     let (kernel, grid) = plan.forward;
     device.launch(NAME, kernel, grid, args)?;
-    Ok(Forward { output, kept })
+    Ok(Forward { output, kept: Kept::All(kept) })
 }
 
 /// As [`forward`].

@@ -20,9 +20,12 @@
 
 mod cpu;
 mod cuda;
+mod kept;
 mod rows;
 mod tiles;
 mod wide;
+
+pub use kept::{Forward, Kept};
 
 use super::{
     contract::{Planes, alike, exact, grades_reason, paths_reason, with_real},
@@ -123,16 +126,6 @@ impl<'a, T> Operands<'a, T> {
     }
 }
 
-/// The block's output and what its gradients need.
-#[derive(Clone, Debug)]
-pub struct Forward {
-    /// `[blades, batch, features]`
-    pub output: Array,
-    /// The first map's result, the right factor before its normalisation, and the argument of the layer norm, each of the
-    /// output's shape. On the CPU their elements are in an order of the implementation's own: they are for [`backward`] alone.
-    pub kept: [Array; 3],
-}
-
 /// Sizes of a block.
 #[derive(Clone, Copy)]
 struct Sizes {
@@ -205,6 +198,12 @@ pub fn serves(algebra: &Algebra, operands: &Operands<'_>) -> bool {
     };
     check(algebra, operands)
         .is_ok_and(|sizes| plan(&device, algebra, sizes, operands.x.dtype(), operands.gain.dtype()).is_some())
+}
+
+/// Whether blocks of so many features on this device read x fastest where its rows begin at multiples of 16 bytes. They also read it as
+/// columns of wider rows.
+pub(in crate::ops) fn wants_aligned_rows(device: &CudaDevice, features: usize, dtype: DType) -> bool {
+    wide::serves(device, features, dtype)
 }
 
 /// Whether the CPU computes in this dtype, and the working set of a chunk of rows fits in its cache.
@@ -299,13 +298,13 @@ pub fn forward(algebra: &Algebra, operands: &Operands<'_>) -> Result<Forward> {
 pub fn backward(
     algebra: &Algebra,
     operands: &Operands<'_>,
-    kept: &[Array; 3],
+    kept: &Kept,
     grad: &Array,
     need_x: bool,
 ) -> Result<Vec<Option<Array>>> {
     let sizes = check(algebra, operands)?;
     let shape = [algebra.blade_count(), sizes.batch, sizes.features];
-    for (name, array) in ["y", "r", "s", "grad"].into_iter().zip(kept.iter().chain([grad])) {
+    for (name, array) in Kept::NAMES.into_iter().zip(kept.arrays()).chain([("grad", grad)]) {
         exact(NAME, name, array, &shape, like_the_output)?;
         alike(NAME, &[("x", operands.x), (name, array)])?;
     }
@@ -317,21 +316,23 @@ pub fn backward(
         }
         let tables = Programs::of(algebra);
         return with_real!(arrays[0].dtype(), NAME, T => {
-            cpu::backward::<T>(&tables, sizes, &arrays, kept, &grad, need_x)
+            cpu::backward::<T>(&tables, sizes, &arrays, kept.all()?, &grad, need_x)
         });
     }
     let (device, plan) = planned(algebra, &arrays, sizes)?;
     match plan {
-        Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept, &grad, need_x),
-        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept, &grad, need_x),
+        Plan::Whole(plan) => cuda::backward(&device, &plan, &arrays, kept.all()?, &grad, need_x),
+        Plan::Wide(plan) => wide::backward(&device, algebra, &plan, &arrays, kept.first()?, &grad, need_x),
     }
 }
 
+/// All operands but the residual, contiguous, unless the way to run reads x as it lies.
 fn contiguous(operands: &Operands<'_>) -> Result<Vec<Array>> {
+    let as_it_lies = operands.gain.elements() > MOST_FEATURES && wide::reads(operands.x);
     // Reserves the whole length: collecting from `Result`s would grow the vector step by step.
     let mut arrays = Vec::with_capacity(OPERANDS);
-    for array in operands.all() {
-        arrays.push(array.contiguous()?);
+    for (number, array) in operands.all().into_iter().enumerate() {
+        arrays.push(if number == 0 && as_it_lies { array.clone() } else { array.contiguous()? });
     }
     Ok(arrays)
 }

@@ -2,11 +2,11 @@
 //! matrices; one kernel for each pass does the rest, and another the gradients of matrices.
 
 use super::{
-    Forward, MOST_FEATURES, NAME, Sizes,
+    Forward, Kept, MOST_FEATURES, NAME, Sizes,
     cuda::{Weights, gathered, gradient_elements},
 };
 use crate::{
-    Array, Compute, CudaDevice, DType, Result,
+    Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
     ops::clifford::mv_linear::{self, Bias, cuda as linear},
@@ -31,9 +31,8 @@ pub(super) struct Plan {
     /// Blocks of threads, each with partial sums of its own.
     blocks: usize,
     multiprocessors: usize,
-    /// Each pass, with its shared memory.
-    forward: (Kernel, usize),
-    backward: (Kernel, usize),
+    forward: (Kernel, Grid),
+    backward: (Kernel, Grid),
     /// Gradients of one matrix from 64 or 80 columns of rows, and of two matrices from 64.
     sums: Sums,
 }
@@ -55,12 +54,7 @@ pub(super) fn plan(
     let Sizes { batch, inputs, features } = sizes;
     let info = device.info();
     // For other architectures the kernels are compiled as traps.
-    if info.compute_capability != (9, 0)
-        || batch == 0
-        || !(1..=MOST_INPUTS).contains(&inputs)
-        || !(MOST_FEATURES + 1..=WIDTH).contains(&features)
-        || dtype == DType::F64
-    {
+    if batch == 0 || !(1..=MOST_INPUTS).contains(&inputs) || !serves(device, features, dtype) {
         return None;
     }
     let names = if dtype == DType::F32 && Compute::current() != Compute::Tf32 {
@@ -76,46 +70,54 @@ pub(super) fn plan(
     };
     let [forward, backward, one, one_of_80, two] =
         names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-    let (shared_forward, shared_backward) = shared(algebra, features);
+    let (shared_forward, shared_backward) = shared(algebra);
     if shared_forward.max(shared_backward) > info.max_shared_memory || !device.kernels().has(device, &forward)
     {
         return None;
     }
     let multiprocessors = info.multiprocessors.max(1) as usize;
+    let blocks = batch.div_ceil(ROWS).min(multiprocessors);
+    let grid = Grid::blocks(blocks, THREADS as u32);
     Some(Plan {
         sizes,
         dtype,
         is_wide,
-        blocks: batch.div_ceil(ROWS).min(multiprocessors),
+        blocks,
         multiprocessors,
-        forward: (forward, shared_forward),
-        backward: (backward, shared_backward),
+        forward: (forward, grid.shared(shared_forward)),
+        backward: (backward, grid.shared(shared_backward)),
         sums: Sums { one, one_of_80, two },
     })
 }
 
 /// Bytes of shared memory of both passes.
-fn shared(algebra: &Algebra, features: usize) -> (usize, usize) {
-    // Of rows of features and of matrices forward (`PITCH`, `ACROSS` in the kernels).
-    const PITCH: usize = WIDTH + 4;
-    const ACROSS: usize = WIDTH + 8;
+fn shared(algebra: &Algebra) -> (usize, usize) {
     let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
-    let lines = 2 * grades * features.next_multiple_of(8);
-    let parameters = (paths + 3 * grades + 3) * WIDTH;
-    let rows = blades * ROWS * PITCH;
+    let matrices = 2 * grades * WIDTH * WIDTH;
+    let parameters = (paths + 4 * grades + 3) * WIDTH;
+    let rows = blades * ROWS * WIDTH;
     let exchange = ROWS * WIDTH / 8;
-    let forward = lines * ACROSS + parameters + rows + exchange;
+    let forward = matrices + parameters + rows + exchange;
     // Sums of parameters' gradients (`Sums` in the kernel).
     let sums = 2 * ((paths + grades).div_ceil(8) + 3) * THREADS;
-    let backward = lines * PITCH + parameters + 2 * rows + 2 * exchange + sums;
+    let backward = matrices + parameters + 2 * rows + 2 * exchange + sums;
     (4 * forward, 4 * backward)
 }
 
-impl Plan {
-    fn grid(&self, shared: usize) -> Grid {
-        Grid::blocks(self.blocks, THREADS as u32).shared(shared)
-    }
+/// Whether blocks of so many features run like this on this device, if the number of their inputs is not too large.
+pub(super) fn serves(device: &CudaDevice, features: usize, dtype: DType) -> bool {
+    device.info().compute_capability == (9, 0)
+        && (MOST_FEATURES + 1..=WIDTH).contains(&features)
+        && dtype != DType::F64
+}
 
+/// Whether x `[blades, batch, inputs]` is read as it lies although it is not contiguous: columns of wider rows of a GPU.
+pub(super) fn reads(x: &Array) -> bool {
+    matches!((x.dims(), x.strides()), (&[_, batch, inputs], &[plane, pitch, 1]) if pitch > inputs && plane == batch * pitch)
+        && matches!(x.device(), Device::Cuda(_))
+}
+
+impl Plan {
     fn weights(&self, arrays: &[Array]) -> Weights {
         Weights::new(self.sizes, 0, self.is_wide, arrays)
     }
@@ -170,6 +172,7 @@ impl Plan {
             .array(&partial)
             .size(self.sizes.batch)
             .size(inputs)
+            .size(linear::pitch(a))
             .size(features);
         device.launch(NAME, kernel, grid, args)?;
         sum_partials(device, NAME, &partial, [count, grades, inputs, features], parameters, 1.0)
@@ -181,7 +184,7 @@ fn narrowed(plan: &Plan, parameter: &Array) -> Result<Array> {
     parameter.cast(plan.dtype)
 }
 
-/// `arrays` are the operands without the residual; all operands are contiguous, the residual included.
+/// `arrays` are the operands without the residual; all operands are contiguous, the residual included, or x one that this [`reads`].
 pub(super) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -192,18 +195,11 @@ pub(super) fn forward(
     let (matrices, bias) = (narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
     let bias = Some((&bias, Bias::Scalar));
     let y = linear::forward(device, algebra, &plan.linear(), &arrays[0], &matrices, bias)?;
-    let like = || plan.like_the_output(device, algebra);
-    let (output, r, s) = (like()?, like()?, like()?);
-    let args = Args::new()
-        .value(&plan.weights(arrays))
-        .array(&y)
-        .optional(residual)
-        .array(&output)
-        .array(&r)
-        .array(&s);
-    let (kernel, shared) = plan.forward;
-    device.launch(NAME, kernel, plan.grid(shared), args)?;
-    Ok(Forward { output, kept: [y, r, s] })
+    let output = plan.like_the_output(device, algebra)?;
+    let args = Args::new().value(&plan.weights(arrays)).array(&y).optional(residual).array(&output);
+    let (kernel, grid) = plan.forward;
+    device.launch(NAME, kernel, grid, args)?;
+    Ok(Forward { output, kept: Kept::First(y) })
 }
 
 /// As [`forward`].
@@ -212,7 +208,7 @@ pub(super) fn backward(
     algebra: &Algebra,
     plan: &Plan,
     arrays: &[Array],
-    kept: &[Array; 3],
+    y: &Array,
     grad: &Array,
     need_x: bool,
 ) -> Result<Vec<Option<Array>>> {
@@ -224,23 +220,22 @@ pub(super) fn backward(
     let (h, grad_r, grad_l, grad_y) = (like()?, like()?, like()?, like()?);
     let elements = gradient_elements(arrays, &[LINEAR, RIGHT, LEFT]);
     let partials = Array::for_kernel(NAME, [plan.blocks, elements], DType::F32, device)?;
-    let [y, r, s] = kept;
     let args = Args::new()
         .value(&plan.weights(arrays))
         .array(y)
-        .array(r)
-        .array(s)
         .array(grad)
         .array(&h)
         .array(&grad_r)
         .array(&grad_l)
         .array(&grad_y)
         .array(&partials);
-    let (kernel, shared) = plan.backward;
-    device.launch(NAME, kernel, plan.grid(shared), args)?;
+    let (kernel, grid) = plan.backward;
+    device.launch(NAME, kernel, grid, args)?;
     let parameters = arrays[1].dtype();
-    let first = plan.sums(device, algebra, &arrays[0], &[&grad_y], parameters)?;
     let inner = plan.sums(device, algebra, &h, &[&grad_r, &grad_l], parameters)?;
+    // Their memory serves the gradient of x.
+    drop((h, grad_r, grad_l));
+    let first = plan.sums(device, algebra, &arrays[0], &[&grad_y], parameters)?;
     let grad_x = if need_x {
         let matrices = narrowed(plan, &arrays[1])?;
         let needs = mv_linear::Needs { x: true, w: false, bias: false };

@@ -14,7 +14,7 @@ use crate::{
 use gradewise_core::Algebra;
 use std::cell::OnceCell;
 
-/// Matrices `[count, rows, columns]` of a contiguous array.
+/// Matrices of `rows` rows, `columns` elements apart, one after the other.
 fn matrices(array: &Array, rows: usize, columns: usize, transpose: bool) -> Operand<'static> {
     Operand {
         address: array.cuda_address(),
@@ -32,6 +32,13 @@ fn weights<'a>(w: &Array, sizes: &Sizes, grades: &'a Words, transpose: bool) -> 
     if sizes.shared { Operand { stride: 0, ..operand } } else { Operand { index: Some(grades), ..operand } }
 }
 
+/// Elements from one row of x `[…, rows, columns]`, which is contiguous or columns of wider rows, to the next.
+pub(in crate::ops::clifford) fn pitch(x: &Array) -> usize {
+    let rank = x.rank();
+    if x.is_contiguous() { x.dims()[rank - 1] } else { x.strides()[rank - 2] }
+}
+
+/// The map of x `[blades, batch, in]`, contiguous or columns of wider rows.
 pub(in crate::ops::clifford) fn forward(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -47,7 +54,7 @@ pub(in crate::ops::clifford) fn forward(
         dtype: x.dtype(),
         sizes: gemm::Sizes { m: sizes.batch, n: sizes.outputs, k: sizes.inputs },
         count: blades,
-        a: matrices(x, sizes.batch, sizes.inputs, false),
+        a: matrices(x, sizes.batch, pitch(x), false),
         b: weights(w, sizes, &tables.grades, false),
         starts: None,
         segments: 1,
