@@ -10,21 +10,23 @@
 // with h = silu(y), r = right(h), l = left(h) and s, the argument of the layer norm, which both passes compute.
 //
 // The positions that a lane has are those of clifford/mv_tile_warp.cuh, with one group of eight warps, 16 rows at a time. Products are in the
-// parts of clifford/mv_tiles_f32.cuh: exact f32 in three TF32 parts, or TF32, which holds 16-bit operands exactly.
+// parts of clifford/mv_tf32.cuh: exact f32 in three TF32 parts, or TF32, which holds 16-bit operands exactly.
 //
 // Rows of features and matrices lie in shared memory as lines of 64 values without padding, whose 16 chunks of four columns are exchanged:
 // chunk c of line i is at c ^ turn(i). All accesses of matrix instructions, of matrices transposed or not, and those of a lane's own
 // positions take every bank once.
 #pragma once
 
-#include "clifford/mv_tiles_f32.cuh"
+#include "clifford/mv_tf32.cuh"
+#include "clifford/mv_tile_warp.cuh"
+#include "ptx/async.cuh"
 #include "ptx/bulk.cuh"
 
 /// `PACKED` says that features are a multiple of four, and all arrays of them aligned to four: branches at every access would keep loads from
 /// being in flight together.
 template <class A, class T, int PARTS, bool PACKED>
-struct MvWide : MvTilesF32<A, T, 64, PARTS> {
-    using Tiles = MvTilesF32<A, T, 64, PARTS>;
+struct MvWide : MvTileWarp<A, T, 64> {
+    using Tiles = MvTileWarp<A, T, 64>;
     using typename Tiles::Element;
     using typename Tiles::Fragment;
     using typename Tiles::Functions;
@@ -34,7 +36,7 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
     using Tiles::BLADES, Tiles::GRADES, Tiles::PATHS, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
     using Tiles::column, Tiles::feature, Tiles::features, Tiles::line, Tiles::p, Tiles::pair;
     template <int N>
-    using Operand = typename Tiles::template Operand<N>;
+    using Operand = MvTf32<PARTS, N>;
     /// The lane's values of its two rows.
     using Rows = float[2][BLADES][2];
 
@@ -219,8 +221,14 @@ struct MvWide : MvTilesF32<A, T, 64, PARTS> {
         }
     }
 
+    /// Waits for the copies that this thread started.
+    GW_DEVICE static void fetched() {
+        copy_async_commit();
+        copy_async_wait<0>();
+    }
+
     /// Starts copying matrices [GRADES, features, features] to [GRADES, WIDTH, WIDTH] in shared memory, with zeros as padding. Call
-    /// `Tiles::fetched` before the barrier.
+    /// `fetched` before the barrier.
     GW_DEVICE void fetch_matrices(float* target, const void* source) const {
         p.typed([&](auto zero) {
             using P = decltype(zero);

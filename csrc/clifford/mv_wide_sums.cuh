@@ -2,7 +2,9 @@
 // Names: gw_mv_wide_sums<COUNT>_<COLUMNS>_<algebra>_<dtype>, and gw_mv_wide_exact_sums… in three parts.
 #pragma once
 
-#include "clifford/mv_tiles_f32.cuh"
+#include "clifford/mv_tf32.cuh"
+#include "algebra/unroll.cuh"
+#include "ptx/async.cuh"
 
 /// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
 /// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], with rows `pitch` elements apart if there is one array b, and b_c
@@ -14,9 +16,8 @@
 /// three parts, matrix instructions, which truncate, add these 32 products; the rest are additions that round.
 template <class A, class T, int PARTS, int COUNT, int COLUMNS>
 struct MvWideSums {
-    using Tiles = MvTilesF32<A, T, 64, PARTS>;
     template <int N>
-    using Operand = typename Tiles::template Operand<N>;
+    using Operand = MvTf32<PARTS, N>;
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, ROWS = 32, WIDTH = 64, THREADS = COLUMNS / 16 * 128;
     static constexpr auto tables = A::make();
     /// Elements from one row to the next in shared memory: the lanes of four pairs of rows and eight columns read 32 banks.
