@@ -11,6 +11,8 @@ struct Algebra {
     static constexpr int GENERATORS = P + Q + R;
     static constexpr int BLADES = 1 << GENERATORS;
     static constexpr int GRADES = GENERATORS + 1;
+    /// Whether a product pivots on an operand where the result would cost as much (algebra/unroll.cuh).
+    static constexpr bool OPERANDS_FIRST = false;
 
     static constexpr int grade_of_mask(int mask) {
         int grade = 0;

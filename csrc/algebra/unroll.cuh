@@ -74,7 +74,7 @@ struct Pivoted {
             int least = GRADIENT ? 3 * terms + 2 * size(RESULT) : size(RESULT);
             for (int side = LEFT; side <= RIGHT && PURPOSE != Purpose::SUMS; ++side) {
                 const int cost = GRADIENT ? 2 * terms + 3 * size(side) : size(side);
-                if (cost < least) {
+                if (cost < least || (A::OPERANDS_FIRST && !GRADIENT && cost == least)) {
                     least = cost;
                     pivot = static_cast<Pivot>(side);
                 }

@@ -1,8 +1,8 @@
 // The weighted product of Cl(5,0,0), unrolled.
 #include "clifford/sgp.cuh"
 #include "clifford/sgp_hopper.cuh"
-#include "clifford/sgp_rows.cuh"
+#include "clifford/sgp_quads.cuh"
 
 GW_SGP_32(5, 0, 0)
-GW_SGP_ROWS_32(5, 0, 0)
 GW_SGP_HOPPER_32(5, 0, 0)
+GW_SGP_QUADS(5, 0, 0)

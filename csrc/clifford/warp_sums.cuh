@@ -3,13 +3,13 @@
 
 #include "gradewise/types.cuh"
 
-/// K sums over a warp; P is K rounded up to a power of two.
-template <int K>
+/// K sums over LANES adjacent lanes of a warp each; P is K rounded up to a power of two.
+template <int K, int LANES = 32>
 struct WarpSums {
     static constexpr int power_of_two(int n) { return n <= 1 ? 1 : 2 * power_of_two((n + 1) / 2); }
     static constexpr int P = power_of_two(K);
-    /// Lanes per sum in the result: lane l holds value l/EACH.
-    static constexpr int EACH = 32 / P;
+    /// Lanes per sum in the result: lane l of its LANES holds value l/EACH.
+    static constexpr int EACH = LANES / P;
 
     /// First half: each step exchanges one half of the values, until a lane holds one partial sum. All lanes must call it.
     template <class C>
@@ -18,7 +18,7 @@ struct WarpSums {
 #pragma unroll
         for (int i = 0; i < P; ++i) part[i] = i < K ? values[i] : C(0);
 #pragma unroll
-        for (int half = P / 2, distance = 16; half > 0; half /= 2, distance /= 2) {
+        for (int half = P / 2, distance = LANES / 2; half > 0; half /= 2, distance /= 2) {
             const bool upper = threadIdx.x & distance;
 #pragma unroll
             for (int i = 0; i < P / 2; ++i) {

@@ -35,9 +35,16 @@ fn source(signature: Signature) -> Option<String> {
         _ => return None,
     };
     let blades = 1 << generators.max(3);
-    let by_rows = ["ROWS", "HOPPER"].map(|family| format!("GW_SGP_{family}_{blades}({p}, {q}, {r})"));
-    let headers = ["sgp", "sgp_rows", "sgp_hopper"].map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
-    Some(format!("{}{kernels}\n{}\n", headers.concat(), by_rows.join("\n")))
+    let hopper = format!("GW_SGP_HOPPER_{blades}({p}, {q}, {r})");
+    // These need a central pseudoscalar that is invertible.
+    let by_rows = if generators == MOST_GENERATORS && r == 0 {
+        format!("GW_SGP_QUADS({p}, {q}, {r})")
+    } else {
+        format!("GW_SGP_ROWS_{blades}({p}, {q}, {r})")
+    };
+    let headers = ["sgp", "sgp_rows", "sgp_hopper", "sgp_quads"]
+        .map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
+    Some(format!("{}{kernels}\n{hopper}\n{by_rows}\n", headers.concat()))
 }
 
 /// The run-time compiler, or why there is none.

@@ -7,6 +7,7 @@
 pub(crate) mod cpu;
 mod cuda;
 mod hopper;
+mod quads;
 mod rows;
 pub(super) mod unrolled;
 

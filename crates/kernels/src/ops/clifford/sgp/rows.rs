@@ -1,6 +1,7 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh,
+//! sgp_quads.cuh).
 
-use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper};
+use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper, quads};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
@@ -79,6 +80,13 @@ pub(super) fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks:
     if slices <= 2 { Ok(most) } else { Ok(device.clusters_at_a_time(NAME, kernel, grid)?.clamp(1, most)) }
 }
 
+/// Whether kernels may be launched in clusters. That needs machine code for a device that supports them: code that the driver compiles
+/// from the PTX of an earlier one does not.
+pub(super) fn has_clusters(device: &CudaDevice) -> bool {
+    let info = device.info();
+    info.cluster_launch && matches!(build_info().code_for(info.compute_capability), Some(Code::Machine(_)))
+}
+
 /// Fewest features for which the warps are busy enough.
 pub(super) const FEWEST_FEATURES: usize = 32;
 /// Most blocks of a cluster that every device with clusters runs.
@@ -119,13 +127,10 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
     let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
         return Ok(None);
     };
-    // Clusters need machine code for a device that supports them: code that the driver compiles from the PTX of an earlier one does not.
-    let info = device.info();
-    let clusters = info.cluster_launch
-        && matches!(build_info().code_for(info.compute_capability), Some(Code::Machine(_)));
-    if slices > 1 && !clusters {
+    if slices > 1 && !has_clusters(device) {
         return Ok(None);
     }
+    let info = device.info();
     let operands = if pass == Pass::Forward { 2 } else { 3 };
     let piece = blades * threads * width * size;
     let stage = operands * piece;
@@ -199,10 +204,13 @@ pub(super) fn forward(
 ) -> Result<Option<Product>> {
     let Operands { x, y, w } = *operands;
     let arrays = [x, y, w];
-    let found = match hopper::launch(device, algebra, &arrays, false)? {
-        None => launch(device, algebra, &arrays, Pass::Forward)?,
-        found => found,
-    };
+    let mut found = quads::launch(device, algebra, &arrays, false)?;
+    if found.is_none() {
+        found = hopper::launch(device, algebra, &arrays, false)?;
+    }
+    if found.is_none() {
+        found = launch(device, algebra, &arrays, Pass::Forward)?;
+    }
     let Some(launch) = found else { return Ok(None) };
     let Planes { rows, features, .. } = Planes::of(NAME, x)?;
     let dtype = x.dtype();
@@ -226,6 +234,9 @@ pub(super) fn backward(
     let arrays = [x, y, w, grad];
     let turned = right == RightGradient::Transposed && needs.y;
     let mut found = if turned { launch(device, algebra, &arrays, Pass::Turned)? } else { None };
+    if found.is_none() {
+        found = quads::launch(device, algebra, &arrays, true)?;
+    }
     if found.is_none() {
         found = hopper::launch(device, algebra, &arrays, true)?;
     }

@@ -1,0 +1,56 @@
+//! Dispatch and launch of the kernels of csrc/clifford/sgp_quads.cuh.
+
+use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
+use crate::{Array, CudaDevice, Result, cuda::Grid};
+use gradewise_core::Algebra;
+use std::ops::RangeInclusive;
+
+const BLADES: usize = 32;
+/// Threads of a block, and how many of them share a feature.
+const THREADS: usize = 512;
+const LANES: usize = 4;
+/// Elements from one blade to the next in a stage (PITCH in the kernels).
+const PITCH: usize = THREADS / LANES + 8;
+/// Rows in flight.
+const STAGES: RangeInclusive<usize> = 3..=4;
+/// Upper bound of the shared memory that the kernels use besides the dynamic one.
+const FIXED_SHARED: usize = 3 << 10;
+/// The kernels count rows, up to a few strides past the last, in 32 bits.
+const MOST_ROWS: usize = 1 << 30;
+
+/// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve.
+pub(super) fn launch(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    arrays: &[&Array],
+    backward: bool,
+) -> Result<Option<Launch>> {
+    let x = arrays[0];
+    let [BLADES, rows, features] = x.dims()[..] else { return Ok(None) };
+    let size = x.dtype().size();
+    if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || !(1..MOST_ROWS).contains(&rows)
+    {
+        return Ok(None);
+    }
+    let Some(Shares { slices, along, together }) = Shares::new(LANES * features, 1, THREADS) else {
+        return Ok(None);
+    };
+    if slices > 1 && !rows::has_clusters(device) {
+        return Ok(None);
+    }
+    let operands = if backward { 3 } else { 2 };
+    let stage = operands * BLADES * PITCH * size;
+    let stages = (device.info().max_shared_memory.saturating_sub(FIXED_SHARED) / stage).min(*STAGES.end());
+    let operation = if backward { "sgp_quads_bwd" } else { "sgp_quads_fwd" };
+    let Some(kernel) =
+        rows::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| STAGES.contains(&stages))
+    else {
+        return Ok(None);
+    };
+    let mut grid = Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage);
+    grid.0.cluster = [1, slices as u32, 1];
+    let most = rows::at_a_time(device, kernel, grid, 1)?;
+    let blocks = rows.div_ceil(together).min(most);
+    grid.0.grid[0] = blocks as u32;
+    Ok(Some(Launch { kernel, grid, blocks, turned: false, stages, along: None }))
+}
