@@ -23,8 +23,11 @@ fn variable(name: &str) -> Option<OsString> {
 /// Most generators of an algebra whose product is unrolled; larger ones go by tables.
 const MOST_GENERATORS: u8 = 5;
 
-/// The source text of an algebra's kernels; `None` for one too large to unroll.
-fn source(signature: Signature) -> Option<String> {
+/// Shared memory of a block that the kernels of csrc/clifford/sgp_quads.cuh need at most.
+pub(crate) const QUADS_SHARED: usize = 160 << 10;
+
+/// The source text of an algebra's kernels for devices whose blocks may have `shared_memory` bytes; `None` for one too large to unroll.
+fn source(signature: Signature, shared_memory: usize) -> Option<String> {
     let Signature { p, q, r } = signature;
     let generators = p + q + r;
     let kernels = match generators {
@@ -35,16 +38,20 @@ fn source(signature: Signature) -> Option<String> {
         _ => return None,
     };
     let blades = 1 << generators.max(3);
-    let hopper = format!("GW_SGP_HOPPER_{blades}({p}, {q}, {r})");
+    let mut families = vec![format!("HOPPER_{blades}")];
     // These need a central pseudoscalar that is invertible.
-    let by_rows = if generators == MOST_GENERATORS && r == 0 {
-        format!("GW_SGP_QUADS({p}, {q}, {r})")
-    } else {
-        format!("GW_SGP_ROWS_{blades}({p}, {q}, {r})")
-    };
+    let has_quads = generators == MOST_GENERATORS && r == 0;
+    if has_quads {
+        families.push("QUADS".to_owned());
+    }
+    if !has_quads || shared_memory < QUADS_SHARED {
+        families.push(format!("ROWS_{blades}"));
+    }
+    let by_rows: Vec<String> =
+        families.iter().map(|family| format!("GW_SGP_{family}({p}, {q}, {r})\n")).collect();
     let headers = ["sgp", "sgp_rows", "sgp_hopper", "sgp_quads"]
         .map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
-    Some(format!("{}{kernels}\n{hopper}\n{by_rows}\n", headers.concat()))
+    Some(format!("{}{kernels}\n{}", headers.concat(), by_rows.concat()))
 }
 
 /// The run-time compiler, or why there is none.
@@ -113,7 +120,7 @@ pub(crate) fn compile_source(
 
 /// The kernels of an algebra that was not compiled ahead; `None`, with the reason in the log, if they cannot be had.
 pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module> {
-    let (text, compiler) = (source(signature)?, compiler().ok()?);
+    let (text, compiler) = (source(signature, device.info().max_shared_memory)?, compiler().ok()?);
     let (major, minor) = device.info().compute_capability;
     let started = std::time::Instant::now();
     let attempt = || -> Result<Module, String> {
@@ -142,11 +149,30 @@ pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module
 mod tests {
     use super::*;
 
+    /// Shared memory of a block on compute capability 9.0.
+    const LARGE: usize = 227 << 10;
+
     #[test]
     fn algebras_of_every_size_have_a_source_or_go_by_tables() {
-        assert!(source(Signature::new(0, 0, 1)).unwrap().contains("GW_SGP_8(0, 0, 1, 4)"));
-        assert!(source(Signature::new(2, 1, 1)).unwrap().contains("GW_SGP_16(2, 1, 1)"));
-        assert_eq!(source(Signature::new(6, 0, 0)), None);
+        let source = |p, q, r| source(Signature::new(p, q, r), LARGE);
+        assert!(source(0, 0, 1).unwrap().contains("GW_SGP_8(0, 0, 1, 4)"));
+        assert!(source(2, 1, 1).unwrap().contains("GW_SGP_16(2, 1, 1)"));
+        assert_eq!(source(6, 0, 0), None);
+    }
+
+    #[test]
+    fn products_of_32_blades_go_row_by_row_on_every_device() {
+        let families = |p, q, r, shared_memory| {
+            let text = source(Signature::new(p, q, r), shared_memory).unwrap();
+            ["GW_SGP_QUADS(", "GW_SGP_ROWS_32("].map(|family| text.contains(family))
+        };
+        assert_eq!(families(3, 2, 0, LARGE), [true, false]);
+        assert_eq!(families(3, 2, 0, 99 << 10), [true, true], "three rows of f32 do not fit");
+        assert_eq!(
+            families(4, 0, 1, LARGE),
+            [false, true],
+            "the pseudoscalar of a degenerate metric is not invertible"
+        );
     }
 
     #[test]
@@ -156,7 +182,7 @@ mod tests {
             return;
         };
         for (p, q, r) in [(0, 0, 1), (1, 1, 0), (1, 1, 1), (2, 1, 1)] {
-            let text = source(Signature::new(p, q, r)).unwrap();
+            let text = source(Signature::new(p, q, r), LARGE).unwrap();
             let image = compile(compiler, "sm_90a", &text).unwrap();
             assert!(image.starts_with(b"\x7fELF"), "machine code");
             assert_eq!(compile(compiler, "sm_90a", &text).unwrap(), image);

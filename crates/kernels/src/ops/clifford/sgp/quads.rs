@@ -1,7 +1,10 @@
 //! Dispatch and launch of the kernels of csrc/clifford/sgp_quads.cuh.
 
 use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
-use crate::{Array, CudaDevice, Result, cuda::Grid};
+use crate::{
+    Array, CudaDevice, Result,
+    cuda::{Grid, rtc::QUADS_SHARED},
+};
 use gradewise_core::Algebra;
 use std::ops::RangeInclusive;
 
@@ -15,6 +18,8 @@ const PITCH: usize = THREADS / LANES + 8;
 const STAGES: RangeInclusive<usize> = 3..=4;
 /// Upper bound of the shared memory that the kernels use besides the dynamic one.
 const FIXED_SHARED: usize = 3 << 10;
+// Every dtype and both passes, in the fewest stages.
+const _: () = assert!(FIXED_SHARED + *STAGES.start() * 3 * BLADES * PITCH * size_of::<f32>() <= QUADS_SHARED);
 /// The kernels count rows, up to a few strides past the last, in 32 bits.
 const MOST_ROWS: usize = 1 << 30;
 
