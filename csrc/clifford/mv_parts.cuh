@@ -21,9 +21,10 @@ struct MvParts {
     };
 
     /// Brings `largest`, the largest magnitude of some values, to at least 2¹⁴ and below 2¹⁵. Values below 2⁻¹¹² keep the factor of that.
+    /// An infinite one makes all of them NaN: beside it, nothing would be left of the others.
     GW_DEVICE static Scale scale_of(float largest) {
-        const u32 exponent = max(__float_as_uint(largest) >> 23, 15u);
-        return {__uint_as_float((268 - exponent) << 23), __uint_as_float((exponent - 14) << 23)};
+        const u32 exponent = max(__float_as_uint(largest) >> 23, 15u), factor = exponent == 255 ? 0x7fffffffu : (268 - exponent) << 23;
+        return {__uint_as_float(factor), __uint_as_float((exponent - 14) << 23)};
     }
 
     /// The larger magnitude.
