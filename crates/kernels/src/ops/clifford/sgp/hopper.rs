@@ -1,6 +1,6 @@
 //! Dispatch and launch of the kernels of csrc/clifford/sgp_hopper.cuh.
 
-use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
+use super::rows::{self, Launch, MOST_ROWS, Shares};
 use crate::{Array, CudaDevice, DType, Result, cuda::Grid};
 use gradewise_core::Algebra;
 
@@ -17,8 +17,6 @@ const HELPING: usize = 128;
 const MOST_STAGES: usize = 4;
 /// Upper bound of the shared memory that the kernels use besides the dynamic one.
 const FIXED_SHARED: usize = 6 << 10;
-/// The kernels count rows, up to one stride past the last, in 32 bits.
-const MOST_ROWS: usize = 1 << 30;
 
 impl Compiled {
     fn of(blades: usize, backward: bool) -> Option<Self> {
@@ -43,16 +41,11 @@ pub(super) fn launch(
     backward: bool,
 ) -> Result<Option<Launch>> {
     let x = arrays[0];
-    let [blades, rows, features] = x.dims()[..] else { return Ok(None) };
+    let Some([blades, rows @ ..MOST_ROWS, features]) = rows::sizes(x) else { return Ok(None) };
     let size = x.dtype().size();
     let Some(Compiled { width, threads }) = Compiled::of(blades, backward) else { return Ok(None) };
     let alone = x.dtype() == DType::F32 && !backward && features <= rows::widest(blades);
-    if !device.has_warpgroups()
-        || alone
-        || features < FEWEST_FEATURES
-        || !(features * size).is_multiple_of(16)
-        || !(1..MOST_ROWS).contains(&rows)
-    {
+    if !device.has_warpgroups() || alone {
         return Ok(None);
     }
     let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
@@ -69,10 +62,7 @@ pub(super) fn launch(
         return Ok(None);
     };
     let block = [(threads + HELPING) as u32, 1, 1];
-    let mut grid = Grid::new([1, slices, 1], block).shared(stages * stage + kept);
-    grid.0.cluster = [1, slices as u32, 1];
-    let most = rows::at_a_time(device, kernel, grid, 1)?;
-    let blocks = rows.div_ceil(together).min(most);
-    grid.0.grid[0] = blocks as u32;
-    Ok(Some(Launch { kernel, grid, blocks, turned: false, stages, along: Some(along) }))
+    let grid = Grid::new([1, slices, 1], block).shared(stages * stage + kept);
+    let launch = Launch::in_turn(device, kernel, grid, (rows, together), stages)?;
+    Ok(Some(Launch { along: Some(along), ..launch }))
 }

@@ -1,6 +1,6 @@
 //! Dispatch and launch of the kernels of csrc/clifford/sgp_quads.cuh.
 
-use super::rows::{self, FEWEST_FEATURES, Launch, Shares};
+use super::rows::{self, Launch, MOST_ROWS, Shares};
 use crate::{
     Array, CudaDevice, Result,
     cuda::{Grid, rtc::QUADS_SHARED},
@@ -20,8 +20,6 @@ const STAGES: RangeInclusive<usize> = 3..=4;
 const FIXED_SHARED: usize = 3 << 10;
 // Every dtype and both passes, in the fewest stages.
 const _: () = assert!(FIXED_SHARED + *STAGES.start() * 3 * BLADES * PITCH * size_of::<f32>() <= QUADS_SHARED);
-/// The kernels count rows, up to a few strides past the last, in 32 bits.
-const MOST_ROWS: usize = 1 << 30;
 
 /// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve.
 pub(super) fn launch(
@@ -31,12 +29,7 @@ pub(super) fn launch(
     backward: bool,
 ) -> Result<Option<Launch>> {
     let x = arrays[0];
-    let [BLADES, rows, features] = x.dims()[..] else { return Ok(None) };
-    let size = x.dtype().size();
-    if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || !(1..MOST_ROWS).contains(&rows)
-    {
-        return Ok(None);
-    }
+    let Some([BLADES, rows @ ..MOST_ROWS, features]) = rows::sizes(x) else { return Ok(None) };
     let Some(Shares { slices, along, together }) = Shares::new(LANES * features, 1, THREADS) else {
         return Ok(None);
     };
@@ -44,7 +37,7 @@ pub(super) fn launch(
         return Ok(None);
     }
     let operands = if backward { 3 } else { 2 };
-    let stage = operands * BLADES * PITCH * size;
+    let stage = operands * BLADES * PITCH * x.dtype().size();
     let stages = (device.info().max_shared_memory.saturating_sub(FIXED_SHARED) / stage).min(*STAGES.end());
     let operation = if backward { "sgp_quads_bwd" } else { "sgp_quads_fwd" };
     let Some(kernel) =
@@ -52,10 +45,6 @@ pub(super) fn launch(
     else {
         return Ok(None);
     };
-    let mut grid = Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage);
-    grid.0.cluster = [1, slices as u32, 1];
-    let most = rows::at_a_time(device, kernel, grid, 1)?;
-    let blocks = rows.div_ceil(together).min(most);
-    grid.0.grid[0] = blocks as u32;
-    Ok(Some(Launch { kernel, grid, blocks, turned: false, stages, along: None }))
+    let grid = Grid::new([1, slices, 1], [along as u32, together as u32, 1]).shared(stages * stage);
+    Launch::in_turn(device, kernel, grid, (rows, together), stages).map(Some)
 }

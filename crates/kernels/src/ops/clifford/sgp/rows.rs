@@ -72,8 +72,15 @@ pub(super) fn widest(blades: usize) -> usize {
     width * threads
 }
 
+/// Blades, rows and features of an operand whose rows these kernels copy: neither short nor no multiple of 16 bytes.
+pub(super) fn sizes(x: &Array) -> Option<[usize; 3]> {
+    let [blades, rows, features] = x.dims()[..] else { return None };
+    let serves = features >= FEWEST_FEATURES && (features * x.dtype().size()).is_multiple_of(16) && rows > 0;
+    serves.then_some([blades, rows, features])
+}
+
 /// Co-resident blocks along the rows, if `blocks` fit on a multiprocessor.
-pub(super) fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks: usize) -> Result<usize> {
+fn at_a_time(device: &CudaDevice, kernel: Kernel, grid: Grid, blocks: usize) -> Result<usize> {
     let slices = grid.0.cluster[1] as usize;
     let most = (device.info().multiprocessors as usize * blocks / slices).max(1);
     // Multiprocessors come in pairs, which suits clusters of two. Larger clusters may leave multiprocessors without work.
@@ -88,7 +95,9 @@ pub(super) fn has_clusters(device: &CudaDevice) -> bool {
 }
 
 /// Fewest features for which the warps are busy enough.
-pub(super) const FEWEST_FEATURES: usize = 32;
+const FEWEST_FEATURES: usize = 32;
+/// Kernels that count rows in 32 bits, up to a few strides past the last, take fewer than this.
+pub(super) const MOST_ROWS: usize = 1 << 30;
 /// Most blocks of a cluster that every device with clusters runs.
 const MOST_SLICES: usize = 8;
 /// Most rows in flight (STAGES in the kernels).
@@ -118,12 +127,9 @@ impl Compiled {
 /// too short or too long, or not a multiple of 16 bytes.
 fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass) -> Result<Option<Launch>> {
     let x = arrays[0];
-    let [blades, rows, features] = x.dims()[..] else { return Ok(None) };
+    let Some([blades, rows, features]) = sizes(x) else { return Ok(None) };
     let size = x.dtype().size();
     let Compiled { width, threads, blocks } = Compiled::of(blades, pass);
-    if features < FEWEST_FEATURES || !(features * size).is_multiple_of(16) || rows == 0 {
-        return Ok(None);
-    }
     let Some(Shares { slices, along, together }) = Shares::new(features, width, threads) else {
         return Ok(None);
     };
@@ -172,6 +178,20 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
 }
 
 impl Launch {
+    /// Of a kernel of which one block fits on a multiprocessor, and takes `together` of `rows` at a time; `grid` as for one block.
+    pub fn in_turn(
+        device: &CudaDevice,
+        kernel: Kernel,
+        mut grid: Grid,
+        (rows, together): (usize, usize),
+        stages: usize,
+    ) -> Result<Self> {
+        grid.0.cluster = grid.0.grid;
+        let blocks = rows.div_ceil(together).min(at_a_time(device, kernel, grid, 1)?);
+        grid.0.grid[0] = blocks as u32;
+        Ok(Self { kernel, grid, blocks, turned: false, stages, along: None })
+    }
+
     /// `args` before the sizes that every kernel has.
     fn queue(&self, device: &CudaDevice, args: Args<'_>, rows: usize, features: usize) -> Result<()> {
         let args = args.size(rows).size(features).int(self.stages as i32);
