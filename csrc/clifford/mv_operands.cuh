@@ -24,13 +24,6 @@ struct MvOperands {
         return pair;
     }
 
-    /// The thread's number, read anew: what is computed from it is not kept in registers from one tile to the next.
-    GW_DEVICE static int thread_again() {
-        int thread;
-        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-        return thread;
-    }
-
     /// The offset of a chunk of 8 elements in a tile, in bytes.
     GW_DEVICE static u32 offset(int row, int chunk) { return row * ROW + ((chunk ^ (row / 2 % 4)) * 16); }
 

@@ -53,13 +53,6 @@ struct MvParts {
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(low) : "f"(second - rest[1]), "f"(first - rest[0]));
     }
 
-    /// The thread's number, read anew: what is computed from it is not kept in registers from one tile to the next.
-    GW_DEVICE static int thread_again() {
-        int thread;
-        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-        return thread;
-    }
-
     /// The offset of a chunk in a tile, in bytes.
     GW_DEVICE static u32 offset(int row, int chunk) { return row * ROW + ((chunk ^ (row % 8)) * 16); }
 

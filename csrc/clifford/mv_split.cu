@@ -4,12 +4,6 @@
 #include "clifford/mv_split_forward.cuh"
 #include "gradewise/strided.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
-#define GW_RUN(...) __VA_ARGS__
-#else
-#define GW_RUN(...) __trap()
-#endif
-
 /// Whether two features of these arrays can be accessed as one.
 template <int N>
 GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
@@ -25,7 +19,7 @@ GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
         float* s) {                                                                                                              \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(if (are_paired(weights.features, {residual, out, y, r, s})) {                                                     \
+        GW_RUN_MV_TILES(if (are_paired(weights.features, {residual, out, y, r, s})) {                                            \
             MvSplitForward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, x, residual, out, {y, r, s});             \
         } else {                                                                                                                 \
             MvSplitForward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, x, residual, out, {y, r, s});            \
@@ -36,7 +30,7 @@ GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
         const float* grad, float* grad_x, float* partial) {                                                                      \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(if (are_paired(weights.features, {y, r, s, grad})) {                                                              \
+        GW_RUN_MV_TILES(if (are_paired(weights.features, {y, r, s, grad})) {                                                     \
             MvSplitBackward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);    \
         } else {                                                                                                                 \
             MvSplitBackward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);   \

@@ -170,7 +170,7 @@ struct MvSplit : MvTileWarp<A, float> {
     /// Where the lane finds its rows of the first fragments of matrices, see `accumulate`. `matrices` is the first matrix.
     template <bool TRANSPOSED>
     GW_DEVICE u32 matrices_at(const char* matrices) const {
-        const int lane = Parts::thread_again() % 32;
+        const int lane = this->thread_again() % 32;
         return shared_address(matrices) + (TRANSPOSED ? Parts::two_right_transposed_offset(lane, 8 * column, GRADE)
                                                       : Parts::two_right_offset(lane, column, GRADE));
     }

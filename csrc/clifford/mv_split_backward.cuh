@@ -96,7 +96,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             split(own(dr), own(dr), scales.dr[group]);
             split(own(dl), own(dl), scales.dl[group]);
             __syncthreads();
-            correlate<2>({matrices.right, matrices.left}, h, scales.h, {dr, dl}, {scales.dr, scales.dl});
+            correlate<2>({&matrices.right, &matrices.left}, h, scales.h, {dr, dl}, {&scales.dr, &scales.dl});
             this->template accumulate<true, 1>(dh, at_dr, scales.dr[group], chunks, {at_right}, {matrix_scales->inverse[0]});
             this->template accumulate<true, 1>(dh, at_dl, scales.dl[group], chunks, {at_right + MATRIX}, {matrix_scales->inverse[1]});
             Fragment y;
@@ -128,7 +128,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
                     __syncthreads();
                 }
                 if (tile + 1 == TILES) read_first(first + step);
-                correlate<1>({matrices.linear[tile]}, h, scales.h, {dl}, {scales.dl});
+                correlate<1>({&matrices.linear[tile]}, h, scales.h, {dl}, {&scales.dl});
             }
             __syncthreads();  // All have read x and the gradient of y.
         }
@@ -259,19 +259,14 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
     /// The sums of a matrix's gradients and the scales of an array.
     using MatrixSums = float[GRADES][4];
     using ArrayScales = float[GROUPS][COLUMNS];
-    template <class T>
-    struct Reference {
-        T& value;
-        GW_DEVICE Reference(T& value) : value(value) {}
-    };
 
     /// sums[m][grade] += Σ over all rows and the grade's blades of a[row][i]·b[m][row][o], for the group's 16 i and the warp's 8 features o.
     ///
     /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of rows: 16 rows are summed by
     /// themselves, and added to the others by additions that round.
     template <int M>
-    GW_DEVICE void correlate(const Reference<MatrixSums> (&sums)[M], const char* a, const ArrayScales& a_scales, const char* const (&b)[M],
-                             const Reference<const ArrayScales> (&b_scales)[M]) const {
+    GW_DEVICE void correlate(MatrixSums* const (&sums)[M], const char* a, const ArrayScales& a_scales, const char* const (&b)[M],
+                             const ArrayScales* const (&b_scales)[M]) const {
         const int lane = threadIdx.x % 32;
         u32 at_a = shared_address(a) + Parts::left_transposed_offset(lane, 2 * group), at_b[M];
 #pragma unroll
@@ -281,7 +276,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             float factors[M][2];
 #pragma unroll
             for (int m = 0; m < M; ++m) {
-                const float scale = b_scales[m].value[rows][column];
+                const float scale = (*b_scales[m])[rows][column];
 #pragma unroll
                 for (int half = 0; half < 2; ++half) factors[m][half] = a_scales[rows][2 * group + half] * scale;
             }
@@ -306,7 +301,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
 #pragma unroll
                 for (int m = 0; m < M; ++m) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) sums[m].value[grade][i] += products[m][i] * factors[m][i / 2];
+                    for (int i = 0; i < 4; ++i) (*sums[m])[grade][i] += products[m][i] * factors[m][i / 2];
                 }
             });
             at_a += ARRAY;

@@ -54,7 +54,7 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
         __syncthreads();
 #pragma unroll 1
         for (; first < p.rows; first += step) {
-            const u32 a = Parts::left_offset(Parts::thread_again() % 32), b = this->template matrices_at<false>(right);
+            const u32 a = Parts::left_offset(this->thread_again() % 32), b = this->template matrices_at<false>(right);
             this->fetched();
 #pragma unroll 1
             for (int tile = 0; tile < TILES; ++tile) {

@@ -30,11 +30,37 @@ struct MvTileGradients : Tiles {
     /// feature.
     static constexpr int SHARE = (PATHS + GRADES + 7) / 8;
 
-    /// `Sums` in shared memory, COUNT floats of the block's THREADS threads. `own` is the lane's first; they are THREADS apart.
-    template <int THREADS>
-    struct SharedSums {
-        static constexpr int SILU = SHARE + 3, BY_SIDE = SILU + 2 * GRADES, COUNT = 2 * BY_SIDE * THREADS;
+    /// Sums of a thread in shared memory, COUNT floats of the block's THREADS threads. A side has BY_SIDE: the thread's share of the product
+    /// weights and normalisation parameters, both biases and the gain; what a derived type needs comes behind them. `own` is the thread's
+    /// first; they are THREADS apart.
+    template <int THREADS, int BY_SIDE>
+    struct ThreadSums {
+        static constexpr int COUNT = 2 * BY_SIDE * THREADS;
         float* own;
+
+        GW_DEVICE explicit ThreadSums(float* shared) : own(shared + threadIdx.x) {
+#pragma unroll
+            for (int n = 0; n < 2 * BY_SIDE; ++n) own[n * THREADS] = 0;
+        }
+        GW_DEVICE float& at(int side, int n) const { return own[(side * BY_SIDE + n) * THREADS]; }
+        GW_DEVICE float& bias(int side) const { return at(side, SHARE); }
+        GW_DEVICE void add_left_bias(int side, float value) const { at(side, SHARE + 1) += value; }
+        GW_DEVICE void add_gain(int side, float value) const { at(side, SHARE + 2) += value; }
+        GW_DEVICE void add_folded(const MvTileGradients& pass, int side, const typename Product::Weights& weights,
+                                  const float (&norms)[GRADES][1]) const {
+            float totals[SHARE];
+            pass.fold(weights, norms, totals);
+#pragma unroll
+            for (int n = 0; n < SHARE; ++n) at(side, n) += totals[n];
+        }
+    };
+
+    /// `Sums` all of which are in shared memory: those of silu are behind the others.
+    template <int THREADS>
+    struct SharedSums : ThreadSums<THREADS, SHARE + 3 + 2 * GRADES> {
+        using Base = ThreadSums<THREADS, SHARE + 3 + 2 * GRADES>;
+        static constexpr int SILU = SHARE + 3, BY_SIDE = SILU + 2 * GRADES;
+        using Base::Base, Base::at, Base::own;
 
         /// Sum n of a thread's side, see `MvTileGradients`.
         GW_DEVICE float of(int thread, int side, int n) const {
@@ -44,13 +70,6 @@ struct MvTileGradients : Tiles {
                                               : SILU + (grade < GRADES ? 2 * grade : 2 * (grade - GRADES) + 1);
             return own[(side * BY_SIDE + number) * THREADS + thread - static_cast<int>(threadIdx.x)];
         }
-
-        GW_DEVICE explicit SharedSums(float* shared) : own(shared + threadIdx.x) {
-#pragma unroll
-            for (int n = 0; n < 2 * BY_SIDE; ++n) own[n * THREADS] = 0;
-        }
-        GW_DEVICE float& at(int side, int n) const { return own[(side * BY_SIDE + n) * THREADS]; }
-        GW_DEVICE float& bias(int side) const { return at(side, SHARE); }
         GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < 2 * GRADES; ++n) values[n / 2][n % 2] = at(side, SILU + n);
@@ -58,15 +77,6 @@ struct MvTileGradients : Tiles {
         GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < 2 * GRADES; ++n) at(side, SILU + n) = values[n / 2][n % 2];
-        }
-        GW_DEVICE void add_left_bias(int side, float value) const { at(side, SHARE + 1) += value; }
-        GW_DEVICE void add_gain(int side, float value) const { at(side, SHARE + 2) += value; }
-        GW_DEVICE void add_folded(const MvTileGradients& pass, int side, const typename Product::Weights& weights,
-                                  const float (&norms)[GRADES][1]) {
-            float totals[SHARE];
-            pass.fold(weights, norms, totals);
-#pragma unroll
-            for (int n = 0; n < SHARE; ++n) at(side, n) += totals[n];
         }
     };
 

@@ -113,7 +113,7 @@ struct MvTileRows : MvTileWarp<A, T> {
     /// of the rows, and `last` the last that exists.
     template <class Stage, class Rows>
     GW_DEVICE void place_inputs(char* rows, const char* stage, int row, int last, int from) const {
-        const int thread = Operands::thread_again() % 128, pair = thread % 16, column = from + 2 * pair;
+        const int thread = this->thread_again() % 128, pair = thread % 16, column = from + 2 * pair;
         char* const to = rows + Operands::offset(thread / 16, pair / 4) + pair % 4 * 4;
         const T* source[2];
 #pragma unroll

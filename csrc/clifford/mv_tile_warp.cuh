@@ -12,6 +12,13 @@
 #include "clifford/mv_block_element.cuh"
 #include "clifford/mv_block_weights.cuh"
 
+/// The body of a kernel that is compiled for compute capability 9.0 alone.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define GW_RUN_MV_TILES(...) __VA_ARGS__
+#else
+#define GW_RUN_MV_TILES(...) __trap()
+#endif
+
 /// Of at most `MOST` features, a multiple of 32.
 template <class A, class T, int MOST = 32>
 struct MvTileWarp {
@@ -78,6 +85,13 @@ struct MvTileWarp {
         GW_DEVICE float left_bias(int feature) const { return first[(PATHS + BY_GRADE * GRADES + 1) * WIDTH + feature]; }
         GW_DEVICE float gain(int feature) const { return first[(PATHS + BY_GRADE * GRADES + 2) * WIDTH + feature]; }
     };
+
+    /// The thread's number, read anew: what is computed from it is not kept in registers from one tile to the next.
+    GW_DEVICE static int thread_again() {
+        int thread;
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+        return thread;
+    }
 
     GW_DEVICE void silu_of(const Parameters& parameters, int feature, SiluGate (&silu)[GRADES]) const {
 #pragma unroll

@@ -4,19 +4,13 @@
 #include "clifford/mv_tiles_forward.cuh"
 #include "gradewise/strided.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
-#define GW_RUN(...) __VA_ARGS__
-#else
-#define GW_RUN(...) __trap()
-#endif
-
 #define GW_MV_TILES_FORWARD(P, Q, R, T, NAME, TILES)                                                                             \
     extern "C" __global__ void __launch_bounds__(384, 1) gw_mv_tiles_fwd##TILES##_##P##_##Q##_##R##_##NAME(                      \
         GW_PARAMETER MvBlockWeights<T> weights, const T* x, const T* residual, T* out, T* y, T* r, T* s) {                       \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvTilesForward<Algebra<P, Q, R>, T, TILES>;                                                                 \
-        GW_RUN(Pass::run(reinterpret_cast<char*>(shared), weights, x, residual, out, {y, r, s}));                                \
+        GW_RUN_MV_TILES(Pass::run(reinterpret_cast<char*>(shared), weights, x, residual, out, {y, r, s}));                       \
     }
 
 #define GW_MV_TILES_BACKWARD(P, Q, R, T, NAME, TILES)                                                                            \
@@ -26,7 +20,7 @@
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvTilesBackward<Algebra<P, Q, R>, T, TILES>;                                                                \
-        GW_RUN(Pass::run(reinterpret_cast<char*>(shared), weights, {x, y, r, s, grad}, grad_x, partial));                        \
+        GW_RUN_MV_TILES(Pass::run(reinterpret_cast<char*>(shared), weights, {x, y, r, s, grad}, grad_x, partial));               \
     }
 
 #define GW_MV_TILES(P, Q, R, T, NAME, TILES)      \

@@ -311,7 +311,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of rows: a tile's terms are summed by
     /// themselves, and added to the others by additions that round.
     GW_DEVICE void correlate(float (&sums)[GRADES][4], u32 a, u32 b) const {
-        const int lane = Operands::thread_again() % 32;
+        const int lane = this->thread_again() % 32;
         a += Operands::left_transposed_offset(lane, 2 * group);
         b += Operands::right_offset(lane, column);
         Tiles::each_group([&](auto group) {

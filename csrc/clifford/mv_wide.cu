@@ -5,12 +5,6 @@
 #include "clifford/mv_wide_sums.cuh"
 #include "gradewise/strided.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
-#define GW_RUN(...) __VA_ARGS__
-#else
-#define GW_RUN(...) __trap()
-#endif
-
 /// Calls f with whether four features of these arrays can be accessed as one: 1 or 0, as a type.
 template <class T, int N, class F>
 GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
@@ -30,7 +24,7 @@ GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
         GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_packs<T>(weights.features, {y, residual, out}, [&](auto packed) {                                            \
+        GW_RUN_MV_TILES(with_packs<T>(weights.features, {y, residual, out}, [&](auto packed) {                                   \
             using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                              \
             Pass::run(reinterpret_cast<float*>(shared), weights, y, residual, out);                                              \
         }));                                                                                                                     \
@@ -40,7 +34,7 @@ GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
         float* partial) {                                                                                                        \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN(with_packs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto packed) {                          \
+        GW_RUN_MV_TILES(with_packs<T>(weights.features, {y, grad, h, grad_r, grad_l, grad_y}, [&](auto packed) {                 \
             using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, (decltype(packed)::value == 1)>;                             \
             Pass::run(reinterpret_cast<float*>(shared), weights, {y, grad}, {h, grad_r, grad_l, grad_y}, partial);               \
         }));                                                                                                                     \
@@ -53,7 +47,7 @@ GW_DEVICE void with_packs(i64 features, const T* const (&arrays)[N], F f) {
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COUNT, COLUMNS>;                                                     \
-        GW_RUN(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(pitch), int(features)}, partial)); \
+        GW_RUN_MV_TILES(Pass::run(reinterpret_cast<T*>(shared), {a, {b, other}, rows, int(inputs), int(pitch), int(features)}, partial));\
     }
 
 #define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)          \

@@ -37,28 +37,16 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     }
 
   private:
-    /// `Sums` of MvTileGradients, of which those of silu are in registers until the end: there is no more shared memory. `own` is the
-    /// thread's first; they are THREADS apart.
-    struct Sums {
-        static constexpr int THREADS = 256, BY_SIDE = Base::SHARE + 3, COUNT = 2 * BY_SIDE * THREADS, SILU = 2 * GRADES;
+    /// `Sums` of MvTileGradients, of which those of silu are in registers until the end: there is no more shared memory.
+    static constexpr int THREADS = 256, BY_SIDE = Base::SHARE + 3;
+    struct Sums : Base::template ThreadSums<THREADS, BY_SIDE> {
+        using Shared = typename Base::template ThreadSums<THREADS, BY_SIDE>;
+        using Shared::own;
+        static constexpr int SILU = 2 * GRADES;
         float silu[2][GRADES][2] = {};
-        float *own, *own_silu = nullptr;
+        float* own_silu = nullptr;
 
-        GW_DEVICE explicit Sums(float* shared) : own(shared + threadIdx.x) {
-#pragma unroll
-            for (int n = 0; n < 2 * BY_SIDE; ++n) own[n * THREADS] = 0;
-        }
-        GW_DEVICE float& at(int side, int n) const { return own[(side * BY_SIDE + n) * THREADS]; }
-        GW_DEVICE float& bias(int side) const { return at(side, Base::SHARE); }
-        GW_DEVICE void add_left_bias(int side, float value) const { at(side, Base::SHARE + 1) += value; }
-        GW_DEVICE void add_gain(int side, float value) const { at(side, Base::SHARE + 2) += value; }
-        GW_DEVICE void add_folded(const MvWideBackward& pass, int side, const typename Product::Weights& weights,
-                                  const float (&norms)[GRADES][1]) {
-            float totals[Base::SHARE];
-            pass.fold(weights, norms, totals);
-#pragma unroll
-            for (int n = 0; n < Base::SHARE; ++n) at(side, n) += totals[n];
-        }
+        GW_DEVICE explicit Sums(float* shared) : Shared(shared) {}
         GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < SILU; ++n) values[n / 2][n % 2] = silu[side][n / 2][n % 2];
