@@ -19,6 +19,15 @@
 #define GW_RUN_MV_TILES(...) __trap()
 #endif
 
+/// Whether COUNT adjacent features of each of these arrays can be accessed as one.
+template <int COUNT, class T, int N>
+GW_DEVICE bool are_aligned(i64 features, const T* const (&arrays)[N]) {
+    u64 bits = features % COUNT * sizeof(T);
+#pragma unroll
+    for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
+    return bits % (COUNT * sizeof(T)) == 0;
+}
+
 /// Of at most `MOST` features, a multiple of 32.
 template <class A, class T, int MOST = 32>
 struct MvTileWarp {
