@@ -9,7 +9,10 @@ use crate::{
     Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
-    ops::clifford::mv_linear::{self, Bias, cuda as linear},
+    ops::{
+        clifford::mv_linear::{self, Bias, cuda as linear},
+        pad,
+    },
 };
 use gradewise_core::Algebra;
 
@@ -189,6 +192,25 @@ impl Plan {
         sum_partials(device, NAME, &partial, [grades, inputs, features], parameters, 1.0)
     }
 
+    /// The gradient of x. Its rows are as far apart as those of x: rows that begin at multiples of 16 bytes are written in less than half of the
+    /// time.
+    fn input_gradient(
+        &self,
+        device: &CudaDevice,
+        algebra: &Algebra,
+        arrays: &[Array],
+        grad_y: &Array,
+    ) -> Result<Array> {
+        let Sizes { batch, inputs, features } = self.sizes;
+        let (matrices, pitch) = (narrowed(self, &arrays[1])?, linear::pitch(&arrays[0]));
+        let sizes = mv_linear::Sizes::grade_wise(batch, pitch, features);
+        if pitch == inputs {
+            return linear::input_gradient(device, algebra, &sizes, &matrices, grad_y);
+        }
+        let matrices = pad(&matrices, 1, 0, pitch)?;
+        linear::input_gradient(device, algebra, &sizes, &matrices, grad_y)?.slice(2, 0..inputs)
+    }
+
     /// The gradients of `right` and `left`, `[2, grades, features, features]` in the dtype of the parameters: by grade, products of h and the
     /// gradients of r and l summed over rows.
     fn inner_sums(
@@ -300,15 +322,7 @@ pub(super) fn backward(
     // Its memory serves the gradient of x.
     drop(inner);
     let first = plan.first_sums(device, algebra, &arrays[0], &grad_y, parameters)?;
-    let grad_x = if need_x {
-        let matrices = narrowed(plan, &arrays[1])?;
-        let needs = mv_linear::Needs { x: true, w: false, bias: false };
-        let (x, w, bias) = (&arrays[0], &matrices, Bias::Scalar);
-        let call = linear::Backward { x, w, bias, grad: &grad_y, needs, add_to: None };
-        linear::backward(device, algebra, &plan.linear(), call)?.x
-    } else {
-        None
-    };
+    let grad_x = need_x.then(|| plan.input_gradient(device, algebra, arrays, &grad_y)).transpose()?;
     let apart = [(LINEAR, first), (RIGHT, others.slice(0, 0..1)?), (LEFT, others.slice(0, 1..2)?)];
     gathered(device, arrays, grad_x, &partials, apart)
 }
