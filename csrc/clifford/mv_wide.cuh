@@ -133,37 +133,6 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
         for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = Products::SQRT_HALF * (s[blade][at] + result.at[blade][0]);
     }
 
-    /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read.
-    GW_DEVICE Parameters load_parameters(float* target) const {
-        p.typed([&](auto zero) { load_parameters_of<decltype(zero)>(target); });
-        return {target};
-    }
-
-    /// The same of parameters of type P.
-    template <class P>
-    GW_DEVICE void load_parameters_of(float* target) const {
-#pragma unroll 4
-        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
-            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
-            const int kind = by_grade / GRADES, single = by_grade - Parameters::BY_GRADE * GRADES;
-            const void* source;
-            int index;
-            if (by_grade < 0) {
-                source = p.product;
-                index = feature * PATHS + value;
-            } else if (single < 0) {
-                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
-                index = feature * GRADES + by_grade % GRADES;
-            } else {
-                source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
-                index = feature;
-            }
-            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
-            if (by_grade >= 0 && single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
-            target[at] = loaded;
-        }
-    }
-
     /// Brings 16 rows of [BLADES, rows, features], `first` on, to the second-level cache, where their planes can be copied as they are:
     /// the lanes of a warp take a plane each, those of the group's warp `number`. While a group works on a tile, memory fetches the next one.
     GW_DEVICE void prefetch(const T* source, i64 first, int number) const {
