@@ -166,40 +166,13 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
 
     /// The gradient of r, in the place of the raw r; the product's part of the gradient of h to `dh`, which is h.
     GW_DEVICE void product_backward(const Parameters& parameters, char* dr, char* dl, Fragment& dh, Sums& sums) const {
-        // Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
-        // operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
         float waiting[BLADES][4];
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
 #pragma unroll
             for (int at = 0; at < 4; ++at) waiting[blade][2 * (at % 2) + at / 2] = dh[blade][at];
         }
-#pragma unroll 1
-        for (int side = 0; side < 2; ++side) {
-            typename Product::Weights weights, weight_sums = {};
-            float norm_sums[GRADES][1] = {};
-            this->product_of(parameters, feature + side, weights);
-#pragma unroll 1
-            for (int half = 0; half < 2; ++half) {
-                Element h, r, grad, da;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    h.at[blade][0] = waiting[blade][0];
-                    r.at[blade][0] = this->raw(dr, blade, half, side);
-                    grad.at[blade][0] = this->raw(dl, blade, half, side);
-                }
-                float gradient[BLADES];
-                this->product_gradient(parameters, feature + side, h, r, grad, weights, da, gradient, weight_sums, norm_sums);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    this->raw(dr, blade, half, side) = gradient[blade];
-#pragma unroll
-                    for (int at = 0; at < 3; ++at) waiting[blade][at] = waiting[blade][at + 1];
-                    waiting[blade][3] = da.at[blade][0];
-                }
-            }
-            sums.add_folded(*this, side, weight_sums, norm_sums);
-        }
+        this->product_gradients(parameters, dr, dl, waiting, sums);
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
 #pragma unroll

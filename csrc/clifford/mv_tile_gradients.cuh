@@ -163,6 +163,41 @@ struct MvTileGradients : Tiles {
         Functions::differentiate(normalizer, norms, r, grad_r, norm_sums, grad_r);
     }
 
+    /// The same at all of the lane's positions. `waiting` is h by [side][half], and becomes its gradient. `dr` and `dl` are the arrays in which the
+    /// lane has r, which becomes its gradient, and the gradient of l, as raw values (see `raw` in the derived types).
+    ///
+    /// Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
+    /// operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
+    template <class Sums>
+    GW_DEVICE void product_gradients(const Parameters& parameters, char* dr, char* dl, typename Tiles::Fragment& waiting, Sums& sums) const {
+#pragma unroll 1
+        for (int side = 0; side < 2; ++side) {
+            typename Product::Weights weights, weight_sums = {};
+            float norm_sums[GRADES][1] = {};
+            this->product_of(parameters, feature + side, weights);
+#pragma unroll 1
+            for (int half = 0; half < 2; ++half) {
+                Element h, r, grad, da;
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    h.at[blade][0] = waiting[blade][0];
+                    r.at[blade][0] = this->raw(dr, blade, half, side);
+                    grad.at[blade][0] = this->raw(dl, blade, half, side);
+                }
+                float gradient[BLADES];
+                this->product_gradient(parameters, feature + side, h, r, grad, weights, da, gradient, weight_sums, norm_sums);
+#pragma unroll
+                for (int blade = 0; blade < BLADES; ++blade) {
+                    this->raw(dr, blade, half, side) = gradient[blade];
+#pragma unroll
+                    for (int at = 0; at < 3; ++at) waiting[blade][at] = waiting[blade][at + 1];
+                    waiting[blade][3] = da.at[blade][0];
+                }
+            }
+            sums.add_folded(*this, side, weight_sums, norm_sums);
+        }
+    }
+
     /// The gradient of y from that of h, at the position (`half`, `side`): y becomes its gradient; adds those of silu's parameters to
     /// `sums`, and that of the bias to `bias_sum`.
     template <class Sums>

@@ -188,39 +188,8 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
 
     /// The gradient of r, in the place of r; the product's part of the gradient of h to `waiting`, which is h by [side][half], at the end by
     /// [half][side].
-    GW_DEVICE void product_backward(const Parameters& parameters, char* dr, const char* dl, Fragment& waiting, Sums& sums) const {
-        constexpr int STEP = PLANE / static_cast<int>(sizeof(float));
-        // Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
-        // operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
-#pragma unroll 1
-        for (int side = 0; side < 2; ++side) {
-            typename Product::Weights weights, weight_sums = {};
-            float norm_sums[GRADES][1] = {};
-            this->product_of(parameters, feature + side, weights);
-#pragma unroll 1
-            for (int half = 0; half < 2; ++half) {
-                const int place = this->place(half, side);
-                float* const r = reinterpret_cast<float*>(dr + place);
-                const float* const l = reinterpret_cast<const float*>(dl + place);
-                Element h, raw, grad, da;
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    h.at[blade][0] = waiting[blade][0];
-                    raw.at[blade][0] = r[blade * STEP];
-                    grad.at[blade][0] = l[blade * STEP];
-                }
-                float gradient[BLADES];
-                this->product_gradient(parameters, feature + side, h, raw, grad, weights, da, gradient, weight_sums, norm_sums);
-#pragma unroll
-                for (int blade = 0; blade < BLADES; ++blade) {
-                    r[blade * STEP] = gradient[blade];
-#pragma unroll
-                    for (int at = 0; at < 3; ++at) waiting[blade][at] = waiting[blade][at + 1];
-                    waiting[blade][3] = da.at[blade][0];
-                }
-            }
-            sums.add_folded(*this, side, weight_sums, norm_sums);
-        }
+    GW_DEVICE void product_backward(const Parameters& parameters, char* dr, char* dl, Fragment& waiting, Sums& sums) const {
+        this->product_gradients(parameters, dr, dl, waiting, sums);
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
             const float second = waiting[blade][1];
