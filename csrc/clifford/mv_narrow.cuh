@@ -78,8 +78,6 @@ template <class T, int K, int V>
 struct NarrowFunctions {
     /// One product and a bias are rounded once in any case.
     using Term = typename FeatureSum<T, FAST_DOUBLE && (K > 1)>::type;
-    /// Rows of a thread whose loads are in flight at a time.
-    static constexpr int UNROLL = K > 3 ? 2 : 4;
 
     /// Loads the few features of a row; zeros beyond the last.
     GW_DEVICE static void load_few(const T* source, int count, float (&values)[K]) {
@@ -105,6 +103,8 @@ struct NarrowFunctions {
     template <bool SUMS, bool SPREAD>
     GW_DEVICE static void by_columns(const NarrowMap<T>& map) {
         extern __shared__ float scratch[];
+        // Rows of a thread whose loads are in flight at a time, as many as there are registers for.
+        constexpr int UNROLL = K > (SUMS && SPREAD ? 3 : 4) ? 2 : 4;
         const Stretch rows(map);
         const int few = map.few_features, many = map.many_features, packs = map.packs;
         const int lanes = kNarrowThreads / packs, lane = threadIdx.x / packs, pack = threadIdx.x % packs;

@@ -118,8 +118,11 @@ fn bits(gradients: &Gradients) -> Vec<Option<Vec<u64>>> {
 
 fn agree_with_double_precision(device: &Device) {
     let signatures = [Signature::CL3, Signature::new(1, 1, 1), Signature::new(5, 0, 0), Signature::CL2];
+    // One of them under a tool that slows every instruction down.
+    let is_slow = std::env::var_os("GRADEWISE_TEST_SEEDS").is_some();
+    let signatures = &signatures[..if is_slow { 1 } else { signatures.len() }];
     for size in SIZES {
-        for (signature, dtype) in signatures.into_iter().flat_map(|s| DTYPES.map(|dtype| (s, dtype))) {
+        for (&signature, dtype) in signatures.iter().flat_map(|s| DTYPES.map(|dtype| (s, dtype))) {
             for (is_shared, bias) in [
                 (false, Bias::Scalar),
                 (false, Bias::AllBlades),
@@ -159,9 +162,9 @@ fn take_few_launches(device: &Device) {
     let sum = "sum_partials";
     for (size, needs_x, expected) in [
         ((500, 28, 1), true, &["mv_narrow_both", sum] as &[_]),
-        ((500, 3, 28), true, &["mv_narrow_collect", "mv_narrow_sums"]),
-        ((500, 3, 28), false, &["mv_narrow_sums"]),
-        ((5000, 3, 28), false, &["mv_narrow_sums", sum]),
+        ((500, 3, 28), true, &["mv_narrow_collect", "mv_narrow_sums", sum]),
+        ((500, 3, 28), false, &["mv_narrow_sums", sum]),
+        ((2, 3, 28), false, &["mv_narrow_sums"]),
         ((5000, 28, 6), true, &["mv_narrow_sums", sum, "mv_narrow_spread"]),
     ] {
         let case = Case::plain(size, DType::F32, device);
@@ -188,7 +191,7 @@ fn the_same_inputs_give_the_same_bits(device: &Device) {
 }
 
 fn any_of_the_gradients_can_be_left_out(device: &Device) {
-    for size in [(5000, 3, 28), (5000, 28, 1), (5000, 8, 33)] {
+    for size in [(5000, 3, 28), (5000, 28, 1), (900, 28, 4), (5000, 8, 33)] {
         let case = Case::plain(size, DType::F32, device);
         let all = bits(&case.backward(tested, Needs::ALL));
         for mask in 0..8_u32 {

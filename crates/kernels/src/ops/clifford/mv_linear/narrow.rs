@@ -27,9 +27,6 @@ const MOST_PACKS: usize = 64;
 /// Most rows that a thread adds up in f32 before the sums of threads and of blocks are added.
 const LONGEST: usize = 128;
 
-/// Rows of a group up to which one block for each pack of columns adds them all, which saves the launch that adds the blocks' sums.
-const ROWS_AT_ONCE: usize = 2048;
-
 /// Terms up to which products of matrices form sums of f32 in double precision; `collect` does not.
 const SHORT: usize = 16;
 
@@ -245,25 +242,28 @@ impl<'a> Narrow<'a> {
         Map { bias, biased: (blades * self.batch) as u64, ..map }
     }
 
-    /// Stretches of each group for so many blocks on a multiprocessor.
-    fn stretches(&self, per_multiprocessor: usize, across: usize) -> usize {
-        let blocks = per_multiprocessor * self.device.info().multiprocessors as usize;
-        (blocks / (self.groups() * across)).max(1)
+    /// Stretches of each group's rows, for blocks that take `lanes` rows at a time and `across` blocks to a row.
+    fn stretches(&self, lanes: usize, across: usize) -> usize {
+        let multiprocessors = self.device.info().multiprocessors as usize;
+        let with = |blocks: usize| (blocks * multiprocessors / (self.groups() * across)).max(1);
+        let turns = self.rows.div_ceil(lanes);
+        // Where blocks would have a few turns only, fewer blocks: beginning and end take longer than a turn. Groups of many rows have as many
+        // blocks as the others; to have more than run at a time evens that out.
+        let blocks = match turns / with(1) {
+            0..8 => 1,
+            8..64 => 2,
+            _ if self.groups() > 1 => 4,
+            _ if self.few == 1 => 3,
+            _ => 2,
+        };
+        turns.min(with(blocks))
     }
 
-    /// The blocks of `spread` and `sums`, which take rows of so many packs.
+    /// The blocks of `spread` and `sums`, for rows of so many packs.
     fn blocks(&self, row: usize) -> Blocks {
         let across = row.div_ceil(MOST_PACKS);
         let packs = row.div_ceil(across);
-        let turns = self.rows.div_ceil(THREADS / packs);
-        // As many blocks as run at a time, but fewer where each would have a few rows only: beginning and end take longer than those.
-        let one = self.stretches(1, across);
-        let per_multiprocessor = match turns / one {
-            0..8 => 1,
-            8..64 => 2,
-            _ => 4,
-        };
-        Blocks { stretches: turns.min(self.stretches(per_multiprocessor, across)), packs, across }
+        Blocks { stretches: self.stretches(THREADS / packs, across), packs, across }
     }
 
     fn launch(&self, kernel: Kernel, grid: [usize; 3], shared: usize, map: &Map) -> Result<()> {
@@ -286,17 +286,14 @@ impl<'a> Narrow<'a> {
 
     /// out = m·wᵀ + bias.
     fn collect(&self, many: &Array, w: &Array, bias: Option<(&Array, usize)>, out: &Array) -> Result<()> {
-        let width = self.few.next_power_of_two();
-        // Kernels for 1, 4 and 8 features have 8, 4 and 2 rows of each group of lanes in flight.
-        let width = if width == 2 { 4 } else { width };
-        let turn =
-            THREADS / COLLECT_LANES * if width == 1 { COLLECT_LANES } else { 2 * COLLECT_LANES / width };
-        let stretches = self.rows.div_ceil(turn).min(self.stretches(4, 1));
+        let stretches = self.stretches(THREADS / COLLECT_LANES, 1);
         let map = Map {
             many: many.cuda_address(),
             few_out: out.cuda_address(),
             ..self.with_bias(self.map(w), bias)
         };
+        // The kernels for 1, 4 and 8 features fill up with zeros.
+        let width = if self.few == 2 { 4 } else { self.few.next_power_of_two() };
         let shared = width * self.many * size_of::<f32>();
         self.launch(
             self.kernel(COLLECT, self.pack([many, many])),
@@ -317,14 +314,9 @@ impl<'a> Narrow<'a> {
     ) -> Result<(Array, Option<Array>)> {
         let pack = self.pack([many, out.unwrap_or(many)]);
         let row = self.many / pack;
-        let blocks = if out.is_none() && self.rows <= ROWS_AT_ONCE {
-            Blocks { stretches: 1, packs: 1, across: row }
-        } else {
-            let blocks = self.blocks(row);
-            let stretches = blocks.stretches.max(self.rows.div_ceil(LONGEST * blocks.lanes()));
-            Blocks { stretches, ..blocks }
-        };
-        let Blocks { stretches, packs, across } = blocks;
+        let blocks = self.blocks(row);
+        let stretches = blocks.stretches.max(self.rows.div_ceil(LONGEST * blocks.lanes()));
+        let Blocks { packs, across, .. } = blocks;
         let (side, bias, bias_of_block) = match (biased_blades, self.from_few) {
             (0, _) => (BiasSide::None, 0, 0),
             (_, true) => (BiasSide::Many, self.many, packs * pack),
