@@ -76,7 +76,7 @@ struct FeatureSum<float, true> {
 /// The functions for up to K few features, V adjacent many features at a time: 1, or 4 where rows are a multiple of that and aligned.
 template <class T, int K, int V>
 struct NarrowFunctions {
-    /// One product and a bias are rounded once in any case.
+    /// One product is rounded once in any case.
     using Term = typename FeatureSum<T, FAST_DOUBLE && (K > 1)>::type;
 
     /// Loads the few features of a row; zeros beyond the last.
@@ -111,7 +111,8 @@ struct NarrowFunctions {
         const int column = (blockIdx.z * packs + pack) * V;
         const bool works = lane < lanes && column < many;
 
-        Term w[K][V], bias[V];
+        Term w[K][V];
+        float bias[V];
         if constexpr (SPREAD) {
             const T* const entries = map.w + blockIdx.y * map.grade_step + column * map.many_step;
 #pragma unroll
@@ -144,10 +145,11 @@ struct NarrowFunctions {
                     float values[V];
 #pragma unroll
                     for (int v = 0; v < V; ++v) {
-                        Term sum = is_biased ? bias[v] : Term(0);
+                        Term sum = 0;
 #pragma unroll
                         for (int k = 0; k < K; ++k) sum += Term(f[u][k]) * w[k][v];
-                        values[v] = static_cast<float>(sum);
+                        // Rounded before the bias is added, as in products of matrices and on the CPU.
+                        values[v] = __fadd_rn(static_cast<float>(sum), is_biased ? bias[v] : 0.0f);
                     }
                     if (row + u * lanes < rows.end) put(map.many_out + at + u * step, values);
                 }

@@ -27,7 +27,7 @@ const MOST_PACKS: usize = 64;
 /// Most rows that a thread adds up in f32 before the sums of threads and of blocks are added.
 const LONGEST: usize = 128;
 
-/// Terms up to which products of matrices form sums of f32 in double precision; `collect` does not.
+/// Terms up to which products of matrices form sums of f32 in double precision; `collect` and `sums` do not.
 const SHORT: usize = 16;
 
 /// A function of the kernels for the widths 1, 3, 4 and 8 of the narrow side, on single elements and packs of 4.
@@ -150,7 +150,7 @@ impl<'a> Narrow<'a> {
     /// The map of x, which is contiguous; `None` for sums that products of matrices form in double precision.
     pub fn forward(&self, x: &Array, w: &Array, bias: Option<(&Array, usize)>) -> Result<Option<Array>> {
         let outputs = if self.from_few { self.many } else { self.few };
-        if !self.from_few && !self.may_collect() {
+        if !self.from_few && self.is_short(self.many) {
             return Ok(None);
         }
         let out = self.array([x.dims()[0], self.batch, outputs])?;
@@ -170,12 +170,12 @@ impl<'a> Narrow<'a> {
         let (few, many) = if self.from_few { (x, grad) } else { (grad, x) };
         let wants_x = needs.x && add_to.is_none();
         let spread = if wants_x && !self.from_few { Some(self.array(x.shape().clone())?) } else { None };
-        if wants_x && self.from_few && self.may_collect() {
+        if wants_x && self.from_few && !self.is_short(self.many) {
             let out = self.array(x.shape().clone())?;
             self.collect(grad, w, None, &out)?;
             gradients.x = Some(out);
         }
-        if needs.w {
+        if needs.w && !self.is_short(self.rows) {
             // The bias of one group alone: its sums are those of the first group's blocks.
             let in_one_group = needs.bias && (self.groups() == 1 || biased_blades == 1);
             let biased = if in_one_group { biased_blades } else { 0 };
@@ -195,9 +195,9 @@ impl<'a> Narrow<'a> {
         Ok(gradients)
     }
 
-    /// Whether `collect` is as accurate as the products of matrices, which form short sums of f32 in double precision.
-    fn may_collect(&self) -> bool {
-        self.dtype != DType::F32 || self.many > SHORT
+    /// Whether products of matrices form sums of so many terms in double precision.
+    fn is_short(&self, terms: usize) -> bool {
+        self.dtype == DType::F32 && terms <= SHORT
     }
 
     fn array(&self, shape: impl Into<Shape>) -> Result<Array> {
