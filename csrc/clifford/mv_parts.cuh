@@ -38,6 +38,13 @@ struct MvParts {
         return __uint_as_float(bits);
     }
 
+    /// Two numbers rounded to f16, the first in the lower half.
+    GW_DEVICE static u32 round(float first, float second) {
+        u32 pair;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+        return pair;
+    }
+
     /// The parts of two scaled numbers, the first in the lower half.
     GW_DEVICE static void split(float first, float second, u32& high, u32& low) {
         float rest[2];
@@ -50,7 +57,7 @@ struct MvParts {
             "}"
             : "=&r"(high), "=&f"(rest[0]), "=&f"(rest[1])
             : "f"(first), "f"(second));
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(low) : "f"(second - rest[1]), "f"(first - rest[0]));
+        low = round(first - rest[0], second - rest[1]);
     }
 
     /// The offset of a chunk in a tile, in bytes.

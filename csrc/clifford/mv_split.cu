@@ -4,22 +4,13 @@
 #include "clifford/mv_split_forward.cuh"
 #include "gradewise/strided.cuh"
 
-/// Whether two features of these arrays can be accessed as one.
-template <int N>
-GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
-    u64 bits = features % 2 * sizeof(float);
-#pragma unroll
-    for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
-    return bits % (2 * sizeof(float)) == 0;
-}
-
 #define GW_MV_SPLIT(P, Q, R, TILES)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_split_fwd##TILES##_##P##_##Q##_##R##_f32(                         \
         GW_PARAMETER MvBlockWeights<float> weights, const float* x, const float* residual, float* out, float* y, float* r,       \
         float* s) {                                                                                                              \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN_MV_TILES(if (are_paired(weights.features, {residual, out, y, r, s})) {                                            \
+        GW_RUN_MV_TILES(if (are_aligned<2, float>(weights.features, {residual, out, y, r, s})) {                                 \
             MvSplitForward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, x, residual, out, {y, r, s});             \
         } else {                                                                                                                 \
             MvSplitForward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, x, residual, out, {y, r, s});            \
@@ -30,7 +21,7 @@ GW_DEVICE bool are_paired(i64 features, const float* const (&arrays)[N]) {
         const float* grad, float* grad_x, float* partial) {                                                                      \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        GW_RUN_MV_TILES(if (are_paired(weights.features, {y, r, s, grad})) {                                                     \
+        GW_RUN_MV_TILES(if (are_aligned<2, float>(weights.features, {y, r, s, grad})) {                                          \
             MvSplitBackward<Algebra<P, Q, R>, TILES, true>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);    \
         } else {                                                                                                                 \
             MvSplitBackward<Algebra<P, Q, R>, TILES, false>::run((char*)shared, weights, {x, y, r, s, grad}, grad_x, partial);   \

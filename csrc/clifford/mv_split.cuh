@@ -188,9 +188,8 @@ struct MvSplit : MvTileWarp<A, float> {
 #pragma unroll
             for (int m = 0; m < M; ++m) factors[m] = scales[k] * inverses[m];
             each<(GRADES + 1) / 2>([&](auto index) {
-                // Two grades, of which the second may not exist: its place belongs to the next matrix or to rows.
                 constexpr int two = 2 * decltype(index)::value, count = two + 1 < GRADES ? 2 : 1;
-                u32 b[M][4];
+                u32 b[M][2 * count];
 #pragma unroll
                 for (int m = 0; m < M; ++m) {
                     ::load_matrices<!TRANSPOSED>(b[m], (TRANSPOSED ? matrices[m] ^ (16 * k) : matrices[m] + k * 8 * Parts::ROW) + two * GRADE);

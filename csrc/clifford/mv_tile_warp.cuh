@@ -19,6 +19,15 @@
 #define GW_RUN_MV_TILES(...) __trap()
 #endif
 
+/// Whether COUNT adjacent features of each of these arrays can be accessed as one.
+template <int COUNT, class T, int N>
+GW_DEVICE bool are_aligned(i64 features, const T* const (&arrays)[N]) {
+    u64 bits = features % COUNT * sizeof(T);
+#pragma unroll
+    for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
+    return bits % (COUNT * sizeof(T)) == 0;
+}
+
 /// Of at most `MOST` features, a multiple of 32.
 template <class A, class T, int MOST = 32>
 struct MvTileWarp {
@@ -85,6 +94,37 @@ struct MvTileWarp {
         GW_DEVICE float left_bias(int feature) const { return first[(PATHS + BY_GRADE * GRADES + 1) * WIDTH + feature]; }
         GW_DEVICE float gain(int feature) const { return first[(PATHS + BY_GRADE * GRADES + 2) * WIDTH + feature]; }
     };
+
+    /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read.
+    GW_DEVICE Parameters load_parameters(float* target) const {
+        p.typed([&](auto zero) { load_parameters_of<decltype(zero)>(target); });
+        return {target};
+    }
+
+    /// The same of parameters of type P.
+    template <class P>
+    GW_DEVICE void load_parameters_of(float* target) const {
+#pragma unroll 4
+        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
+            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
+            const int kind = by_grade / GRADES, single = by_grade - Parameters::BY_GRADE * GRADES;
+            const void* source;
+            int index;
+            if (by_grade < 0) {
+                source = p.product;
+                index = feature * PATHS + value;
+            } else if (single < 0) {
+                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
+                index = feature * GRADES + by_grade % GRADES;
+            } else {
+                source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
+                index = feature;
+            }
+            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
+            if (Parameters::HAS_SIGMOIDS && single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
+            target[at] = loaded;
+        }
+    }
 
     /// The thread's number, read anew: what is computed from it is not kept in registers from one tile to the next.
     GW_DEVICE static int thread_again() {

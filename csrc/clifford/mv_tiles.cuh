@@ -23,37 +23,6 @@ struct MvTiles : MvTileRows<A, T> {
 
     GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : Base(weights) {}
 
-    /// Loads the parameters; all threads of the block call it, and a barrier must follow before they are read.
-    GW_DEVICE Parameters load_parameters(float* target) const {
-        p.typed([&](auto zero) { load_parameters_of<decltype(zero)>(target); });
-        return {target};
-    }
-
-    /// The same of parameters of type P.
-    template <class P>
-    GW_DEVICE void load_parameters_of(float* target) const {
-#pragma unroll 4
-        for (int at = threadIdx.x; at < Parameters::COUNT; at += blockDim.x) {
-            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
-            const int kind = by_grade / GRADES, single = by_grade - 4 * GRADES;
-            const void* source;
-            int index;
-            if (by_grade < 0) {
-                source = p.product;
-                index = feature * PATHS + value;
-            } else if (single < 0) {
-                source = kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization;
-                index = feature * GRADES + by_grade % GRADES;
-            } else {
-                source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
-                index = feature;
-            }
-            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
-            if (single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
-            target[at] = loaded;
-        }
-    }
-
     /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [GRADES, tile] in shared memory, with zeros for
     /// what there is not.
     GW_DEVICE void load_matrices(char* target, const void* source, int count, int first) const {

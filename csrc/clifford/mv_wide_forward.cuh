@@ -10,34 +10,35 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
     using typename Wide::Fragment;
     using typename Wide::Parameters;
     using typename Wide::Rows;
-    using Wide::BLADES, Wide::MATRICES, Wide::PLANE, Wide::ROWS;
+    using Wide::ARRAY, Wide::BLADES, Wide::COLUMNS, Wide::MATRIX, Wide::ROWS;
     using Wide::feature, Wide::p;
 
-    /// out, plus the residual if one is given, from y, the result of the first linear map. Dynamic shared memory: the two matrices, the
-    /// parameters, 16 rows of h, and 128 sums.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out) {
+    /// out, plus the residual if one is given, from y, the result of the first linear map. Dynamic shared memory: the two matrices, 16 rows of h
+    /// in parts and raw, the parameters, 128 sums, 8 magnitudes, and the scales of the matrices.
+    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out) {
         MvWideForward(weights).work(shared, y, residual, out);
     }
 
   private:
     GW_DEVICE explicit MvWideForward(const MvBlockWeights<T>& weights) : Wide(weights) {}
 
-    GW_DEVICE void work(float* shared, const T* y, const T* residual, T* out) const {
-        float* const matrices = shared;
-        this->fetch_matrices(matrices, p.right);
-        this->fetch_matrices(matrices + MATRICES, p.left);
-        float* const values = matrices + 2 * MATRICES;
-        const Parameters parameters = this->load_parameters(values);
-        float* const rows = values + Parameters::COUNT;
-        float* const sums = rows + BLADES * PLANE;
+    GW_DEVICE void work(char* const matrices, const T* y, const T* residual, T* out) const {
+        char* const rows = matrices + 2 * MATRIX;
+        char* const raws = rows + ARRAY;
+        float* const values = reinterpret_cast<float*>(raws + ARRAY);
+        float* const sums = values + Parameters::COUNT;
+        float* const bounds = sums + ROWS * COLUMNS;
+        float* const matrix_inverses = bounds + COLUMNS;
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
-        this->fetched();
-        __syncthreads();
         Rows h;
         this->read(y, static_cast<i64>(blockIdx.x) * ROWS, h);
+        this->load_matrices(matrices, matrix_inverses, sums);
+        const Parameters parameters = this->load_parameters(values);
+        this->tell_largest(h, bounds);
+        __syncthreads();
 #pragma unroll 1
         for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
-            this->gate(parameters, h, rows);
+            const float inverse = this->gate(parameters, h, bounds, rows, raws);
             this->prefetch(y, first + 2 * step, 0);
             this->prefetch(residual, first + step, 1);
             this->meet();
@@ -46,8 +47,9 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
             if (residual != nullptr) this->read(residual, first, base);
             this->read(y, first + step, h);
             Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
-            this->template accumulate<false>(mapped, rows, matrices);
-            this->multiply_rows(parameters, rows, mapped[0], mapped[1]);
+            this->template accumulate<false>(mapped, rows, matrices, inverse, matrix_inverses);
+            this->multiply_rows(parameters, raws, mapped[0], mapped[1]);
+            this->tell_largest(h, bounds);
             finish(parameters, base, mapped[1], out, first, sums);
         }
     }

@@ -1,20 +1,19 @@
-// Gradients of grade-wise matrices from rows, see clifford/mv_wide.cuh.
-// Names: gw_mv_wide_sums<COUNT>_<COLUMNS>_<algebra>_<dtype>, and gw_mv_wide_exact_sums… in three parts.
+// Gradients of the first matrix of blocks with more than 32 features, see clifford/mv_wide.cuh.
+// Names: gw_mv_wide_sums_<COLUMNS>_<algebra>_<dtype>, and gw_mv_wide_exact_sums… in three parts.
 #pragma once
 
 #include "clifford/mv_tf32.cuh"
 #include "algebra/unroll.cuh"
 #include "ptx/async.cuh"
 
-/// partial[block][c][grade][m][n] = Σ a[blade][row][m]·b_c[blade][row][n] over the blades of the grade and the block's rows, for COUNT arrays
-/// b (1 or 2), so that a is read once. a is [BLADES, rows, inputs], with rows `pitch` elements apart if there is one array b, and b_c
-/// [BLADES, rows, features], features at most 64.
+/// partial[block][grade][m][n] = Σ a[blade][row][m]·b[blade][row][n] over the blades of the grade and the block's rows. a is [BLADES, rows,
+/// inputs], with rows `pitch` elements apart, and b [BLADES, rows, features], features at most 64.
 ///
-/// A block has COLUMNS columns of a, by blockIdx.y, and all of b: each of its warps 16 of a and 16·COUNT of b. 80 columns instead of 64 serve
+/// A block has COLUMNS columns of a, by blockIdx.y, and all of b: each of its warps 16 of both. 80 columns instead of 64 serve
 /// the 65 of a layer that takes an attribute beside 64 features. It has half of the grades, by blockIdx.z, where all would take more
 /// registers than there are, and keeps their sums in registers. 32 rows of one blade at a time come to shared memory, some steps ahead. In
 /// three parts, matrix instructions, which truncate, add these 32 products; the rest are additions that round.
-template <class A, class T, int PARTS, int COUNT, int COLUMNS>
+template <class A, class T, int PARTS, int COLUMNS>
 struct MvWideSums {
     template <int N>
     using Operand = MvTf32<PARTS, N>;
@@ -22,16 +21,16 @@ struct MvWideSums {
     static constexpr auto tables = A::make();
     /// Elements from one row to the next in shared memory: the lanes of four pairs of rows and eight columns read 32 banks.
     static constexpr int PACK = 16 / sizeof(T), A_PITCH = COLUMNS + PACK, PITCH = WIDTH + PACK, A_PLANE = ROWS * A_PITCH, PLANE = ROWS * PITCH;
-    static constexpr int STAGES = 4, STAGE = A_PLANE + COUNT * PLANE;
+    static constexpr int STAGES = 4, STAGE = A_PLANE + PLANE;
     /// Bytes of dynamic shared memory.
     static constexpr int SHARED = STAGES * STAGE * sizeof(T);
     /// 8 columns of b that a warp has.
-    static constexpr int STRIPS = 2 * COUNT;
+    static constexpr int STRIPS = 2;
     /// Blocks that share the grades.
     static constexpr int HALVES = BLADES > 4 ? 2 : 1;
 
     struct Sources {
-        const T *a, *b[2];
+        const T *a, *b;
         i64 rows;
         int inputs, pitch, features;
     };
@@ -62,9 +61,8 @@ struct MvWideSums {
         pair = lane % 4;
         above = warp % (COLUMNS / 16) * 16;
         beside = warp / (COLUMNS / 16) * 8 * STRIPS;
-        a_packed = is_packed(sources.a, COUNT == 1 ? sources.pitch : sources.inputs);
-        b_packed = true;
-        for (int c = 0; c < COUNT; ++c) b_packed = b_packed && is_packed(sources.b[c], sources.features);
+        a_packed = is_packed(sources.a, sources.pitch);
+        b_packed = is_packed(sources.b, sources.features);
     }
 
     GW_DEVICE static bool is_packed(const T* array, int width) { return width % PACK == 0 && reinterpret_cast<u64>(array) % 16 == 0; }
@@ -81,13 +79,13 @@ struct MvWideSums {
             for (int at = threadIdx.x; at < ROWS * ALONG; at += THREADS) {
                 const int row = at / ALONG, x = at % ALONG * PACK;
                 const bool inside = row < lines && x < left;
-                // Rows of a may end within 16 bytes; those of two arrays b are as long as those of a.
-                const int there = COUNT == 1 ? min(left - x, PACK) : PACK, bytes = inside ? there * static_cast<int>(sizeof(T)) : 0;
+                // Rows of a may end within 16 bytes.
+                const int bytes = inside ? min(left - x, PACK) * static_cast<int>(sizeof(T)) : 0;
                 copy_async_16(target + row * (COUNTED + PACK) + x, inside ? rows + row * pitch + x : source, bytes);
             }
             return;
         }
-#pragma unroll 2
+#pragma unroll(sizeof(T) == 4 ? 1 : 2)
         for (int at = threadIdx.x; at < ROWS * COUNTED; at += THREADS) {
             const int row = at / COUNTED, x = at % COUNTED;
             const bool inside = row < lines && x < left;
@@ -113,11 +111,8 @@ struct MvWideSums {
                 const i64 first = (number + static_cast<i64>(step / COUNTED) * blocks) * ROWS;
                 const int blade = BEGIN + step % COUNTED;
                 T* const stage = shared + step % STAGES * STAGE;
-                fetch<COLUMNS>(stage, sources.a, sources.inputs, COUNT == 1 ? sources.pitch : sources.inputs, column, blade, first, a_packed);
-#pragma unroll
-                for (int c = 0; c < COUNT; ++c) {
-                    fetch<WIDTH>(stage + A_PLANE + c * PLANE, sources.b[c], sources.features, sources.features, 0, blade, first, b_packed);
-                }
+                fetch<COLUMNS>(stage, sources.a, sources.inputs, sources.pitch, column, blade, first, a_packed);
+                fetch<WIDTH>(stage + A_PLANE, sources.b, sources.features, sources.features, 0, blade, first, b_packed);
             }
             copy_async_commit();
         };
@@ -140,7 +135,7 @@ struct MvWideSums {
             });
         }
         copy_async_wait<0>();
-        partial += (static_cast<i64>(blockIdx.x) * COUNT * GRADES + FIRST) * sources.inputs * sources.features;
+        partial += (static_cast<i64>(blockIdx.x) * GRADES + FIRST) * sources.inputs * sources.features;
 #pragma unroll
         for (int grade = 0; grade < LAST - FIRST; ++grade) write(sums[grade], partial + grade * sources.inputs * sources.features);
     }
@@ -174,9 +169,7 @@ struct MvWideSums {
             a.set(3, widen(from[A_PITCH + 8]));
 #pragma unroll
             for (int strip = 0; strip < STRIPS; ++strip) {
-                // 64 columns of each array b, whose planes follow each other.
-                const int at = beside + 8 * strip;
-                const T* const other = right + at / WIDTH * PLANE + at % WIDTH + row * PITCH;
+                const T* const other = right + beside + 8 * strip + row * PITCH;
                 Operand<2> b;
                 b.set(0, widen(other[0]));
                 b.set(1, widen(other[PITCH]));
@@ -189,16 +182,14 @@ struct MvWideSums {
         }
     }
 
-    /// Writes the sums of one grade; `place` is that of the first array b.
+    /// Writes the sums of one grade to its place.
     GW_DEVICE void write(const float (&sums)[STRIPS][4], float* place) const {
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int at = beside + 8 * strip, c = at / WIDTH;
-                const int row = column + above + line + i / 2 * 8, feature = at % WIDTH + 2 * pair + i % 2;
-                if (row >= sources.inputs || feature >= sources.features) continue;
-                place[(static_cast<i64>(c) * GRADES * sources.inputs + row) * sources.features + feature] = sums[strip][i];
+                const int row = column + above + line + i / 2 * 8, feature = beside + 8 * strip + 2 * pair + i % 2;
+                if (row < sources.inputs && feature < sources.features) place[row * sources.features + feature] = sums[strip][i];
             }
         }
     }

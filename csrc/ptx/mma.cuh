@@ -53,6 +53,16 @@ GW_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
     }
 }
 
+/// Two of them, whose rows threads 0 to 15 give.
+template <bool TRANSPOSE>
+GW_DEVICE void load_matrices(u32 (&r)[2], u32 address) {
+    if constexpr (TRANSPOSE) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(address));
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(address));
+    }
+}
+
 template <bool TRANSPOSE>
 GW_DEVICE void load_matrices(u32 (&r)[4], const void* row) {
     load_matrices<TRANSPOSE>(r, shared_address(row));
