@@ -102,7 +102,13 @@ pub(crate) fn join(
         args = args.value(&parts.get(n).map_or([0; 28], |part| part.words(per_word)));
     }
     let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * size);
-    device.launch(operation, kernel, Grid::linear(words.div_ceil(4)), args.int(parts.len() as i32))
+    device.launch(operation, kernel, grid(words), args.int(parts.len() as i32))
+}
+
+/// Threads for so many words: each takes up to four, but one where there are few, as the code for each is fetched anew.
+fn grid(words: usize) -> Grid {
+    const FEW: usize = 1 << 18;
+    Grid::linear(if words <= FEW { words } else { words.div_ceil(4) })
 }
 
 /// Sizes of a view in words of so many neighbouring elements.
@@ -189,7 +195,7 @@ impl Copy<'_> {
             .value(&axes(&sizes))
             .size(words);
         let kernel = Kernel::of_words(["copy_w2", "copy_w4", "copy_w8", "copy_w16"], per_word * self.size);
-        self.device.launch(self.operation, kernel, Grid::linear(words.div_ceil(4)), args)
+        self.device.launch(self.operation, kernel, grid(words), args)
     }
 
     /// Elements of the longest words that neighbours form in both views.

@@ -1,6 +1,6 @@
-//! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights.
+//! The grade-wise linear map on CUDA: one launch for all blades, and one for all weights. Few features on one side have kernels of their own.
 
-use super::{Bias, Gradients, NAME, Needs, Sizes};
+use super::{Bias, Gradients, NAME, Needs, Sizes, narrow::Narrow};
 use crate::{
     Array, CudaDevice, DType, Result,
     cuda::Words,
@@ -47,8 +47,14 @@ pub(in crate::ops::clifford) fn forward(
     w: &Array,
     bias: Option<(&Array, Bias)>,
 ) -> Result<Array> {
-    let tables = DeviceAlgebra::of(device, algebra)?;
     let blades = algebra.blade_count();
+    if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()).filter(|_| x.is_contiguous()) {
+        let bias = bias.map(|(array, bias)| (array, bias.blades(algebra).len()));
+        if let Some(out) = narrow.forward(x, w, bias)? {
+            return Ok(out);
+        }
+    }
+    let tables = DeviceAlgebra::of(device, algebra)?;
     let product = Product {
         operation: NAME,
         dtype: x.dtype(),
@@ -190,39 +196,52 @@ pub(in crate::ops::clifford) fn backward(
     call: Backward<'_>,
 ) -> Result<Gradients> {
     let Backward { x, w, bias, grad, needs, add_to } = call;
-    let tables = DeviceAlgebra::of(device, algebra)?;
-    let mut gradients = Gradients::default();
     let as_it_lies = !grad.is_contiguous()
         && grad.transpose(1, 2)?.is_contiguous()
         && reads_transposed(device, algebra, sizes, x, w, grad.cuda_address(), needs)?;
     let grad = if as_it_lies { grad.clone() } else { grad.contiguous()? };
-    // If both gradients are wanted, a row-major gradient is read along both axes: one transposed copy serves both products.
-    let turned = OnceCell::new();
-    let upstream = if as_it_lies {
-        transposed(grad.cuda_address(), sizes)
-    } else {
-        let transposed = (needs.x && needs.w && !sizes.shared).then_some(&turned);
-        Operand { transposed, ..matrices(&grad, sizes.batch, sizes.outputs, false) }
+    let narrow =
+        Narrow::of(device, algebra, sizes, grad.dtype()).filter(|_| x.is_contiguous() && !as_it_lies);
+    let mut gradients = match narrow {
+        Some(narrow) => narrow.backward(&call, &grad, bias.blades(algebra).len())?,
+        None => Gradients::default(),
     };
-    let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
-    if needs.x {
-        let product = products.of_x(w);
-        gradients.x = Some(match add_to {
-            Some(target) => {
-                if target.elements() > 0 {
-                    product.run_into(device, target, true)?;
-                }
-                target.clone()
-            }
-            None => product.run(device, x.shape())?,
-        });
+    let (lacks_x, lacks_w) = (needs.x && gradients.x.is_none(), needs.w && gradients.w.is_none());
+    if lacks_x || lacks_w {
+        // If both gradients are wanted, a row-major gradient is read along both axes: one transposed copy serves both products.
+        let turned = OnceCell::new();
+        let upstream = if as_it_lies {
+            transposed(grad.cuda_address(), sizes)
+        } else {
+            let transposed = (lacks_x && lacks_w && !sizes.shared).then_some(&turned);
+            Operand { transposed, ..matrices(&grad, sizes.batch, sizes.outputs, false) }
+        };
+        let tables = DeviceAlgebra::of(device, algebra)?;
+        let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
+        if lacks_x {
+            gradients.x = Some(add_or_write(device, &products.of_x(w), x, add_to)?);
+        }
+        if lacks_w {
+            gradients.w = Some(products.of_w(x).run(device, w.shape())?);
+        }
     }
-    if needs.w {
-        gradients.w = Some(products.of_w(x).run(device, w.shape())?);
-    }
-    if needs.bias {
+    if needs.bias && gradients.bias.is_none() {
         let range = bias.blades(algebra);
         gradients.bias = Some(ops::sum(&grad.slice(0, range)?, &[0, 1], false)?);
     }
     Ok(gradients)
+}
+
+/// The product of the shape of `x`, added to `target` in place if there is one.
+fn add_or_write(
+    device: &CudaDevice,
+    product: &Product<'_>,
+    x: &Array,
+    target: Option<&Array>,
+) -> Result<Array> {
+    let Some(target) = target else { return product.run(device, x.shape()) };
+    if target.elements() > 0 {
+        product.run_into(device, target, true)?;
+    }
+    Ok(target.clone())
 }

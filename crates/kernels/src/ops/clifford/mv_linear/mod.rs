@@ -6,6 +6,7 @@
 
 pub(crate) mod cpu;
 pub(super) mod cuda;
+mod narrow;
 
 use super::{
     contract::{Planes, alike, exact, with_real},
