@@ -259,6 +259,52 @@ fn replaced_edges_are_what_is_read() {
     });
 }
 
+#[test]
+fn a_block_has_the_bits_that_it_has_by_itself() {
+    let Some(device) = gpu() else { return };
+    // So many rows that a thread takes several blocks of the first axis, seven of which go by steps of four, two and one.
+    let (outer, nodes, edges) = (7, 8000, 16000);
+    let mut rng = rng(11);
+    let ends = [nodes, nodes].map(|bound| (0..edges).map(|_| rng.random_range(0..bound)).collect());
+    let graph = Graph::of(nodes, ends, &device);
+    let [receivers, senders] = &graph.on_device;
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+        // Rows that go through shared memory, that begin at multiples of 16 bytes, and of single elements.
+        for features in [28, 40, 13] {
+            let mut draw = |rows: usize, features: usize| {
+                Array::randn([outer, rows, features], dtype, &device, &mut rng).unwrap()
+            };
+            let (h, own, x) = (draw(nodes, features), draw(edges, 1), draw(edges, features));
+            let (wide, joined) = (draw(edges, features + 1), draw(nodes, 2 * features));
+            let run = |first: usize, count: usize| {
+                let part = |array: &Array| array.slice(0, first..first + count).unwrap();
+                let columns =
+                    |array: &Array, first: usize| part(array).slice(2, first..first + features).unwrap();
+                let all = [
+                    ops::edge_difference(&part(&h), Some(&part(&own)), receivers, senders).unwrap(),
+                    ops::edge_difference(&part(&h), None, receivers, senders).unwrap(),
+                    ops::net_inflow(&columns(&wide, 0), receivers, senders).unwrap(),
+                    ops::net_inflow(&part(&x), receivers, senders).unwrap(),
+                    ops::concat_segment_mean(&part(&h), &part(&x), receivers).unwrap(),
+                    ops::segment_spread(&columns(&joined, features), receivers).unwrap(),
+                ];
+                all.map(|array| array.to_f64_vec().unwrap())
+            };
+            let together = run(0, outer);
+            for block in 0..outer {
+                for (operation, (whole, alone)) in together.iter().zip(run(block, 1)).enumerate() {
+                    let size = alone.len();
+                    let part = &whole[block * size..(block + 1) * size];
+                    assert!(
+                        part == alone,
+                        "{dtype}, {features} features, block {block}, operation {operation}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 fn dot(a: &Array, b: &Array) -> f64 {
     assert_eq!(a.shape(), b.shape());
     a.to_f64_vec().unwrap().iter().zip(b.to_f64_vec().unwrap()).map(|(a, b)| a * b).sum()
