@@ -48,11 +48,11 @@ template <class T>
 constexpr int kWide = sizeof(T) == 8 ? 2 : 4;
 
 /// Blocks of 256 threads per multiprocessor: as many as leave the loads of a step their registers, without spills. Of kernels of wide
-/// accesses, of narrow sums, and of results that go through shared memory.
+/// accesses, of wide and of narrow sums, of sums that are added to others, and of results that go through shared memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int kBlocks = 3, kSumBlocks = 3, kRowBlocks = 4;
+constexpr int kBlocks = 3, kWideSumBlocks = 2, kSumBlocks = 3, kAddingBlocks = 2, kRowBlocks = 4;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-constexpr int kBlocks = 4, kSumBlocks = 5, kRowBlocks = 6;
+constexpr int kBlocks = 4, kWideSumBlocks = 4, kSumBlocks = 5, kAddingBlocks = 4, kRowBlocks = 6;
 #else
-constexpr int kBlocks = 4, kSumBlocks = 4, kRowBlocks = 4;
+constexpr int kBlocks = 4, kWideSumBlocks = 4, kSumBlocks = 4, kAddingBlocks = 3, kRowBlocks = 4;
 #endif

@@ -13,10 +13,25 @@ namespace {
 template <class T>
 constexpr int kMeanWide = sizeof(T) == 2 ? 4 : 2;
 
-/// out[o, n, f] = Σ x[o, e, f] over the incoming edges of n − the same over its outgoing edges. A row of out has `packs` packs.
-template <int N, int STEP, class T>
+/// An array [outer, nodes, features] whose rows are `pitch` elements apart.
+template <class T>
+struct Rows {
+    const T* data;
+    i64 pitch;
+    i64 spacing;
+
+    GW_DEVICE const T* at(const Work& work) const {
+        return data + work.first * spacing + work.row * pitch + work.column;
+    }
+};
+
+/// out[o, n, f] = Σ x[o, e, f] over the incoming edges of n − the same over its outgoing edges. A row of out has `packs` packs. With
+/// ADDS, that is rounded and added to the sum of both summands, or to the first. Where there is one, the second must repeat it, for it
+/// is read anyway. In 16 bits and by single elements, that is for few nodes, whose threads take one block each.
+template <int N, int STEP, bool ADDS, class T>
 GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 units, const Divisor& nodes,
-                      const Divisor& packs, u32 outer, u32 depth, i64 edges, i64 pitch, i64 x_spacing, i64 spacing) {
+                      const Divisor& packs, u32 outer, u32 depth, i64 edges, i64 pitch, i64 x_spacing, i64 spacing,
+                      const Rows<T> (&summands)[2], bool both) {
     const i64 features = packs.size * N;
 #pragma unroll 1
     for (i64 at = thread_index(); at < units; at += thread_count()) {
@@ -24,8 +39,17 @@ GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 units, 
         const Members lists[2] = {ends[0].members(work.row), ends[1].members(work.row)};
         const T* source = x + work.first * x_spacing + work.column;
         T* target = out + work.first * spacing + work.row * features + work.column;
+        [[maybe_unused]] const T* terms[2] = {summands[0].at(work), summands[1].at(work)};
         in_steps<STEP>(work.blocks, [&](auto count) {
             constexpr int U = decltype(count)::value;
+            [[maybe_unused]] Compute<T> added[2][U][N];
+            if constexpr (ADDS) {
+#pragma unroll
+                for (int k = 0; k < 2; ++k) {
+#pragma unroll
+                    for (int u = 0; u < U; ++u, terms[k] += summands[k].spacing) load(terms[k], added[k][u]);
+                }
+            }
             double totals[2][U][N];
             segment_totals(source, x_spacing, lists, pitch, edges, 0, 1, totals);
             source += U * x_spacing;
@@ -33,7 +57,13 @@ GW_DEVICE void inflow(const T* x, const Segments (&ends)[2], T* out, i64 units, 
             for (int u = 0; u < U; ++u, target += spacing) {
                 Compute<T> values[N];
 #pragma unroll
-                for (int n = 0; n < N; ++n) values[n] = static_cast<Compute<T>>(totals[0][u][n] - totals[1][u][n]);
+                for (int n = 0; n < N; ++n) {
+                    values[n] = static_cast<Compute<T>>(totals[0][u][n] - totals[1][u][n]);
+                    if constexpr (ADDS) {
+                        const Compute<T> sum = both ? added[0][u][n] + added[1][u][n] : added[0][u][n];
+                        values[n] = sum + widen(narrow<T>(values[n]));
+                    }
+                }
                 store(target, values);
             }
         });
@@ -173,14 +203,27 @@ GW_DEVICE void spread(const T* x, const u32* segments, const u32* starts, T* out
 
 }  // namespace
 
+// Parameters of the kernels of net_inflow.
+#define GW_INFLOW(T)                                                                                                    \
+    const T *x, const u32 *in_starts, const u32 *in_order, const u32 *out_starts, const u32 *out_order, T *out, i64 units,\
+        GW_PARAMETER Divisor nodes, GW_PARAMETER Divisor packs, i64 outer, i64 depth, i64 edges, i64 pitch
+
 #define GW_PACKED(T, NAME, N, MEAN, WIDE)                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, N == 1 ? kSumBlocks : kBlocks) gw_net_inflow##WIDE##_##NAME(      \
-        const T* x, const u32* in_starts, const u32* in_order, const u32* out_starts, const u32* out_order, T* out,     \
-        i64 units, GW_PARAMETER Divisor nodes, GW_PARAMETER Divisor packs, i64 outer, i64 depth, i64 edges, i64 pitch,  \
-        i64 x_spacing, i64 spacing) {                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, N == 1 ? kSumBlocks : kWideSumBlocks)                             \
+        gw_net_inflow##WIDE##_##NAME(GW_INFLOW(T), i64 x_spacing, i64 spacing) {                                        \
         begin_kernel();                                                                                                 \
         const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
-        inflow<N, N == 1 ? 2 : 1>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch, x_spacing, spacing);   \
+        inflow<N, N == 1 ? 2 : 1, false, T>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch, x_spacing,   \
+                                            spacing, {}, false);                                                        \
+    }                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, kAddingBlocks) gw_net_inflow_onto##WIDE##_##NAME(                 \
+        GW_INFLOW(T), i64 x_spacing, i64 spacing, const T* first, i64 first_pitch, i64 first_spacing, const T* second,  \
+        i64 second_pitch, i64 second_spacing, i32 both) {                                                               \
+        begin_kernel();                                                                                                 \
+        const Segments ends[2] = {{in_starts, in_order}, {out_starts, out_order}};                                      \
+        const Rows<T> summands[2] = {{first, first_pitch, first_spacing}, {second, second_pitch, second_spacing}};      \
+        inflow<N, (N == 1 && sizeof(T) > 2) ? 2 : 1, true>(x, ends, out, units, nodes, packs, outer, depth, edges, pitch,\
+                                                           x_spacing, spacing, summands, both != 0);                    \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(256, MEAN == 4 ? kSumBlocks : kBlocks)                                 \
         gw_concat_segment_mean##WIDE##_##NAME(                                                                          \

@@ -175,6 +175,25 @@ fn nodes_gain_what_arrives_and_lose_what_leaves() {
 }
 
 #[test]
+fn what_arrives_is_added_to_other_sums() {
+    for_all(48, |device, dtype, rng, context| {
+        let (graph, outer, features) = (Graph::draw(device, rng), outer(rng), size(rng).min(40));
+        let x = columns(&shape(&outer, graph.edges(), features), dtype, device, rng).tested;
+        let count = rng.random_range(0..4);
+        let summands: Vec<Array> = (0..count)
+            .map(|_| columns(&shape(&outer, graph.nodes, features), dtype, device, rng).tested)
+            .collect();
+        let [receivers, senders] = &graph.on_device;
+        let given: Vec<&Array> = summands.iter().collect();
+        let out = ops::net_inflow_onto(&given, &x, receivers, senders).unwrap();
+        let inflow = ops::net_inflow(&x, receivers, senders).unwrap();
+        let expected = ops::add_n(&[&given[..], &[&inflow]].concat()).unwrap();
+        assert_eq!(out.dims(), expected.dims(), "{context}");
+        assert_eq!(out.to_f64_vec().unwrap(), expected.to_f64_vec().unwrap(), "{count} summands, {context}");
+    });
+}
+
+#[test]
 fn means_of_what_arrives_stand_beside_the_nodes_own() {
     for_all(48, |device, dtype, rng, context| {
         let (graph, outer) = (Graph::draw(device, rng), outer(rng));
@@ -285,6 +304,13 @@ fn a_block_has_the_bits_that_it_has_by_itself() {
                     ops::edge_difference(&part(&h), None, receivers, senders).unwrap(),
                     ops::net_inflow(&columns(&wide, 0), receivers, senders).unwrap(),
                     ops::net_inflow(&part(&x), receivers, senders).unwrap(),
+                    ops::net_inflow_onto(
+                        &[&part(&h), &columns(&joined, features)],
+                        &part(&x),
+                        receivers,
+                        senders,
+                    )
+                    .unwrap(),
                     ops::concat_segment_mean(&part(&h), &part(&x), receivers).unwrap(),
                     ops::segment_spread(&columns(&joined, features), receivers).unwrap(),
                 ];
@@ -364,6 +390,11 @@ fn what_does_not_fit_is_refused_by_name() {
     refused(ops::edge_difference(&h, Some(&own), &to, &from), &["attributes", "[8, 5, 1]", "[8, 4, 1]"]);
     refused(ops::edge_difference(&h, Some(&zeros(&[4, 1])), &to, &from), &["attributes", "4 edges"]);
     refused(ops::net_inflow(&h, &to, &from), &["net_inflow", "[8, 3, 5]", "4, features]"]);
+    let edges = zeros(&[8, 4, 5]);
+    refused(
+        ops::net_inflow_onto(&[&h, &edges], &edges, &to, &from),
+        &["net_inflow", "summands", "[8, 4, 5]"],
+    );
     refused(ops::concat_segment_mean(&h, &own, &to), &["concat_segment_mean", "messages", "[8, 4, 1]"]);
     refused(ops::segment_spread(&own, &to), &["segment_spread", "[8, 5, 1]", "bound of `segments`"]);
     let double = Array::full([8, 4, 1], 0.0, DType::F64, cpu).unwrap();

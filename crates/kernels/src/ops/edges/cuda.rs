@@ -1,6 +1,6 @@
 //! Messages on graphs, on CUDA.
 
-use super::Rows;
+use super::{Rows, added};
 use crate::{
     Array, CudaDevice, DType, Index, Result,
     array::strided::divisor,
@@ -16,9 +16,10 @@ const LONG: usize = 32;
 /// Bytes that the copy engine wants rows to begin at a multiple of, and of the widest access of a thread.
 const ALIGNMENT: usize = 16;
 
-/// Threads of a multiprocessor that wait for memory at a time: enough to keep it busy. A thread takes several blocks of the leading axes
-/// where there are more.
-const THREADS: usize = 512;
+/// Threads of a multiprocessor that keep it busy, of kernels that copy and of those that sum, which read the ends of longer chains of
+/// loads. A thread takes several blocks of the leading axes where there are more.
+const COPYING: usize = 512;
+const SUMMING: usize = 1024;
 
 /// The most blocks of the leading axes that a thread takes.
 const DEPTH: usize = 8;
@@ -71,9 +72,9 @@ struct Share {
 }
 
 impl Share {
-    /// Of `outer` blocks of `threads` threads each.
-    fn of(device: &CudaDevice, outer: usize, threads: usize) -> Self {
-        let enough = THREADS * device.info().multiprocessors.max(1) as usize;
+    /// Of `outer` blocks of `threads` threads each, where `busy` threads keep a multiprocessor busy.
+    fn of(device: &CudaDevice, outer: usize, threads: usize, busy: usize) -> Self {
+        let enough = busy * device.info().multiprocessors.max(1) as usize;
         let depth = ((outer * threads + enough / 2) / enough).clamp(1, DEPTH.min(outer.max(1)));
         let groups = outer.div_ceil(depth);
         Self { outer, depth: outer.div_ceil(groups.max(1)), groups }
@@ -148,7 +149,7 @@ pub(super) fn difference(
             && (edges * pitch * dtype.size()).is_multiple_of(ALIGNMENT);
         if pack == Pack(1) && in_rows {
             let (tiles, threads) = (edges.div_ceil(rows), Grid::THREADS);
-            let share = Share::of(device, outer, tiles * threads as usize);
+            let share = Share::of(device, outer, tiles * threads as usize, COPYING);
             let units = share.groups * tiles;
             let args = share.args(args.size(units).value(&divisor(tiles)).value(&divisor(packs)));
             let args = args.size(rows).size(edges).size(pitch).size(edges * pitch);
@@ -156,7 +157,7 @@ pub(super) fn difference(
             device.launch(operation, Kernel::new("edge_difference_rows", dtype), grid, args)?;
         } else {
             let packs = pitch / pack.0;
-            let share = Share::of(device, outer, edges * packs);
+            let share = Share::of(device, outer, edges * packs, COPYING);
             let units = share.groups * edges * packs;
             let args = share.args(args.size(units).value(&divisor(edges)).value(&divisor(packs)));
             let kernel = pack.kernel(["edge_difference", "edge_difference_wide"], h);
@@ -171,13 +172,14 @@ fn long(rows: usize, size: usize) -> Grid {
     Grid::new([(rows * size.div_ceil(32)).min(1 << 16), 1, 1], [32, 8, 1])
 }
 
-/// `shape` is that of the result.
+/// `shape` is that of the result and of the `summands` that it is added to.
 pub(super) fn net_inflow(
     device: &CudaDevice,
     operation: &'static str,
     x: &Rows,
     ends: &Ends<'_>,
     shape: &[usize],
+    summands: &[&Array],
 ) -> Result<Array> {
     let Ends { receivers, to, from } = ends;
     let dtype = x.array.dtype();
@@ -199,17 +201,39 @@ pub(super) fn net_inflow(
         let kernel = Kernel::new("net_inflow_long", dtype);
         let args = args.size(outer).size(nodes).size(x.size).size(edges).size(x.pitch);
         device.launch(operation, kernel, long(outer * nodes, x.size), args)?;
-        return Ok(out);
+        return added(summands, out);
     }
     require_counts(operation, outer, x.size)?;
-    let pack = Pack::wide(dtype).or_one(&[x.size, x.pitch], &[&x.array, &out]);
-    let packs = x.size / pack.0;
-    let share = Share::of(device, outer, nodes * packs);
+    let mut in_place: Vec<Rows> = summands.iter().map_while(|summand| Rows::in_place(summand)).collect();
+    let wide = |summands: &[Rows]| {
+        let read = || std::iter::once(x).chain(summands);
+        let sizes: Vec<usize> = read().flat_map(|rows| [rows.size, rows.pitch]).collect();
+        let arrays: Vec<&Array> = read().map(|rows| &rows.array).chain([&out]).collect();
+        Pack::wide(dtype).or_one(&sizes, &arrays)
+    };
+    let share = |pack: Pack| Share::of(device, outer, nodes * x.size / pack.0, SUMMING);
+    let mut pack = wide(&in_place);
+    // Sums of 16 bits, one by one, of many nodes are limited by their instructions and registers: adding by itself is faster.
+    let is_slower = dtype.size() == 2 && pack == Pack(1) && share(pack).depth > 1;
+    if in_place.len() < summands.len() || summands.len() > 2 || is_slower {
+        in_place.clear();
+        pack = wide(&[]);
+    }
+    let (packs, share) = (x.size / pack.0, share(pack));
     let units = share.groups * nodes * packs;
     let args = share.args(args.size(units).value(&divisor(nodes)).value(&divisor(packs)));
     let args = args.size(edges).size(x.pitch).size(edges * x.pitch).size(nodes * x.size);
-    let kernel = pack.kernel(["net_inflow", "net_inflow_wide"], &out);
-    device.launch(operation, kernel, Grid::linear(units), args)?;
+    let [first, rest @ ..] = &in_place[..] else {
+        let kernel = pack.kernel(["net_inflow", "net_inflow_wide"], &out);
+        device.launch(operation, kernel, Grid::linear(units), args)?;
+        return added(summands, out);
+    };
+    // Where there is one, it is read twice and added once.
+    let args = [first, rest.first().unwrap_or(first)].into_iter().fold(args, |args, summand| {
+        args.array(&summand.array).size(summand.pitch).size(nodes * summand.pitch)
+    });
+    let kernel = pack.kernel(["net_inflow_onto", "net_inflow_onto_wide"], &out);
+    device.launch(operation, kernel, Grid::linear(units), args.int(i32::from(!rest.is_empty())))?;
     Ok(out)
 }
 
@@ -242,7 +266,7 @@ pub(super) fn concat_mean(
     let received = width - features;
     let pack = Pack::of_means(dtype).or_one(&[features, received], &[h, messages, &out]);
     let (tiles, tile) = (nodes.div_ceil(TILE), TILE * (width / pack.0));
-    let share = Share::of(device, outer, tiles * tile);
+    let share = Share::of(device, outer, tiles * tile, SUMMING);
     let units = share.groups * tiles * tile;
     let args = args.size(units).value(&divisor(tiles)).value(&divisor(tile));
     let args = share.args(args.value(&divisor(features / pack.0)).value(&divisor(received / pack.0)));
@@ -270,7 +294,7 @@ pub(super) fn spread(
         require_counts(operation, outer, x.size)?;
         let pack = Pack::wide(dtype).or_one(&[x.size, x.pitch], &[&x.array, &out]);
         let packs = x.size / pack.0;
-        let share = Share::of(device, outer, positions * packs);
+        let share = Share::of(device, outer, positions * packs, COPYING);
         let units = share.groups * positions * packs;
         let args = Args::new()
             .array(&x.array)
