@@ -4,50 +4,74 @@
 #include "gradewise/debug.cuh"
 #include "gradewise/types.cuh"
 
-/// The positions of segment s are order[starts[s]..starts[s + 1]], ascending.
+/// The positions of a segment, ascending.
+struct Members {
+    const u32* positions;
+    u32 count;
+};
+
+/// The positions of segment s are order[starts[s]..starts[s + 1]].
 struct Segments {
     const u32* starts;
     const u32* order;
 
-    GW_DEVICE u32 count(i64 segment) const { return starts[segment + 1] - starts[segment]; }
+    GW_DEVICE Members members(u32 segment) const {
+        const u32* start = starts + segment;
+        return {order + start[0], start[1] - start[0]};
+    }
 };
 
-/// totals[n][w] = Σ source[p·pitch + w] over positions p of `segment` in lists[n], in their order: every `step`th from `first` on,
-/// of `count` positions in all. Adjacent W elements are loaded together, and the loads of four positions of each list are in flight
-/// at a time. A list that is shorter than the others contributes zeros.
-template <int N, int W, class T>
-GW_DEVICE void segment_totals(const T* source, const Segments (&lists)[N], i64 segment, i64 pitch, i64 count, u32 first,
-                              u32 step, double (&totals)[N][W]) {
-    i64 at[N], end[N];
+/// totals[n][u][w] = Σ source[u·spacing + p·pitch + w] over the positions p in lists[n], in their order: every `step`th from `first`
+/// on, of `count` positions in all. Adjacent W elements are loaded together, and the loads of U blocks for four positions of each list
+/// are in flight at a time. A list that is shorter than the others contributes zeros.
+template <int N, int U, int W, class T>
+GW_DEVICE void segment_totals(const T* source, i64 spacing, const Members (&lists)[N], i64 pitch, i64 count, u32 first,
+                              u32 step, double (&totals)[N][U][W]) {
+    const u32* at[N];
+    u32 left[N];
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-        at[n] = static_cast<i64>(lists[n].starts[segment]) + first;
-        end[n] = lists[n].starts[segment + 1];
+        at[n] = lists[n].positions + first;
+        left[n] = lists[n].count > first ? lists[n].count - first : 0;
 #pragma unroll
-        for (int w = 0; w < W; ++w) totals[n][w] = 0;
+        for (int u = 0; u < U; ++u) {
+#pragma unroll
+            for (int w = 0; w < W; ++w) totals[n][u][w] = 0;
+        }
     }
+#pragma unroll 1
     for (bool more = true; more;) {
-        Compute<T> terms[N][4][W];
+        Compute<T> terms[N][4][U][W];
         more = false;
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i, at[n] += step) {
+            for (int i = 0; i < 4; ++i) {
 #pragma unroll
-                for (int w = 0; w < W; ++w) terms[n][i][w] = 0;
-                if (at[n] < end[n]) {
-                    const i64 position = GW_INDEX(lists[n].order[at[n]], count);
-                    load(source + position * pitch, terms[n][i]);
+                for (int u = 0; u < U; ++u) {
+#pragma unroll
+                    for (int w = 0; w < W; ++w) terms[n][i][u][w] = 0;
+                }
+                if (i * step < left[n]) {
+                    const u32 position = static_cast<u32>(GW_INDEX(at[n][i * step], count));
+                    const T* term = source + position * pitch;
+#pragma unroll
+                    for (int u = 0; u < U; ++u, term += spacing) load(term, terms[n][i][u]);
                 }
             }
-            more = more || at[n] < end[n];
+            at[n] += 4 * step;
+            left[n] = left[n] > 4 * step ? left[n] - 4 * step : 0;
+            more = more || left[n] > 0;
         }
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
 #pragma unroll
-                for (int w = 0; w < W; ++w) totals[n][w] += terms[n][i][w];
+                for (int u = 0; u < U; ++u) {
+#pragma unroll
+                    for (int w = 0; w < W; ++w) totals[n][u][w] += terms[n][i][u][w];
+                }
             }
         }
     }

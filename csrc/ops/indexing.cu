@@ -21,31 +21,32 @@ GW_DEVICE void select(const Word* x, const u32* index, Word* out, i64 words, con
 
 /// out[o, s, i] = Σ x[o, p, i] over the positions p of segment s, in their order.
 template <class T>
-GW_DEVICE void sum(const T* x, const Segments (&list)[1], T* out, i64 elements, const Divisor& segments,
+GW_DEVICE void sum(const T* x, const Segments& list, T* out, i64 elements, const Divisor& segments,
                    const Divisor& inner, i64 count) {
     for (i64 at = thread_index(); at < elements; at += thread_count()) {
         const i64 row = at / inner, block = row / segments;
         const T* source = x + block * count * inner.size + (at - row * inner.size);
-        double total[1][1];
-        segment_totals(source, list, row - block * segments.size, inner.size, count, 0, 1, total);
-        out[at] = narrow<T>(total[0][0]);
+        const Members members[1] = {list.members(row - block * segments.size)};
+        double total[1][1][1];
+        segment_totals(source, 0, members, inner.size, count, 0, 1, total);
+        out[at] = narrow<T>(total[0][0][0]);
     }
 }
 
 /// The same for long segments: a block of 32 by 8 threads computes 32 adjacent results, 8 members at a time.
 template <class T>
-GW_DEVICE void sum_long(const T* x, const Segments (&list)[1], T* out, i64 outer, i64 segments, i64 inner, i64 count) {
+GW_DEVICE void sum_long(const T* x, const Segments& list, T* out, i64 outer, i64 segments, i64 inner, i64 count) {
     __shared__ double sums[8][32];
     const i64 tiles = (inner + 31) / 32;
     for (i64 unit = blockIdx.x; unit < outer * segments * tiles; unit += gridDim.x) {
         const i64 row = unit / tiles, block = row / segments;
         const i64 column = (unit - row * tiles) * 32 + threadIdx.x;
-        double total[1][1] = {};
+        double total[1][1][1] = {};
         if (column < inner) {
-            const T* source = x + block * count * inner + column;
-            segment_totals(source, list, row - block * segments, inner, count, threadIdx.y, 8, total);
+            const Members members[1] = {list.members(row - block * segments)};
+            segment_totals(x + block * count * inner + column, 0, members, inner, count, threadIdx.y, 8, total);
         }
-        const double all = rows_total(total[0][0], sums);
+        const double all = rows_total(total[0][0][0], sums);
         if (threadIdx.y == 0 && column < inner) out[row * inner + column] = narrow<T>(all);
     }
 }
@@ -69,14 +70,14 @@ GW_SELECT(u128, w16)
         const T* x, const u32* starts, const u32* order, T* out, i64 elements, GW_PARAMETER Divisor segments,  \
         GW_PARAMETER Divisor inner, i64 count) {                                                               \
         begin_kernel();                                                                                        \
-        const Segments list[1] = {{starts, order}};                                                            \
+        const Segments list{starts, order};                                                                    \
         sum(x, list, out, elements, segments, inner, count);                                                   \
     }                                                                                                          \
     extern "C" __global__ void __launch_bounds__(256) gw_segment_sum_long_##NAME(                              \
         const T* x, const u32* starts, const u32* order, T* out, i64 outer, i64 segments, i64 inner,           \
         i64 count) {                                                                                           \
         begin_kernel();                                                                                        \
-        const Segments list[1] = {{starts, order}};                                                            \
+        const Segments list{starts, order};                                                                    \
         sum_long(x, list, out, outer, segments, inner, count);                                                 \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -128,7 +128,7 @@ pub(crate) fn gradients_of(
     if mode::is_grad_enabled() {
         return differentiate(body, context, grad);
     }
-    let native = || -> Result<Vec<Option<Tensor>>> {
+    let native = |context: &BackwardContext<'_>| -> Result<Vec<Option<Tensor>>> {
         if body.is_whole() && context.inputs.iter().any(|input| is_emulated(input.array())) {
             return on_the_host(node, context, grad);
         }
@@ -139,16 +139,18 @@ pub(crate) fn gradients_of(
         differentiate(body, &BackwardContext::new(context.inputs, context.output, &saved), grad)
     };
     match backend::choice(operation, Direction::Backward)? {
-        Choice::Device => native(),
-        Choice::Reference if !body.is_whole() => native(),
+        Choice::Device => native(context),
+        Choice::Reference if !body.is_whole() => native(context),
         Choice::Reference => {
             backend::announce(operation, Direction::Backward, "the reference on the host");
             on_the_host(node, context, grad)
         }
         Choice::Replaced(replacement) => {
             backend::announce(operation, Direction::Backward, "a replacement");
+            // A replacement knows nothing of earlier gradients, and may compare itself with the original.
+            let context = &BackwardContext::new(context.inputs, context.output, context.saved);
             let original =
-                || Ok(native()?.into_iter().map(|g| g.map(|g| g.array().clone())).collect::<Vec<_>>());
+                || Ok(native(context)?.into_iter().map(|g| g.map(|g| g.array().clone())).collect::<Vec<_>>());
             let needs: Vec<bool> = context.inputs.iter().map(Tensor::is_grad_required).collect();
             let call = Call {
                 operation,

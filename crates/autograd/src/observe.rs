@@ -131,6 +131,11 @@ fn notify(tell: impl Fn(&mut dyn Observer) -> Result<()>) -> Result<()> {
     result
 }
 
+/// Whether an observer watches this thread.
+pub(crate) fn is_watched() -> bool {
+    WATCHED.get()
+}
+
 /// Called before an operation.
 pub(crate) fn begin(operation: &'static str, pass: Pass) -> Result<()> {
     if WATCHED.get() { notify(|observer| observer.begin(operation, pass)) } else { Ok(()) }

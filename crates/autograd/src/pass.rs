@@ -15,7 +15,10 @@ use gradewise_kernels::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 /// How the gradients of one operation are computed.
 pub(crate) type Rule = fn(&Node, &BackwardContext<'_>, &Tensor) -> Result<Vec<Option<Tensor>>>;
@@ -115,6 +118,11 @@ impl Contributions {
         Ok(())
     }
 
+    /// All of them, if they are at most `most`; none otherwise.
+    fn take(&mut self, most: usize) -> Vec<Tensor> {
+        if self.0.len() <= most { std::mem::take(&mut self.0).into_vec() } else { Vec::new() }
+    }
+
     fn sum(self) -> Result<Option<Tensor>> {
         let mut all = self.0.into_iter();
         let Some(first) = all.next() else { return Ok(None) };
@@ -199,7 +207,7 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// From the rules of the operations, and gradients that do not fit their inputs.
     pub fn run(&mut self, output: &Tensor, seed: Tensor) -> Result<()> {
-        let mut arriving = FxHashMap::default();
+        let mut arriving: FxHashMap<TensorId, Contributions> = FxHashMap::default();
         arriving.insert(output.id(), Contributions(smallvec![seed]));
         let mut heap = BinaryHeap::from([Pending(output.clone())]);
         while let Some(Pending(tensor)) = heap.pop() {
@@ -210,11 +218,20 @@ impl<'a> Pass<'a> {
             }
             let Some(node) = tensor.node() else { continue };
             let operation = node.operation();
-            let context = BackwardContext::new(&node.inputs, &tensor, &node.saved.arrays);
             observe::begin(operation, observe::Pass::Backward)?;
             let began = trace::begin(Some(gradient.array()))?;
             let within = (observe::within(operation), memory::within(operation));
-            let gradients = (self.rule)(node, &context, &gradient)?;
+            let gradients = {
+                let waiting = RefCell::new(&mut arriving);
+                let take = |id: TensorId, most: usize| {
+                    waiting.borrow_mut().get_mut(&id).map_or_else(Vec::new, |all| all.take(most))
+                };
+                let context = BackwardContext::new(&node.inputs, &tensor, &node.saved.arrays);
+                // A rule that adds to earlier gradients returns a sum, which is neither recorded nor what observers compare.
+                let adds = !mode::is_grad_enabled() && !observe::is_watched();
+                let context = if adds { context.with_earlier(&take) } else { context };
+                (self.rule)(node, &context, &gradient)?
+            };
             drop(within);
             began.backward(node, &gradients)?;
             observe::backward(node, &gradient, &gradients)?;

@@ -20,11 +20,31 @@ pub struct BackwardContext<'a> {
     pub saved: &'a [Array],
     /// The arrays of the inputs, once something asked for them.
     arrays: OnceCell<Vec<Array>>,
+    /// Where gradients of the inputs from other operations can be taken from.
+    earlier: Option<&'a Earlier<'a>>,
 }
+
+/// Takes the gradients of a tensor that have arrived and were not summed yet, if there are at most so many.
+pub(crate) type Earlier<'a> = dyn Fn(TensorId, usize) -> Vec<Tensor> + 'a;
 
 impl<'a> BackwardContext<'a> {
     pub(crate) fn new(inputs: &'a [Tensor], output: &'a Tensor, saved: &'a [Array]) -> Self {
-        Self { inputs, output, saved, arrays: OnceCell::new() }
+        Self { inputs, output, saved, arrays: OnceCell::new(), earlier: None }
+    }
+
+    /// This context with gradients that the rule may [take](Self::take_earlier).
+    pub(crate) fn with_earlier(self, earlier: &'a Earlier<'a>) -> Self {
+        Self { earlier: Some(earlier), ..self }
+    }
+
+    /// Takes the gradients that input `index` has from other operations so far, in the order in which they arrived, for a rule that adds
+    /// to them in its own kernel: the gradient it returns for that input must then be their sum and its own. None if there are more than
+    /// `most`, if the gradient is to be differentiated, or if an observer watches what each rule returns.
+    pub fn take_earlier(&self, index: usize, most: usize) -> Vec<Tensor> {
+        match (self.earlier, self.inputs.get(index)) {
+            (Some(earlier), Some(input)) => earlier(input.id(), most),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the gradient of input `index` is wanted.

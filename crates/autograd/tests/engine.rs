@@ -489,6 +489,57 @@ fn functions_with_gradients_that_do_not_fit_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// 3·x, whose rule adds to the gradients that `x` has so far, if there are at most two.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Thrice {
+    #[serde(skip)]
+    taken: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Operation for Thrice {
+    const NAME: &'static str = "thrice";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Differentiable;
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        Ok(ops::mul_scalar(&inputs[0], 3.0)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let earlier = context.take_earlier(0, 2);
+        self.taken.lock().unwrap().push(earlier.len());
+        assert!(context.take_earlier(0, 2).is_empty() && context.take_earlier(1, 2).is_empty());
+        let own = grad.mul_scalar(3.0)?;
+        Ok(vec![Some(earlier.into_iter().try_fold(own, |sum, gradient| sum.add(&gradient))?)])
+    }
+}
+
+#[test]
+fn a_rule_may_add_to_the_gradients_that_came_before() -> Result<()> {
+    for later in 0..5 {
+        let (x, taken) = (leaf(&[1.0, -2.0]), Arc::default());
+        // The use before it in the forward pass comes after it in the backward pass, and is added to what it returns.
+        let first = x.mul_scalar(100.0)?;
+        let thrice = Tensor::apply(Thrice { taken: Arc::clone(&taken) }, &[&x])?;
+        let after: Vec<Tensor> = (0..later).map(|_| x.mul_scalar(10.0)).collect::<Result<_>>()?;
+        let all: Vec<&Tensor> = [&first, &thrice].into_iter().chain(&after).collect();
+        let y = concat(&all, 0)?.sum_all()?;
+        let expected = vec![103.0 + 10.0 * f64::from(later); 2];
+        assert_eq!(values(y.backward()?.get(&x)?), expected);
+        // Not where the sum would be recorded, nor where rules are watched.
+        let recorded = y.backward_with(&BackwardOptions::create_graph())?;
+        assert_eq!(values(recorded.get(&x)?), expected);
+        assert_eq!(values(observe(Sums::default(), || y.backward()).0?.get(&x)?), expected);
+        let few = if later <= 2 { later as usize } else { 0 };
+        assert_eq!(*taken.lock().unwrap(), [few, 0, 0], "{later} uses after it");
+    }
+    Ok(())
+}
+
 /// What docs/numerics.md says about derivatives at 0.
 #[test]
 fn derivatives_at_zero_are_those_of_the_docs() -> Result<()> {

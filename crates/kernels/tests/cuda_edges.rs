@@ -175,6 +175,25 @@ fn nodes_gain_what_arrives_and_lose_what_leaves() {
 }
 
 #[test]
+fn what_arrives_is_added_to_other_sums() {
+    for_all(48, |device, dtype, rng, context| {
+        let (graph, outer, features) = (Graph::draw(device, rng), outer(rng), size(rng).min(40));
+        let x = columns(&shape(&outer, graph.edges(), features), dtype, device, rng).tested;
+        let count = rng.random_range(0..4);
+        let summands: Vec<Array> = (0..count)
+            .map(|_| columns(&shape(&outer, graph.nodes, features), dtype, device, rng).tested)
+            .collect();
+        let [receivers, senders] = &graph.on_device;
+        let given: Vec<&Array> = summands.iter().collect();
+        let out = ops::net_inflow_onto(&given, &x, receivers, senders).unwrap();
+        let inflow = ops::net_inflow(&x, receivers, senders).unwrap();
+        let expected = ops::add_n(&[&given[..], &[&inflow]].concat()).unwrap();
+        assert_eq!(out.dims(), expected.dims(), "{context}");
+        assert_eq!(out.to_f64_vec().unwrap(), expected.to_f64_vec().unwrap(), "{count} summands, {context}");
+    });
+}
+
+#[test]
 fn means_of_what_arrives_stand_beside_the_nodes_own() {
     for_all(48, |device, dtype, rng, context| {
         let (graph, outer) = (Graph::draw(device, rng), outer(rng));
@@ -259,6 +278,59 @@ fn replaced_edges_are_what_is_read() {
     });
 }
 
+#[test]
+fn a_block_has_the_bits_that_it_has_by_itself() {
+    let Some(device) = gpu() else { return };
+    // So many rows that a thread takes several blocks of the first axis, seven of which go by steps of four, two and one.
+    let (outer, nodes, edges) = (7, 8000, 16000);
+    let mut rng = rng(11);
+    let ends = [nodes, nodes].map(|bound| (0..edges).map(|_| rng.random_range(0..bound)).collect());
+    let graph = Graph::of(nodes, ends, &device);
+    let [receivers, senders] = &graph.on_device;
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+        // Rows that go through shared memory, that begin at multiples of 16 bytes, and of single elements.
+        for features in [28, 40, 13] {
+            let mut draw = |rows: usize, features: usize| {
+                Array::randn([outer, rows, features], dtype, &device, &mut rng).unwrap()
+            };
+            let (h, own, x) = (draw(nodes, features), draw(edges, 1), draw(edges, features));
+            let (wide, joined) = (draw(edges, features + 1), draw(nodes, 2 * features));
+            let run = |first: usize, count: usize| {
+                let part = |array: &Array| array.slice(0, first..first + count).unwrap();
+                let columns =
+                    |array: &Array, first: usize| part(array).slice(2, first..first + features).unwrap();
+                let all = [
+                    ops::edge_difference(&part(&h), Some(&part(&own)), receivers, senders).unwrap(),
+                    ops::edge_difference(&part(&h), None, receivers, senders).unwrap(),
+                    ops::net_inflow(&columns(&wide, 0), receivers, senders).unwrap(),
+                    ops::net_inflow(&part(&x), receivers, senders).unwrap(),
+                    ops::net_inflow_onto(
+                        &[&part(&h), &columns(&joined, features)],
+                        &part(&x),
+                        receivers,
+                        senders,
+                    )
+                    .unwrap(),
+                    ops::concat_segment_mean(&part(&h), &part(&x), receivers).unwrap(),
+                    ops::segment_spread(&columns(&joined, features), receivers).unwrap(),
+                ];
+                all.map(|array| array.to_f64_vec().unwrap())
+            };
+            let together = run(0, outer);
+            for block in 0..outer {
+                for (operation, (whole, alone)) in together.iter().zip(run(block, 1)).enumerate() {
+                    let size = alone.len();
+                    let part = &whole[block * size..(block + 1) * size];
+                    assert!(
+                        part == alone,
+                        "{dtype}, {features} features, block {block}, operation {operation}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 fn dot(a: &Array, b: &Array) -> f64 {
     assert_eq!(a.shape(), b.shape());
     a.to_f64_vec().unwrap().iter().zip(b.to_f64_vec().unwrap()).map(|(a, b)| a * b).sum()
@@ -318,6 +390,11 @@ fn what_does_not_fit_is_refused_by_name() {
     refused(ops::edge_difference(&h, Some(&own), &to, &from), &["attributes", "[8, 5, 1]", "[8, 4, 1]"]);
     refused(ops::edge_difference(&h, Some(&zeros(&[4, 1])), &to, &from), &["attributes", "4 edges"]);
     refused(ops::net_inflow(&h, &to, &from), &["net_inflow", "[8, 3, 5]", "4, features]"]);
+    let edges = zeros(&[8, 4, 5]);
+    refused(
+        ops::net_inflow_onto(&[&h, &edges], &edges, &to, &from),
+        &["net_inflow", "summands", "[8, 4, 5]"],
+    );
     refused(ops::concat_segment_mean(&h, &own, &to), &["concat_segment_mean", "messages", "[8, 4, 1]"]);
     refused(ops::segment_spread(&own, &to), &["segment_spread", "[8, 5, 1]", "bound of `segments`"]);
     let double = Array::full([8, 4, 1], 0.0, DType::F64, cpu).unwrap();

@@ -72,7 +72,17 @@ impl Operation for EdgeDifference {
         let of_nodes = || {
             let [receivers, senders] = self.ends.on(&grad.device())?;
             // Read in place, as columns of the rows of `grad`.
-            grad.slice(axis, 0..features)?.net_inflow(&receivers, &senders)
+            let columns = grad.slice(axis, 0..features)?;
+            // The residual sum and the mean of the same round come later in a forward pass, and so earlier here.
+            let earlier = match grad.device() {
+                Device::Cuda(_) => context.take_earlier(0, 2),
+                Device::Cpu => Vec::new(),
+            };
+            if earlier.is_empty() {
+                return columns.net_inflow(&receivers, &senders);
+            }
+            let summands: Vec<&Array> = earlier.iter().map(Tensor::array).collect();
+            Ok(Tensor::new(ops::net_inflow_onto(&summands, columns.array(), &receivers, &senders)?))
         };
         let mut gradients = vec![context.when_needed(0, of_nodes)?];
         if context.inputs.len() > 1 {

@@ -41,7 +41,7 @@ pub use concat::{concat, stack};
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward};
 pub use cumsum::cumsum;
 pub use dropout::{RandomStream, dropout_mask};
-pub use edges::{concat_segment_mean, edge_difference, net_inflow, segment_spread};
+pub use edges::{concat_segment_mean, edge_difference, net_inflow, net_inflow_onto, segment_spread};
 pub use gather::{gather, scatter_add};
 pub use indexing::{index_select, segment_sum};
 pub use layer_norm::{layer_norm, layer_norm_backward, rms_norm, rms_norm_backward};
