@@ -5,8 +5,8 @@
 #include "clifford/mv_tile_gradients.cuh"
 #include "clifford/mv_wide.cuh"
 
-/// Gradients at one position of a row are formed as in clifford/mv_split_backward.cuh, which has more of its rows in shared memory,
-/// and forms the gradients of matrices itself.
+/// Gradients at single positions are those of clifford/mv_tile_gradients.cuh. Those of matrices are formed by other kernels
+/// (clifford/mv_wide_inner_sums.cuh, mv_wide_sums.cuh): there are no registers for their sums.
 template <class A, class T, int PARTS, bool PACKED>
 struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     using Base = MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0>;
@@ -33,7 +33,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     };
 
     /// Also writes the gradients of the parameters but the matrices, summed over the block's rows, to [gridDim.x, Places.count]. Dynamic
-    /// shared memory: the two matrices, two arrays of rows, the parameters, 256 sums of rows, 24 magnitudes, the scales of the matrices, and the
+    /// shared memory: the two matrices, two or three arrays of rows, the parameters, 256 sums of rows, 24 magnitudes, the scales of the matrices, and the
     /// lanes' sums of parameters.
     GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, const Results& results,
                               float* partial) {
@@ -41,10 +41,11 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     }
 
   private:
-    /// `Sums` of MvTileGradients. Those of silu of a lane's second feature are in registers until the end: there is no more shared memory.
-    /// Whether there is shared memory for y.
+    /// Whether there is shared memory for y, which is read twice otherwise.
     static constexpr bool KEEPS_Y = PARTS == 1;
     static constexpr int THREADS = Wide::THREADS, BY_SIDE = Base::SHARE + 3;
+
+    /// `Sums` of MvTileGradients. Those of silu of a lane's second feature are in registers until the end: there is no more shared memory.
     struct Sums : Base::template ThreadSums<THREADS, BY_SIDE> {
         using Shared = typename Base::template ThreadSums<THREADS, BY_SIDE>;
         using Shared::own;
@@ -90,7 +91,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     };
 
     GW_DEVICE void work(char* const matrices, const Sources& sources, const Results& results, float* partial) const {
-        // Arrays of rows: h in parts, then r, then its gradient; h raw, then the gradient of l.
+        // Arrays of rows: h in parts, then r, then its gradient; h raw, then the gradient of l; y.
         char* const dr = matrices + 2 * MATRIX;
         char* const dl = dr + ARRAY;
         char* const ys = dl + ARRAY;
