@@ -38,6 +38,20 @@ struct MvParts {
         return __uint_as_float(bits);
     }
 
+    /// The scale of values of which each of WARPS warps, all of the block, has a part, and this thread the `largest` magnitude of its own. Has
+    /// barriers; what was read of `shared`, a value of each warp, may be read before.
+    template <int WARPS>
+    GW_DEVICE static Scale scale_of_block(float largest, float* shared) {
+        largest = largest_of_warp(largest);
+        __syncthreads();
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
+        __syncthreads();
+        largest = 0;
+#pragma unroll
+        for (int warp = 0; warp < WARPS; ++warp) largest = fmaxf(largest, shared[warp]);
+        return scale_of(largest);
+    }
+
     /// Two numbers rounded to f16, the first in the lower half.
     GW_DEVICE static u32 round(float first, float second) {
         u32 pair;
@@ -58,6 +72,14 @@ struct MvParts {
             : "=&r"(high), "=&f"(rest[0]), "=&f"(rest[1])
             : "f"(first), "f"(second));
         low = round(first - rest[0], second - rest[1]);
+    }
+
+    /// Writes the parts of two scaled numbers: high ones to `high`, low ones `low` bytes behind it.
+    GW_DEVICE static void store(char* high, int low, float first, float second) {
+        u32 parts[2];
+        split(first, second, parts[0], parts[1]);
+        *reinterpret_cast<u32*>(high) = parts[0];
+        *reinterpret_cast<u32*>(high + low) = parts[1];
     }
 
     /// The offset of a chunk in a tile, in bytes.

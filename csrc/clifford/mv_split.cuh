@@ -76,31 +76,16 @@ struct MvSplit : MvTileWarp<A, float> {
             }
 #pragma unroll
             for (int n = 0; n < 2 * COUNT; ++n) largest = Parts::larger(largest, values[n / 2][n % 2]);
-            largest = Parts::largest_of_warp(largest);
-            __syncthreads();  // All have read the values of the matrix before.
-            if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
-            __syncthreads();
-            largest = 0;
-#pragma unroll
-            for (int warp = 0; warp < THREADS / 32; ++warp) largest = fmaxf(largest, shared[warp]);
-            const auto scale = Parts::scale_of(largest);
+            const auto scale = Parts::scale_of_block<THREADS / 32>(largest, shared);
             if (threadIdx.x == 0) scales->inverse[m] = scale.inverse;
 #pragma unroll
             for (int n = 0; n < COUNT; ++n) {
                 const int at = own + n * STEP;
                 if (at >= LINES) continue;
                 char* const to = target + at / WIDTH * GRADE + Parts::offset(at % WIDTH, o / 8) + o % 8 * 2;
-                store_parts(to, at % WIDTH, values[n][0] * scale.factor, values[n][1] * scale.factor);
+                Parts::store(to, Parts::to_low(at % WIDTH), values[n][0] * scale.factor, values[n][1] * scale.factor);
             }
         }
-    }
-
-    /// Writes the parts of two scaled values; `high` is the place of the high ones, in row `row` of a tile.
-    GW_DEVICE static void store_parts(char* high, int row, float first, float second) {
-        u32 parts[2];
-        Parts::split(first, second, parts[0], parts[1]);
-        *reinterpret_cast<u32*>(high) = parts[0];
-        *reinterpret_cast<u32*>(high + Parts::to_low(row)) = parts[1];
     }
 
     // The lane's places in an array [BLADES, ROWS rows]: two words for each row of every blade, which are the high and low parts of its two
@@ -161,8 +146,8 @@ struct MvSplit : MvTileWarp<A, float> {
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
-                store_parts(own + blade * PLANE + half * 8 * Parts::ROW, line, values[blade][2 * half] * scale.factor,
-                            values[blade][2 * half + 1] * scale.factor);
+                Parts::store(own + blade * PLANE + half * 8 * Parts::ROW, Parts::to_low(line), values[blade][2 * half] * scale.factor,
+                             values[blade][2 * half + 1] * scale.factor);
             }
         }
     }

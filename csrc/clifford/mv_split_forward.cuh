@@ -13,7 +13,7 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
     using typename Split::Parts;
     using Split::ARRAY, Split::BLADES, Split::COLUMNS, Split::MATRIX, Split::ROWS, Split::WIDTH;
     using Split::column, Split::feature, Split::features, Split::group, Split::inputs, Split::p, Split::share;
-        static constexpr int GROUPS = 2;
+    static constexpr int GROUPS = 2;
 
     /// What the backward pass reads; each may be null.
     struct Kept {

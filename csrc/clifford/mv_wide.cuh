@@ -15,6 +15,7 @@
 #pragma once
 
 #include "clifford/mv_wide_products.cuh"
+#include "ptx/store.cuh"
 
 /// `PACKED` says that features are a multiple of four, and all arrays of them aligned to four: branches at every access would keep loads from
 /// being in flight together.
@@ -64,8 +65,7 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade, at += plane) {
             if constexpr (PACKED && sizeof(T) == 4) {
-                // The compiler makes two of some of these stores.
-                asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(values[blade][0]), "f"(values[blade][1]) : "memory");
+                store_words(at, {__float_as_uint(values[blade][0]), __float_as_uint(values[blade][1])});
             } else if constexpr (PACKED) {
                 store<2>(at, values[blade]);
             } else {

@@ -2,9 +2,8 @@
 // Names: gw_mv_wide_inner_sums_<algebra>_f32, and gw_mv_wide_exact_inner_sums… of operands in two numbers.
 #pragma once
 
-#include "algebra/unroll.cuh"
-#include "clifford/mv_parts.cuh"
-#include "ptx/bulk.cuh"
+#include "clifford/mv_wide_halves.cuh"
+#include "clifford/mv_wide_products.cuh"
 
 /// partial[block][c][grade][m][n] = Σ h[blade][row][m]·d_c[blade][row][n] over the blades of the grade and the block's rows, for the gradients
 /// d_0 of r and d_1 of l. All three are as the backward pass has kept them: parts of 16 rows, which are operands of matrix instructions as they lie.
@@ -14,20 +13,17 @@
 /// add the products of 16 rows; the rest are additions that round.
 template <class A, int PARTS>
 struct MvWideInnerSums {
-    static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, ROWS = 16, WIDTH = 64;
+    /// The layout of tiles does not depend on the type of features.
+    using Kept = MvWideProducts<A, float, PARTS>;
+    static constexpr int GRADES = A::GRADES, PART = Kept::PART, PLANE = Kept::PLANE;
     static constexpr auto tables = A::make();
-    /// Bytes of a line, of a blade's high parts in a tile, of its operands, and of a tile; see clifford/mv_wide_products.cuh.
-    static constexpr int LINE = 2 * WIDTH, PART = ROWS * LINE, PLANE = PARTS == 3 ? 2 * PART : PART, KEPT = BLADES * PLANE;
-    /// Blocks that share the grades, and blades of each.
-    static constexpr int HALVES = BLADES > 4 ? 2 : 1, COUNT = BLADES / HALVES;
-    static_assert(HALVES == 1 || tables.first[GRADES / 2] == COUNT, "the halves have as many blades");
     /// Bytes of a stage: the blades of a tile of three arrays, and the tile's scales.
-    static constexpr int ARRAY = COUNT * PLANE, SCALES = 16, STAGE = 3 * ARRAY + 128, STAGES = 4;
+    static constexpr int ARRAY = MvWideHalves<A>::COUNT * PLANE, SCALES = 16, STAGE = 3 * ARRAY + 128, STAGES = 4;
     /// Columns of a warp: 8·STRIPS of the gradients.
     static constexpr int STRIPS = 4;
 
     struct Sources {
-        const char *arrays[3];  // h, and the gradients of r and l: [tiles, KEPT] bytes.
+        const char *arrays[3];  // h, and the gradients of r and l: [tiles, Kept::KEPT] bytes.
         const float* inverses;  // Those of their scales: [tiles, 4].
         int tiles, features;
     };
@@ -40,13 +36,7 @@ struct MvWideInnerSums {
             barrier_init_fence();
         }
         __syncthreads();
-        if constexpr (HALVES == 1) {
-            pass.template work<0, GRADES>(partial);
-        } else if (blockIdx.z == 0) {
-            pass.template work<0, GRADES / 2>(partial);
-        } else {
-            pass.template work<GRADES / 2, GRADES>(partial);
-        }
+        MvWideHalves<A>::run([&](auto first, auto last) { pass.template work<decltype(first)::value, decltype(last)::value>(partial); });
     }
 
   private:
@@ -65,13 +55,10 @@ struct MvWideInnerSums {
         above = warp % 4 * 16;
         beside = warp / 4 % 2 * 8 * STRIPS;
         which = warp / 8;
-        left = offset(lane % 8 + lane / 16 * 8, above / 8 + lane / 8 % 2);
+        left = Kept::offset(lane % 8 + lane / 16 * 8, above / 8 + lane / 8 % 2);
         // With two numbers, the upper half of the lanes has low parts, otherwise the next strip.
-        right = PARTS == 3 ? offset(lane % 16, beside / 8) + lane / 16 * PART : offset(lane % 16, beside / 8 + lane / 16);
+        right = PARTS == 3 ? Kept::offset(lane % 16, beside / 8) + lane / 16 * PART : Kept::offset(lane % 16, beside / 8 + lane / 16);
     }
-
-    /// As in clifford/mv_wide_products.cuh.
-    GW_DEVICE static int offset(int line, int chunk) { return line * LINE + ((chunk ^ (line % 8)) * 16); }
 
     /// The sums of the grades from FIRST to before LAST.
     template <int FIRST, int LAST>
@@ -88,7 +75,7 @@ struct MvWideInnerSums {
             barrier_expect(barrier, 3 * ARRAY + SCALES);
 #pragma unroll
             for (int array = 0; array < 3; ++array) {
-                bulk_copy(stage + array * ARRAY, sources.arrays[array] + tile * KEPT + BEGIN * PLANE, ARRAY, barrier);
+                bulk_copy(stage + array * ARRAY, sources.arrays[array] + tile * Kept::KEPT + BEGIN * PLANE, ARRAY, barrier);
             }
             bulk_copy(stage + 3 * ARRAY, sources.inverses + 4 * tile, SCALES, barrier);
         };

@@ -84,10 +84,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
     GW_DEVICE static void store_parts(char* high, int low, const float (&values)[2], float factor) {
         const float first = values[0] * factor, second = values[1] * factor;
         if constexpr (PARTS == 3) {
-            u32 parts[2];
-            Parts::split(first, second, parts[0], parts[1]);
-            *reinterpret_cast<u32*>(high) = parts[0];
-            *reinterpret_cast<u32*>(high + low) = parts[1];
+            Parts::store(high, low, first, second);
         } else {
             *reinterpret_cast<u32*>(high) = Parts::round(first, second);
         }
@@ -162,14 +159,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
             }
 #pragma unroll
             for (int n = 0; n < 2 * COUNT; ++n) largest = Parts::larger(largest, values[n / 2][n % 2]);
-            largest = Parts::largest_of_warp(largest);
-            __syncthreads();  // All have read the values of the matrix before.
-            if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
-            __syncthreads();
-            largest = 0;
-#pragma unroll
-            for (int warp = 0; warp < COLUMNS; ++warp) largest = fmaxf(largest, shared[warp]);
-            const auto scale = Parts::scale_of(largest);
+            const auto scale = Parts::scale_of_block<COLUMNS>(largest, shared);
             if (threadIdx.x == 0) inverses[m] = scale.inverse;
 #pragma unroll
             for (int n = 0; n < COUNT; ++n) {
@@ -204,7 +194,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
             const u32 at_rows = from_rows ^ (32 * k), at_lines = TRANSPOSED ? from_lines ^ (32 * k) : from_lines + k * 16 * LINE;
             each<GRADES>([&](auto index) {
                 constexpr int grade = decltype(index)::value, begin = tables.first[grade], end = tables.first[grade + 1];
-                u32 b[M][PARTS == 3 ? 4 : 2];
+                u32 b[M][2 * NUMBERS];
 #pragma unroll
                 for (int m = 0; m < M; ++m) ::load_matrices<!TRANSPOSED>(b[m], at_lines + m * MATRIX + grade * GRADE);
                 each<end - begin>([&](auto number) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "clifford/mv_tf32.cuh"
-#include "algebra/unroll.cuh"
+#include "clifford/mv_wide_halves.cuh"
 #include "ptx/async.cuh"
 
 /// partial[block][grade][m][n] = Σ a[blade][row][m]·b[blade][row][n] over the blades of the grade and the block's rows. a is [BLADES, rows,
@@ -22,12 +22,8 @@ struct MvWideSums {
     /// Elements from one row to the next in shared memory: the lanes of four pairs of rows and eight columns read 32 banks.
     static constexpr int PACK = 16 / sizeof(T), A_PITCH = COLUMNS + PACK, PITCH = WIDTH + PACK, A_PLANE = ROWS * A_PITCH, PLANE = ROWS * PITCH;
     static constexpr int STAGES = 4, STAGE = A_PLANE + PLANE;
-    /// Bytes of dynamic shared memory.
-    static constexpr int SHARED = STAGES * STAGE * sizeof(T);
     /// 8 columns of b that a warp has.
     static constexpr int STRIPS = 2;
-    /// Blocks that share the grades.
-    static constexpr int HALVES = BLADES > 4 ? 2 : 1;
 
     struct Sources {
         const T *a, *b;
@@ -35,15 +31,10 @@ struct MvWideSums {
         int inputs, pitch, features;
     };
 
+    /// Dynamic shared memory: STAGES stages.
     GW_DEVICE static void run(T* shared, const Sources& sources, float* partial) {
         const MvWideSums pass(shared, sources);
-        if constexpr (HALVES == 1) {
-            pass.template work<0, GRADES>(partial);
-        } else if (blockIdx.z == 0) {
-            pass.template work<0, GRADES / 2>(partial);
-        } else {
-            pass.template work<GRADES / 2, GRADES>(partial);
-        }
+        MvWideHalves<A>::run([&](auto first, auto last) { pass.template work<decltype(first)::value, decltype(last)::value>(partial); });
     }
 
   private:

@@ -244,7 +244,7 @@ impl Plan {
     }
 }
 
-/// Blocks of threads that share the grades in sums of gradients (`HALVES` in the kernels).
+/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/mv_wide_halves.cuh).
 fn halves(algebra: &Algebra) -> usize {
     if algebra.blade_count() > 4 { 2 } else { 1 }
 }
