@@ -79,7 +79,13 @@ struct MvBlock : MvBlockElement<A> {
 #pragma unroll 1
         for (int start = warp; start < lines; start += LINES * warps) {
             float values[LINES][GRADES][4];
-            p.typed([&](auto zero) { load_lines<BACKWARD, decltype(zero)>(values, start, whole); });
+            p.typed([&](auto zero) {
+                if (BACKWARD && whole) {
+                    load_lines<BACKWARD, true, decltype(zero)>(values, start);
+                } else {
+                    load_lines<BACKWARD, false, decltype(zero)>(values, start);
+                }
+            });
 #pragma unroll
             for (int line = 0; line < LINES; ++line) {
                 const int number = start + line * warps;
@@ -97,9 +103,9 @@ struct MvBlock : MvBlockElement<A> {
         }
     }
 
-    /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `whole`.
-    template <bool BACKWARD, class P, int LINES>
-    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start, bool whole) const {
+    /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `WHOLE`.
+    template <bool BACKWARD, bool WHOLE, class P, int LINES>
+    GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start) const {
         const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
 #pragma unroll
         for (int line = 0; line < LINES; ++line) {
@@ -113,22 +119,16 @@ struct MvBlock : MvBlockElement<A> {
                 if constexpr (BACKWARD) {
                     const int i = at + lane / 8, o = lane % 8 * 4;
                     const int from = (grade * count + i) * features + o;
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) four[k] = 0;
-                    if (whole) {
-                        if (there && i < count && o < features) load<4>(source + from, four);
+                    if constexpr (WHOLE) {
+                        load_if<4>(there && i < count && o < features, source + from, four);
                     } else {
 #pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            if (there && i < count && o + k < features) four[k] = widen(source[from + k]);
-                        }
+                        for (int k = 0; k < 4; ++k) four[k] = element_if(there && i < count && o + k < features, source + from + k);
                     }
                 } else {
                     const int from = (grade * count + at) * features + lane;
 #pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        four[k] = there && at + k < count && active ? widen(source[from + k * features]) : 0.0f;
-                    }
+                    for (int k = 0; k < 4; ++k) four[k] = element_if(there && at + k < count && active, source + from + k * features);
                 }
             }
         }
@@ -216,11 +216,7 @@ struct MvBlock : MvBlockElement<A> {
             float values[STEPS][N][V];
             each_line([&](int step, bool inside, i64 from, int) {
 #pragma unroll
-                for (int n = 0; n < N; ++n) {
-#pragma unroll
-                    for (int k = 0; k < V; ++k) values[step][n][k] = 0;
-                    if (inside) load<V>(sources[n] + from, values[step][n]);
-                }
+                for (int n = 0; n < N; ++n) load_if<V>(inside, sources[n] + from, values[step][n]);
             });
             each_line([&](int step, bool, i64, int to) {
 #pragma unroll

@@ -66,25 +66,17 @@ struct MvBlockBackward : MvBlock<A, R, T> {
 
     GW_DEVICE void work(const Sources& sources, T* grad_x, float* partial) {
         const int mine = warp * R;
-        const i64 step = static_cast<i64>(gridDim.x) * group;
+        const i64 step = static_cast<i64>(gridDim.x) * group, start = static_cast<i64>(blockIdx.x) * group;
         Sums sums;
-        if (warp < working) fetch_rows(sources, static_cast<i64>(blockIdx.x) * group + mine, mine);
         Parameters parameters;
-        float mix[GRADES];
-        this->mix_parameters(mix);
-        this->product_weights(parameters.product);
-        parameters.gain = p.at(p.gain, column);
-        this->template load_matrices<true>();
-        __syncthreads();
-#pragma unroll
-        for (int grade = 0; grade < GRADES; ++grade) parameters.normalizer[grade] = Normalizer(mix[grade]);
-        bool again = false;
 #pragma unroll 1
-        for (i64 base = static_cast<i64>(blockIdx.x) * group; base < p.rows; base += step) {
+        for (i64 base = start; base < p.rows; base += step) {
             const i64 first = base + mine;
+            const bool again = base > start;
             if (again) __syncthreads();  // `matrices` may still be reading the rows before.
+            if (warp < working) fetch_rows(sources, first, mine);
+            if (!again) load_parameters(parameters);
             if (warp < working) {
-                if (again) fetch_rows(sources, first, mine);
                 float dh[1][R][BLADES];
                 product_backward(parameters, mine, sums, dh);
                 linear_backward(mine, dh);
@@ -94,7 +86,6 @@ struct MvBlockBackward : MvBlock<A, R, T> {
             __syncthreads();
             const Places places(p.inputs, p.features);
             matrices(places, group, partial + blockIdx.x * places.count, again);
-            again = true;
         }
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) {
@@ -102,6 +93,18 @@ struct MvBlockBackward : MvBlock<A, R, T> {
             sum = parameters.normalizer[grade].finish(sum);
         }
         write_sums(sums, partial);
+    }
+
+    /// Loads the parameters and the matrices, with a barrier at the end.
+    GW_DEVICE void load_parameters(Parameters& parameters) const {
+        float mix[GRADES];
+        this->mix_parameters(mix);
+        this->product_weights(parameters.product);
+        parameters.gain = p.at(p.gain, column);
+        this->template load_matrices<true>();
+        __syncthreads();
+#pragma unroll
+        for (int grade = 0; grade < GRADES; ++grade) parameters.normalizer[grade] = Normalizer(mix[grade]);
     }
 
     /// Starts copying the warp's rows, `first` on, to where the gradients that replace them go.
@@ -138,7 +141,9 @@ struct MvBlockBackward : MvBlock<A, R, T> {
         SiluGate silu[GRADES];
         this->silu_parameters(silu);
         this->fetched();
-#pragma unroll
+        // Not unrolled: interleaved, rows would take more registers than a thread has, and a launch on few rows waits longer for instructions
+        // that it executes once than for those that it repeats.
+#pragma unroll 1
         for (int r = 0; r < R; ++r) {
             const int row = (mine + r) * narrow_row;
             Element at, g;
@@ -168,9 +173,12 @@ struct MvBlockBackward : MvBlock<A, R, T> {
             for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
             this->put(rows.drs + row, db);
 #pragma unroll
-            for (int blade = 0; blade < BLADES; ++blade) dh[0][r][blade] = da.at[blade][0];
-            // Keeps the rows apart: interleaved, they would take more registers than a thread has.
-            asm volatile("" ::: "memory");
+            for (int blade = 0; blade < BLADES; ++blade) {
+                // At the end, all are in their places.
+#pragma unroll
+                for (int n = 0; n + 1 < R; ++n) dh[0][n][blade] = dh[0][n + 1][blade];
+                dh[0][R - 1][blade] = da.at[blade][0];
+            }
         }
         __syncwarp();
     }
@@ -285,15 +293,16 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     static constexpr BySize order = by_size();
 
     /// Gradients of the three matrices [grades, in, features]: Σ_rows Σ_blades-of-grade a[row][blade][i]·b[row][blade][o], added to
-    /// what `sums` holds if `again`. A thread computes tiles of 4×4; tiles of the largest grades come first, which balances the
-    /// threads.
+    /// what `sums` holds if `again`. A thread computes tiles of 4×4. Tiles of the largest grades come first, and every second round is dealt
+    /// out backwards, which balances the threads.
     ///
     /// Before: a barrier behind the writes of all rows. All threads of the block call it.
     GW_DEVICE void matrices(const Places& places, int count_rows, float* sums, bool again) const {
         const int across = features4 / 4, wide = inputs4 / 4 * across, narrow = across * across, tiles = wide + 2 * narrow;
 #pragma unroll 1
-        for (int task = threadIdx.x; task < GRADES * tiles; task += blockDim.x) {
-            const int rank = task / tiles, number = task % tiles;
+        for (int begun = 0, own = threadIdx.x; begun < GRADES * tiles; begun += blockDim.x, own = blockDim.x - 1 - own) {
+            const int task = begun + own, rank = task / tiles, number = task % tiles;
+            if (task >= GRADES * tiles) continue;
             int grade = 0, begin = 0, end = 0;
             each<GRADES>([&](auto index) {
                 constexpr int at = decltype(index)::value, g = order.at[at], first = tables.first[g], last = tables.first[g + 1];

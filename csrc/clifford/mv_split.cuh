@@ -30,26 +30,21 @@ struct MvSplit : MvTileWarp<A, float> {
         float inverse[4];
     };
 
-    /// Loads the parameters; all THREADS threads of the block call it, and a barrier must follow before they are read.
+    /// Starts to copy the parameters, as a group of copies of their own; all THREADS threads of the block call it.
     template <int THREADS>
-    GW_DEVICE Parameters load_parameters(float* target) const {
-        constexpr int COUNT = (Parameters::COUNT + THREADS - 1) / THREADS;
-        float values[COUNT];
-#pragma unroll
-        for (int n = 0; n < COUNT; ++n) {
-            const int at = threadIdx.x + n * THREADS, feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
+    GW_DEVICE Parameters fetch_parameters(float* target) const {
+#pragma unroll 1
+        for (int at = threadIdx.x; at < Parameters::COUNT; at += THREADS) {
+            const int feature = at % WIDTH, value = at / WIDTH, by_grade = value - PATHS;
             const int kind = by_grade / GRADES, single = by_grade - 3 * GRADES;
             const void* const source = by_grade < 0 ? p.product
                                        : single < 0 ? (kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization)
                                                     : (single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain);
             const int index = by_grade < 0 ? feature * PATHS + value : single < 0 ? feature * GRADES + by_grade % GRADES : feature;
-            values[n] = at < Parameters::COUNT && feature < features ? static_cast<const float*>(source)[index] : 0.0f;
+            const bool there = feature < features;
+            copy_async_4(target + at, static_cast<const float*>(source) + (there ? index : 0), there ? 4 : 0);
         }
-#pragma unroll
-        for (int n = 0; n < COUNT; ++n) {
-            const int at = threadIdx.x + n * THREADS;
-            if (at < Parameters::COUNT) target[at] = values[n];
-        }
+        copy_async_commit();
         return {target};
     }
 
@@ -117,9 +112,10 @@ struct MvSplit : MvTileWarp<A, float> {
         }
     }
 
-    /// Waits for all copies that this lane started.
+    /// Waits for all copies that this lane started, but for the last OPEN groups of them.
+    template <int OPEN = 0>
     GW_DEVICE static void fetched() {
-        copy_async_wait<0>();
+        copy_async_wait<OPEN>();
         asm volatile("" ::: "memory");
     }
 

@@ -40,8 +40,9 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
     using Sums = typename Base::template SharedSums<ALL * 8>;
 
     /// Scales of operands, of the columns of both groups.
+    using ArrayScales = float[GROUPS][COLUMNS];
     struct Scales {
-        float dr[GROUPS][COLUMNS], dl[GROUPS][COLUMNS], h[GROUPS][COLUMNS];
+        ArrayScales dr, dl, h;
     };
 
     GW_DEVICE explicit MvSplitBackward(const MvBlockWeights<float>& weights) : Base(weights) {}
@@ -75,15 +76,18 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             }
         };
         const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
+        const Parameters parameters = this->template fetch_parameters<128 * GROUPS>(values);
         fetch(start + group * ROWS, 0);
-        read_first(start + group * ROWS);
+        this->prefetch(sources.y, start, ALL, features, 2);
+        this->prefetch(sources.r, start, ALL, features, 3);
         this->template load_matrices<128 * GROUPS>(right, matrix_scales, exchanges);
-        const Parameters parameters = this->template load_parameters<128 * GROUPS>(values);
+        read_first(start + group * ROWS);
         Matrices matrices;
         const int lane = threadIdx.x % 32, chunks = (features + 7) / 8;
         const u32 a = group * ARRAY + Parts::left_offset(lane);
         const u32 at_dr = shared_address(dr) + a, at_dl = shared_address(dl) + a;
         const u32 at_right = this->template matrices_at<true>(right);
+        this->template fetched<1>();
         __syncthreads();
 #pragma unroll 1
         for (i64 base = start; base < p.rows; base += step) {
@@ -229,9 +233,8 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
         }
     }
 
-    /// The sums of a matrix's gradients and the scales of an array.
+    /// The sums of a matrix's gradients.
     using MatrixSums = float[GRADES][4];
-    using ArrayScales = float[GROUPS][COLUMNS];
 
     /// sums[m][grade] += Σ over all rows and the grade's blades of a[row][i]·b[m][row][o], for the group's 16 i and the warp's 8 features o.
     ///

@@ -47,10 +47,11 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
             for (int tile = 0; tile < TILES; ++tile) this->fetch_raw(this->place(xs + tile * ARRAY), x, row, WIDTH * tile, inputs);
             copy_async_commit();
         };
+        const Parameters parameters = this->template fetch_parameters<128 * GROUPS>(values);
         fetch(first);
         this->template load_matrices<128 * GROUPS>(right, matrix_scales, values + Parameters::COUNT);
-        const Parameters parameters = this->template load_parameters<128 * GROUPS>(values);
         const int chunks = (features + 7) / 8;
+        this->template fetched<1>();
         __syncthreads();
 #pragma unroll 1
         for (; first < p.rows; first += step) {

@@ -120,7 +120,7 @@ struct MvTileWarp {
                 source = single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain;
                 index = feature;
             }
-            float loaded = feature < features ? widen(static_cast<const P*>(source)[index]) : 0.0f;
+            float loaded = element_if(feature < features, static_cast<const P*>(source) + index);
             if (Parameters::HAS_SIGMOIDS && single < 0 && kind >= 2) loaded = Quick::sigmoid(kind == 2 ? loaded : -loaded);
             target[at] = loaded;
         }

@@ -17,11 +17,23 @@ struct MvTiles : MvTileRows<A, T> {
     using typename Base::Fragment;
     using typename Base::Parameters;
     using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::WIDTH, Base::tables;
-    using Base::feature, Base::features, Base::p;
+    using Base::feature, Base::features, Base::inputs, Base::p;
     /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
     static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
 
     GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : Base(weights) {}
+
+    /// Loads the matrices as [right, left, linear by 32 inputs], one after the other by the same instructions: those of a long kernel that lie
+    /// far from its beginning are fetched more slowly, and loading has several branches for each matrix.
+    template <int TILES>
+    GW_DEVICE void load_all_matrices(char* target) const {
+#pragma unroll 1
+        for (int m = 0; m < 2 + TILES; ++m) {
+            const bool first = m >= 2;
+            load_matrices(target + m * MATRIX_BYTES, m == 0 ? p.right : m == 1 ? p.left : p.linear, first ? inputs : features,
+                          first ? WIDTH * (m - 2) : 0);
+        }
+    }
 
     /// Copies rows `first` to `first` + WIDTH of matrices [GRADES, count, features] to [GRADES, tile] in shared memory, with zeros for
     /// what there is not.
@@ -45,12 +57,12 @@ struct MvTiles : MvTileRows<A, T> {
         for (int at = threadIdx.x / PAIRS; at < GRADES * WIDTH; at += step) {
             const int grade = at / WIDTH, row = at % WIDTH, i = first + row;
             const P* const from = source + (grade * count + i) * features + o;
-            float values[2] = {};
+            float values[2];
             if constexpr (PAIRED) {
-                if (i < count && o < features) load<2>(from, values);
+                load_if<2>(i < count && o < features, from, values);
             } else {
-                if (i < count && o < features) values[0] = widen(from[0]);
-                if (i < count && o + 1 < features) values[1] = widen(from[1]);
+#pragma unroll
+                for (int n = 0; n < 2; ++n) values[n] = element_if(i < count && o + n < features, from + n);
             }
             u32* const to = reinterpret_cast<u32*>(target + grade * GRADE_BYTES + Operands::offset(row, o / 8)) + o % 8 / 2;
             *to = Operands::pair(values[0], values[1]);

@@ -95,10 +95,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
         const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
         bring_first(start);
         bring_last(start);
-        this->load_matrices(right, p.right, features, 0);
-        this->load_matrices(left, p.left, features, 0);
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) this->load_matrices(linear + tile * MATRIX_BYTES, p.linear, inputs, WIDTH * tile);
+        this->template load_all_matrices<TILES>(right);
         const Parameters parameters = this->load_parameters(values);
         const int own = group * ROWS * ROW;
         const u32 at_dr = shared_address(dr), at_dl = shared_address(dl), at_h = shared_address(h);

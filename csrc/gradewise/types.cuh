@@ -112,6 +112,29 @@ GW_DEVICE void load(const T* source, Compute<T> (&values)[N]) {
     }
 }
 
+/// The same if `there`, zeros otherwise. Zeros are widened, too: of a condition around both the load and what widens its result, the compiler
+/// makes a branch, and such loads wait for each other.
+template <int N, class T>
+GW_DEVICE void load_if(bool there, const T* source, Compute<T> (&values)[N]) {
+    Pack<T, N> pack{};
+    if constexpr (sizeof(pack) % 4 == 0) {
+        Pack<u32, sizeof(pack) / 4> words{};
+        if (there) words = *reinterpret_cast<const Pack<u32, sizeof(pack) / 4>*>(source);
+        pack = reinterpret_cast<const Pack<T, N>&>(words);
+    } else {
+        if (there) pack = *reinterpret_cast<const Pack<T, N>*>(source);
+    }
+    load<N>(&pack.at[0], values);
+}
+
+/// One element, widened, if `there`, zero otherwise.
+template <class T>
+GW_DEVICE Compute<T> element_if(bool there, const T* element) {
+    Compute<T> value[1];
+    load_if<1>(there, element, value);
+    return value[0];
+}
+
 /// N adjacent elements, rounded and stored.
 template <int N, class T>
 GW_DEVICE void store(T* target, const Compute<T> (&values)[N]) {

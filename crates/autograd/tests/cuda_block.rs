@@ -63,9 +63,9 @@ fn run(algebra: &Algebra, all: &[Tensor], seed: &Tensor) -> Vec<Array> {
 }
 
 fn one_operator_computes_what_its_parts_compute(device: &Device) {
-    // One row; odd widths; several rows per warp; more rows than are worked on at a time; inputs that take two rounds.
+    // One row; odd widths; several rows per warp; inputs that take two rounds, also for more rows than are worked on at a time.
     let sizes =
-        [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (2501, 4, 31)];
+        [(1, 1, 1), (3, 5, 2), (17, 29, 28), (500, 56, 28), (2000, 29, 28), (140, 67, 32), (2501, 67, 31)];
     for signature in [Signature::new(2, 0, 0), Signature::CL3] {
         let algebra = Algebra::new(signature).unwrap();
         for (size, residual) in sizes.into_iter().flat_map(|size| [(size, false), (size, true)]) {
@@ -156,6 +156,9 @@ fn many_rows_are_computed_as_few_are(device: &Device) {
         (Signature::CL3, (ROWS, 56, 28)),
         (Signature::new(2, 0, 0), (ROWS, 33, 32)),
         (Signature::new(2, 0, 0), (ROWS, 3, 7)),
+        (Signature::CL3, (ROWS, 4, 31)),
+        (Signature::CL3, (2_501, 64, 32)),
+        (Signature::new(2, 0, 0), (2_501, 5, 31)),
     ] {
         let bound = if size.2 < 8 { 1e-4 } else { 5e-6 };
         agrees_with_the_cpu(device, signature, size, &[(Compute::Exact, bound)]);
@@ -254,8 +257,8 @@ fn sixteen_bits_and_mixed_precision(device: &Device) {
 /// Rows that begin at any element of an array.
 fn views_give_the_bits_of_their_copies(device: &Device) {
     let algebra = Algebra::new(Signature::CL3).unwrap();
-    // Few and many rows, with planes of an odd number of elements.
-    for (size, dtype) in [(301, 29, 31), (3001, 29, 31), (2203, 5, 27), (2203, 33, 41)]
+    // Few and many rows, with planes of an odd number of elements, and features in pairs that are not aligned.
+    for (size, dtype) in [(301, 29, 31), (3001, 29, 31), (2203, 5, 27), (2203, 33, 41), (2203, 28, 28)]
         .into_iter()
         .flat_map(|size| [DType::F32, DType::BF16, DType::F16].map(|dtype| (size, dtype)))
     {
@@ -263,11 +266,12 @@ fn views_give_the_bits_of_their_copies(device: &Device) {
         all.push(random_like(&seed));
         let all: Vec<Tensor> = all.iter().map(|operand| to(operand, dtype, device)).collect();
         let seed = to(&seed, dtype, device);
-        // A plane of an array with one more in front.
+        // An array behind a single element.
         let shifted = |tensor: &Tensor| {
-            let array = tensor.array();
-            let joined = ops::concat(&[&array.slice(0, 0..1).unwrap(), array], 0).unwrap();
-            let view = joined.slice(0, 1..array.dims()[0] + 1).unwrap();
+            let array = tensor.array().reshape([tensor.array().elements()]).unwrap();
+            let joined = ops::concat(&[&array.slice(0, 0..1).unwrap(), &array], 0).unwrap();
+            let view = joined.slice(0, 1..array.elements() + 1).unwrap();
+            let view = view.reshape(tensor.array().shape().clone()).unwrap();
             assert!(view.is_contiguous());
             Tensor::new(view).requires_grad()
         };

@@ -67,6 +67,7 @@ mod tests {
             ("gw_attention_hopper_bwd_q_128_bf16", 384),
             ("gw_mv_tiles_fwd1_3_0_0_bf16", 384),
             ("gw_mv_split_fwd2_3_0_0_f32", 256),
+            ("gw_mv_split_single_bwd1_3_0_0_f32", 256),
             ("gw_field_hopper_forward_192_f32", 384),
             ("gw_field_gradient_warp_bf16", 128),
             ("gw_field_depthwise_f32", 256),

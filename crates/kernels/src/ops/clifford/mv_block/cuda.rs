@@ -21,6 +21,30 @@ pub(super) struct Plan {
     pub blocks: usize,
     pub forward: (Kernel, Grid),
     pub backward: (Kernel, Grid),
+    /// The kernels of both passes for arrays that are not aligned to two elements, where those above access two at a time.
+    pub unaligned: Option<[Kernel; 2]>,
+}
+
+impl Plan {
+    /// The pass's kernel and its launch shape. `given` is the array with `features` that the pass did not allocate.
+    fn launch(&self, pass: Pass, given: Option<&Array>) -> (Kernel, Grid) {
+        let (kernel, grid) = match pass {
+            Pass::Forward => self.forward,
+            Pass::Backward => self.backward,
+        };
+        let pair = 2 * self.dtype.size() as u64;
+        let is_aligned = given.is_none_or(|array| array.cuda_address().is_multiple_of(pair));
+        match self.unaligned {
+            Some(kernels) if !is_aligned => (kernels[pass as usize], grid),
+            _ => (kernel, grid),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Pass {
+    Forward,
+    Backward,
 }
 
 /// `MvBlockWeights` of the kernels.
@@ -103,7 +127,7 @@ pub(super) fn forward(
         .array(&kept[0])
         .array(&kept[1])
         .array(&kept[2]);
-    let (kernel, grid) = plan.forward;
+    let (kernel, grid) = plan.launch(Pass::Forward, residual);
     device.launch(NAME, kernel, grid, args)?;
     Ok(Forward { output, kept: Kept::All(kept) })
 }
@@ -130,7 +154,7 @@ pub(super) fn backward(
         .array(grad)
         .optional(grad_x.as_ref())
         .array(&partials);
-    let (kernel, grid) = plan.backward;
+    let (kernel, grid) = plan.launch(Pass::Backward, Some(grad));
     device.launch(NAME, kernel, grid, args)?;
     gathered(device, arrays, grad_x, &partials, [])
 }

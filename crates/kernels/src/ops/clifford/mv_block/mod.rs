@@ -247,11 +247,8 @@ fn plan(
     }
     let by_rows = || rows::plan(device, algebra, sizes, features, is_wide);
     let by_tiles = || tiles::plan(device, algebra, sizes, features, is_wide);
-    let plan = if tiles::pay(device, sizes, features) {
-        by_tiles().or_else(by_rows)
-    } else {
-        by_rows().or_else(by_tiles)
-    };
+    let plan =
+        if tiles::pay(device, sizes) { by_tiles().or_else(by_rows) } else { by_rows().or_else(by_tiles) };
     plan.map(Plan::Whole)
 }
 

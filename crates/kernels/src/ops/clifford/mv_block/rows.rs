@@ -67,5 +67,6 @@ pub(super) fn plan(
         blocks,
         forward: (forward, grid.shared(shared_forward)),
         backward: (backward, grid.shared(shared_backward)),
+        unaligned: None,
     })
 }

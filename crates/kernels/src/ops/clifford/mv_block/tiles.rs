@@ -19,14 +19,9 @@ const WIDTH: usize = 32;
 /// Most inputs of the backward pass: two tiles.
 const MOST_INPUTS: usize = 2 * WIDTH;
 
-/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): in `f32` two tiles for each multiprocessor; in 16 bits
-/// more rows than the other kernel works on at a time.
-pub(super) fn pay(device: &CudaDevice, sizes: Sizes, dtype: DType) -> bool {
-    let multiprocessors = device.info().multiprocessors.max(1) as usize;
-    match dtype {
-        DType::F32 => sizes.batch >= 2 * ROWS * GROUPS * multiprocessors,
-        _ => sizes.batch > rows::MOST_AT_A_TIME * multiprocessors,
-    }
+/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): more than the other kernel works on at a time.
+pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
+    sizes.batch > rows::MOST_AT_A_TIME * device.info().multiprocessors.max(1) as usize
 }
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
@@ -57,13 +52,19 @@ pub(super) fn plan(
     if shared_forward.max(shared_backward) > most {
         return None;
     }
-    let names = match (dtype, tiles) {
-        (DType::F32, 1) => ["mv_split_fwd1", "mv_split_bwd1"],
-        (DType::F32, _) => ["mv_split_fwd2", "mv_split_bwd2"],
-        (_, 1) => ["mv_tiles_fwd1", "mv_tiles_bwd1"],
-        _ => ["mv_tiles_fwd2", "mv_tiles_bwd2"],
+    let kernels = |names: [&'static str; 2]| names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+    let single = match tiles {
+        1 => ["mv_split_single_fwd1", "mv_split_single_bwd1"],
+        _ => ["mv_split_single_fwd2", "mv_split_single_bwd2"],
     };
-    let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
+    let (names, unaligned) = match (dtype, tiles) {
+        (DType::F32, _) if features % 2 != 0 => (single, None),
+        (DType::F32, 1) => (["mv_split_fwd1", "mv_split_bwd1"], Some(kernels(single))),
+        (DType::F32, _) => (["mv_split_fwd2", "mv_split_bwd2"], Some(kernels(single))),
+        (_, 1) => (["mv_tiles_fwd1", "mv_tiles_bwd1"], None),
+        _ => (["mv_tiles_fwd2", "mv_tiles_bwd2"], None),
+    };
+    let [forward, backward] = kernels(names);
     if !device.kernels().has(device, &forward) {
         return None;
     }
@@ -77,6 +78,7 @@ pub(super) fn plan(
         blocks: blocks(GROUPS * ROWS),
         forward: (forward, grid(groups).shared(shared_forward)),
         backward: (backward, grid(GROUPS).shared(shared_backward)),
+        unaligned,
     })
 }
 
