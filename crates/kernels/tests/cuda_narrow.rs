@@ -35,8 +35,7 @@ const SIZES: [(usize, usize, usize); 16] = [
 struct Case {
     algebra: Algebra,
     bias: Bias,
-    /// Of the features on the side of many, which tolerances go by, and of the output.
-    dtype: DType,
+    /// The dtype of the output.
     output: DType,
     x: Pair,
     w: Pair,
@@ -71,7 +70,7 @@ impl Case {
         let (of_x, output) = if inputs <= outputs { (of_few, dtype) } else { (dtype, of_few) };
         let (x, grad) = (random(&[blades, rows, inputs], of_x), random(&[blades, rows, outputs], output));
         let (w, b) = (random(&matrices[usize::from(is_shared)..], of_few), random(&[outputs], of_few));
-        Self { algebra, bias, dtype, output, x, w, b, grad }
+        Self { algebra, bias, output, x, w, b, grad }
     }
 
     fn plain(size: (usize, usize, usize), dtype: DType, device: &Device) -> Self {
@@ -294,7 +293,7 @@ fn views_are_served(device: &Device) {
             let grad = storage(random(&[8 * 50 * (outputs + 3)]), outputs);
             for (view, (x, grad)) in x.into_iter().zip(grad).enumerate() {
                 let (w, b, algebra) = (w.clone(), b.clone(), algebra.clone());
-                let case = Case { algebra, bias: Bias::Scalar, dtype, output: dtype, x, w, b, grad };
+                let case = Case { algebra, bias: Bias::Scalar, output: dtype, x, w, b, grad };
                 case.agrees(&format!("view {view} of {inputs} → {outputs} {dtype}"));
             }
         }
