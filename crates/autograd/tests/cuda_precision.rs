@@ -185,7 +185,7 @@ fn maps_with_few_features_take_those_and_parameters_as_they_are() -> Result<()> 
                 2e-3
             };
             assert!(error(y.array(), exact.array()) <= bound, "{inputs} → {outputs}");
-            let (found, casts) = counted(|| Ok(grad(&y, &[&x, &w, &b], &BackwardOptions::seed(y.detach()))?));
+            let (found, casts) = counted(|| grad(&y, &[&x, &w, &b], &BackwardOptions::seed(y.detach())));
             assert_eq!(casts, 0, "{inputs} → {outputs}");
             let seed = BackwardOptions::seed(exact.detach());
             let expected = grad(&exact, &[&x, &w, &b], &seed)?;
@@ -205,6 +205,32 @@ fn maps_with_few_features_take_those_and_parameters_as_they_are() -> Result<()> 
             (draw.leaf(&[4, 28, 2], DType::F32), Policy::new(dtype)?.with("mv_linear", Rule::Full)?);
         let (y, casts) = counted(|| autocast_with(&policy, || clifford::mv_linear(&algebra, &x, &w, None)));
         assert_eq!((y.dtype(), casts), (DType::F32, 0));
+    }
+    Ok(())
+}
+
+/// A rule of a recorded gradient runs within the policy, too: its result has the dtype of its input nevertheless.
+#[test]
+fn second_derivatives_of_selections_have_the_dtypes_of_inputs() -> Result<()> {
+    for device in devices() {
+        let ([receivers, _], mut draw) = (ends(&device), Draw::on(&device));
+        let x = draw.leaf(&[8, NODES, 3], DType::BF16);
+        let second = || -> Result<Tensor> {
+            let energy = x.index_select(1, &receivers)?.square()?.square()?.mean_all()?;
+            let slope = grad(&energy, &[&x], &BackwardOptions::create_graph())?.remove(0).unwrap();
+            Ok(grad(&slope.square()?.sum_all()?, &[&x], &BackwardOptions::default())?.remove(0).unwrap())
+        };
+        let found = autocast(DType::BF16, second)?;
+        assert_eq!(found.dtype(), DType::BF16);
+        // Four messages arrive at each node, of 8·3·EDGES: the slope is 16x³/n, and the gradient of its square 6·256·x⁵/n².
+        let count = (24 * EDGES) as f64;
+        for (found, x) in values(&found).into_iter().zip(values(&x)) {
+            let expected = 6.0 * 256.0 * x.powi(5) / (count * count);
+            assert!(
+                (found - expected).abs() <= 0.05 * expected.abs() + 1e-12,
+                "{found} and {expected} at {x}"
+            );
+        }
     }
     Ok(())
 }
