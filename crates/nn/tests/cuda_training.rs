@@ -125,22 +125,29 @@ fn accumulated_batches_are_captured_too(device: &CudaDevice) {
 }
 
 fn steps_through_second_derivatives_are_captured_too(device: &CudaDevice) {
-    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F64);
-    let train = |capture: bool| {
+    let mixed = MixedPrecision::new(DType::BF16).unwrap();
+    let train = |capture: bool, (dtype, precision): (DType, Option<&MixedPrecision>)| {
         let sizes = ForceFieldConfig { hidden: 5, ..ForceFieldConfig::default() };
+        let placement = Placement::new(&Device::Cuda(device.clone()), dtype);
         let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
-        let mut trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
+        let trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
+        let mut trainer = match precision {
+            Some(precision) => trainer.mixed_precision(precision).unwrap(),
+            None => trainer,
+        };
         let mut stepper = CapturedStep::new(device, capture);
-        let mut batches = batches(4, DType::F64);
+        let mut batches = batches(4, dtype);
         let loss = |model: &ForceField, example: &Example| model.loss(&example.batch, &example.targets);
         let reports: Vec<StepReport> =
             (0..12).map(|_| stepper.step(&mut trainer, &mut batches, loss).unwrap()).collect();
         assert_eq!(stepper.node_count().unwrap().is_some(), capture);
         (bits(trainer.model()), reports)
     };
-    let (eager, captured) = (train(false), train(true));
-    assert_eq!(eager, captured);
-    assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
+    for precision in [(DType::F64, None), (DType::F32, Some(&mixed))] {
+        let (eager, captured) = (train(false, precision), train(true, precision));
+        assert_eq!(eager, captured);
+        assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
+    }
 }
 
 fn the_host_computes_the_same_steps(device: &CudaDevice) {
