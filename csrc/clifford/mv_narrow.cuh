@@ -20,7 +20,7 @@
 constexpr int kNarrowThreads = 256;
 /// Threads that share a row of many features in `collect`.
 constexpr int kCollectLanes = 8;
-/// Most grades (they must agree with ops/clifford/mv_linear/narrow.rs).
+/// Most grades (they must agree with ops/clifford/mv_linear/narrow_kernels.rs).
 constexpr int kMostGrades = 15;
 
 /// The side whose features have a bias.

@@ -7,6 +7,7 @@
 pub(crate) mod cpu;
 pub(super) mod cuda;
 mod narrow;
+mod narrow_kernels;
 
 use super::{
     contract::{Planes, alike, exact, with_real},

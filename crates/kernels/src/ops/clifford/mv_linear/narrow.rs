@@ -2,7 +2,11 @@
 //! gradient and one for the sums over stretches of rows. They are bound by memory, where tiles of a matrix product would be mostly empty.
 //! Where the many features have 16 bits, all the rest may be in `f32`.
 
-use super::{Gradients, NAME, Sizes, cuda::Backward};
+use super::{
+    Gradients, NAME, Sizes,
+    cuda::Backward,
+    narrow_kernels::{BOTH, BiasSide, COLLECT, MOST_GRADES, Map, SPREAD, SUMS, WIDTHS},
+};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
@@ -17,10 +21,9 @@ pub(super) const MOST_MANY: usize = 1024;
 /// Elements of a pack.
 const PACK: usize = 4;
 
-/// Threads of a block, threads that share a row in `collect`, and most groups of rows, as in the kernels.
+/// Threads of a block, and those that share a row in `collect`, as in the kernels.
 const THREADS: usize = 256;
 const COLLECT_LANES: usize = 8;
-const MOST_GRADES: usize = 15;
 
 /// Most packs of a row that a block takes: blocks with few rows at a time leave threads over.
 const MOST_PACKS: usize = 64;
@@ -30,61 +33,6 @@ const LONGEST: usize = 128;
 
 /// Terms up to which products of matrices form sums of f32 in double precision; `collect` and `sums` do not.
 const SHORT: usize = 16;
-
-/// A function of the kernels for the widths 1, 3, 4 and 8 of the narrow side, on single elements and packs of 4, and on packs of 16 bits
-/// with all the rest in f32.
-type Names = [[&'static str; 3]; 4];
-
-macro_rules! names {
-    ($function:literal, $($width:literal)*) => {
-        [$([
-            concat!("mv_narrow_", $function, "_", $width, "x1"),
-            concat!("mv_narrow_", $function, "_", $width, "x4"),
-            concat!("mv_narrow_", $function, "_", $width, "x4_with_f32"),
-        ]),*]
-    };
-}
-
-const WIDTHS: [usize; 4] = [1, 3, 4, 8];
-const SPREAD: Names = names!("spread", 1 3 4 8);
-const SUMS: Names = names!("sums", 1 3 4 8);
-/// For a power of two.
-const COLLECT: Names = names!("collect", 1 4 4 8);
-/// Sums and spread in one launch, not for the widest.
-const BOTH: [[&str; 3]; 3] = names!("both", 1 3 4);
-
-/// `NarrowMap` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, Default, bytemuck::NoUninit)]
-struct Map {
-    few: u64,
-    many: u64,
-    few_out: u64,
-    many_out: u64,
-    w: u64,
-    bias: u64,
-    sums: u64,
-    batch: u64,
-    biased: u64,
-    grade_step: u64,
-    few_step: u64,
-    many_step: u64,
-    gradients: u64,
-    bias_at: u64,
-    few_features: i32,
-    many_features: i32,
-    packs: i32,
-    bias_side: i32,
-    first: [i32; MOST_GRADES + 1],
-}
-
-/// `BiasSide` of the kernels.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BiasSide {
-    None,
-    Few,
-    Many,
-}
 
 /// A map that the kernels serve.
 pub(super) struct Narrow<'a> {
