@@ -20,23 +20,26 @@
 constexpr int kNarrowThreads = 256;
 /// Threads that share a row of many features in `collect`.
 constexpr int kCollectLanes = 8;
-/// Most grades (they must agree with ops/clifford/mv_linear/narrow.rs).
+/// Most grades (they must agree with ops/clifford/mv_linear/narrow_kernels.rs).
 constexpr int kMostGrades = 15;
 
 /// The side whose features have a bias.
 enum class BiasSide : i32 { NONE, FEW, MANY };
 
-/// A map and its arrays. Those that a kernel does not use may be null.
-template <class T>
+/// A map and its arrays. Those that a kernel does not use may be null. Many features are of T, all the rest is of P: T, or in mixed
+/// precision float.
+template <class T, class P>
 struct NarrowMap {
     /// One side is read, the other one read or written: `few_out` and `many_out`.
-    const T *few, *many;
-    T *few_out, *many_out;
+    const P* few;
+    const T* many;
+    P* few_out;
+    T* many_out;
     /// Matrices: element (grade, f, m) is at grade·grade_step + f·few_step + m·many_step.
-    const T* w;
+    const P* w;
     /// Null, or added to the first `biased` rows by `spread` and `collect`.
-    const T* bias;
-    /// Of `sums`: float [stretches, gradients], or T [gradients] where there is one stretch: the matrices' in the layout of w, then the
+    const P* bias;
+    /// Of `sums`: float [stretches, gradients], or P [gradients] where there is one stretch: the matrices' in the layout of w, then the
     /// bias's, summed over the first `biased` rows, if `bias_side` says so.
     void* sums;
     i64 batch, biased, grade_step, few_step, many_step;
@@ -54,8 +57,8 @@ struct NarrowMap {
 struct Stretch {
     i64 begin, end;
 
-    template <class T>
-    GW_DEVICE explicit Stretch(const NarrowMap<T>& map) {
+    template <class T, class P>
+    GW_DEVICE explicit Stretch(const NarrowMap<T, P>& map) {
         const i64 first = map.first[blockIdx.y] * map.batch, last = map.first[blockIdx.y + 1] * map.batch;
         const i64 length = (last - first + gridDim.x - 1) / gridDim.x;
         begin = first + blockIdx.x * length;
@@ -63,7 +66,7 @@ struct Stretch {
     }
 };
 
-/// The type of sums over few features. In f32 they are formed in double precision where that costs no time: memory takes longer.
+/// The type of sums over few features, for many of type T. In f32 they are formed in double precision where that costs no time: memory takes longer.
 template <class T, bool FAST>
 struct FeatureSum {
     using type = float;
@@ -74,13 +77,14 @@ struct FeatureSum<float, true> {
 };
 
 /// The functions for up to K few features, V adjacent many features at a time: 1, or 4 where rows are a multiple of that and aligned.
-template <class T, int K, int V>
+template <class T, class P, int K, int V>
 struct NarrowFunctions {
+    using Map = NarrowMap<T, P>;
     /// One product is rounded once in any case.
     using Term = typename FeatureSum<T, FAST_DOUBLE && (K > 1)>::type;
 
     /// Loads the few features of a row; zeros beyond the last.
-    GW_DEVICE static void load_few(const T* source, int count, float (&values)[K]) {
+    GW_DEVICE static void load_few(const P* source, int count, float (&values)[K]) {
 #pragma unroll
         for (int k = 0; k < K; ++k) values[k] = k < count ? widen(source[k]) : 0.0f;
     }
@@ -101,7 +105,7 @@ struct NarrowFunctions {
     /// Computes `many_out` if SPREAD, and the gradients if SUMS. A thread keeps its pack of columns, with their matrix entries and
     /// sums in registers, and takes every `lanes`th row of the block's stretch.
     template <bool SUMS, bool SPREAD>
-    GW_DEVICE static void by_columns(const NarrowMap<T>& map) {
+    GW_DEVICE static void by_columns(const Map& map) {
         extern __shared__ float scratch[];
         // Rows of a thread whose loads are in flight at a time, as many as there are registers for.
         constexpr int UNROLL = K > (SUMS && SPREAD ? 3 : 4) ? 2 : 4;
@@ -114,7 +118,7 @@ struct NarrowFunctions {
         Term w[K][V];
         float bias[V];
         if constexpr (SPREAD) {
-            const T* const entries = map.w + blockIdx.y * map.grade_step + column * map.many_step;
+            const P* const entries = map.w + blockIdx.y * map.grade_step + column * map.many_step;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 bias[v] = works && map.bias ? widen(map.bias[column + v]) : 0.0f;
@@ -127,7 +131,7 @@ struct NarrowFunctions {
         float sums[K][V] = {}, many_bias[V] = {}, few_bias[K] = {};
         const i64 step = static_cast<i64>(lanes) * many;
         i64 at = (rows.begin + lane) * many + column;
-        const T* source = map.few + (rows.begin + lane) * few;
+        const P* source = map.few + (rows.begin + lane) * few;
         for (i64 row = rows.begin + lane; works && row < rows.end; row += UNROLL * lanes) {
             float f[UNROLL][K], m[UNROLL][V] = {};
 #pragma unroll
@@ -195,7 +199,7 @@ struct NarrowFunctions {
     }
 
     /// Adds up the lanes' sums and writes them. Adjacent threads share a result where there are more threads than results.
-    GW_DEVICE static void add_lanes(const NarrowMap<T>& map, int lanes, int results, int columns) {
+    GW_DEVICE static void add_lanes(const Map& map, int lanes, int results, int columns) {
         extern __shared__ float scratch[];
         int share = 1;
         while (share < 32 && 2 * share * results <= kNarrowThreads) share *= 2;
@@ -223,7 +227,7 @@ struct NarrowFunctions {
             }
             if (writes && (column < map.many_features || (i >= products && map.bias_side == BiasSide::FEW))) {
                 if (gridDim.x == 1) {
-                    static_cast<T*>(map.sums)[place] = narrow<T>(total);
+                    static_cast<P*>(map.sums)[place] = narrow<P>(total);
                 } else {
                     static_cast<float*>(map.sums)[blockIdx.x * map.gradients + place] = total;
                 }
@@ -232,9 +236,9 @@ struct NarrowFunctions {
         }
     }
 
-    GW_DEVICE static void spread(const NarrowMap<T>& map) { by_columns<false, true>(map); }
-    GW_DEVICE static void sums(const NarrowMap<T>& map) { by_columns<true, false>(map); }
-    GW_DEVICE static void both(const NarrowMap<T>& map) { by_columns<true, true>(map); }
+    GW_DEVICE static void spread(const Map& map) { by_columns<false, true>(map); }
+    GW_DEVICE static void sums(const Map& map) { by_columns<true, false>(map); }
+    GW_DEVICE static void both(const Map& map) { by_columns<true, true>(map); }
 
     /// Adds the lower half of N values of one lane to that of the lane that differs in a bit, and the upper half where the bit is set:
     /// N/2 sums over both lanes remain.
@@ -249,7 +253,7 @@ struct NarrowFunctions {
     }
 
     /// Computes `few_out`. LANES adjacent threads share a row; the matrix is in shared memory, [few][many], with zeros up to K.
-    GW_DEVICE static void collect(const NarrowMap<T>& map) {
+    GW_DEVICE static void collect(const Map& map) {
         extern __shared__ __align__(16) float w[];
         constexpr int LANES = kCollectLanes, APART = kNarrowThreads / LANES;
         // Sums of a lane: a power of two and at least as many as lanes, so that one exchange per bit adds them up.
@@ -300,7 +304,7 @@ struct NarrowFunctions {
                 const int k = (place + i) % K;
                 const i64 target = row + (place + i) / K * APART;
                 if (k < few && target < rows.end) {
-                    map.few_out[target * few + k] = narrow<T>(target < map.biased ? sums[i] + bias[i] : sums[i]);
+                    map.few_out[target * few + k] = narrow<P>(target < map.biased ? sums[i] + bias[i] : sums[i]);
                 }
             }
         }

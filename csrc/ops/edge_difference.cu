@@ -7,14 +7,17 @@
 
 namespace {
 
-/// Where N adjacent elements of a row of differences and attributes come from: to − from, or `attributes` attributes.
-template <int N, class T>
+/// Where N adjacent elements of a row of differences and attributes come from: to − from, or `attributes` attributes. Those are of A, and
+/// `to` and `spacing` are in units of T for them, too.
+template <int N, class T, class A>
 struct Origin {
     const T* to;
     const T* from;
     i64 spacing;
     u32 attributes;
     bool of_nodes;
+
+    GW_DEVICE Compute<T> attribute(int n) const { return widen(reinterpret_cast<const A*>(to)[n]); }
 
     /// The elements of the next U blocks, zeros beyond the attributes.
     template <int U>
@@ -25,7 +28,13 @@ struct Origin {
 #pragma unroll
             for (int u = 0; u < U; ++u, to += spacing, from += spacing) {
                 values[u][0] = subtracted[u][0] = 0;
-                if (of_nodes || attributes > 0) values[u][0] = widen(*to);
+                if constexpr (sizeof(A) == sizeof(T)) {
+                    if (of_nodes || attributes > 0) values[u][0] = widen(*to);
+                } else if (of_nodes) {
+                    values[u][0] = widen(*to);
+                } else if (attributes > 0) {
+                    values[u][0] = attribute(0);
+                }
                 if (of_nodes) subtracted[u][0] = widen(*from);
             }
         } else if (of_nodes) {
@@ -40,7 +49,7 @@ struct Origin {
 #pragma unroll
                 for (int n = 0; n < N; ++n) {
                     values[u][n] = subtracted[u][n] = 0;
-                    if (n < attributes) values[u][n] = widen(to[n]);
+                    if (n < attributes) values[u][n] = attribute(n);
                 }
             }
         }
@@ -53,10 +62,10 @@ struct Origin {
 };
 
 /// Arguments of the kernels of differences: `features` features of nodes and `own` attributes of edges.
-template <class T>
+template <class T, class A>
 struct Graph {
     const T* h;
-    const T* attributes;
+    const A* attributes;
     const u32* receivers;
     const u32* senders;
     i64 nodes;
@@ -67,27 +76,28 @@ struct Graph {
 
     /// The origin of columns `column` and on of an edge, from block `first` on.
     template <int N>
-    GW_DEVICE Origin<N, T> origin(u32 edge, u32 column, u32 first) const {
+    GW_DEVICE Origin<N, T, A> origin(u32 edge, u32 column, u32 first) const {
         if (column < features) {
             const T* source = h + first * h_spacing + column;
             return {source + GW_INDEX(receivers[edge], nodes) * static_cast<u64>(features),
                     source + GW_INDEX(senders[edge], nodes) * static_cast<u64>(features), h_spacing, 0, true};
         }
         const u32 attribute = column - features;
-        return {attributes + first * own_spacing + edge * static_cast<u64>(own) + attribute, nullptr, own_spacing,
-                attribute < own ? own - attribute : 0, false};
+        const A* source = attributes + first * own_spacing + edge * static_cast<u64>(own) + attribute;
+        constexpr i64 SIZE = sizeof(A) / sizeof(T);
+        return {reinterpret_cast<const T*>(source), nullptr, own_spacing * SIZE, attribute < own ? own - attribute : 0, false};
     }
 };
 
 /// out[o, e] = [h[o, receivers[e]] − h[o, senders[e]], attributes[o, e]]. A row of out has `packs` packs; zeros fill it up.
-template <int N, class T>
-GW_DEVICE void difference(const Graph<T>& graph, T* out, i64 units, const Divisor& edges, const Divisor& packs, u32 outer,
+template <int N, class T, class A>
+GW_DEVICE void difference(const Graph<T, A>& graph, T* out, i64 units, const Divisor& edges, const Divisor& packs, u32 outer,
                           u32 depth, i64 spacing) {
 #pragma unroll 1
     for (i64 at = thread_index(); at < units; at += thread_count()) {
         const Work work = work_of<N>(at, edges, packs, outer, depth);
         T* target = out + work.first * spacing + work.row * (packs.size * N) + work.column;
-        Origin<N, T> origin = graph.template origin<N>(work.row, work.column, work.first);
+        Origin<N, T, A> origin = graph.template origin<N>(work.row, work.column, work.first);
         in_steps<4>(work.blocks, [&](auto count) {
             constexpr int U = decltype(count)::value;
             Compute<T> values[U][N];
@@ -101,8 +111,8 @@ GW_DEVICE void difference(const Graph<T>& graph, T* out, i64 units, const Diviso
 /// The same for rows of `pitch` elements that begin anywhere: a block of 256 threads takes `rows` adjacent edges, a thread 4 columns
 /// of one of them; the results meet in shared memory, so that 16-byte accesses write whole lines. There are `tiles` times `rows` edges
 /// in a block of the outer axis, the last ones missing; `rows` edges begin at multiples of 16 bytes and have at most 1024 elements.
-template <class T>
-GW_DEVICE void difference_rows(const Graph<T>& graph, T* out, i64 units, const Divisor& tiles, const Divisor& packs, u32 outer,
+template <class T, class A>
+GW_DEVICE void difference_rows(const Graph<T, A>& graph, T* out, i64 units, const Divisor& tiles, const Divisor& packs, u32 outer,
                                u32 depth, u32 rows, u32 edges, u32 pitch, i64 spacing) {
     constexpr u32 N = 4, V = 16 / sizeof(T), STEP = 2;
     __shared__ __align__(16) T staged[STEP][1024];
@@ -116,7 +126,7 @@ GW_DEVICE void difference_rows(const Graph<T>& graph, T* out, i64 units, const D
         group_of(static_cast<u32>(group), outer, depth, first, blocks);
         const u32 present = edges - top < rows ? edges - top : rows, filled = present * pitch;
         const bool active = row < present;
-        Origin<N, T> origin = {};
+        Origin<N, T, A> origin = {};
         if (active) origin = graph.template origin<N>(top + row, column, first);
         T* target = out + first * spacing + top * static_cast<u64>(pitch);
         in_steps<STEP>(blocks, [&](auto count) {
@@ -151,29 +161,34 @@ GW_DEVICE void difference_rows(const Graph<T>& graph, T* out, i64 units, const D
 }  // namespace
 
 // Parameters of the kernels of differences, and their structure.
-#define GW_GRAPH(T)                                                                                                     \
-    const T *h, const T *attributes, const u32 *receivers, const u32 *senders, i64 nodes, i64 features, i64 own,        \
+#define GW_GRAPH(T, A)                                                                                                  \
+    const T *h, const A *attributes, const u32 *receivers, const u32 *senders, i64 nodes, i64 features, i64 own,        \
         i64 h_spacing, i64 own_spacing
-#define GW_GRAPH_OF(T)                                                                                                  \
-    Graph<T> { h, attributes, receivers, senders, nodes, static_cast<u32>(features), static_cast<u32>(own), h_spacing,  \
-               own_spacing }
+#define GW_GRAPH_OF(T, A)                                                                                               \
+    Graph<T, A> { h, attributes, receivers, senders, nodes, static_cast<u32>(features), static_cast<u32>(own), h_spacing, \
+                  own_spacing }
 
 // Of N adjacent elements per thread; addresses, features and pitch must be multiples of as many.
-#define GW_PACKED(T, NAME, N, WIDE)                                                                                     \
+#define GW_PACKED(T, A, NAME, N, WIDE)                                                                                  \
     extern "C" __global__ void __launch_bounds__(256, kBlocks) gw_edge_difference##WIDE##_##NAME(                       \
-        GW_GRAPH(T), T* out, i64 units, GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 outer, i64 depth,   \
+        GW_GRAPH(T, A), T* out, i64 units, GW_PARAMETER Divisor edges, GW_PARAMETER Divisor packs, i64 outer, i64 depth, \
         i64 spacing) {                                                                                                  \
         begin_kernel();                                                                                                 \
-        difference<N, T>(GW_GRAPH_OF(T), out, units, edges, packs, outer, depth, spacing);                              \
+        difference<N, T, A>(GW_GRAPH_OF(T, A), out, units, edges, packs, outer, depth, spacing);                        \
     }
 
-#define GW_KERNELS(T, NAME)                                                                                             \
-    GW_PACKED(T, NAME, 1, )                                                                                             \
-    GW_PACKED(T, NAME, kWide<T>, _wide)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 4 : kRowBlocks) gw_edge_difference_rows_##NAME( \
-        GW_GRAPH(T), T* out, i64 units, GW_PARAMETER Divisor tiles, GW_PARAMETER Divisor packs, i64 outer, i64 depth,   \
-        i64 rows, i64 edges, i64 pitch, i64 spacing) {                                                                  \
+#define GW_KERNELS_BESIDE(T, A, NAME, BESIDE)                                                                           \
+    GW_PACKED(T, A, NAME, 1, BESIDE)                                                                                    \
+    GW_PACKED(T, A, NAME, kWide<T>, _wide##BESIDE)                                                                      \
+    extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 8 ? 4 : kRowBlocks)                                  \
+        gw_edge_difference_rows##BESIDE##_##NAME(                                                                       \
+            GW_GRAPH(T, A), T* out, i64 units, GW_PARAMETER Divisor tiles, GW_PARAMETER Divisor packs, i64 outer,       \
+            i64 depth, i64 rows, i64 edges, i64 pitch, i64 spacing) {                                                   \
         begin_kernel();                                                                                                 \
-        difference_rows<T>(GW_GRAPH_OF(T), out, units, tiles, packs, outer, depth, rows, edges, pitch, spacing);        \
+        difference_rows<T, A>(GW_GRAPH_OF(T, A), out, units, tiles, packs, outer, depth, rows, edges, pitch, spacing);  \
     }
+#define GW_KERNELS(T, NAME) GW_KERNELS_BESIDE(T, T, NAME, )
 GW_FOR_DTYPES(GW_KERNELS)
+// In mixed precision: features of 16 bits, beside attributes as they are given.
+GW_KERNELS_BESIDE(bf16, float, bf16, _with_f32)
+GW_KERNELS_BESIDE(f16, float, f16, _with_f32)

@@ -604,7 +604,7 @@ mod tests {
             ("runtime.precision=fp8", "one of full, bf16, f16"),
             ("runtime.strategy=pipeline", "data-parallel, the only one there is"),
             ("runtime.backends.sgp=cpu", "expected one of reference, cuda"),
-            ("runtime.autocast.softmax=f16", "expected one of 16-bit, f32, widest"),
+            ("runtime.autocast.softmax=f16", "expected one of 16-bit, f32, widest, first"),
         ] {
             let mut resolver = Resolver::new(&NBodyTask::defaults()).unwrap();
             // Together with a valid setting, which must not be blamed.

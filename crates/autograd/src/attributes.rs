@@ -283,6 +283,12 @@ by!(
     |name| Ok(name.parse()?)
 );
 by!(
+    /// A dtype by its name, if there is one.
+    optional_dtype, Option<DType>, Option<String>,
+    |dtype| Ok(dtype.map(|dtype| dtype.to_string())),
+    |name| Ok(name.map(|name| name.parse()).transpose()?)
+);
+by!(
     /// A shape as a list of sizes.
     shape, Shape, Vec<usize>,
     |shape| Ok(shape.to_vec()),

@@ -3,7 +3,7 @@
 use crate::{
     BackwardContext, Derivative, Error, Gradients, Pass as Direction, Result, Tensor, TensorId,
     backend::{self, Call, Choice, back, is_emulated, on_host},
-    mode,
+    current_policy, mode,
     pass::{Pass, Watch},
     tensor::{Body, Node, Place, require_gradient_of},
 };
@@ -181,6 +181,8 @@ pub(crate) fn differentiate(
         // Aliases, because one tensor may be several inputs: each occurrence gets its own gradient.
         let aliases: Vec<Tensor> = context.inputs.iter().map(Tensor::alias).collect();
         let output = body.reexpress(&aliases)?;
+        // Within `autocast`, parts of the re-expression may run in f32 where the operation has 16 bits.
+        let output = if current_policy().is_some() { output.cast(grad.dtype())? } else { output };
         let wanted: Vec<&Tensor> = aliases.iter().filter(|alias| alias.is_grad_required()).collect();
         let options = BackwardOptions { seed: Some(grad.clone()), create_graph };
         let mut gradients = partial(&output, &wanted, &options)?.into_iter();

@@ -5,7 +5,7 @@
 //! gradient are added is fixed by the program, not by the run.
 
 use crate::{
-    BackwardContext, Error, Result, Tensor, TensorId, add_n, mode, observe,
+    BackwardContext, Error, Result, Tensor, TensorId, add_n, current_policy, mode, observe,
     tensor::{Node, require_gradient_of},
     trace,
 };
@@ -248,6 +248,9 @@ impl<'a> Pass<'a> {
                 if !input.is_grad_required() || !relevant {
                     continue;
                 }
+                // A recorded rule within `autocast` is made of operations that run by its policy.
+                let is_cast = gradient.dtype() != input.dtype() && current_policy().is_some();
+                let gradient = if is_cast { gradient.cast(input.dtype())? } else { gradient };
                 require_gradient_of(operation, index, &gradient, input)?;
                 let contributions = arriving.entry(input.id()).or_insert_with(|| {
                     heap.push(Pending(input.clone()));

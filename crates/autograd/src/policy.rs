@@ -29,7 +29,7 @@ pub struct Policy {
 
 impl Policy {
     /// The usual rules with a 16-bit dtype: products in it; sums, norms, exponentials and losses in `f32`; the rest in what it is
-    /// given. What is not listed, such as an operation of the user's, stays in `f32`.
+    /// given, and messages on graphs with it. What is not listed, such as an operation of the user's, stays in `f32`.
     ///
     /// # Errors
     /// A dtype other than bf16 and f16.
@@ -113,6 +113,7 @@ pub(crate) fn target(
         Rule::Short => policy.dtype,
         Rule::Widest if !differ => return None,
         Rule::Full | Rule::Widest => DType::F32,
+        Rule::First => dtypes.clone().next()?,
     };
     dtypes.any(|dtype| dtype != target).then_some(target)
 }

@@ -14,11 +14,13 @@ pub enum Rule {
     Full,
     /// Inputs as they come; in `f32` if their dtypes differ: for operations that neither add up nor magnify.
     Widest,
+    /// The first input as it comes, the others in its dtype: for operations that put what belongs to it beside it.
+    First,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 3] = [Self::Short, Self::Full, Self::Widest];
+    pub const ALL: [Self; 4] = [Self::Short, Self::Full, Self::Widest, Self::First];
 
     /// The name in settings and tables.
     pub const fn name(self) -> &'static str {
@@ -26,6 +28,7 @@ impl Rule {
             Self::Short => "16-bit",
             Self::Full => "f32",
             Self::Widest => "widest",
+            Self::First => "first",
         }
     }
 }
@@ -43,7 +46,7 @@ impl FromStr for Rule {
         let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
         found.ok_or_else(|| Error::Argument {
             operation: "autocast",
-            message: format!("there is no rule `{text}`; there are 16-bit, f32 and widest"),
+            message: format!("there is no rule `{text}`; there are 16-bit, f32, widest and first"),
         })
     }
 }

@@ -35,7 +35,8 @@ const SIZES: [(usize, usize, usize); 16] = [
 struct Case {
     algebra: Algebra,
     bias: Bias,
-    dtype: DType,
+    /// The dtype of the output.
+    output: DType,
     x: Pair,
     w: Pair,
     b: Pair,
@@ -50,14 +51,26 @@ impl Case {
         (is_shared, bias): (bool, Bias),
         device: &Device,
     ) -> Self {
+        Self::mixed(signature, (rows, inputs, outputs), (dtype, dtype), (is_shared, bias), device)
+    }
+
+    /// Of many features in one dtype and all the rest in another.
+    fn mixed(
+        signature: Signature,
+        (rows, inputs, outputs): (usize, usize, usize),
+        (dtype, of_few): (DType, DType),
+        (is_shared, bias): (bool, Bias),
+        device: &Device,
+    ) -> Self {
         debug::set(true);
         let algebra = Algebra::new(signature).unwrap();
         let mut rng = rng((rows * 10_000 + inputs * 100 + outputs) as u64);
-        let mut random = |shape: &[usize]| Pair::randn(shape, dtype, device, &mut rng);
+        let mut random = |shape: &[usize], dtype| Pair::randn(shape, dtype, device, &mut rng);
         let (blades, matrices) = (algebra.blade_count(), [algebra.grade_count(), inputs, outputs]);
-        let (x, grad) = (random(&[blades, rows, inputs]), random(&[blades, rows, outputs]));
-        let (w, b) = (random(&matrices[usize::from(is_shared)..]), random(&[outputs]));
-        Self { algebra, bias, dtype, x, w, b, grad }
+        let (of_x, output) = if inputs <= outputs { (of_few, dtype) } else { (dtype, of_few) };
+        let (x, grad) = (random(&[blades, rows, inputs], of_x), random(&[blades, rows, outputs], output));
+        let (w, b) = (random(&matrices[usize::from(is_shared)..], of_few), random(&[outputs], of_few));
+        Self { algebra, bias, output, x, w, b, grad }
     }
 
     fn plain(size: (usize, usize, usize), dtype: DType, device: &Device) -> Self {
@@ -66,11 +79,13 @@ impl Case {
 
     fn forward(&self, of: impl Fn(&Pair) -> &Array) -> Array {
         let bias = Some((of(&self.b), self.bias));
-        mv_linear::forward(&self.algebra, of(&self.x), of(&self.w), bias).unwrap()
+        // References are in double precision.
+        let dtype = if of(&self.x).dtype() == DType::F64 { DType::F64 } else { self.output };
+        mv_linear::forward_in(dtype, &self.algebra, of(&self.x), of(&self.w), bias).unwrap()
     }
 
     fn backward(&self, of: impl Fn(&Pair) -> &Array, needs: Needs) -> Gradients {
-        mv_linear::backward(&self.algebra, of(&self.x), of(&self.w), self.bias, of(&self.grad), needs)
+        mv_linear::backward_in(&self.algebra, of(&self.x), of(&self.w), self.bias, of(&self.grad), needs)
             .unwrap()
     }
 
@@ -79,17 +94,19 @@ impl Case {
         let (out, forward) = launched(|| self.forward(tested));
         let (found, backward) = launched(|| self.backward(tested, Needs::ALL));
         let expected = self.backward(reference, Needs::ALL);
-        for (name, tested, expected) in [
-            ("result", Some(out), Some(self.forward(reference))),
-            ("gradient of x", found.x, expected.x),
-            ("gradient of w", found.w, expected.w),
-            ("gradient of the bias", found.bias, expected.bias),
+        for (name, tested, expected, dtype) in [
+            ("result", Some(out), Some(self.forward(reference)), self.output),
+            ("gradient of x", found.x, expected.x, self.x.tested.dtype()),
+            ("gradient of w", found.w, expected.w, self.w.tested.dtype()),
+            ("gradient of the bias", found.bias, expected.bias, self.b.tested.dtype()),
         ] {
             let (tested, expected) = (tested.unwrap(), expected.unwrap());
             assert_eq!(tested.shape(), expected.shape(), "{what}, {name}");
+            assert_eq!(tested.dtype(), dtype, "{what}, {name}");
             let wide = tested.cast(DType::F64).unwrap().to_device(&Device::Cpu).unwrap();
             let error = wide.relative_error(&expected).unwrap();
-            assert!(error <= tolerance(self.dtype), "{what}, {name}: relative error {error:e}");
+            // What is stored in f32 is computed from what is stored otherwise without another rounding.
+            assert!(error <= tolerance(dtype), "{what}, {name}: relative error {error:e}");
         }
         [forward, backward].map(|launches| launches.iter().map(|work| function(work)).collect())
     }
@@ -154,6 +171,41 @@ fn agree_with_double_precision(device: &Device) {
             }
         }
     }
+}
+
+/// Few features and parameters in f32 beside many features of 16 bits, by the same kernels; by others where rows are no packs.
+fn few_features_may_be_wide(device: &Device) {
+    for size in SIZES {
+        for dtype in [DType::BF16, DType::F16] {
+            for (is_shared, bias) in [(false, Bias::Scalar), (false, Bias::AllBlades), (true, Bias::Scalar)] {
+                let case = Case::mixed(Signature::CL3, size, (dtype, DType::F32), (is_shared, bias), device);
+                let what = format!("{size:?} {dtype} with f32, shared {is_shared}, {bias:?}");
+                let (x, w) = (&case.x.tested, &case.w.tested);
+                let dtypes = mv_linear::mixed_dtypes(dtype, &case.algebra, x, w);
+                assert_eq!(dtypes, Some([x.dtype(), case.output]), "{what}");
+                let [forward, backward] = case.agrees(&what);
+                let (_, inputs, outputs) = size;
+                if inputs.max(outputs).is_multiple_of(4) {
+                    let expected = if inputs <= outputs { "mv_narrow_spread" } else { "mv_narrow_collect" };
+                    assert_eq!(forward, [expected], "{what}");
+                    let is_ours = |name: &String| name.starts_with("mv_narrow") || name == "sum_partials";
+                    // A bias of all blades is summed by itself.
+                    let is_by_itself = bias == Bias::AllBlades;
+                    assert!(is_by_itself || backward.iter().all(is_ours), "{what}: {backward:?}");
+                }
+            }
+        }
+    }
+    // Rows that begin between packs.
+    let case =
+        Case::mixed(Signature::CL3, (50, 28, 3), (DType::BF16, DType::F32), (false, Bias::Scalar), device);
+    let apart = |pair: &Pair| {
+        let elements = pair.tested.elements();
+        let longer = Pair::randn([elements + 1], DType::BF16, device, &mut rng(9));
+        longer.map(|all| all.slice(0, 1..1 + elements)?.reshape([8, 50, 28]))
+    };
+    let [forward, _] = Case { x: apart(&case.x), ..case }.agrees("rows between packs");
+    assert_eq!(forward, ["cast", "mv_narrow_collect"]);
 }
 
 fn sums_over_many_rows(device: &Device) {
@@ -241,7 +293,7 @@ fn views_are_served(device: &Device) {
             let grad = storage(random(&[8 * 50 * (outputs + 3)]), outputs);
             for (view, (x, grad)) in x.into_iter().zip(grad).enumerate() {
                 let (w, b, algebra) = (w.clone(), b.clone(), algebra.clone());
-                let case = Case { algebra, bias: Bias::Scalar, dtype, x, w, b, grad };
+                let case = Case { algebra, bias: Bias::Scalar, output: dtype, x, w, b, grad };
                 case.agrees(&format!("view {view} of {inputs} → {outputs} {dtype}"));
             }
         }
@@ -291,6 +343,7 @@ fn nan_stays_in_its_row(device: &Device) {
 
 gradewise_testing::main!(
     agree_with_double_precision,
+    few_features_may_be_wide,
     sums_over_many_rows,
     take_few_launches,
     the_same_inputs_give_the_same_bits,

@@ -273,6 +273,7 @@ impl Choice for Rule {
             Self::Short => "inputs in the 16-bit dtype of the run",
             Self::Full => "inputs of 16 bits in f32",
             Self::Widest => "inputs as they come; in f32 if their dtypes differ",
+            Self::First => "inputs in the dtype of the first",
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Training on the GPU: captured steps compute the bits of eager ones, run after run, and keep to their memory; the host
 //! computes the same numbers to rounding, and takes over checkpoints.
 
-use gradewise_autograd::no_grad;
+use gradewise_autograd::{
+    autocast, no_grad,
+    observe::{Event, Observer, observe},
+};
 use gradewise_kernels::{Array, CudaDevice, DType, Device, ops};
 use gradewise_nn::{
     Error, Module, Placement, Predictor, Result,
@@ -122,22 +125,29 @@ fn accumulated_batches_are_captured_too(device: &CudaDevice) {
 }
 
 fn steps_through_second_derivatives_are_captured_too(device: &CudaDevice) {
-    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F64);
-    let train = |capture: bool| {
+    let mixed = MixedPrecision::new(DType::BF16).unwrap();
+    let train = |capture: bool, (dtype, precision): (DType, Option<&MixedPrecision>)| {
         let sizes = ForceFieldConfig { hidden: 5, ..ForceFieldConfig::default() };
+        let placement = Placement::new(&Device::Cuda(device.clone()), dtype);
         let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
-        let mut trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
+        let trainer = Trainer::new(model, config(Method::adam(0.0))).unwrap();
+        let mut trainer = match precision {
+            Some(precision) => trainer.mixed_precision(precision).unwrap(),
+            None => trainer,
+        };
         let mut stepper = CapturedStep::new(device, capture);
-        let mut batches = batches(4, DType::F64);
+        let mut batches = batches(4, dtype);
         let loss = |model: &ForceField, example: &Example| model.loss(&example.batch, &example.targets);
         let reports: Vec<StepReport> =
             (0..12).map(|_| stepper.step(&mut trainer, &mut batches, loss).unwrap()).collect();
         assert_eq!(stepper.node_count().unwrap().is_some(), capture);
         (bits(trainer.model()), reports)
     };
-    let (eager, captured) = (train(false), train(true));
-    assert_eq!(eager, captured);
-    assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
+    for precision in [(DType::F64, None), (DType::F32, Some(&mixed))] {
+        let (eager, captured) = (train(false, precision), train(true, precision));
+        assert_eq!(eager, captured);
+        assert!(captured.1[11].loss < captured.1[0].loss, "{:?}", captured.1);
+    }
 }
 
 fn the_host_computes_the_same_steps(device: &CudaDevice) {
@@ -383,6 +393,64 @@ fn captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_on
     }
 }
 
+/// Counts conversions, those within backward rules included.
+#[derive(Default)]
+struct Casts(usize);
+
+impl Observer for Casts {
+    fn observe(&mut self, event: &Event<'_>) -> gradewise_autograd::Result<()> {
+        self.0 += usize::from(event.operation == "cast");
+        Ok(())
+    }
+}
+
+/// Conversions cost launches and memory traffic: with them, a step in mixed precision was slower than one in f32 for small batches.
+fn a_step_in_mixed_precision_converts_nothing(device: &CudaDevice) {
+    let placement = Placement::new(&Device::Cuda(device.clone()), DType::F32);
+    // The model of the paper.
+    let model =
+        || NBody::init(&NBodyConfig::default(), &placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+    let captured = |precision: Option<&MixedPrecision>| {
+        let trainer = Trainer::new(model(), config(Method::adam(1e-4))).unwrap();
+        let mut trainer = match precision {
+            Some(precision) => trainer.mixed_precision(precision).unwrap(),
+            None => trainer,
+        };
+        let (mut stepper, mut batches) = (CapturedStep::new(device, true), batches(7, DType::F32));
+        for _ in 0..4 {
+            stepper.step(&mut trainer, &mut batches, loss).unwrap();
+        }
+        stepper.node_count().unwrap().unwrap()
+    };
+    let (full, mixed) = (captured(None), captured(Some(&MixedPrecision::new(DType::BF16).unwrap())));
+    assert!(full > 40 && mixed <= full, "{mixed} launches, {full} in f32");
+
+    let model = model();
+    let batch = batches(7, DType::F32).next().unwrap().unwrap().to_device(&placement.device).unwrap();
+    let run = || -> Result<(f64, Vec<f64>)> {
+        let loss = loss(&model, &batch)?;
+        let gradients = loss.backward()?;
+        let mut all = Vec::new();
+        for parameter in model.parameters() {
+            let gradient = gradients.get(&parameter.tensor())?;
+            assert_eq!(gradient.dtype(), DType::F32);
+            all.extend(gradient.array().to_f64_vec()?);
+        }
+        Ok((loss.item()?, all))
+    };
+    let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+    let (exact, expected) = run().unwrap();
+    for dtype in [DType::BF16, DType::F16] {
+        let (result, Casts(casts)) = observe(Casts::default(), || autocast(dtype, run));
+        assert_eq!(casts, 0, "{dtype}");
+        let (loss, found) = result.unwrap();
+        assert!((loss - exact).abs() < 0.01 * exact, "{dtype}: {loss} and {exact}");
+        let differences: Vec<f64> = found.iter().zip(&expected).map(|(a, b)| a - b).collect();
+        let error = norm(&differences) / norm(&expected);
+        assert!(error < 0.05, "{dtype}: gradients differ by {error:e}");
+    }
+}
+
 gradewise_testing::main!(
     captured_steps_compute_the_bits_of_eager_ones,
     a_trainer_takes_captured_steps_by_itself,
@@ -399,4 +467,5 @@ gradewise_testing::main!(
     ten_thousand_steps_do_not_grow_memory,
     a_request_that_no_gpu_has_room_for_leaves_the_device_usable,
     captured_steps_in_mixed_precision_scale_skip_and_compute_the_bits_of_eager_ones,
+    a_step_in_mixed_precision_converts_nothing,
 );

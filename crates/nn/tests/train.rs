@@ -1,5 +1,6 @@
 //! Training: interrupted runs go on with the same bits, accumulation equals a larger batch, bad steps are skipped.
 
+use gradewise_autograd::autocast;
 use gradewise_core::DType;
 use gradewise_kernels::Device;
 use gradewise_nn::{
@@ -10,7 +11,7 @@ use gradewise_nn::{
         loader::BatchOrder,
         nbody::{NBodyData, Trajectories},
     },
-    models::{NBody, NBodyConfig},
+    models::{ForceField, ForceFieldConfig, NBody, NBodyConfig},
     optim::{Method, MixedPrecision, ScalerConfig, Schedule},
     train::{
         MAX_CONSECUTIVE_SKIPS, StepReport, Trainer, TrainerConfig, batches,
@@ -224,6 +225,39 @@ fn checkpoints_of_other_models_and_bare_weights_are_refused() {
 fn last(reports: &[StepReport]) -> f64 {
     let last = &reports[reports.len() - 10..];
     last.iter().map(|report| report.loss).sum::<f64>() / last.len() as f64
+}
+
+/// Forces are gradients of an energy, so gradients of a loss on them are second derivatives, taken within mixed precision.
+#[test]
+fn losses_of_forces_run_in_mixed_precision() {
+    let (placement, data) = (placement(DType::F32), data(6));
+    let sizes = ForceFieldConfig { hidden: 12, layers: 2, ..ForceFieldConfig::default() };
+    let model = ForceField::init(&sizes, &placement, &mut ChaCha8Rng::seed_from_u64(4)).unwrap();
+    let example = Example::new(&data, &placement).unwrap();
+    let run = || -> Result<(f64, Vec<f64>)> {
+        // Any field of vectors will do.
+        let loss = model.loss(&example.batch, &example.targets.slice(0, 0..3)?)?;
+        let (gradients, mut all) = (loss.backward()?, Vec::new());
+        for parameter in model.parameters() {
+            // Some parameters move the energy, and no force.
+            if let Ok(gradient) = gradients.get(&parameter.tensor()) {
+                assert_eq!(gradient.dtype(), DType::F32);
+                all.extend(gradient.array().to_f64_vec()?);
+            }
+        }
+        Ok((loss.item()?, all))
+    };
+    let (exact, expected) = run().unwrap();
+    let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+    // Second derivatives magnify roundings, of which those of bf16 are eight times as large.
+    for (dtype, bound) in [(DType::F16, 0.05), (DType::BF16, 0.5)] {
+        let (loss, found) = autocast(dtype, run).unwrap();
+        assert_ne!(loss, exact, "16 bits were used");
+        assert!((loss - exact).abs() < 0.02 * exact, "{dtype}: {loss} and {exact}");
+        let differences: Vec<f64> = found.iter().zip(&expected).map(|(a, b)| a - b).collect();
+        let error = norm(&differences) / norm(&expected);
+        assert!(error < bound, "{dtype}: gradients differ by {error:e}");
+    }
 }
 
 #[test]

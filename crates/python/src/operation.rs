@@ -45,13 +45,15 @@ impl Operation {
         self.0.name()
     }
 
-    /// What mixed precision does with the inputs: "full" (to float32), "short" (to the 16-bit dtype), or "widest".
+    /// What mixed precision does with the inputs: "full" (to float32), "short" (to the 16-bit dtype), "widest", or "first"
+    /// (to the dtype of the first).
     #[getter]
     fn rule(&self) -> &'static str {
         match self.0.rule() {
             Rule::Full => "full",
             Rule::Short => "short",
             Rule::Widest => "widest",
+            Rule::First => "first",
         }
     }
 

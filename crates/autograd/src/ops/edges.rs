@@ -1,6 +1,10 @@
 //! Messages on graphs. All four operations are linear and each other's transposes, so that every derivative runs their kernels.
+//!
+//! In mixed precision they take features as they come: kernels subtract and add in `f32` or wider whatever features are stored in, so that a
+//! conversion before them would gain no digit. Positions in `f32` stay in `f32`; what a product in 16 bits left in 16 bits stays so.
 
 use super::prelude::*;
+use crate::{current_policy, without_autocast};
 
 /// The receivers and the senders of edges.
 #[derive(Serialize, Deserialize)]
@@ -46,7 +50,8 @@ pub(crate) struct EdgeDifference {
 
 impl Operation for EdgeDifference {
     const NAME: &'static str = "edge_difference";
-    const RULE: Rule = Rule::Widest;
+    // Attributes follow features, of which there are many more.
+    const RULE: Rule = Rule::First;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
     const ARITY: (usize, usize) = (1, 2);
 
@@ -86,7 +91,9 @@ impl Operation for EdgeDifference {
         };
         let mut gradients = vec![context.when_needed(0, of_nodes)?];
         if context.inputs.len() > 1 {
-            gradients.push(context.when_needed(1, || grad.slice(axis, features..width))?);
+            // Attributes may be in f32 where features have 16 bits.
+            let dtype = context.inputs[1].dtype();
+            gradients.push(context.when_needed(1, || grad.slice(axis, features..width)?.cast(dtype))?);
         }
         Ok(gradients)
     }
@@ -101,7 +108,7 @@ pub(crate) struct NetInflow {
 
 impl Operation for NetInflow {
     const NAME: &'static str = "net_inflow";
-    const RULE: Rule = Rule::Full;
+    const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
 
     fn samples(sizes: &Sizes) -> Result<Vec<Sample<Self>>> {
@@ -129,7 +136,7 @@ pub(crate) struct ConcatSegmentMean {
 
 impl Operation for ConcatSegmentMean {
     const NAME: &'static str = "concat_segment_mean";
-    const RULE: Rule = Rule::Full;
+    const RULE: Rule = Rule::Widest;
     const DERIVATIVE: Derivative = Derivative::Differentiable;
     const ARITY: (usize, usize) = (2, 2);
 
@@ -191,7 +198,8 @@ impl Operation for SegmentSpread {
 
 impl Tensor {
     /// For each edge the features of its receiver less those of its sender and, after them, the edge's own: this tensor
-    /// `[…, nodes, F]` and `attributes` `[…, edges, A]` → `[h[receivers] − h[senders], attributes]`, `[…, edges, F + A]`.
+    /// `[…, nodes, F]` and `attributes` `[…, edges, A]` → `[h[receivers] − h[senders], attributes]`, `[…, edges, F + A]`. Attributes may be
+    /// in `f32` beside 16 bits: the result has the dtype of this tensor.
     ///
     /// # Errors
     /// Another number of nodes than the bound of `receivers` and `senders`, attributes of another number of edges, lists of
@@ -204,7 +212,17 @@ impl Tensor {
     ) -> Result<Tensor> {
         let ends = Ends::of(EdgeDifference::NAME, receivers, senders, self)?;
         let inputs: Vec<&Tensor> = std::iter::once(self).chain(attributes).collect();
-        Self::apply(EdgeDifference { ends }, &inputs)
+        let run = || Self::apply(EdgeDifference { ends }, &inputs);
+        // The kernels read attributes in f32 beside features of 16 bits, and round them themselves.
+        let is_read = self.dtype().is_short() && attributes.is_some_and(|own| own.dtype() == DType::F32);
+        match current_policy() {
+            Some(policy)
+                if is_read && policy.rule_of(EdgeDifference::NAME, EdgeDifference::RULE) == Rule::First =>
+            {
+                without_autocast(run)
+            }
+            _ => run(),
+        }
     }
 
     /// What arrives at each node less what leaves it: `[…, edges, F]` → `[…, nodes, F]`, the transpose of

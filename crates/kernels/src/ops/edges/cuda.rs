@@ -31,6 +31,15 @@ const STAGED: usize = 1024;
 /// Nodes of a tile of `concat_segment_mean`.
 const TILE: usize = 32;
 
+/// The names of an ordinary kernel and of a wide one.
+type Names = [&'static str; 2];
+
+/// The kernels of differences beside attributes of the same dtype and beside attributes in f32: the ordinary and the wide one, and the one
+/// whose results go through shared memory.
+const LIKE_FEATURES: (Names, &str) = (["edge_difference", "edge_difference_wide"], "edge_difference_rows");
+const WITH_F32: (Names, &str) =
+    (["edge_difference_with_f32", "edge_difference_wide_with_f32"], "edge_difference_rows_with_f32");
+
 /// How many neighbours threads take, by a wide kernel or by an ordinary one.
 #[derive(Clone, Copy, PartialEq)]
 struct Pack(usize);
@@ -59,7 +68,7 @@ impl Pack {
     }
 
     /// The kernel for one or for several neighbours.
-    fn kernel(self, [one, wide]: [&'static str; 2], of: &Array) -> Kernel {
+    fn kernel(self, [one, wide]: Names, of: &Array) -> Kernel {
         Kernel::new(if self.0 > 1 { wide } else { one }, of.dtype())
     }
 }
@@ -107,7 +116,8 @@ pub(super) struct Ends<'a> {
     pub from: &'a Resident,
 }
 
-/// Of contiguous arguments; `shape` is that of the result, whose rows may be columns of wider rows.
+/// Of contiguous arguments, the attributes like `h` or in f32 beside 16 bits; `shape` is that of the result, whose rows may be columns of
+/// wider rows.
 pub(super) fn difference(
     device: &CudaDevice,
     operation: &'static str,
@@ -141,6 +151,8 @@ pub(super) fn difference(
             .size(edges * own)
             .array(&out);
         let pack = Pack::wide(dtype).or_one(&[features, pitch], &[h]);
+        let is_mixed = attributes.is_some_and(|attributes| attributes.dtype() != dtype);
+        let (kernels, by_rows) = if is_mixed { WITH_F32 } else { LIKE_FEATURES };
         // Threads of a row whose results go through shared memory, and the rows of a block.
         let packs = features / COLUMNS + (pitch - features).div_ceil(COLUMNS);
         let rows = STAGED / COLUMNS / packs.max(1) / (ALIGNMENT / dtype.size()) * (ALIGNMENT / dtype.size());
@@ -154,14 +166,18 @@ pub(super) fn difference(
             let args = share.args(args.size(units).value(&divisor(tiles)).value(&divisor(packs)));
             let args = args.size(rows).size(edges).size(pitch).size(edges * pitch);
             let grid = Grid::blocks(units.min(1 << 16), threads);
-            device.launch(operation, Kernel::new("edge_difference_rows", dtype), grid, args)?;
+            device.launch(operation, Kernel::new(by_rows, dtype), grid, args)?;
         } else {
             let packs = pitch / pack.0;
             let share = Share::of(device, outer, edges * packs, COPYING);
             let units = share.groups * edges * packs;
             let args = share.args(args.size(units).value(&divisor(edges)).value(&divisor(packs)));
-            let kernel = pack.kernel(["edge_difference", "edge_difference_wide"], h);
-            device.launch(operation, kernel, Grid::linear(units), args.size(edges * pitch))?;
+            device.launch(
+                operation,
+                pack.kernel(kernels, h),
+                Grid::linear(units),
+                args.size(edges * pitch),
+            )?;
         }
     }
     if pitch > width { out.slice(last, 0..width) } else { Ok(out) }

@@ -13,7 +13,7 @@ use crate::{
     element::with_element,
     ops::add_n,
 };
-use gradewise_core::{Error as CoreError, Shape};
+use gradewise_core::{DType, Error as CoreError, Shape};
 
 /// Refuses lists of ends that do not belong together or to `x`.
 fn require_ends(
@@ -81,6 +81,17 @@ fn edge_features(
     edges: usize,
 ) -> Result<usize> {
     x.require_like(h, operation, argument)?;
+    rows_of_edges(operation, argument, x, h, edges)
+}
+
+/// The number of features of an edge: of `x`, which has the axes of `h` before its edges.
+fn rows_of_edges(
+    operation: &'static str,
+    argument: &'static str,
+    x: &Array,
+    h: &Array,
+    edges: usize,
+) -> Result<usize> {
     let mut expected = resized(h, edges, 0);
     let features = x.dims().last().copied().unwrap_or(0);
     if let Some(last) = expected.last_mut() {
@@ -136,7 +147,7 @@ impl Rows {
 
 /// `[h[receivers] − h[senders], attributes]`: for each edge the features of its receiver minus those of its sender, then its own.
 /// `h` `[…, nodes, F]`, `attributes` `[…, edges, A]` or none → `[…, edges, F + A]`, on a GPU perhaps as columns of wider rows, which begin at
-/// multiples of 16 bytes.
+/// multiples of 16 bytes. Attributes may be in `f32` where `h` has 16 bits: the result has the dtype of `h`.
 ///
 /// # Errors
 /// Another number of nodes than the bound of `receivers` and `senders`, attributes of another number of edges, lists of different length;
@@ -151,7 +162,13 @@ pub fn edge_difference(
     require_ends(NAME, receivers, senders, "h", h)?;
     let (nodes, edges) = (receivers.bound(), receivers.len());
     require_rows(NAME, "h", h, nodes, "the bound of `receivers`")?;
-    let own = attributes.map_or(Ok(0), |x| edge_features(NAME, "attributes", x, h, edges))?;
+    let own = attributes.map_or(Ok(0), |x| {
+        if x.dtype() == DType::F32 && h.dtype().is_short() {
+            x.require_beside(&h.device(), NAME, "attributes")?;
+            return rows_of_edges(NAME, "attributes", x, h, edges);
+        }
+        edge_features(NAME, "attributes", x, h, edges)
+    })?;
     let shape = resized(h, edges, h.dims()[h.rank() - 1] + own);
     let (h, attributes) = (h.contiguous()?, attributes.map(Array::contiguous).transpose()?);
     if let (Device::Cuda(device), Some(to), Some(from)) =
@@ -160,6 +177,7 @@ pub fn edge_difference(
         let ends = cuda::Ends { receivers, to, from };
         return cuda::difference(&device, NAME, &h, attributes.as_ref(), &ends, &shape);
     }
+    let attributes = attributes.map(|attributes| attributes.cast(h.dtype())).transpose()?;
     let (to, from) = (receivers.lists()?, senders.lists()?);
     with_element!(h.dtype(), NAME, T => {
         let (h, attributes) = (Rows::of(&h)?, attributes.as_ref().map(Rows::of).transpose()?);

@@ -48,11 +48,10 @@ pub(in crate::ops::clifford) fn forward(
     bias: Option<(&Array, Bias)>,
 ) -> Result<Array> {
     let blades = algebra.blade_count();
-    if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()).filter(|_| x.is_contiguous()) {
-        let bias = bias.map(|(array, bias)| (array, bias.blades(algebra).len()));
-        if let Some(out) = narrow.forward(x, w, bias)? {
-            return Ok(out);
-        }
+    if let Some(narrow) = Narrow::of(device, algebra, sizes, x.dtype()).filter(|_| x.is_contiguous())
+        && let Some(out) = by_narrow(&narrow, algebra, x, w, bias)?
+    {
+        return Ok(out);
     }
     let tables = DeviceAlgebra::of(device, algebra)?;
     let product = Product {
@@ -69,6 +68,68 @@ pub(in crate::ops::clifford) fn forward(
         window: None,
     };
     product.run(device, [blades, sizes.batch, sizes.outputs])
+}
+
+fn by_narrow(
+    narrow: &Narrow<'_>,
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    bias: Option<(&Array, Bias)>,
+) -> Result<Option<Array>> {
+    narrow.forward(x, w, bias.map(|(array, bias)| (array, bias.blades(algebra).len())))
+}
+
+/// The map of features of one dtype to features of another; `None` if no kernel reads operands of these dtypes. x, w and the bias are
+/// contiguous.
+pub(super) fn mixed_forward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: &Sizes,
+    (x, w): (&Array, &Array),
+    bias: Option<(&Array, Bias)>,
+    dtype: DType,
+) -> Result<Option<Array>> {
+    // The features on one side are many, and those on the other one have the dtype of the matrices.
+    let (few, many, read) =
+        if sizes.is_from_few() { (x.dtype(), dtype, None) } else { (dtype, x.dtype(), Some(x)) };
+    match mixed(device, algebra, sizes, [few, w.dtype()], many, read) {
+        Some(narrow) => by_narrow(&narrow, algebra, x, w, bias),
+        None => Ok(None),
+    }
+}
+
+/// The gradients of [`mixed_forward`], each of the dtype of its operand. All arrays are contiguous.
+pub(super) fn mixed_backward(
+    device: &CudaDevice,
+    algebra: &Algebra,
+    sizes: &Sizes,
+    call: &Backward<'_>,
+) -> Result<Option<Gradients>> {
+    let Backward { x, w, bias, grad, needs, .. } = *call;
+    let (few, many) = if sizes.is_from_few() { (x, grad) } else { (grad, x) };
+    let of_few = [few.dtype(), w.dtype()];
+    let Some(narrow) = mixed(device, algebra, sizes, of_few, many.dtype(), Some(many)) else {
+        return Ok(None);
+    };
+    let blades = bias.blades(algebra);
+    let mut gradients = narrow.backward(call, grad, blades.len())?;
+    if needs.bias && gradients.bias.is_none() {
+        gradients.bias = Some(ops::sum(&grad.slice(0, blades)?.cast(w.dtype())?, &[0, 1], false)?);
+    }
+    Ok(Some(gradients))
+}
+
+/// The kernels for few features and matrices, of these dtypes, beside many features in another.
+fn mixed<'a>(
+    device: &'a CudaDevice,
+    algebra: &Algebra,
+    sizes: &Sizes,
+    few: [DType; 2],
+    dtype: DType,
+    many: Option<&Array>,
+) -> Option<Narrow<'a>> {
+    (few == [DType::F32; 2]).then(|| Narrow::mixed(device, algebra, sizes, dtype, many)).flatten()
 }
 
 /// The matrix products that compute the gradients.

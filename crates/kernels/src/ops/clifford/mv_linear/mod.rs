@@ -7,13 +7,14 @@
 pub(crate) mod cpu;
 pub(super) mod cuda;
 mod narrow;
+mod narrow_kernels;
 
 use super::{
     contract::{Planes, alike, exact, with_real},
     program::Programs,
 };
 use crate::{Array, Device, Result, ops};
-use gradewise_core::{Algebra, Error as CoreError};
+use gradewise_core::{Algebra, DType, Error as CoreError};
 use std::ops::Range;
 
 /// Which blades a bias is added to.
@@ -55,6 +56,11 @@ impl Sizes {
     pub const fn grade_wise(batch: usize, inputs: usize, outputs: usize) -> Self {
         Self { batch, inputs, outputs, shared: false }
     }
+
+    /// Whether the inputs are the side of few features, where there is one.
+    const fn is_from_few(&self) -> bool {
+        self.inputs <= self.outputs
+    }
 }
 
 fn check(algebra: &Algebra, x: &Array, w: &Array) -> Result<Sizes> {
@@ -75,6 +81,52 @@ fn check(algebra: &Algebra, x: &Array, w: &Array) -> Result<Sizes> {
         }
         .into()),
     }
+}
+
+/// The dtypes of x and of the output with which [`forward_in`] reads parameters in `f32` as they are, where features have 16 bits: those on
+/// the side of at most 8 features are in `f32`, too, for they are few beside those of `dtype` on the other side. `None` if neither side has
+/// so few, or for operands that are neither in `f32` nor, as x may be, in `dtype`.
+pub fn mixed_dtypes(dtype: DType, algebra: &Algebra, x: &Array, w: &Array) -> Option<[DType; 2]> {
+    let sizes = check(algebra, x, w).ok()?;
+    let (few, many) = (sizes.inputs.min(sizes.outputs), sizes.inputs.max(sizes.outputs));
+    let is_served = dtype.is_short()
+        && w.dtype() == DType::F32
+        && [DType::F32, dtype].contains(&x.dtype())
+        && few <= narrow::MOST_FEW
+        && many <= narrow::MOST_MANY;
+    is_served.then_some(if sizes.is_from_few() { [DType::F32, dtype] } else { [dtype, DType::F32] })
+}
+
+/// As [`forward`], to an output in `dtype`. Operands may have different dtypes; where no kernel reads these, they are converted to that of
+/// the matrices, and the result from it. On a GPU there are kernels for the dtypes of [`mixed_dtypes`].
+///
+/// # Errors
+/// As [`forward`]; a bias of another dtype than the matrices.
+pub fn forward_in(
+    dtype: DType,
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    bias: Option<(&Array, Bias)>,
+) -> Result<Array> {
+    if x.dtype() == dtype && w.dtype() == dtype {
+        return forward(algebra, x, w, bias);
+    }
+    let sizes = check(algebra, x, w)?;
+    w.require_beside(&x.device(), NAME, "w")?;
+    if let Some((bias, _)) = bias {
+        exact(NAME, "bias", bias, &[sizes.outputs], || "one entry for each output feature".to_owned())?;
+        bias.require_like(w, NAME, "bias")?;
+    }
+    if let Device::Cuda(device) = x.device() {
+        let operands = (&x.contiguous()?, &w.contiguous()?);
+        let flat = bias.map(|(array, bias)| array.contiguous().map(|array| (array, bias))).transpose()?;
+        let flat = flat.as_ref().map(|(array, bias)| (array, *bias));
+        if let Some(out) = cuda::mixed_forward(&device, algebra, &sizes, operands, flat, dtype)? {
+            return Ok(out);
+        }
+    }
+    forward(algebra, &x.cast(w.dtype())?, w, bias)?.cast(dtype)
 }
 
 /// `out[b] = x[b]·w[grade(b)]` plus the bias, `[blades, batch, out]`.
@@ -147,6 +199,41 @@ pub fn backward(
     needs: Needs,
 ) -> Result<Gradients> {
     backward_adding(algebra, x, w, bias, grad, needs, None)
+}
+
+/// Gradients of [`forward_in`], each of the dtype of its operand; `grad` has that of the output.
+///
+/// # Errors
+/// As [`forward_in`].
+pub fn backward_in(
+    algebra: &Algebra,
+    x: &Array,
+    w: &Array,
+    bias: Bias,
+    grad: &Array,
+    needs: Needs,
+) -> Result<Gradients> {
+    if x.dtype() == w.dtype() && grad.dtype() == w.dtype() {
+        return backward(algebra, x, w, bias, grad, needs);
+    }
+    let sizes = check(algebra, x, w)?;
+    exact(NAME, "grad", grad, &[algebra.blade_count(), sizes.batch, sizes.outputs], || {
+        "the gradient has the shape of the output".to_owned()
+    })?;
+    for (argument, array) in [("x", x), ("grad", grad)] {
+        array.require_beside(&w.device(), NAME, argument)?;
+    }
+    if let Device::Cuda(device) = x.device() {
+        let (x, w, grad) = (&x.contiguous()?, &w.contiguous()?, &grad.contiguous()?);
+        let call = cuda::Backward { x, w, bias, grad, needs, add_to: None };
+        if let Some(gradients) = cuda::mixed_backward(&device, algebra, &sizes, &call)? {
+            return Ok(gradients);
+        }
+    }
+    let dtype = x.dtype();
+    let mut gradients = backward(algebra, &x.cast(w.dtype())?, w, bias, &grad.cast(w.dtype())?, needs)?;
+    gradients.x = gradients.x.map(|x| x.cast(dtype)).transpose()?;
+    Ok(gradients)
 }
 
 /// Whether [`backward_adding`] reads a gradient that is a transposed view of `[blades, out, batch]` without a copy, for the gradients of x

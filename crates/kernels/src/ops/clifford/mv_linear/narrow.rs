@@ -1,7 +1,12 @@
 //! Maps between few features and many on CUDA (csrc/clifford/mv_narrow.cuh): one launch forward, and backward one for each side's
 //! gradient and one for the sums over stretches of rows. They are bound by memory, where tiles of a matrix product would be mostly empty.
+//! Where the many features have 16 bits, all the rest may be in `f32`.
 
-use super::{Gradients, NAME, Sizes, cuda::Backward};
+use super::{
+    Gradients, NAME, Sizes,
+    cuda::Backward,
+    narrow_kernels::{BOTH, BiasSide, COLLECT, MOST_GRADES, Map, SPREAD, SUMS, WIDTHS},
+};
 use crate::{
     Array, CudaDevice, DType, Result,
     array::rows::sum_partials,
@@ -10,16 +15,15 @@ use crate::{
 use gradewise_core::{Algebra, Shape};
 
 /// Most features of the narrow side, and of the other one.
-const MOST_FEW: usize = 8;
-const MOST_MANY: usize = 1024;
+pub(super) const MOST_FEW: usize = 8;
+pub(super) const MOST_MANY: usize = 1024;
 
 /// Elements of a pack.
 const PACK: usize = 4;
 
-/// Threads of a block, threads that share a row in `collect`, and most groups of rows, as in the kernels.
+/// Threads of a block, and those that share a row in `collect`, as in the kernels.
 const THREADS: usize = 256;
 const COLLECT_LANES: usize = 8;
-const MOST_GRADES: usize = 15;
 
 /// Most packs of a row that a block takes: blocks with few rows at a time leave threads over.
 const MOST_PACKS: usize = 64;
@@ -30,60 +34,12 @@ const LONGEST: usize = 128;
 /// Terms up to which products of matrices form sums of f32 in double precision; `collect` and `sums` do not.
 const SHORT: usize = 16;
 
-/// A function of the kernels for the widths 1, 3, 4 and 8 of the narrow side, on single elements and packs of 4.
-type Names = [[&'static str; 2]; 4];
-
-macro_rules! names {
-    ($function:literal, $($width:literal)*) => {
-        [$([concat!("mv_narrow_", $function, "_", $width, "x1"), concat!("mv_narrow_", $function, "_", $width, "x4")]),*]
-    };
-}
-
-const WIDTHS: [usize; 4] = [1, 3, 4, 8];
-const SPREAD: Names = names!("spread", 1 3 4 8);
-const SUMS: Names = names!("sums", 1 3 4 8);
-/// For a power of two.
-const COLLECT: Names = names!("collect", 1 4 4 8);
-/// Sums and spread in one launch, not for the widest.
-const BOTH: [[&str; 2]; 3] = names!("both", 1 3 4);
-
-/// `NarrowMap` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy, Default, bytemuck::NoUninit)]
-struct Map {
-    few: u64,
-    many: u64,
-    few_out: u64,
-    many_out: u64,
-    w: u64,
-    bias: u64,
-    sums: u64,
-    batch: u64,
-    biased: u64,
-    grade_step: u64,
-    few_step: u64,
-    many_step: u64,
-    gradients: u64,
-    bias_at: u64,
-    few_features: i32,
-    many_features: i32,
-    packs: i32,
-    bias_side: i32,
-    first: [i32; MOST_GRADES + 1],
-}
-
-/// `BiasSide` of the kernels.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BiasSide {
-    None,
-    Few,
-    Many,
-}
-
 /// A map that the kernels serve.
 pub(super) struct Narrow<'a> {
     device: &'a CudaDevice,
+    /// Of the many features, and of all the rest.
     dtype: DType,
+    of_few: DType,
     batch: usize,
     few: usize,
     many: usize,
@@ -112,8 +68,34 @@ impl Blocks {
 }
 
 impl<'a> Narrow<'a> {
-    /// The map, if the kernels serve it.
+    /// The map, if the kernels serve it, of arrays of one dtype.
     pub fn of(device: &'a CudaDevice, algebra: &Algebra, sizes: &Sizes, dtype: DType) -> Option<Self> {
+        Self::with_few_in(dtype, device, algebra, sizes, dtype)
+    }
+
+    /// The map of many features in 16 bits and all the rest in f32, if the kernels serve it. `many` is the array of many features that they
+    /// read, if they read one.
+    pub fn mixed(
+        device: &'a CudaDevice,
+        algebra: &Algebra,
+        sizes: &Sizes,
+        dtype: DType,
+        many: Option<&Array>,
+    ) -> Option<Self> {
+        let map = Self::with_few_in(DType::F32, device, algebra, sizes, dtype)?;
+        let is_served = dtype.is_short()
+            && map.many.is_multiple_of(PACK)
+            && many.is_none_or(|many| map.is_in_packs(many));
+        is_served.then_some(map)
+    }
+
+    fn with_few_in(
+        of_few: DType,
+        device: &'a CudaDevice,
+        algebra: &Algebra,
+        sizes: &Sizes,
+        dtype: DType,
+    ) -> Option<Self> {
         let Sizes { batch, inputs, outputs, shared } = *sizes;
         let (few, many) = (inputs.min(outputs), inputs.max(outputs));
         let grades = if shared { 0 } else { algebra.grade_count() };
@@ -134,10 +116,11 @@ impl<'a> Narrow<'a> {
         Some(Self {
             device,
             dtype,
+            of_few,
             batch,
             few,
             many,
-            from_few: inputs <= outputs,
+            from_few: sizes.is_from_few(),
             first,
             rows: widest * batch,
         })
@@ -149,11 +132,11 @@ impl<'a> Narrow<'a> {
 
     /// The map of x, which is contiguous; `None` for sums that products of matrices form in double precision.
     pub fn forward(&self, x: &Array, w: &Array, bias: Option<(&Array, usize)>) -> Result<Option<Array>> {
-        let outputs = if self.from_few { self.many } else { self.few };
+        let (outputs, dtype) = if self.from_few { (self.many, self.dtype) } else { (self.few, self.of_few) };
         if !self.from_few && self.is_short(self.many) {
             return Ok(None);
         }
-        let out = self.array([x.dims()[0], self.batch, outputs])?;
+        let out = self.array([x.dims()[0], self.batch, outputs], dtype)?;
         if self.from_few {
             self.spread(x, w, bias, &out)?;
         } else {
@@ -169,9 +152,10 @@ impl<'a> Narrow<'a> {
         let mut gradients = Gradients::default();
         let (few, many) = if self.from_few { (x, grad) } else { (grad, x) };
         let wants_x = needs.x && add_to.is_none();
-        let spread = if wants_x && !self.from_few { Some(self.array(x.shape().clone())?) } else { None };
+        let spread =
+            if wants_x && !self.from_few { Some(self.array(x.shape().clone(), self.dtype)?) } else { None };
         if wants_x && self.from_few && !self.is_short(self.many) {
-            let out = self.array(x.shape().clone())?;
+            let out = self.array(x.shape().clone(), self.of_few)?;
             self.collect(grad, w, None, &out)?;
             gradients.x = Some(out);
         }
@@ -200,20 +184,30 @@ impl<'a> Narrow<'a> {
         self.dtype == DType::F32 && terms <= SHORT
     }
 
-    fn array(&self, shape: impl Into<Shape>) -> Result<Array> {
-        Array::for_kernel(NAME, shape, self.dtype, self.device)
+    fn array(&self, shape: impl Into<Shape>, dtype: DType) -> Result<Array> {
+        Array::for_kernel(NAME, shape, dtype, self.device)
+    }
+
+    /// Whether all but the many features are in f32 beside 16 bits. There are kernels of packs for that.
+    fn is_mixed(&self) -> bool {
+        self.of_few != self.dtype
     }
 
     /// Elements of a pack: 4 where rows of the arrays of many features are a multiple of that, and aligned.
     fn pack(&self, many: [&Array; 2]) -> usize {
-        let bytes = (PACK * self.dtype.size()) as u64;
-        let aligned = many.iter().all(|array| array.cuda_address().is_multiple_of(bytes));
-        if self.many.is_multiple_of(PACK) && aligned { PACK } else { 1 }
+        if many.iter().all(|array| self.is_in_packs(array)) { PACK } else { 1 }
     }
 
-    fn kernel<const N: usize>(&self, names: [[&'static str; 2]; N], pack: usize) -> Kernel {
+    /// Whether the rows of an array of many features begin at packs.
+    fn is_in_packs(&self, many: &Array) -> bool {
+        let bytes = (PACK * self.dtype.size()) as u64;
+        self.many.is_multiple_of(PACK) && many.cuda_address().is_multiple_of(bytes)
+    }
+
+    fn kernel<const N: usize>(&self, names: [[&'static str; 3]; N], pack: usize) -> Kernel {
         let width = WIDTHS.iter().position(|&width| self.few <= width).unwrap_or(N - 1);
-        Kernel::new(names[width.min(N - 1)][usize::from(pack == PACK)], self.dtype)
+        let kind = usize::from(pack == PACK) + usize::from(self.is_mixed());
+        Kernel::new(names[width.min(N - 1)][kind], self.dtype)
     }
 
     /// The map with the matrices, and nothing else.
@@ -325,9 +319,9 @@ impl<'a> Narrow<'a> {
         let matrices = w.elements();
         let count = matrices + bias;
         let sums = if stretches == 1 {
-            self.array([count])?
+            self.array([count], self.of_few)?
         } else {
-            Array::for_kernel(NAME, [stretches, count], DType::F32, self.device)?
+            self.array([stretches, count], DType::F32)?
         };
         let map = Map {
             few: few.cuda_address(),
@@ -347,7 +341,7 @@ impl<'a> Narrow<'a> {
         let sums = if stretches == 1 {
             sums
         } else {
-            sum_partials(self.device, NAME, &sums, [count], self.dtype, 1.0)?
+            sum_partials(self.device, NAME, &sums, [count], self.of_few, 1.0)?
         };
         let of_w = sums.slice(0, 0..matrices)?.reshape(w.shape())?;
         let of_bias = if bias > 0 { Some(sums.slice(0, matrices..count)?) } else { None };
