@@ -1,43 +1,48 @@
 // Blocks of equivariant networks with 33 to 64 features, for the algebras of the plane and of space, on compute capability 9.0, for which
 // registers and shared memory were laid out. Compiled to a trap on other targets; the launcher checks the device.
 #include "clifford/mv_wide_backward.cuh"
+#include "clifford/mv_wide_first.cuh"
 #include "clifford/mv_wide_forward.cuh"
 #include "clifford/mv_wide_inner_sums.cuh"
-#include "clifford/mv_wide_sums.cuh"
 #include "gradewise/strided.cuh"
 
 #define GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_fwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out) {                                         \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* residual, T* out, char* prepared) {                         \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         if (are_aligned<4, T>(weights.features, {y, residual, out})) {                                                           \
-            GW_RUN_MV_TILES(MvWideForward<Algebra<P, Q, R>, T, PARTS, true>::run((char*)shared, weights, y, residual, out));     \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, true>;                                                        \
+            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, y, residual, out, prepared));                                      \
         } else {                                                                                                                 \
-            GW_RUN_MV_TILES(MvWideForward<Algebra<P, Q, R>, T, PARTS, false>::run((char*)shared, weights, y, residual, out));    \
+            using Pass = MvWideForward<Algebra<P, Q, R>, T, PARTS, false>;                                                       \
+            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, y, residual, out, prepared));                                      \
         }                                                                                                                        \
     }                                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, 1) gw_mv_wide##KIND##_bwd_##P##_##Q##_##R##_##NAME(                        \
-        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* grad, T* grad_y, char* h, char* grad_r, char* grad_l,       \
-        float* inverses, float* partial) {                                                                                       \
+        GW_PARAMETER MvBlockWeights<T> weights, const T* y, const T* grad, const char* prepared, T* grad_y, char* h,             \
+        char* grad_r, char* grad_l, float* inverses, float* partial) {                                                           \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
         if (are_aligned<4, T>(weights.features, {y, grad, grad_y})) {                                                            \
             using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, true>;                                                       \
-            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, {y, grad}, {grad_y, h, grad_r, grad_l, inverses}, partial));       \
+            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, {y, grad, prepared}, {grad_y, h, grad_r, grad_l, inverses}, partial)); \
         } else {                                                                                                                 \
             using Pass = MvWideBackward<Algebra<P, Q, R>, T, PARTS, false>;                                                      \
-            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, {y, grad}, {grad_y, h, grad_r, grad_l, inverses}, partial));       \
+            GW_RUN_MV_TILES(Pass::run((char*)shared, weights, {y, grad, prepared}, {grad_y, h, grad_r, grad_l, inverses}, partial)); \
         }                                                                                                                        \
     }
 
-#define GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, COLUMNS)                                                                  \
-    extern "C" __global__ void __launch_bounds__(COLUMNS / 16 * 128, 1) gw_mv_wide##KIND##_sums_##COLUMNS##_##P##_##Q##_##R##_##NAME( \
-        const T* a, const T* b, float* partial, i64 rows, i64 inputs, i64 pitch, i64 features) {                                 \
+#define GW_MV_WIDE_FIRST(P, Q, R, KIND, PARTS, T, NAME, COLUMNS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                                                         \
+        gw_mv_wide##KIND##_first_##COLUMNS##_##P##_##Q##_##R##_##NAME(const T* x, const T* grad, const T* matrices, T* grad_x,   \
+                                                                      float* partial, i64 rows, i64 inputs, i64 pitch,           \
+                                                                      i64 features) {                                            \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \
-        using Pass = MvWideSums<Algebra<P, Q, R>, T, PARTS, COLUMNS>;                                                            \
-        GW_RUN_MV_TILES(Pass::run((T*)shared, {a, b, rows, int(inputs), int(pitch), int(features)}, partial));                   \
+        using Pass = MvWideFirst<Algebra<P, Q, R>, T, PARTS, COLUMNS>;                                                           \
+        GW_RUN_MV_TILES(                                                                                                         \
+            Pass::run((char*)shared, {x, grad, matrices, rows, int(inputs), int(pitch), int(features)}, grad_x, partial));       \
     }
 
 #define GW_MV_WIDE_INNER_SUMS(P, Q, R, KIND, PARTS)                                                                              \
@@ -51,8 +56,8 @@
 
 #define GW_MV_WIDE_KERNELS(P, Q, R, KIND, PARTS, T, NAME)       \
     GW_MV_WIDE_PASSES(P, Q, R, KIND, PARTS, T, NAME)            \
-    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 64)          \
-    GW_MV_WIDE_SUMS(P, Q, R, KIND, PARTS, T, NAME, 80)
+    GW_MV_WIDE_FIRST(P, Q, R, KIND, PARTS, T, NAME, 64)         \
+    GW_MV_WIDE_FIRST(P, Q, R, KIND, PARTS, T, NAME, 80)
 
 #define GW_MV_WIDE(P, Q, R)                              \
     GW_MV_WIDE_KERNELS(P, Q, R, _exact, 3, float, f32)    \

@@ -1,11 +1,10 @@
 // Blocks of equivariant networks (see clifford/mv_block.cuh for the definition) with 33 to 64 features, whose three matrices do not fit
-// into the shared memory of a multiprocessor together. The linear maps that stand alone, y = linear(x) and the gradient of x, are products
-// of matrices for other kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in shared memory, and two for
-// the gradients of matrices:
+// into the shared memory of a multiprocessor together. The linear map that stands alone, y = linear(x), is a product of matrices for other
+// kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in shared memory, and two for gradients of linear maps:
 //
-//   forward   y, residual             ->  out           (y is kept)
+//   forward   y, residual             ->  out           (y is kept, and the parameters as they are in shared memory)
 //   backward  y, grad                 ->  the gradient of y; h and the gradients of r and l, as the operands that they were in products
-//   sums      x and the gradient of y ->  the gradient of the first matrix, see clifford/mv_wide_sums.cuh
+//   sums      x and the gradient of y ->  the gradients of x and of the first matrix, see clifford/mv_wide_first.cuh
 //             those operands          ->  the gradients of the others, see clifford/mv_wide_inner_sums.cuh
 //
 // with h = silu(y), r = right(h), l = left(h) and s, the argument of the layer norm, which both passes compute.
@@ -33,6 +32,12 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
     using Products::feature, Products::features, Products::line, Products::p;
     /// The lane's values of its two rows.
     using Rows = float[2][BLADES][2];
+
+    /// What the forward pass leaves to the backward pass of the parameters, as both have it in shared memory, in bytes: the matrices, and the
+    /// values of single features with the inverses of the matrices' scales.
+    struct Prepared {
+        static constexpr int MATRICES = 2 * Products::MATRIX, VALUES = (Parameters::COUNT + 4) * static_cast<int>(sizeof(float));
+    };
 
     GW_DEVICE explicit MvWide(const MvBlockWeights<T>& weights) : Products(weights) {}
 

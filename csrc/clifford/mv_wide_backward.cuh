@@ -6,7 +6,7 @@
 #include "clifford/mv_wide.cuh"
 
 /// Gradients at single positions are those of clifford/mv_tile_gradients.cuh. Those of matrices are formed by other kernels
-/// (clifford/mv_wide_inner_sums.cuh, mv_wide_sums.cuh): there are no registers for their sums.
+/// (clifford/mv_wide_inner_sums.cuh, mv_wide_first.cuh): there are no registers for their sums.
 template <class A, class T, int PARTS, bool PACKED>
 struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     using Base = MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0>;
@@ -19,9 +19,10 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     using Wide::ARRAY, Wide::BLADES, Wide::COLUMNS, Wide::GRADES, Wide::MATRIX, Wide::PLANE, Wide::ROWS;
     using Wide::feature, Wide::p;
 
-    /// The first map's result, and the gradient of that of the block.
+    /// The first map's result, the gradient of that of the block, and the parameters.
     struct Sources {
         const T *y, *grad;
+        const char* prepared;  // By the forward pass, see `Wide::Prepared`.
     };
 
     /// The gradient of y; and in parts, as `Wide::keep` writes them, h and the gradients of r and l, with the inverses of their scales and a
@@ -33,8 +34,8 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     };
 
     /// Also writes the gradients of the parameters but the matrices, summed over the block's rows, to [gridDim.x, Places.count]. Dynamic
-    /// shared memory: the two matrices, two or three arrays of rows, the parameters, 256 sums of rows, 24 magnitudes, the scales of the matrices, and the
-    /// lanes' sums of parameters.
+    /// shared memory: the two matrices, two or three arrays of rows, the parameters and scales of the matrices, 256 sums of rows, 24 magnitudes, two
+    /// barriers, and the lanes' sums of parameters.
     GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, const Results& results,
                               float* partial) {
         MvWideBackward(weights).work(shared, sources, results, partial);
@@ -96,18 +97,28 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
         char* const dl = dr + ARRAY;
         char* const ys = dl + ARRAY;
         float* const values = reinterpret_cast<float*>(ys + (KEEPS_Y ? ARRAY : 0));
-        float* const exchange = values + Parameters::COUNT;
+        float* const matrix_inverses = values + Parameters::COUNT;
+        float* const exchange = matrix_inverses + 4;
         float* const largest = exchange + 2 * ROWS * COLUMNS;
         const Magnitudes magnitudes = {largest, largest + COLUMNS, largest + 2 * COLUMNS};
-        float* const matrix_inverses = largest + 3 * COLUMNS;
+        u64* const arrived = reinterpret_cast<u64*>(largest + 3 * COLUMNS);  // Values, and matrices.
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
-        Sums sums(matrix_inverses + 4);
+        const Parameters parameters = {values};
+        if (threadIdx.x == 0) {
+            barrier_init(arrived, 1);
+            barrier_init(arrived + 1, 1);
+            barrier_init_fence();
+            barrier_expect(arrived, Wide::Prepared::VALUES);
+            bulk_copy(values, sources.prepared + Wide::Prepared::MATRICES, Wide::Prepared::VALUES, arrived);
+            barrier_expect(arrived + 1, Wide::Prepared::MATRICES);
+            bulk_copy(matrices, sources.prepared, Wide::Prepared::MATRICES, arrived + 1);
+        }
+        Sums sums(reinterpret_cast<float*>(arrived + 2));
         Rows y;
         this->read(sources.y, static_cast<i64>(blockIdx.x) * ROWS, y);
-        this->load_matrices(matrices, matrix_inverses, exchange);
-        const Parameters parameters = this->load_parameters(values);
         this->tell_largest(y, magnitudes.h);
         __syncthreads();
+        barrier_wait(arrived, 0);
 #pragma unroll 1
         for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
             Rows grad;
@@ -125,6 +136,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             this->meet();
             if (threadIdx.x == 0) this->keep(results.h, tile, dr);
             float dh[1][BLADES][4];
+            barrier_wait(arrived + 1, 0);  // In the first tile; its gate hid the copy.
             {
                 Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
                 this->template accumulate<false>(mapped, dr, matrices, inverses[0], matrix_inverses);

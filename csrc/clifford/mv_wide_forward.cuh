@@ -13,29 +13,37 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
     using Wide::ARRAY, Wide::BLADES, Wide::COLUMNS, Wide::MATRIX, Wide::ROWS;
     using Wide::feature, Wide::p;
 
-    /// out, plus the residual if one is given, from y, the result of the first linear map. Dynamic shared memory: the two matrices, 16 rows of h
-    /// in parts and raw, the parameters, 128 sums, 8 magnitudes, and the scales of the matrices.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out) {
-        MvWideForward(weights).work(shared, y, residual, out);
+    /// out, plus the residual if one is given, from y, the result of the first linear map. Also writes `prepared`, see `Wide::Prepared`.
+    /// Dynamic shared memory: the two matrices, 16 rows of h in parts and raw, the parameters and scales of the matrices, 128 sums and 8
+    /// magnitudes.
+    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out, char* prepared) {
+        MvWideForward(weights).work(shared, y, residual, out, prepared);
     }
 
   private:
     GW_DEVICE explicit MvWideForward(const MvBlockWeights<T>& weights) : Wide(weights) {}
 
-    GW_DEVICE void work(char* const matrices, const T* y, const T* residual, T* out) const {
+    GW_DEVICE void work(char* const matrices, const T* y, const T* residual, T* out, char* prepared) const {
         char* const rows = matrices + 2 * MATRIX;
         char* const raws = rows + ARRAY;
         float* const values = reinterpret_cast<float*>(raws + ARRAY);
-        float* const sums = values + Parameters::COUNT;
+        float* const matrix_inverses = values + Parameters::COUNT;
+        float* const sums = matrix_inverses + 4;
         float* const bounds = sums + ROWS * COLUMNS;
-        float* const matrix_inverses = bounds + COLUMNS;
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
         Rows h;
         this->read(y, static_cast<i64>(blockIdx.x) * ROWS, h);
         this->load_matrices(matrices, matrix_inverses, sums);
         const Parameters parameters = this->load_parameters(values);
         this->tell_largest(h, bounds);
+        shared_fence();
         __syncthreads();
+        // The same in all blocks.
+        if (blockIdx.x == 0 && threadIdx.x == 0) {
+            bulk_store(prepared, matrices, Wide::Prepared::MATRICES);
+            bulk_store(prepared + Wide::Prepared::MATRICES, values, Wide::Prepared::VALUES);
+            store_commit();
+        }
 #pragma unroll 1
         for (i64 first = static_cast<i64>(blockIdx.x) * ROWS; first < p.rows; first += step) {
             const float inverse = this->gate(parameters, h, bounds, rows, raws);
@@ -52,6 +60,7 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
             this->tell_largest(h, bounds);
             finish(parameters, base, mapped[1], out, first, sums);
         }
+        if (threadIdx.x == 0) store_wait<0>();
     }
 
     /// Writes the layer norm of s added to `base`; see `sum_features` for `shared`.

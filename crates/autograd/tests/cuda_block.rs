@@ -185,6 +185,37 @@ fn more_features_than_lanes(device: &Device) {
     }
 }
 
+/// Of more than 32 features: gradients in the compute mode of the backward pass, whose operands the forward pass of another mode has not
+/// prepared; and those of the parameters alone.
+fn a_backward_pass_may_compute_in_another_way_and_without_x(device: &Device) {
+    let algebra = Algebra::new(Signature::CL3).unwrap();
+    let size = (203, 65, 40);
+    let (all, seed) = operands(&algebra, size);
+    let all = scaled(all, size);
+    let on_device = |tensor: &Tensor| tensor.array().cast(DType::F32).unwrap().to_device(device).unwrap();
+    let arrays: Vec<Array> = all.iter().map(on_device).collect();
+    let block = kernel::Operands::from_all(&arrays).unwrap();
+    let gradients = |kept: &kernel::Kept, need_x: bool| -> Vec<Option<Vec<f64>>> {
+        let found = kernel::backward(&algebra, &block, kept, &on_device(&seed), need_x).unwrap();
+        found.into_iter().map(|gradient| gradient.map(|array| array.to_f64_vec().unwrap())).collect()
+    };
+    let [exact, tf32] = [Compute::Exact, Compute::Tf32].map(|compute| {
+        compute.scope(|| {
+            let kept = kernel::forward(&algebra, &block).unwrap().kept;
+            (kept.clone(), gradients(&kept, true), gradients(&kept, false))
+        })
+    });
+    for (compute, other, own) in [(Compute::Exact, &tf32, &exact), (Compute::Tf32, &exact, &tf32)] {
+        assert!(own.1[0].is_some() && own.2[0].is_none());
+        assert_eq!(own.1[1..], own.2[1..], "{compute:?}: gradients of parameters do not depend on that of x");
+        // The first map's result, which is another one, and prepared parameters of the other mode.
+        let [y, _] = own.0.arrays() else { panic!("{:?}", own.0) };
+        let [_, prepared] = other.0.arrays() else { panic!("{:?}", other.0) };
+        let mixed = kernel::Kept::from_arrays(&[y.clone(), prepared.clone()]).unwrap();
+        assert_eq!(compute.scope(|| gradients(&mixed, true)), own.1, "{compute:?}");
+    }
+}
+
 /// Features in 16 bits, with parameters of their dtype and, in mixed precision, in `f32`.
 fn sixteen_bits_and_mixed_precision(device: &Device) {
     // Few rows; then many: rows that fill no tile, or more tiles than blocks, and planes of a multiple of 16, 8, 4 and 2 bytes.
@@ -420,6 +451,7 @@ gradewise_testing::main!(
     one_operator_computes_what_its_parts_compute,
     many_rows_are_computed_as_few_are,
     more_features_than_lanes,
+    a_backward_pass_may_compute_in_another_way_and_without_x,
     sixteen_bits_and_mixed_precision,
     views_give_the_bits_of_their_copies,
     columns_of_wider_rows_give_what_their_copies_give,

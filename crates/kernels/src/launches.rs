@@ -21,8 +21,7 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
         // A warpgroup that loads, beside two that compute, or three.
         () if operation.starts_with("attention_hopper_") && operation.contains("_bwd_q_64_") => 512,
         () if is(&["attention_hopper_", "mv_tiles_fwd", "field_hopper_"]) => 384,
-        () if is(&["mv_wide_sums_80_", "mv_wide_exact_sums_80_"]) => 640,
-        () if is(&["sort_tiles_", "mv_wide_sums", "mv_wide_exact_sums"]) => 512,
+        () if is(&["sort_tiles_", "mv_wide_first_", "mv_wide_exact_first_"]) => 512,
         () if is(&["mv_wide_inner_sums", "mv_wide_exact_inner_sums"]) => 512,
         // A warpgroup of helpers beside those that compute.
         () if is(&["sgp_hopper_fwd_"]) && !many_blades => 512 + 128,
@@ -73,9 +72,9 @@ mod tests {
             ("gw_field_depthwise_f32", 256),
             ("gw_mv_tiles_bwd2_3_0_0_bf16", 256),
             ("gw_mv_wide_exact_fwd_3_0_0_f32", 256),
-            ("gw_mv_wide_sums_64_3_0_0_bf16", 512),
+            ("gw_mv_wide_first_64_3_0_0_bf16", 512),
             ("gw_mv_wide_exact_inner_sums_3_0_0_f32", 512),
-            ("gw_mv_wide_exact_sums_80_3_0_0_f32", 640),
+            ("gw_mv_wide_exact_first_80_3_0_0_f32", 512),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),
             ("gw_sgp_bwd_v1_1_3_0_f32", 128),
             ("gw_sgp_rows_fwd_3_0_0_f32", 256),

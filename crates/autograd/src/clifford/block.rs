@@ -126,7 +126,7 @@ impl Operation for Block {
         let kept = kernel::Kept::from_arrays(context.saved).ok_or_else(|| Error::Argument {
             operation: Self::NAME,
             message: format!(
-                "its forward pass saved {} arrays, its backward pass reads 3 or 1",
+                "its forward pass saved {} arrays, its backward pass reads 3 or 2",
                 context.saved.len()
             ),
         })?;

@@ -12,18 +12,15 @@ pub struct Forward {
     pub kept: Kept,
 }
 
-/// Intermediates that [`forward`](super::forward()) keeps for [`backward`](super::backward()), each of the output's shape. On the CPU
+/// What [`forward`](super::forward()) keeps for [`backward`](super::backward()): intermediates, each of the output's shape. On the CPU
 /// their elements are in an order of the implementation's own.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "moved once or twice for each call, which would allocate the larger one"
-)]
 pub enum Kept {
     /// The first map's result, the right factor before its normalisation, and the argument of the layer norm.
     All([Array; 3]),
-    /// The first map's result, from which [`backward`](super::backward()) computes the others again: more than 32 features on a GPU.
-    First(Array),
+    /// The first map's result, from which [`backward`](super::backward()) computes the others again, and the parameters as both passes have
+    /// them in shared memory: more than 32 features on a GPU.
+    First([Array; 2]),
 }
 
 impl Kept {
@@ -33,7 +30,15 @@ impl Kept {
     pub fn arrays(&self) -> &[Array] {
         match self {
             Self::All(arrays) => arrays,
-            Self::First(array) => std::slice::from_ref(array),
+            Self::First(arrays) => arrays,
+        }
+    }
+
+    /// Those that are intermediates.
+    pub(super) fn intermediates(&self) -> &[Array] {
+        match self {
+            Self::All(arrays) => arrays,
+            Self::First(arrays) => &arrays[..1],
         }
     }
 
@@ -41,7 +46,7 @@ impl Kept {
     pub fn from_arrays(arrays: &[Array]) -> Option<Self> {
         match arrays {
             [y, r, s] => Some(Self::All([y.clone(), r.clone(), s.clone()])),
-            [y] => Some(Self::First(y.clone())),
+            [y, prepared] => Some(Self::First([y.clone(), prepared.clone()])),
             _ => None,
         }
     }
@@ -54,10 +59,10 @@ impl Kept {
         }
     }
 
-    /// The first map's result, for a way to run that reads it alone.
-    pub(super) fn first(&self) -> Result<&Array> {
+    /// The first map's result and the prepared parameters, for a way to run that reads them.
+    pub(super) fn first(&self) -> Result<&[Array; 2]> {
         match self {
-            Self::First(array) => Ok(array),
+            Self::First(arrays) => Ok(arrays),
             Self::All(_) => Err(self.foreign()),
         }
     }
@@ -69,7 +74,7 @@ impl Kept {
             argument: "kept",
             actual: match self {
                 Self::All(_) => "3 arrays".to_owned(),
-                Self::First(_) => "1 array".to_owned(),
+                Self::First(_) => "2 arrays".to_owned(),
             },
             expected: "what the forward pass of the same operands kept",
         }

@@ -301,7 +301,7 @@ pub fn backward(
 ) -> Result<Vec<Option<Array>>> {
     let sizes = check(algebra, operands)?;
     let shape = [algebra.blade_count(), sizes.batch, sizes.features];
-    for (name, array) in Kept::NAMES.into_iter().zip(kept.arrays()).chain([("grad", grad)]) {
+    for (name, array) in Kept::NAMES.into_iter().zip(kept.intermediates()).chain([("grad", grad)]) {
         exact(NAME, name, array, &shape, like_the_output)?;
         alike(NAME, &[("x", operands.x), (name, array)])?;
     }

@@ -1,5 +1,5 @@
-//! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map and the gradient of its input are products of
-//! matrices; one kernel for each pass does the rest, and two others the gradients of matrices.
+//! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map is a product of matrices, one kernel for each pass
+//! does the rest, and two others the gradients of matrices, and of the input.
 
 use super::{
     Forward, Kept, MOST_FEATURES, NAME, Sizes,
@@ -9,10 +9,7 @@ use crate::{
     Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
     cuda::{Args, Grid, Kernel},
-    ops::{
-        clifford::mv_linear::{self, Bias, cuda as linear},
-        pad,
-    },
+    ops::clifford::mv_linear::{self, Bias, cuda as linear},
 };
 use gradewise_core::Algebra;
 
@@ -39,15 +36,15 @@ pub(super) struct Plan {
     numbers: usize,
     forward: (Kernel, Grid),
     backward: (Kernel, Grid),
-    sums: Sums,
+    gradients: Gradients,
 }
 
-/// Kernels for gradients of matrices.
-struct Sums {
-    /// Of the first one, from 64 or 80 columns of rows.
+/// Kernels for gradients of the linear maps.
+struct Gradients {
+    /// Of the first one, 64 or 80 columns of its input at a time.
     of_64: Kernel,
     of_80: Kernel,
-    /// Of the others.
+    /// Of the matrices of the others.
     inner: Kernel,
 }
 
@@ -67,9 +64,9 @@ pub(super) fn plan(
     }
     let is_exact = dtype == DType::F32 && Compute::current() != Compute::Tf32;
     let names = if is_exact {
-        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_sums_64", "mv_wide_exact_sums_80"]
+        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_first_64", "mv_wide_exact_first_80"]
     } else {
-        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_sums_64", "mv_wide_sums_80"]
+        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_first_64", "mv_wide_first_80"]
     };
     let [forward, backward, of_64, of_80] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     let inner = if is_exact { "mv_wide_exact_inner_sums" } else { "mv_wide_inner_sums" };
@@ -92,24 +89,29 @@ pub(super) fn plan(
         numbers,
         forward: (forward, grid.shared(shared_forward)),
         backward: (backward, grid.shared(shared_backward)),
-        sums: Sums { of_64, of_80, inner },
+        gradients: Gradients { of_64, of_80, inner },
     })
+}
+
+/// Values of four bytes that `right`, `left` and the parameters of single features take in shared memory, with scales of the matrices.
+fn prepared(algebra: &Algebra, numbers: usize) -> usize {
+    let (grades, paths) = (algebra.grade_count(), algebra.paths().len());
+    numbers * grades * WIDTH * WIDTH + (paths + 4 * grades + 3) * WIDTH + 4
 }
 
 /// Bytes of shared memory of both passes, with operands of so many 16-bit numbers.
 fn shared(algebra: &Algebra, numbers: usize) -> (usize, usize) {
     let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
-    let matrices = numbers * grades * WIDTH * WIDTH;
-    let parameters = (paths + 4 * grades + 3) * WIDTH;
+    let prepared = prepared(algebra, numbers);
     let rows = blades * ROWS * WIDTH;
-    // One value of each row and warp; largest magnitudes by warp; scales of matrices.
-    let (exchange, magnitudes, scales) = (ROWS * WARPS, WARPS, 4);
-    let forward = matrices + parameters + 2 * rows + exchange + magnitudes + scales;
+    // One value of each row and warp; largest magnitudes by warp; two barriers.
+    let (exchange, magnitudes, barriers) = (ROWS * WARPS, WARPS, 4);
+    let forward = prepared + 2 * rows + exchange + magnitudes;
     // Sums of parameters' gradients (`Sums` in the kernel).
     let sums = (2 * ((paths + grades).div_ceil(8) + 3) + 2 * grades) * THREADS;
     // There is room for y if operands are one number.
     let arrays = if numbers == 1 { 3 } else { 2 };
-    let backward = matrices + parameters + arrays * rows + 2 * exchange + 3 * magnitudes + scales + sums;
+    let backward = prepared + arrays * rows + 2 * exchange + 3 * magnitudes + barriers + sums;
     (4 * forward, 4 * backward)
 }
 
@@ -150,65 +152,80 @@ impl Plan {
         Array::for_kernel(NAME, [self.sizes.batch.div_ceil(ROWS), tile], DType::F32, device)
     }
 
-    /// The gradient of the first matrix `[grades, inputs, features]` in the dtype of the parameters: by grade, products of x and the gradient
-    /// of y summed over rows.
-    fn first_sums(
+    /// The block's output, and what the backward pass reads of the parameters.
+    fn output(
         &self,
         device: &CudaDevice,
         algebra: &Algebra,
-        x: &Array,
-        grad_y: &Array,
-        parameters: DType,
-    ) -> Result<Array> {
-        /// Rows of a stage, and stages in shared memory.
-        const STEP: usize = 32;
-        const STAGES: usize = 4;
-        /// Columns of x in a block of threads that has more than `WIDTH`.
-        const MORE: usize = 80;
-        let Sizes { batch, inputs, features } = self.sizes;
-        let grades = algebra.grade_count();
-        let (kernel, columns) = if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) {
-            (self.sums.of_80, MORE)
-        } else {
-            (self.sums.of_64, WIDTH)
-        };
-        let (halves, across) = (halves(algebra), inputs.div_ceil(columns));
-        let blocks = (self.multiprocessors / (across * halves)).clamp(1, batch.div_ceil(STEP));
-        let partial = Array::for_kernel(NAME, [blocks, grades * inputs * features], DType::F32, device)?;
-        // Rows are 16 bytes apart.
-        let size = self.dtype.size();
-        let shared = STAGES * STEP * ((columns * size + 16) + (WIDTH * size + 16));
-        // Four warps for each 16 columns.
-        let grid = Grid::new([blocks, across, halves], [(columns * 8) as u32, 1, 1]).shared(shared);
+        arrays: &[Array],
+        y: &Array,
+        residual: Option<&Array>,
+    ) -> Result<[Array; 2]> {
+        let output = self.like_the_output(device, algebra)?;
+        let prepared = Array::for_kernel(NAME, [prepared(algebra, self.numbers)], DType::F32, device)?;
         let args = Args::new()
-            .array(x)
-            .array(grad_y)
-            .array(&partial)
-            .size(batch)
-            .size(inputs)
-            .size(linear::pitch(x))
-            .size(features);
+            .value(&self.weights(arrays))
+            .array(y)
+            .optional(residual)
+            .array(&output)
+            .array(&prepared);
+        let (kernel, grid) = self.forward;
         device.launch(NAME, kernel, grid, args)?;
-        sum_partials(device, NAME, &partial, [grades, inputs, features], parameters, 1.0)
+        Ok([output, prepared])
     }
 
-    /// The gradient of x. Its rows are as far apart as those of x: rows that begin at multiples of 16 bytes are written in less than half of the
-    /// time.
-    fn input_gradient(
+    /// The gradient of the first matrix `[grades, inputs, features]` in the dtype of the parameters, by grade products of x and the gradient of y
+    /// summed over rows; and that of x, if needed. Its rows are as far apart as those of x.
+    fn first_gradients(
         &self,
         device: &CudaDevice,
         algebra: &Algebra,
         arrays: &[Array],
         grad_y: &Array,
-    ) -> Result<Array> {
+        need_x: bool,
+    ) -> Result<(Array, Option<Array>)> {
+        /// Rows of a stage.
+        const STEP: usize = 32;
+        /// Columns of x in a block of threads that has more than `WIDTH`.
+        const MORE: usize = 80;
+        const THREADS: u32 = 512;
         let Sizes { batch, inputs, features } = self.sizes;
-        let (matrices, pitch) = (narrowed(self, &arrays[1])?, linear::pitch(&arrays[0]));
-        let sizes = mv_linear::Sizes::grade_wise(batch, pitch, features);
-        if pitch == inputs {
-            return linear::input_gradient(device, algebra, &sizes, &matrices, grad_y);
-        }
-        let matrices = pad(&matrices, 1, 0, pitch)?;
-        linear::input_gradient(device, algebra, &sizes, &matrices, grad_y)?.slice(2, 0..inputs)
+        let (x, size, pitch) = (&arrays[0], self.dtype.size(), linear::pitch(&arrays[0]));
+        let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
+        let (kernel, columns) = if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) {
+            (self.gradients.of_80, MORE)
+        } else {
+            (self.gradients.of_64, WIDTH)
+        };
+        let matrices = need_x.then(|| narrowed(self, &arrays[1])).transpose()?;
+        let grad_x = need_x
+            .then(|| Array::for_kernel(NAME, [blades, batch, pitch], self.dtype, device))
+            .transpose()?;
+        let (halves, across) = (halves(algebra), inputs.div_ceil(columns));
+        let blocks = (self.multiprocessors / (across * halves)).clamp(1, batch.div_ceil(STEP));
+        let partial = Array::for_kernel(NAME, [blocks, grades * inputs * features], DType::F32, device)?;
+        // Rows are 16 bytes apart. A stage has four scales and two barriers, and there are 64 magnitudes.
+        let stages = if size == 4 { 8 } else { 16 };
+        let shared = stages * (STEP * ((columns * size + 16) + (WIDTH * size + 16)) + 32) + 64 * 4;
+        let grid = Grid::new([blocks, across, halves], [THREADS, 1, 1]).shared(shared);
+        let args = Args::new()
+            .array(x)
+            .array(grad_y)
+            .optional(matrices.as_ref())
+            .optional(grad_x.as_ref())
+            .array(&partial)
+            .size(batch)
+            .size(inputs)
+            .size(pitch)
+            .size(features);
+        device.launch(NAME, kernel, grid, args)?;
+        let shape = [grades, inputs, features];
+        let sums = sum_partials(device, NAME, &partial, shape, arrays[1].dtype(), 1.0)?;
+        let grad_x = match grad_x {
+            Some(wider) if pitch > inputs => Some(wider.slice(2, 0..inputs)?),
+            other => other,
+        };
+        Ok((sums, grad_x))
     }
 
     /// The gradients of `right` and `left`, `[2, grades, features, features]` in the dtype of the parameters: by grade, products of h and the
@@ -239,7 +256,7 @@ impl Plan {
             .array(&partial)
             .size(tiles)
             .size(features);
-        device.launch(NAME, self.sums.inner, grid, args)?;
+        device.launch(NAME, self.gradients.inner, grid, args)?;
         sum_partials(device, NAME, &partial, [2, grades, features, features], parameters, 1.0)
     }
 }
@@ -274,20 +291,17 @@ pub(super) fn forward(
     let (matrices, bias) = (narrowed(plan, &arrays[1])?, narrowed(plan, &arrays[2])?);
     let bias = Some((&bias, Bias::Scalar));
     let y = linear::forward(device, algebra, &plan.linear(), &arrays[0], &matrices, bias)?;
-    let output = plan.like_the_output(device, algebra)?;
-    let args = Args::new().value(&plan.weights(arrays)).array(&y).optional(residual).array(&output);
-    let (kernel, grid) = plan.forward;
-    device.launch(NAME, kernel, grid, args)?;
-    Ok(Forward { output, kept: Kept::First(y) })
+    let [output, prepared] = plan.output(device, algebra, arrays, &y, residual)?;
+    Ok(Forward { output, kept: Kept::First([y, prepared]) })
 }
 
-/// As [`forward`].
+/// As [`forward`]. `kept` are the first map's result and what [`forward`] has left of the parameters.
 pub(super) fn backward(
     device: &CudaDevice,
     algebra: &Algebra,
     plan: &Plan,
     arrays: &[Array],
-    y: &Array,
+    kept: &[Array; 2],
     grad: &Array,
     need_x: bool,
 ) -> Result<Vec<Option<Array>>> {
@@ -295,6 +309,12 @@ pub(super) fn backward(
     const LINEAR: usize = 1;
     const RIGHT: usize = 5;
     const LEFT: usize = 8;
+    let [y, prepared] = kept;
+    // With another compute mode than in the forward pass, operands are different ones.
+    let other = (prepared.elements() != self::prepared(algebra, plan.numbers))
+        .then(|| plan.output(device, algebra, arrays, y, None))
+        .transpose()?;
+    let prepared = other.as_ref().map_or(prepared, |[_, prepared]| prepared);
     let grad_y = plan.like_the_output(device, algebra)?;
     let kept = || plan.kept(device, algebra);
     let inner = Inner {
@@ -309,6 +329,7 @@ pub(super) fn backward(
         .value(&plan.weights(arrays))
         .array(y)
         .array(grad)
+        .array(prepared)
         .array(&grad_y)
         .array(&inner.h)
         .array(&inner.grad_r)
@@ -321,8 +342,7 @@ pub(super) fn backward(
     let others = plan.inner_sums(device, algebra, &inner, parameters)?;
     // Its memory serves the gradient of x.
     drop(inner);
-    let first = plan.first_sums(device, algebra, &arrays[0], &grad_y, parameters)?;
-    let grad_x = need_x.then(|| plan.input_gradient(device, algebra, arrays, &grad_y)).transpose()?;
+    let (first, grad_x) = plan.first_gradients(device, algebra, arrays, &grad_y, need_x)?;
     let apart = [(LINEAR, first), (RIGHT, others.slice(0, 0..1)?), (LEFT, others.slice(0, 1..2)?)];
     gathered(device, arrays, grad_x, &partials, apart)
 }

@@ -222,20 +222,6 @@ pub(super) fn reads_transposed(
         && (!needs.w || products.of_w(x).may_transpose_both(device)?))
 }
 
-/// The gradient of x `[blades, batch, in]` alone, from a contiguous gradient of the output.
-pub(in crate::ops::clifford) fn input_gradient(
-    device: &CudaDevice,
-    algebra: &Algebra,
-    sizes: &Sizes,
-    w: &Array,
-    grad: &Array,
-) -> Result<Array> {
-    let tables = DeviceAlgebra::of(device, algebra)?;
-    let upstream = matrices(grad, sizes.batch, sizes.outputs, false);
-    let products = GradientProducts::new(algebra, &tables, sizes, grad.dtype(), upstream);
-    products.of_x(w).run(device, [algebra.blade_count(), sizes.batch, sizes.inputs])
-}
-
 /// The inputs of the backward pass, and the requested gradients.
 #[derive(Clone, Copy)]
 pub(in crate::ops::clifford) struct Backward<'a> {
