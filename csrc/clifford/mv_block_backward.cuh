@@ -141,11 +141,18 @@ struct MvBlockBackward : MvBlock<A, R, T> {
         SiluGate silu[GRADES];
         this->silu_parameters(silu);
         this->fetched();
-        // Not unrolled: interleaved, rows would take more registers than a thread has, and a launch on few rows waits longer for instructions
-        // that it executes once than for those that it repeats.
-#pragma unroll 1
+        // Not unrolled: a launch on few rows waits longer for instructions that it executes once than for those that it repeats. In f32, for compute
+        // capabilities 10.0 and 12.0, the compiler spills registers in the loop.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+        constexpr int UNROLLED = sizeof(T) == 4 ? R : 1;
+#else
+        constexpr int UNROLLED = 1;
+#endif
+#pragma unroll UNROLLED
         for (int r = 0; r < R; ++r) {
             const int row = (mine + r) * narrow_row;
+            // Keeps the rows apart: interleaved, they would take more registers than a thread has.
+            asm volatile("" ::: "memory");
             Element at, g;
             this->get(rows.hs + row, at);
             this->get(rows.dls + row, g);
