@@ -311,9 +311,8 @@ pub(super) fn backward(
     const LEFT: usize = 8;
     let [y, prepared] = kept;
     // With another compute mode than in the forward pass, operands are different ones.
-    let other = (prepared.elements() != self::prepared(algebra, plan.numbers))
-        .then(|| plan.output(device, algebra, arrays, y, None))
-        .transpose()?;
+    let fits = prepared.dtype() == DType::F32 && prepared.elements() == self::prepared(algebra, plan.numbers);
+    let other = (!fits).then(|| plan.output(device, algebra, arrays, y, None)).transpose()?;
     let prepared = other.as_ref().map_or(prepared, |[_, prepared]| prepared);
     let grad_y = plan.like_the_output(device, algebra)?;
     let kept = || plan.kept(device, algebra);
