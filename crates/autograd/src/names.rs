@@ -75,9 +75,8 @@ impl Policy {
     pub fn with_all(self, text: &str) -> Result<Self> {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(self, |policy, part| {
             let Some((operation, rule)) = part.split_once('=') else {
-                let message = format!(
-                    "`{part}` is no rule; write OPERATION=RULE, with a rule of 16-bit, f32, widest, first"
-                );
+                let rules = Rule::names();
+                let message = format!("`{part}` is no rule; write OPERATION=RULE, with a rule of {rules}");
                 return Err(Error::Argument { operation: "autocast", message });
             };
             policy.with(operation.trim(), rule.trim().parse()?)

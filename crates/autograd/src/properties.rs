@@ -31,6 +31,11 @@ impl Rule {
             Self::First => "first",
         }
     }
+
+    /// All names, for messages.
+    pub(crate) fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
 }
 
 impl fmt::Display for Rule {
@@ -46,7 +51,7 @@ impl FromStr for Rule {
         let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
         found.ok_or_else(|| Error::Argument {
             operation: "autocast",
-            message: format!("there is no rule `{text}`; there are 16-bit, f32, widest and first"),
+            message: format!("there is no rule `{text}`; there are {}", Self::names()),
         })
     }
 }

@@ -19,32 +19,27 @@ pub(super) struct Plan {
     pub is_wide: bool,
     /// Blocks of the backward pass, each with partial sums of its own.
     pub blocks: usize,
-    pub forward: (Kernel, Grid),
-    pub backward: (Kernel, Grid),
-    /// The kernels of both passes for arrays that are not aligned to two elements, where those above access two at a time.
-    pub unaligned: Option<[Kernel; 2]>,
+    pub forward: Pass,
+    pub backward: Pass,
 }
 
-impl Plan {
-    /// The pass's kernel and its launch shape. `given` is the array with `features` that the pass did not allocate.
-    fn launch(&self, pass: Pass, given: Option<&Array>) -> (Kernel, Grid) {
-        let (kernel, grid) = match pass {
-            Pass::Forward => self.forward,
-            Pass::Backward => self.backward,
-        };
-        let pair = 2 * self.dtype.size() as u64;
-        let is_aligned = given.is_none_or(|array| array.cuda_address().is_multiple_of(pair));
+/// The launch of a pass.
+pub(super) struct Pass {
+    pub kernel: Kernel,
+    /// For arrays that are not aligned to two elements, where the kernel accesses features two at a time.
+    pub unaligned: Option<Kernel>,
+    pub grid: Grid,
+}
+
+impl Pass {
+    /// The kernel for these arrays of features.
+    fn kernel_for<'a>(&self, mut features: impl Iterator<Item = &'a Array>) -> Kernel {
+        let is_aligned = |array: &Array| array.cuda_address().is_multiple_of(2 * array.dtype().size() as u64);
         match self.unaligned {
-            Some(kernels) if !is_aligned => (kernels[pass as usize], grid),
-            _ => (kernel, grid),
+            Some(kernel) if !features.all(is_aligned) => kernel,
+            _ => self.kernel,
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Pass {
-    Forward,
-    Backward,
 }
 
 /// `MvBlockWeights` of the kernels.
@@ -127,8 +122,8 @@ pub(super) fn forward(
         .array(&kept[0])
         .array(&kept[1])
         .array(&kept[2]);
-    let (kernel, grid) = plan.launch(Pass::Forward, residual);
-    device.launch(NAME, kernel, grid, args)?;
+    let kernel = plan.forward.kernel_for(kept.iter().chain([&output]).chain(residual));
+    device.launch(NAME, kernel, plan.forward.grid, args)?;
     Ok(Forward { output, kept: Kept::All(kept) })
 }
 
@@ -154,7 +149,7 @@ pub(super) fn backward(
         .array(grad)
         .optional(grad_x.as_ref())
         .array(&partials);
-    let (kernel, grid) = plan.launch(Pass::Backward, Some(grad));
-    device.launch(NAME, kernel, grid, args)?;
+    let kernel = plan.backward.kernel_for(kept.iter().chain([grad]));
+    device.launch(NAME, kernel, plan.backward.grid, args)?;
     gathered(device, arrays, grad_x, &partials, [])
 }

@@ -1,6 +1,9 @@
 //! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/mv_block.cuh).
 
-use super::{MOST_FEATURES, Sizes, cuda::Plan};
+use super::{
+    MOST_FEATURES, Sizes,
+    cuda::{Pass, Plan},
+};
 use crate::{
     CudaDevice, DType,
     cuda::{Grid, Kernel},
@@ -65,8 +68,7 @@ pub(super) fn plan(
         working_warps: shape.0,
         is_wide,
         blocks,
-        forward: (forward, grid.shared(shared_forward)),
-        backward: (backward, grid.shared(shared_backward)),
-        unaligned: None,
+        forward: Pass { kernel: forward, unaligned: None, grid: grid.shared(shared_forward) },
+        backward: Pass { kernel: backward, unaligned: None, grid: grid.shared(shared_backward) },
     })
 }

@@ -1,6 +1,10 @@
 //! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
 
-use super::{MOST_FEATURES, Sizes, cuda::Plan, rows};
+use super::{
+    MOST_FEATURES, Sizes,
+    cuda::{Pass, Plan},
+    rows,
+};
 use crate::{
     CudaDevice, DType,
     cuda::{Grid, Kernel},
@@ -65,6 +69,7 @@ pub(super) fn plan(
         _ => (["mv_tiles_fwd2", "mv_tiles_bwd2"], None),
     };
     let [forward, backward] = kernels(names);
+    let [forward_unaligned, backward_unaligned] = unaligned.map_or([None; 2], |kernels| kernels.map(Some));
     if !device.kernels().has(device, &forward) {
         return None;
     }
@@ -76,9 +81,16 @@ pub(super) fn plan(
         working_warps: 0,
         is_wide,
         blocks: blocks(GROUPS * ROWS),
-        forward: (forward, grid(groups).shared(shared_forward)),
-        backward: (backward, grid(GROUPS).shared(shared_backward)),
-        unaligned,
+        forward: Pass {
+            kernel: forward,
+            unaligned: forward_unaligned,
+            grid: grid(groups).shared(shared_forward),
+        },
+        backward: Pass {
+            kernel: backward,
+            unaligned: backward_unaligned,
+            grid: grid(GROUPS).shared(shared_backward),
+        },
     })
 }
 

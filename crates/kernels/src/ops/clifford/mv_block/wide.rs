@@ -310,8 +310,11 @@ pub(super) fn backward(
     const RIGHT: usize = 5;
     const LEFT: usize = 8;
     let [y, prepared] = kept;
-    // With another compute mode than in the forward pass, operands are different ones.
-    let fits = prepared.dtype() == DType::F32 && prepared.elements() == self::prepared(algebra, plan.numbers);
+    // With another compute mode than in the forward pass, operands are different ones. The copy engine reads from multiples of 16 bytes.
+    let fits = prepared.dtype() == DType::F32
+        && prepared.elements() == self::prepared(algebra, plan.numbers)
+        && prepared.is_contiguous()
+        && prepared.cuda_address().is_multiple_of(16);
     let other = (!fits).then(|| plan.output(device, algebra, arrays, y, None)).transpose()?;
     let prepared = other.as_ref().map_or(prepared, |[_, prepared]| prepared);
     let grad_y = plan.like_the_output(device, algebra)?;

@@ -83,6 +83,21 @@ fn check(algebra: &Algebra, x: &Array, w: &Array) -> Result<Sizes> {
     }
 }
 
+fn check_bias(bias: Option<(&Array, Bias)>, outputs: usize) -> Result<()> {
+    let Some((bias, _)) = bias else { return Ok(()) };
+    exact(NAME, "bias", bias, &[outputs], || "one entry for each output feature".to_owned())
+}
+
+fn check_grad(algebra: &Algebra, grad: &Array, batch: usize, outputs: usize) -> Result<()> {
+    let reason = || "the gradient has the shape of the output".to_owned();
+    exact(NAME, "grad", grad, &[algebra.blade_count(), batch, outputs], reason)
+}
+
+/// A contiguous bias.
+fn flat(bias: Option<(&Array, Bias)>) -> Result<Option<(Array, Bias)>> {
+    bias.map(|(array, bias)| Ok((array.contiguous()?, bias))).transpose()
+}
+
 /// The dtypes of x and of the output with which [`forward_in`] reads parameters in `f32` as they are, where features have 16 bits: those on
 /// the side of at most 8 features are in `f32`, too, for they are few beside those of `dtype` on the other side. `None` if neither side has
 /// so few, or for operands that are neither in `f32` nor, as x may be, in `dtype`.
@@ -114,13 +129,13 @@ pub fn forward_in(
     }
     let sizes = check(algebra, x, w)?;
     w.require_beside(&x.device(), NAME, "w")?;
+    check_bias(bias, sizes.outputs)?;
     if let Some((bias, _)) = bias {
-        exact(NAME, "bias", bias, &[sizes.outputs], || "one entry for each output feature".to_owned())?;
         bias.require_like(w, NAME, "bias")?;
     }
     if let Device::Cuda(device) = x.device() {
         let operands = (&x.contiguous()?, &w.contiguous()?);
-        let flat = bias.map(|(array, bias)| array.contiguous().map(|array| (array, bias))).transpose()?;
+        let flat = flat(bias)?;
         let flat = flat.as_ref().map(|(array, bias)| (array, *bias));
         if let Some(out) = cuda::mixed_forward(&device, algebra, &sizes, operands, flat, dtype)? {
             return Ok(out);
@@ -135,12 +150,10 @@ pub fn forward_in(
 /// Shapes, dtypes or devices that do not fit together, named; dtypes the device does not serve.
 pub fn forward(algebra: &Algebra, x: &Array, w: &Array, bias: Option<(&Array, Bias)>) -> Result<Array> {
     let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
-    if let Some((bias, _)) = bias {
-        exact(NAME, "bias", bias, &[outputs], || "one entry for each output feature".to_owned())?;
-    }
+    check_bias(bias, outputs)?;
     let dtype = alike(NAME, &[("x", x), ("w", w), ("bias", bias.map_or(w, |(bias, _)| bias))])?;
     let (x, w) = (x.contiguous()?, w.contiguous()?);
-    let bias = bias.map(|(array, bias)| array.contiguous().map(|array| (array, bias))).transpose()?;
+    let bias = flat(bias)?;
     if let Device::Cuda(device) = x.device() {
         let sizes = Sizes { batch, inputs, outputs, shared };
         let bias = bias.as_ref().map(|(array, bias)| (array, *bias));
@@ -217,9 +230,7 @@ pub fn backward_in(
         return backward(algebra, x, w, bias, grad, needs);
     }
     let sizes = check(algebra, x, w)?;
-    exact(NAME, "grad", grad, &[algebra.blade_count(), sizes.batch, sizes.outputs], || {
-        "the gradient has the shape of the output".to_owned()
-    })?;
+    check_grad(algebra, grad, sizes.batch, sizes.outputs)?;
     for (argument, array) in [("x", x), ("grad", grad)] {
         array.require_beside(&w.device(), NAME, argument)?;
     }
@@ -257,9 +268,7 @@ pub(super) fn backward_adding(
     direct: Option<&Array>,
 ) -> Result<Gradients> {
     let Sizes { batch, inputs, outputs, shared } = check(algebra, x, w)?;
-    exact(NAME, "grad", grad, &[algebra.blade_count(), batch, outputs], || {
-        "the gradient has the shape of the output".to_owned()
-    })?;
+    check_grad(algebra, grad, batch, outputs)?;
     let dtype = alike(NAME, &[("x", x), ("w", w), ("grad", grad)])?;
     let (x, w) = (x.contiguous()?, w.contiguous()?);
     if let Device::Cuda(device) = x.device() {
