@@ -1,0 +1,215 @@
+# The stages of .ci/run and .ci/full: functions that each check one thing. Sourced by both, with the repository as the current folder.
+# Needs a Rust toolchain, a crate registry, pip and a C++ compiler; no GPU. Builds into target/ like any other build.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+target=${CARGO_TARGET_DIR:-$PWD/target}
+program=$target/release/gradewise
+skipped=()
+
+# stage NAME COMMAND…: runs a command and prints how long it took.
+stage() {
+    local name=$1 start=$SECONDS
+    shift
+    echo "== $name: $*"
+    "$@"
+    echo "== $name: $((SECONDS - start)) s"
+}
+
+# skip STAGE REASON: what this machine cannot check; the last line of a gate lists it.
+skip() {
+    echo "not checked: $1: $2"
+    skipped+=("$1")
+}
+
+# closing: the last line of a gate.
+closing() {
+    [ ${#skipped[@]} = 0 ] || printf 'not checked on this machine: %s\n' "${skipped[@]}"
+    echo "== all stages passed in $SECONDS s"
+}
+
+rustdoc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps "$@"; }
+
+# The algebra as its own users build it: without a standard library, and with all that it can do.
+core_alone() {
+    cargo check --release -p gradewise-core --no-default-features --features libm,serde
+    cargo test --release -p gradewise-core --features serde
+}
+
+# Layers without data formats; the number of crates is what README.md of nn says.
+nn_alone() {
+    local crates
+    cargo check --release -p gradewise-nn --no-default-features
+    crates=$(cargo tree -p gradewise-nn --no-default-features -e normal --prefix none | sed 's/ (\*)//' | sort -u | grep -vc '^gradewise')
+    echo "gradewise-nn without data formats: $crates crates"
+    [ "$crates" -le 60 ]
+}
+
+# The kernels for one architecture, and the Rust code that launches them.
+kernels_of_one_architecture() {
+    scripts/get-nvcc
+    GRADEWISE_CUDA_ARCHS=90a cargo clippy --workspace --all-targets --features cuda -- -D warnings
+}
+
+# The kernels for every architecture, none of which may spill registers.
+kernels_of_all_architectures() {
+    scripts/get-nvcc
+    cargo clippy --workspace --all-targets --features cuda -- -D warnings
+}
+
+# A short run of the program that the tests built: data, training, plots, resume, evaluation.
+smoke() {
+    local run
+    run=$(mktemp -d)
+    "$program" train nbody train.steps=60 data.train=300 data.valid=100 data.test=100 --out "$run/first"
+    for file in config.toml metrics.jsonl checkpoint.safetensors loss.svg trajectories.svg; do
+        test -s "$run/first/$file"
+    done
+    "$program" eval --checkpoint "$run/first/checkpoint.safetensors"
+    "$program" verify tests/golden --dtype f64
+    "$program" verify tests/golden --dtype f32
+    rm -r "$run"
+}
+
+# The tutorial's network learns, and has the same error wherever its input is turned.
+tutorial() {
+    "$target/release/examples/inertia" | tee "$target/inertia.txt"
+    python3 - "$target/inertia.txt" <<'CHECK'
+import re, sys
+errors = [float(number) for number in re.findall(r"error (\S+)", open(sys.argv[1]).read())]
+*trained, unseen, moved = errors
+assert trained[-1] < 0.02 * trained[0] and unseen < 0.1 * trained[0] and abs(unseen - moved) <= 1e-6 * unseen, errors
+CHECK
+}
+
+# A task outside the workspace: data, training and evaluation. The same target folder, so that crates are not built again.
+own_task() {
+    local run
+    run=$(mktemp -d)
+    (cd examples/own_task && cargo fmt --check && CARGO_TARGET_DIR=$target cargo build --release)
+    "$target/release/own_task" train area --out "$run/area"
+    "$target/release/own_task" eval --checkpoint "$run/area/checkpoint.safetensors" --json | tee "$run/eval.json"
+    # Predictions of zero have the relative error 1.
+    python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["relative"] < 0.1' "$run/eval.json"
+    [ "$(wc -l <examples/own_task/src/main.rs)" -le 150 ]
+    rm -r "$run"
+}
+
+# The operators in candle, and arrays of ndarray: a workspace of its own, unoptimised, because its crates are built for this alone.
+# The tests train the example's network.
+candle() { (cd crates/candle && cargo fmt --check && CARGO_TARGET_DIR=$target cargo test --quiet); }
+
+# Operators on memory of cudarc: a workspace of its own as well, of which CI has neither the kernels nor a GPU. What it does on one
+# is tests/gpu.rs.
+cudarc() { (cd examples/cudarc && cargo fmt --check && CARGO_TARGET_DIR=$target cargo clippy --quiet --all-targets -- -D warnings); }
+
+# The oldest compiler that Cargo.toml promises: a check of every crate, in a folder of its own.
+oldest_compiler() {
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
+    if cargo "+$version" --version 2>/dev/null ||
+        timeout 300 rustup toolchain install "$version" --profile minimal --no-self-update; then
+        cargo "+$version" check --workspace --target-dir "$target/oldest"
+        rm -rf "$target/oldest"
+    else
+        skip "oldest compiler" "no Rust $version here, and rustup does not fetch it"
+    fi
+}
+
+# The wheel for the CPU, in an environment of its own with the libraries that it serves. PyTorch brings 3 GB of libraries: uv unpacks
+# them in a third of pip's time, and links them from its cache where there is one.
+python_wheel() {
+    local venv wheel size seconds
+    venv=$target/python-venv
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -r crates/python/requirements-ci.txt
+    rm -rf "$target/wheels"
+    PATH=$venv/bin:$PATH maturin build --quiet --release --manifest-path crates/python/Cargo.toml --out "$target/wheels"
+    wheel=$(ls "$target"/wheels/gradewise-*.whl)
+    size=$(wc -c <"$wheel")
+    echo "$(basename "$wheel"): $((size >> 10)) KiB"
+    [ "$size" -le $((15 << 20)) ]
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall "$wheel"
+    # Of five, so that another process of the machine does not count.
+    seconds=$("$venv/bin/python" crates/python/tests/import_time.py gradewise)
+    echo "import gradewise: $seconds s"
+    # Outside of the sources, so that the installed package is what is tested.
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider crates/python/tests
+}
+
+# soak ROUNDS: runs that are killed at random moments and go on.
+soak() { scripts/soak --rounds "$1" --program "$program"; }
+
+# In a folder of its own: cargo keeps what it unpacked from the registry it makes in the target folder, and would verify a crate
+# against the packages of an earlier run.
+packages() {
+    local folder status=0
+    folder=$(mktemp -d)
+    # The Python package is published as wheels.
+    cargo package --workspace --exclude gradewise-python --allow-dirty --target-dir "$folder" || status=$?
+    rm -rf "$folder"
+    return $status
+}
+
+# The book with the reference beside it, in target/book, where mdBook is installed; tests/book.rs checks its links everywhere.
+book() {
+    if command -v mdbook >/dev/null; then
+        mdbook build --dest-dir "$target/book"
+        rm -rf "$target/book/api"
+        cp -r "$target/doc" "$target/book/api"
+        scripts/check-links "$target/book" "*.html"
+        test -s "$target/book/rotor.html" && test -s "$target/book/api/gradewise_core/index.html"
+    else
+        skip book "no mdbook (cargo install mdbook)"
+    fi
+}
+
+# What measures on a GPU starts and says so where there is none.
+benches() {
+    # The whole workspace, so that what the tests built serves.
+    cargo bench --workspace --bench gpu --bench gpu_criterion
+    python3 benches/compare_gpu.py --help >/dev/null
+    scripts/profile-gpu --help >/dev/null
+}
+
+# Licences, duplicates and sources of all dependencies, and known vulnerabilities where the database of advisories can be fetched.
+dependencies() {
+    cargo deny --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-deny || {
+        skip dependencies "no cargo-deny (cargo install cargo-deny)"
+        return
+    }
+    cargo deny --workspace check licenses bans sources
+    if cargo deny --workspace fetch db; then
+        cargo deny --workspace check advisories
+    else
+        skip advisories "the database of advisories cannot be fetched"
+    fi
+}
+
+# The public interfaces against those of the last release.
+compatibility() {
+    local last
+    last=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null) || {
+        skip compatibility "there is no release to compare with (no tag v*)"
+        return
+    }
+    cargo semver-checks --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-semver-checks
+    cargo semver-checks --workspace --exclude gradewise-python --baseline-rev "$last"
+}
+
+# The algebra under Miri, which finds undefined behaviour.
+miri() {
+    if cargo +nightly miri --version >/dev/null 2>&1 ||
+        timeout 300 rustup toolchain install nightly --profile minimal --component miri,rust-src --no-self-update; then
+        MIRIFLAGS="-Zmiri-deterministic-floats -Zmiri-disable-isolation" PROPTEST_CASES=2 \
+            cargo +nightly miri test -p gradewise-core --lib --target-dir "$target/miri"
+    else
+        skip Miri "no nightly toolchain with Miri here, and rustup does not fetch it"
+    fi
+}
+
+# Spelling, of identifiers too.
+typos() {
+    local venv=$target/typos-venv
+    [ -x "$venv/bin/typos" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check typos; }
+    "$venv/bin/typos"
+}
