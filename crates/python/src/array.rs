@@ -3,7 +3,10 @@
 mod export;
 mod import;
 
-use crate::errors::{Class, raised};
+use crate::{
+    errors::{Class, raised},
+    threads,
+};
 use gradewise_autograd::{Attributes, Prepared};
 use gradewise_core::DType;
 use gradewise_ffi::{Event, Stream};
@@ -236,5 +239,5 @@ pub fn run(
         let output = Prepared::new(operation, &attributes)?.forward(&inputs)?.output;
         Ok(PyArray::result(output)?)
     };
-    py.detach(run).map_err(|error: gradewise_autograd::Error| raised(py, error))
+    py.detach(|| threads::within(0, run)).map_err(|error: gradewise_autograd::Error| raised(py, error))
 }

@@ -12,7 +12,7 @@ mod call;
 mod ffi;
 mod memory;
 
-use crate::errors::raised;
+use crate::{errors::raised, threads};
 use call::Call;
 use ffi::{CallFrame, Handler};
 use gradewise_autograd::Prepared;
@@ -119,7 +119,7 @@ fn work(pass: Pass, is_cuda: bool, call: &Call<'_>) -> Result<(), Failure> {
         memory.finish(results, &device)
     };
     match &device {
-        Device::Cpu => run(),
+        Device::Cpu => threads::within(0, run),
         Device::Cuda(cuda) => {
             let stream = CUstream(call.runtime.stream()?);
             // SAFETY: XLA's stream of this device, which lives as long as the client; the arrays that are made are gone when this returns.

@@ -10,6 +10,7 @@ mod jax;
 mod operation;
 mod program;
 mod registry;
+mod threads;
 mod torch;
 
 use pyo3::prelude::*;
@@ -30,13 +31,16 @@ mod _core {
     #[pymodule_export]
     use crate::program::{main, toml_to_json};
     #[pymodule_export]
-    use crate::registry::{operations, samples, squared_norms, targets};
+    use crate::registry::{operations, samples, squared_norms, table_terms, targets};
+    #[pymodule_export]
+    use crate::threads::{get_num_threads, set_num_threads};
     #[pymodule_export]
     use crate::torch::edges::Edges;
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         use pyo3::types::PyModuleMethods;
+        crate::threads::watch_forks();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

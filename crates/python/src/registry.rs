@@ -50,6 +50,20 @@ pub fn samples(
     entry.samples(&sizes).and_then(|samples| samples.iter().map(&mut describe).collect()).map_err(fail)
 }
 
+/// Sizes of the left operand, the right operand and the result of a bilinear table, and its terms (left, right, result, sign).
+type Terms = ((usize, usize, usize), Vec<(u16, u16, u16, i8)>);
+
+/// The table of `table_product` with attributes as JSON.
+#[pyfunction]
+pub fn table_terms(py: Python<'_>, attributes: &str) -> PyResult<Terms> {
+    let read = || {
+        let table = gradewise_autograd::clifford::table_of(&attributes.parse()?)?;
+        let terms = table.terms().map(|term| (term.a, term.b, term.out, term.sign)).collect();
+        Ok(((table.a, table.b, table.out), terms))
+    };
+    read().map_err(|error: gradewise_autograd::Error| raised(py, error))
+}
+
 /// The algebra of a signature (p, q, r).
 fn algebra(py: Python<'_>, (p, q, r): (u8, u8, u8)) -> PyResult<Algebra> {
     Algebra::new(Signature::new(p, q, r))

@@ -7,7 +7,10 @@ mod view;
 
 pub use view::View;
 
-use crate::errors::{Class, raised};
+use crate::{
+    errors::{Class, raised},
+    threads,
+};
 use exchange::{Described, Exchange};
 use gradewise_core::{DType, PerAxis};
 use gradewise_ffi::sys::CUstream;
@@ -35,6 +38,8 @@ pub struct Torch {
     stream: Option<Py<PyAny>>,
     /// Says whether products of float32 matrices may be computed in TF32.
     allow_tf32: Option<Py<PyAny>>,
+    /// Returns the number of threads of operators on the host.
+    threads: Py<PyAny>,
     /// The settings of matrix products, for versions in which that query fails.
     matmul: Py<PyAny>,
 }
@@ -60,6 +65,8 @@ pub struct Here {
     dtype: DType,
     /// How products of float32 matrices are computed, as PyTorch's own are.
     compute: Compute,
+    /// The threads that PyTorch's own operators use on the host.
+    threads: usize,
 }
 
 // SAFETY: the handle of a stream may be used on any thread; the driver synchronises.
@@ -85,6 +92,7 @@ impl Torch {
                 int32: torch.getattr("int32")?.unbind(),
                 dtypes: dtypes.collect::<PyResult<_>>()?,
                 classes: [tensor.unbind(), parameter.unbind()],
+                threads: torch.getattr("get_num_threads")?.unbind(),
                 stream: optional("_cuda_getCurrentRawStream"),
                 allow_tf32: optional("_get_cublas_allow_tf32"),
                 matmul: torch.getattr("backends")?.getattr("cuda")?.getattr("matmul")?.unbind(),
@@ -134,9 +142,14 @@ impl Torch {
 
     /// The place of the tensors, by the first one.
     pub fn here(&self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Here> {
-        let on_host =
-            |dtype| Here { device: Device::Cpu, stream: CUstream::NULL, dtype, compute: Compute::Exact };
-        let Some(first) = tensors.first() else { return Ok(on_host(DType::F32)) };
+        let on_host = |dtype, threads| Here {
+            device: Device::Cpu,
+            stream: CUstream::NULL,
+            dtype,
+            compute: Compute::Exact,
+            threads,
+        };
+        let Some(first) = tensors.first() else { return Ok(on_host(DType::F32, 0)) };
         let (ordinal, dtype) = match self.exchange.as_ref().and_then(|exchange| exchange.describe(first)) {
             Some(Described { device, dtype, .. }) => (usize::try_from(device).ok(), dtype),
             None if first.getattr(intern!(py, "is_cuda"))?.is_truthy()? => {
@@ -151,14 +164,16 @@ impl Torch {
             }
         };
         let dtype = dtype.unwrap_or(DType::F32);
-        let Some(ordinal) = ordinal else { return Ok(on_host(dtype)) };
+        let Some(ordinal) = ordinal else {
+            return Ok(on_host(dtype, self.threads.bind(py).call0()?.extract()?));
+        };
         let device = CudaDevice::new(ordinal).map_err(|error| raised(py, error))?;
         let stream = match &self.stream {
             Some(stream) => stream.bind(py).call1((ordinal,))?.extract::<u64>()?,
             None => 0,
         };
         let stream = CUstream(std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize));
-        Ok(Here { device: Device::Cuda(device), stream, dtype, compute: self.compute(py)? })
+        Ok(Here { device: Device::Cuda(device), stream, dtype, compute: self.compute(py)?, threads: 0 })
     }
 
     /// Whether these are ordinary tensors or parameters, of one dtype that is served, on the device of the first one.
@@ -361,13 +376,13 @@ impl Here {
     }
 
     /// Runs `work` on this device: in the stream, and in memory of PyTorch's allocator.
-    pub fn run<R, E: From<gradewise_kernels::Error>>(
+    pub fn run<R: Send, E: From<gradewise_kernels::Error> + Send>(
         &self,
-        work: impl FnOnce() -> Result<R, E>,
+        work: impl FnOnce() -> Result<R, E> + Send,
     ) -> Result<R, E> {
         let allocator: Arc<dyn Allocator> = Arc::new(Caching(self.dtype));
         match &self.device {
-            Device::Cpu => with_allocator(allocator, work),
+            Device::Cpu => threads::within(self.threads, || with_allocator(allocator, work)),
             Device::Cuda(device) => {
                 // SAFETY: PyTorch never destroys its streams; what `work` makes in memory of the pool goes with its last array, before
                 // this call returns.

@@ -1,12 +1,16 @@
 """What eager calls read of tensors and modules before they run: what stands in a tensor's or a parameter's place is seen there, too."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils import parametrize
 
 import gradewise
 import gradewise.torch as gt
-from gradewise.torch import flash
+from gradewise.torch import cgenn, flash
+from gradewise.torch._operators import apply
+from golden import deviation
+from test_torch_operators import every, samples
 
 F64 = torch.float64
 SIGNATURE = (3, 0, 0)
@@ -104,3 +108,85 @@ def test_gradients_where_none_is_wanted(device):
     assert layer(x).grad_fn is None and torch.equal(layer(x), first)
     x.requires_grad_()
     assert torch.autograd.grad(layer(x).sum(), x)[0].shape == x.shape
+
+
+class TestMemoryThatChanges:
+    """What other code writes where, between calls and between passes."""
+
+    @staticmethod
+    def network():
+        torch.manual_seed(0)
+        return cgenn.EGCL((1.0, 1.0, 1.0), 2, 3, 2).double()
+
+    @pytest.mark.parametrize("change", ["numpy", "data", "in place", "another tensor"])
+    def test_edges_are_those_of_the_call(self, change):
+        network = self.network()
+        h = torch.randn(6, 2, 8, dtype=torch.float64)
+        buffer = np.array([[0, 1, 2, 3], [3, 4, 5, 0]])
+        edges = torch.from_numpy(buffer)
+        rows, columns = edges[0], edges[1]
+        network(h, (rows, columns))
+        if change == "numpy":
+            buffer[0] = [5, 4, 3, 2]
+        elif change == "data":
+            rows.data.copy_(torch.tensor([5, 4, 3, 2]))
+        elif change == "in place":
+            rows.copy_(torch.tensor([5, 4, 3, 2]))
+        else:
+            rows = torch.tensor([5, 4, 3, 2])
+        found = network(h, (rows, columns))
+        expected = self.network()(h, (torch.tensor([5, 4, 3, 2]), torch.tensor([3, 4, 5, 0])))
+        assert torch.equal(found, expected)
+
+    def test_inference_mode(self, device):
+        network = self.network().to(device)
+        with torch.inference_mode():
+            edges = torch.tensor([[0, 1, 2], [1, 2, 0]], device=device)
+            h = torch.randn(3, 2, 8, dtype=torch.float64, device=device)
+            first = network(h, edges)
+            edges[0, 0] = 2
+            second = network(h, edges)
+        expected = network(h.clone(), torch.tensor([[2, 1, 2], [1, 2, 0]], device=device))
+        assert torch.equal(second, expected) and not torch.equal(first, second)
+
+    @pytest.mark.parametrize(
+        "name", ["CEMLP", "EGCL", "MVLinear", "MVSiLU", "MVLayerNorm", "SteerableGeometricProductLayer"]
+    )
+    @pytest.mark.parametrize("create_graph", [False, True])
+    def test_an_output_may_be_changed_in_place(self, device, name, create_graph):
+        metric, edges = (1.0, 1.0, 1.0), torch.tensor([[0, 1, 2], [1, 2, 0]], device=device)
+        torch.manual_seed(0)
+        arguments = {"CEMLP": (2, 3, 2), "EGCL": (2, 3, 2), "MVLinear": (2, 2)}.get(name, (2,))
+        module = getattr(cgenn, name)(metric, *arguments).double().to(device)
+        x = torch.randn(3, 2, 8, dtype=torch.float64, device=device, requires_grad=True)
+        results = []
+        for in_place in (False, True):
+            h = module(x, edges) if name == "EGCL" else module(x)
+            if in_place:
+                h += x
+            else:
+                h = h + x
+            (g,) = torch.autograd.grad(h.square().sum(), x, create_graph=create_graph)
+            results.append(g if not create_graph else torch.autograd.grad(g.square().sum(), x)[0])
+        assert deviation(results[1].cpu(), results[0].cpu()) < 1e-13
+
+    def test_an_output_that_is_read_must_not_be(self):
+        x = torch.randn(8, 3, 2, dtype=torch.float64, requires_grad=True)
+        y = gt.sgp(x, x, torch.ones(2, 20, dtype=torch.float64), normalize=True)
+        y += 1
+        with pytest.raises(RuntimeError, match="inplace"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize("operator, signature", every(signatures=[(3, 0, 0), (1, 0, 1)]))
+def test_empty_batches_have_derivatives_of_any_order(device, operator, signature):
+    for attributes, inputs in samples(operator, signature, rows=0, device=device):
+        leaves = [x.requires_grad_() for x in inputs]
+        y = apply(operator.name, attributes, leaves)
+        first = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves, create_graph=True, allow_unused=True)
+        third = sum(g.square().sum() for g in second if g is not None and g.requires_grad)
+        if isinstance(third, torch.Tensor):
+            torch.autograd.grad(third, leaves, allow_unused=True)
+        for x, g, s in zip(leaves, first, second):
+            assert g.shape == x.shape and not g.any() and (s is None or (s.shape == x.shape and not s.any()))

@@ -1,6 +1,7 @@
 //! The primitives from which fused operators are re-expressed.
 
 use super::prelude::*;
+use crate::Attributes;
 use gradewise_kernels::{
     Index,
     ops::clifford::table_product::{self, Table},
@@ -46,6 +47,14 @@ impl Operation for TableProduct {
             context.when_needed(1, || table_product(&self.table.grad_b(), grad, a))?,
         ])
     }
+}
+
+/// The table of the operation `table_product` with these attributes.
+///
+/// # Errors
+/// Attributes of something else.
+pub fn table_of(attributes: &Attributes) -> Result<Arc<Table>> {
+    Ok(attributes.read::<TableProduct>(TableProduct::NAME)?.table)
 }
 
 /// `out[o] = Σ ±a[i]·b[k]` by a table.

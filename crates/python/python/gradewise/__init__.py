@@ -5,7 +5,17 @@
 """
 
 from gradewise._array import asarray, run
-from gradewise._core import Algebra, Array, Multivector, Rotor, __version__, operations, targets
+from gradewise._core import (
+    Algebra,
+    Array,
+    Multivector,
+    Rotor,
+    __version__,
+    get_num_threads,
+    operations,
+    set_num_threads,
+    targets,
+)
 from gradewise._errors import (
     ArgumentError,
     CheckpointError,
@@ -37,8 +47,10 @@ __all__ = [
     "__version__",
     "asarray",
     "evaluate",
+    "get_num_threads",
     "operations",
     "run",
+    "set_num_threads",
     "targets",
     "train",
 ]

@@ -146,6 +146,9 @@ pub struct Call<'a> {
     pub runtime: Runtime,
 }
 
+// SAFETY: the frame is only read, and nothing in it is bound to the thread that XLA calls on.
+unsafe impl Sync for Call<'_> {}
+
 fn malformed(message: impl Into<String>) -> Failure {
     Failure { code: ffi::code::INTERNAL, message: message.into() }
 }

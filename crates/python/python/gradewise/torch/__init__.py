@@ -5,6 +5,7 @@ float16, with first and second derivatives, under ``torch.compile``, ``torch.aut
 """
 
 from gradewise.torch._accelerate import Border, Left, Replaced, Report, accelerate, borders
+from gradewise.torch._composite import forget_edges
 from gradewise.torch._functional import (
     clifford_layer,
     fc_steerable_layer,
@@ -32,6 +33,7 @@ __all__ = [
     "clifford_layer",
     "fc_steerable_layer",
     "fcgp",
+    "forget_edges",
     "geometric_product",
     "mv_block",
     "mv_layer_norm",

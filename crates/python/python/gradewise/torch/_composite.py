@@ -14,6 +14,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 from torch._functorch.utils import unwrap_dead_wrappers
+from torch.autograd import forward_ad
 
 from gradewise import _core
 
@@ -30,6 +31,9 @@ class Composite:
     second: Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[bool], Any], Gradients]
     """The gradients of the inputs, in a way that PyTorch can differentiate: for the inputs, the output, its gradient, the inputs whose
     gradients are wanted, and the ends of edges."""
+    reads_output: bool
+    """Whether the backward pass reads the output. Where it does not, the output may be changed in place, and `second` gets its gradient
+    in place of it."""
 
 
 def composite(
@@ -49,7 +53,8 @@ def composite(
         found = iter(torch.autograd.grad(output, wanted, grad, create_graph=True, allow_unused=True))
         return [next(found) if need else None for need in needs]
 
-    return Composite(_core.Composite(list(steps), list(views), result), second)
+    # Composites end with a block, or with features of nodes beside the residual.
+    return Composite(_core.Composite(list(steps), list(views), result), second, False)
 
 
 is_grad_enabled = torch.is_grad_enabled
@@ -62,7 +67,7 @@ class _Node(torch.autograd.Function):
         output, history = made.native.forward(inputs, ctx.needs_input_grad[3:], edges)
         ctx.kept = made, ends, history
         # The library has them already; saved, they are checked for changes in place, and there to be differentiated once more.
-        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_backward(*inputs, *((output,) if made.reads_output else ()))
         return output
 
     @staticmethod
@@ -70,10 +75,36 @@ class _Node(torch.autograd.Function):
         made, ends, history = ctx.kept
         # Asked for in any case: this is what checks them.
         saved = ctx.saved_tensors
-        if is_grad_enabled():
-            *inputs, output = saved
-            return None, None, None, *made.second(inputs, output, grad, ctx.needs_input_grad[3:], ends)
+        # Batches of gradients, too, are for PyTorch's own nodes.
+        if is_grad_enabled() or _transformation() is not None or is_batch_of_gradients(grad):
+            *inputs, output = saved if made.reads_output else (*saved, grad)
+            needs = ctx.needs_input_grad[3:]
+            return None, None, None, *over_batch(lambda grad: made.second(inputs, output, grad, needs, ends), grad)
         return None, None, None, *history.backward(grad, _keeps_graph())
+
+
+is_batch_of_gradients = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: False)
+"""Whether a gradient is one of those that ``torch.autograd.grad(is_grads_batched=True)`` hands to a backward pass."""
+
+
+def over_batch(pull: Callable[[Tensor], Gradients], grad: Tensor) -> Gradients:
+    """The gradients that ``pull`` makes of an output's gradient, or of a batch of them.
+
+    A batch of ``is_grads_batched`` is no batch of ``torch.func.vmap``, which is what operators have rules for: it becomes one here.
+    """
+    if not is_batch_of_gradients(grad):
+        return pull(grad)
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    there: list[bool] = []
+
+    def some(grad: Tensor) -> list[Tensor]:
+        gradients = pull(grad)
+        there[:] = [g is not None for g in gradients]
+        return [g for g in gradients if g is not None]
+
+    batches = iter(torch.func.vmap(some)(torch._remove_batch_dim(grad, level, 1, 0)))
+    return [torch._add_batch_dim(next(batches), 0, level) if is_there else None for is_there in there]
 
 
 # PyTorch's own function in C. Versions before 2.12 wrap it in Python, for functional transformations and for tensors that an ended one
@@ -103,14 +134,20 @@ is_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def is_followed() -> bool:
-    """Whether a compiler, a mode or a transformation of PyTorch follows what this thread computes, or hooks replace what its forward passes
+    """Whether a compiler, a mode, a transformation or dual numbers of PyTorch follow what this thread computes, or hooks replace what its forward passes
     save, such as those of activation checkpointing, which would not see what a composite keeps."""
     return (
         torch.compiler.is_compiling()
         or _depth_of_modes() != 0
         or _transformation() is not None
+        or forward_ad._current_level >= 0
         or _top_hooks(False) is not None
     )
+
+
+def is_transformed() -> bool:
+    """Whether a transformation of ``torch.func`` or dual numbers of forward mode are in force."""
+    return _transformation() is not None or forward_ad._current_level >= 0
 
 
 def is_plain(inputs: Sequence[Tensor]) -> bool:
@@ -160,19 +197,25 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 _EDGES: list[tuple[Any, ...]] = []
+_EDGES_BY_CONTENT: list[tuple[Any, ...]] = []
 
 
 def edges_between(receivers: Tensor, senders: Tensor, nodes: int) -> Optional[_core.Edges]:
     """Edges for steps on them; None for numbers of nodes that are no list of int64.
 
-    The last ones are kept, for the layers of a network ask for the same. Not those of a graph under capture: replayed, it has to read what
-    its inputs say then.
+    The last ones are kept, for the layers of a network ask for the same. On the CPU they are known by what they say, so that memory which
+    something else refills (a buffer of NumPy, ``.data``) is noticed; on a GPU by the tensors and PyTorch's count of changes in place, for to
+    look at them would wait for the device: whoever writes into their memory past PyTorch there calls :func:`forget_edges`. Not kept are
+    those of a graph under capture, which replayed has to read what its inputs say then, and those of inference mode, where PyTorch does
+    not count changes.
     """
     if receivers.dtype != torch.int64 or senders.dtype != torch.int64 or receivers.dim() != 1 or senders.dim() != 1:
         return None
     if receivers.shape != senders.shape or receivers.device != senders.device:
         return None
-    if receivers.is_cuda and torch.cuda.is_current_stream_capturing():
+    if not receivers.is_cuda:
+        return _edges_by_content(receivers, senders, nodes)
+    if receivers.is_inference() or senders.is_inference() or torch.cuda.is_current_stream_capturing():
         return _edges(receivers, senders, nodes)
     state = (receivers, receivers._version, senders, senders._version, nodes, _stream(receivers))
     for kept in _EDGES:
@@ -181,6 +224,23 @@ def edges_between(receivers: Tensor, senders: Tensor, nodes: int) -> Optional[_c
     made = _edges(receivers, senders, nodes)
     _EDGES[:] = [(*state, made)]
     return made
+
+
+def _edges_by_content(receivers: Tensor, senders: Tensor, nodes: int) -> _core.Edges:
+    for kept in _EDGES_BY_CONTENT:
+        if kept[2] == nodes and torch.equal(kept[0], receivers) and torch.equal(kept[1], senders):
+            return kept[-1]
+    with torch.no_grad():
+        state = receivers.clone(), senders.clone()
+    made = _edges(*state, nodes)
+    _EDGES_BY_CONTENT[:] = [(*state, nodes, made)]
+    return made
+
+
+def forget_edges() -> None:
+    """Lets message passing on a GPU read its edges anew: after something that PyTorch does not see (a kernel of one's own, another library
+    by DLPack, ``.data``) has written into a tensor of edges that a call has read before."""
+    _EDGES.clear()
 
 
 def _stream(x: Tensor) -> int:

@@ -16,9 +16,20 @@ from torch import Tensor
 
 from gradewise import _core
 from gradewise._core import Operation
-from gradewise._errors import DeviceError, DTypeError, NotDifferentiableError
-from gradewise.torch._composite import Composite, is_any_autocast, is_followed, is_plain, unwrapped
+from gradewise._errors import DeviceError, DTypeError
+from gradewise.torch import _definitions
+from gradewise.torch._composite import (
+    Composite,
+    is_any_autocast,
+    is_batch_of_gradients,
+    is_followed,
+    is_plain,
+    is_transformed,
+    over_batch,
+    unwrapped,
+)
 from gradewise.torch._composite import run as run_composite
+from gradewise.torch._functional_rules import derivative_rules
 
 Shape = Sequence[int]
 Inputs = Sequence[Optional[Tensor]]
@@ -47,6 +58,8 @@ class Operator:
     """The shape of the output, by the inputs."""
     saved: tuple[Saved, ...] = ()
     """What its forward pass leaves, in order. What is not listed is found once more by the backward pass."""
+    rows: str = "x"
+    """The names of the inputs that have rows, each of which is computed by itself."""
     rule: str = "short"
     """What autocast does: "short" computes in its dtype, "full" in float32."""
     packed: tuple[int, int] = (0, 0)
@@ -55,6 +68,10 @@ class Operator:
     wide: tuple[int, int] = (0, 0)
     """The inputs, from the first to before the second, that may be in float32 where the others have 16 bits: parameters, which autocast
     leaves as they are."""
+
+    def reads_output(self, attributes: str) -> bool:
+        """Whether its backward pass reads the output, which then must not be changed in place: normalised products alone."""
+        return _RMS in self.saved and _is_normalized(attributes, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,21 +170,21 @@ _STAGES = tuple(Saved(name, _to_columns(1), _is_one_kernel) for name in ("linear
 _BLOCK = "x linear bias a b right normalization weight left left_bias gain residual?"
 
 OPERATORS = (
-    Operator("table_product", "x y", _like_first),
+    Operator("table_product", "x y", _like_first, rows="x y"),
     Operator("mv_linear", "x weight bias?", _to_columns(1)),
     Operator("mv_silu", "x a b", _like_first),
     Operator("mv_normalization", "x a", _like_first, rule="full"),
     Operator("mv_layer_norm", "x gain", _like_first, rule="full"),
-    Operator("sgp", "x y weight", _like_first, (_RMS,)),
-    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,)),
-    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,)),
-    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,)),
+    Operator("sgp", "x y weight", _like_first, (_RMS,), rows="x y"),
+    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,), rows="x y"),
+    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,), rows="x y"),
+    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,), rows="x y"),
     Operator("clifford_layer", "x linear weight bias?", _like_first, (_RMS, _MAPPED)),
     Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
-    Operator("steerable_gp", "x right a weight left?", _like_first),
+    Operator("steerable_gp", "x right a weight left?", _like_first, rows="x right left"),
     Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11), wide=(1, 11)),
-    Operator("traceless_product", "u v", _traceless),
+    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, rows="x residual", packed=(1, 11), wide=(1, 11)),
+    Operator("traceless_product", "u v", _traceless, rows="u v"),
 )
 
 
@@ -264,8 +281,9 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     def backward(grad, *arguments):
         inputs, output = arguments[:arity], arguments[arity]
         saved, (needs, attributes) = arguments[arity + 1 : -2], arguments[-2:]
-        expected = [s for s, what in zip(saved, operator.saved) if what.is_there(attributes, inputs)]
-        is_known = count > 0 and all(s.numel() > 0 or output.numel() == 0 for s in expected)
+        there = [(s, what) for s, what in zip(saved, operator.saved) if what.is_there(attributes, inputs)]
+        expected = [s for s, _ in there]
+        is_known = count > 0 and all(tuple(s.shape) == tuple(what.shape(inputs)) for s, what in there)
         gradients = _operation(name, attributes).backward(
             _there(inputs),
             output,
@@ -336,7 +354,8 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     def keep(ctx, inputs, output) -> None:
         *tensors, ctx.attributes = inputs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors, *(output if count else (output,)))
+        outputs = output if count else (output,)
+        ctx.save_for_backward(*tensors, *(outputs if operator.reads_output(ctx.attributes) else outputs[1:]))
 
     def differentiate(ctx, grad, *_):
         if grad is None:
@@ -344,6 +363,15 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
         # Asked for once: under activation checkpointing each time would compute them.
         saved = ctx.saved_tensors
+        if not operator.reads_output(ctx.attributes):
+            # In its place something of its shape, so that the output itself may be changed.
+            saved = *saved[:arity], grad, *saved[arity:]
+        if is_transformed() or is_batch_of_gradients(grad):
+            there = [index for index, x in enumerate(saved[:arity]) if x is not None]
+            wanted, some = [needs[index] for index in there], [saved[index] for index in there]
+            pull = lambda grad: transformed.pull(ctx.attributes, wanted, grad, saved[arity], some)  # noqa: E731
+            arriving = iter(over_batch(pull, grad))
+            return *(next(arriving) if x is not None else None for x in saved[:arity]), None
         gradients = run_backward(grad, *saved, needs, ctx.attributes)
         gradients = list(gradients) if width > 1 else [gradients]
         if end > first:
@@ -375,35 +403,86 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
 
     torch.library.register_autograd(backward_name, differentiate_backward, setup_context=keep_backward)
 
-    def refuse(ctx, *_):
-        raise NotDifferentiableError(
-            f"{name}: PyTorch gets its first and second derivatives; third ones are to be had in the Rust library, by its re-expression"
-        )
+    def keep_twice(ctx, inputs, output) -> None:
+        *ctx.asked, ctx.wants_grad, ctx.attributes = *inputs[-3], *inputs[-2:]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:-3])
 
-    torch.library.register_autograd(twice_name, refuse)
+    def differentiate_twice(ctx, *gradients):
+        # Third derivatives: by the definition, and so differentiable again. What is linear in gradients that are absent is left out.
+        grad, *tensors = ctx.saved_tensors
+        inputs, arriving = tensors[:arity], tensors[arity:]
+        given = [index for index, x in enumerate(inputs) if x is not None]
+        needs = tuple(arriving[index] is not None for index in given)
+        function = _definitions.gradients(name, ctx.attributes, needs)
+        some = [arriving[index] for index, need in zip(given, needs) if need]
+
+        def second(grad, *rest):
+            xs, gs = rest[: len(given)], rest[len(given) :]
+            of_grad, *of_inputs = torch.func.vjp(function, grad, *xs)[1](gs)
+            return *of_inputs, of_grad
+
+        asked = [*(ctx.asked[index] for index in given), ctx.wants_grad]
+        results = [*(gradients[index] for index in given), gradients[arity]]
+        outputs, pull = torch.func.vjp(second, grad, *(inputs[index] for index in given), *some)
+        cotangents = tuple(
+            torch.zeros_like(y) if g is None or not wanted else g for y, g, wanted in zip(outputs, results, asked)
+        )
+        of_grad, *rest = pull(cotangents)
+        of_inputs, of_arriving = iter(rest[: len(given)]), iter(rest[len(given) :])
+        spread = [next(of_inputs) if x is not None else None for x in inputs]
+        pulled = [next(of_arriving) if g is not None else None for g in arriving]
+        return of_grad, *spread, *pulled, None, None, None
+
+    torch.library.register_autograd(twice_name, differentiate_twice, setup_context=keep_twice)
+
+    # Under transformations.
+
+    def padded(inputs: Sequence[Tensor]) -> Sequence[Optional[Tensor]]:
+        return *inputs, *(None,) * (arity - len(inputs))
+
+    def forward_kernel(attributes: str, inputs: Sequence[Tensor]) -> Tensor:
+        result = run(*padded(inputs), attributes)
+        return result[0] if count else result
+
+    def backward_kernel(attributes, needs, grad, inputs, output):
+        missing = (False,) * (arity - len(inputs))
+        kept = [_nothing(output)] * count
+        gradients = run_backward(grad, *padded(inputs), output, *kept, [*needs, *missing], attributes)
+        gradients = list(gradients) if width > 1 else [gradients]
+        if end > first:
+            gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
+        return [g for g, need in zip(gradients, needs) if need]
+
+    def tangent_kernel(attributes, moves, inputs, tangents):
+        # The transpose of the gradients, which are linear in the output's: that of the output is there for its shape.
+        arriving = iter(tangents)
+        along = [next(arriving) if moving else None for moving in moves]
+        like = inputs[0].new_zeros(operator.shape(padded(inputs)))
+        return run_twice(like, *padded(inputs), *padded(along), [False] * arity, True, attributes)[-1]
+
+    rows = [index for index, word in enumerate(names) if word in operator.rows.split()]
+    transformed = derivative_rules(name, rows, forward_kernel, backward_kernel, tangent_kernel)
 
     @lru_cache(maxsize=4096)
     def eager(attributes: str, views: Views, present: int) -> Composite:
         """The operator where nobody but autograd looks on. It does what the registered one does, which takes several times as long to get
         through PyTorch's dispatcher."""
-        missing = (None,) * (arity - present)
 
         def second(inputs, output, grad, needs, _):
             shown = _shown(inputs, views)
-            kept = [_nothing(output)] * count
-            asked = [*needs, *(False for _ in missing)]
-            gradients = run_backward(grad, *shown, *missing, output, *kept, asked, attributes)
-            gradients = list(gradients) if width > 1 else [gradients]
-            if end > first:
-                gradients[first : first + 1] = _unpacked(gradients[first], shown[first:end])
-            wanted = [g if need else None for g, need in zip(gradients, needs)]
+            if is_transformed():
+                wanted = transformed.pull(attributes, needs, grad, output, shown)
+            else:
+                arriving = iter(backward_kernel(attributes, needs, grad, shown, output))
+                wanted = [next(arriving) if need else None for need in needs]
             if views is None:
                 return wanted
             return [g if g is None or view is None else view.back(g) for g, view in zip(wanted, views)]
 
         codes = ["same" if view is None else view.code for view in views or (None,) * present]
         native = _core.Composite([(name, attributes, list(range(present)))], codes, "same")
-        return Composite(native, second)
+        return Composite(native, second, operator.reads_output(attributes))
 
     def call(inputs: Sequence[Given], attributes: str) -> Tensor:
         views = None
@@ -418,6 +497,11 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
             if made.native.admits(inputs):
                 return run_composite(made, inputs)
         prepared = _in_precision(inputs, operator)
+        if is_transformed():
+            shown = _shown(prepared, views)
+            # Compilers follow definitions through transformations, and no rules of one's own.
+            is_compiled = torch.compiler.is_compiling()
+            return _definitions.define(name, attributes, shown) if is_compiled else transformed.run(attributes, shown)
         if is_plain(prepared):
             return run_composite(eager(attributes, views, len(prepared)), unwrapped(prepared))
         missing = (None,) * (arity - len(prepared))
