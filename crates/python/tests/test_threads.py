@@ -19,7 +19,7 @@ NUMPY = """
 COUNT = """
     import os
     def threads_that_worked():
-        """Beside the one that calls, which converts arrays and waits."""
+        # Beside the one that calls, which converts arrays and waits.
         def ticks():
             names = {}
             for task in os.listdir("/proc/self/task"):
