@@ -300,3 +300,54 @@ fn a_derivative_along_a_direction_has_its_edges() -> Result<()> {
     assert!(refused(&[&Tensor::ones([3], DType::F64, &CPU)?]).contains("jvp"));
     Ok(())
 }
+
+/// Norms of features whose squares, but not whose norms, are beyond the range of `f32`: forward, backward, and backward again.
+#[test]
+fn norms_of_large_features_are_those_of_double_precision() {
+    use gradewise_autograd::clifford::{mv_layer_norm, mv_normalization};
+    type Norm = fn(&Algebra, &Tensor, &Tensor) -> Result<Tensor>;
+    let deviation = |found: &Tensor, exact: &Tensor| -> f64 {
+        let (found, exact) = (found.array().to_f64_vec().unwrap(), exact.array().to_f64_vec().unwrap());
+        let squares =
+            |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+        let difference = squares(&mut found.iter().zip(&exact).map(|(a, b)| a - b));
+        let size = squares(&mut exact.iter().copied());
+        if size == 0.0 { difference } else { difference / size }
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for signature in [Signature::CL3, Signature::new(2, 0, 1), Signature::new(0, 2, 0)] {
+        let algebra = Algebra::new(signature).unwrap();
+        let grades = algebra.grade_count();
+        let operators: [(Norm, Vec<usize>); 2] =
+            [(mv_layer_norm, vec![3]), (mv_normalization, vec![3, grades])];
+        for (operator, shape) in operators {
+            for exponent in [0, 5, 10, 13, 16] {
+                let draw = |rng: &mut ChaCha8Rng, shape: Vec<usize>| {
+                    Tensor::randn(shape, DType::F32, &CPU, rng).unwrap()
+                };
+                let scale = 10f64.powi(exponent);
+                let x = draw(&mut rng, vec![algebra.blade_count(), 4, 3]).mul_scalar(scale).unwrap();
+                let (parameter, along) = (draw(&mut rng, shape.clone()), draw(&mut rng, x.shape().to_vec()));
+                let run = |dtype: DType| {
+                    let [x, parameter, along] =
+                        [&x, &parameter, &along].map(|tensor| tensor.detach().cast(dtype).unwrap());
+                    let (x, parameter) = (x.requires_grad(), parameter.requires_grad());
+                    let y = operator(&algebra, &x, &parameter).unwrap();
+                    let loss = y.mul(&along).unwrap().sum_all().unwrap();
+                    let options = BackwardOptions { seed: None, create_graph: true };
+                    let first = grad(&loss, &[&x, &parameter], &options).unwrap();
+                    [vec![Some(y)], first]
+                        .concat()
+                        .into_iter()
+                        .flatten()
+                        .map(|t| t.detach())
+                        .collect::<Vec<_>>()
+                };
+                for (found, exact) in run(DType::F32).iter().zip(&run(DType::F64)) {
+                    let error = deviation(found, exact);
+                    assert!(error < 1e-5, "{signature}, features of 1e{exponent}: {error}");
+                }
+            }
+        }
+    }
+}

@@ -17,7 +17,9 @@ import gradewise as gw
 import gradewise.jax as gj
 import gradewise.numpy as gn
 from gradewise import _core
-from gradewise.jax._operators import FEATURES, apply
+from gradewise.jax._definitions import define
+from gradewise.jax._operators import apply
+from gradewise.jax._primitives import FEATURES
 
 SIGNATURES = [(3, 0, 0), (1, 3, 0), (2, 0, 1)]
 
@@ -150,7 +152,7 @@ def test_vmap_folds_its_axis_into_the_rows():
     weight = jnp.ones((3, 20))
     mapped = jax.vmap(gj.sgp, (0, None, None))
     text = str(jax.make_jaxpr(mapped)(x, x[0], weight))
-    assert "f64[8,30,3] = ffi_call" in text and "scan" not in text
+    assert "f64[8,30,3] = gradewise_forward" in text and "scan" not in text
     # Gradients of features fold as well, at any depth of maps.
     deeper = jax.vmap(jax.vmap(jax.grad(lambda x, w: gj.sgp(x, x, w).sum()), (0, None)), (0, None))
     x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 8, 5, 3)))
@@ -165,18 +167,81 @@ def test_vmap_folds_its_axis_into_the_rows():
 def test_gradients_that_nobody_wants_are_not_computed():
     x, weight = jnp.ones((8, 2, 3)), jnp.ones((3, 20))
     text = str(jax.make_jaxpr(jax.grad(lambda w: gj.sgp(x, x, w).sum()))(weight))
-    assert "('needs', '001')" in text
+    assert "wanted=(False, False, True)" in text
     text = str(jax.make_jaxpr(jax.grad(lambda x: gj.sgp(x, x, weight).sum()))(x))
-    assert "('needs', '110')" in text
+    assert "wanted=(True, True, False)" in text
 
 
-def test_a_third_derivative_is_refused_by_name():
-    x, weight = jnp.ones((8, 2, 3)), jnp.ones((3, 20))
-    loss = lambda x: (gj.sgp(x, x, weight) ** 2).sum()
-    for _ in range(2):
-        loss = (lambda inner: lambda x: (jax.grad(inner)(x) ** 2).sum())(loss)
-    with pytest.raises(gw.NotDifferentiableError, match="sgp.*third"):
-        jax.grad(loss)(x)
+def close(found, expected, tolerance=1e-11):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert deviation(np.asarray(a), np.asarray(b)) < tolerance
+
+
+@pytest.mark.parametrize("name, signature", every([(3, 0, 0), (1, 0, 1)]))
+def test_definitions_are_what_kernels_compute(name, signature):
+    for attributes, inputs in samples(name, signature, rows=3):
+        ours, theirs = (lambda *i: apply(name, attributes, i)), (lambda *i: define(name, attributes, i))
+        (y, pull), (expected, pulled) = jax.vjp(ours, *inputs), jax.vjp(theirs, *inputs)
+        grad = jax.random.normal(jax.random.key(0), y.shape)
+        close((y, pull(grad)), (expected, pulled(grad)))
+
+
+@pytest.mark.parametrize("name, signature", every([(1, 1, 0)]))
+def test_both_modes_to_third_order(name, signature):
+    """Against the same transformations of the definition, which JAX differentiates itself."""
+    for attributes, inputs in samples(name, signature, features=2):
+        tangents = [jax.random.normal(jax.random.key(i), x.shape) for i, x in enumerate(inputs)]
+        shares = jax.random.normal(jax.random.key(99), apply(name, attributes, inputs).shape)
+        everything = tuple(range(len(inputs)))
+
+        def along(function):
+            return lambda *i: jax.jvp(function, i, tuple(tangents))[1]
+
+        def through(function):
+            gradient = jax.grad(function, everything)
+            return lambda *i: sum((g * t).sum() for g, t in zip(gradient(*i), tangents))
+
+        results = []
+        for run in (apply, define):
+            function = lambda *i, run=run: run(name, attributes, i)
+            loss = lambda *i, f=function: (jnp.sin(f(*i)) * shares).sum()
+            every_one = lambda *i, f=function, loss=loss: [
+                jax.jvp(f, i, tuple(tangents)),
+                jax.linear_transpose(jax.linearize(f, *i)[1], *i)(shares),
+                along(along(along(f)))(*i),
+                jax.grad(through(through(loss)), everything)(*i),
+                jax.grad(along(along(loss)), everything)(*i),
+            ]
+            results.append(jax.jit(every_one)(*inputs))
+        close(*results)
+
+
+def test_jacobians_hessians_and_batches_of_them():
+    x = jax.random.normal(jax.random.key(0), (8, 2, 2))
+    weight, shares = jax.random.normal(jax.random.key(1), (2, 20)), jax.random.normal(jax.random.key(2), x.shape)
+    layer = lambda x: gj.sgp(x, x, weight, gate=True, normalize=True)
+    loss = lambda x: (jnp.sin(layer(x)) * shares).sum()
+    close(jax.jacfwd(layer)(x), jax.jacrev(layer)(x))
+    expected = jax.jacrev(jax.jacrev(loss))(x)
+    for outer in (jax.jacfwd, jax.jacrev):
+        for inner in (jax.jacfwd, jax.jacrev):
+            close(outer(inner(loss))(x), expected)
+    batch = jax.random.normal(jax.random.key(3), (3, *x.shape))
+    for transform in (jax.hessian, jax.grad, jax.jacfwd):
+        close(jax.jit(jax.vmap(transform(loss)))(batch), jnp.stack([transform(loss)(one) for one in batch]))
+    ensembles = jax.random.normal(jax.random.key(4), (3, *weight.shape))
+    slope = jax.grad(lambda w: (gj.sgp(x, x, w) * shares).sum())
+    close(jax.vmap(slope)(ensembles), jnp.stack([slope(w) for w in ensembles]))
+
+
+def test_shards_of_a_mesh():
+    mesh = jax.make_mesh((1,), ("rows",))
+    rows = jax.sharding.PartitionSpec(None, "rows")
+    x = jax.random.normal(jax.random.key(0), (8, 4, 2))
+    function = jax.shard_map(gj.geometric_product, mesh=mesh, in_specs=(rows, rows), out_specs=rows)
+    close(jax.jit(function)(x, x), gj.geometric_product(x, x))
+    loss = lambda f: jax.grad(lambda x: (f(x, x) ** 2).sum())
+    close(jax.jit(loss(function))(x), loss(gj.geometric_product)(x))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])

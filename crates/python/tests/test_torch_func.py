@@ -1,6 +1,8 @@
 """Operators and modules under torch.func and with dual numbers: both modes, batches, to third order."""
 
+import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -230,3 +232,50 @@ def test_compiled_code_under_a_transformation_is_never_silently_zero(device):
         assert "gradewise" in str(error)
     else:
         assert deviation(found.cpu(), gradient(x).cpu()) < EXACT
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
+BEGIN, END = "<!-- transformations: written by test_torch_func.py -->", "<!-- end -->"
+
+
+def entries(operator):
+    """What each transformation of torch.func makes of an operator, beside PyTorch's ordinary reverse mode: "yes", or what is wrong."""
+    found = {}
+    for attributes, inputs in samples(operator, (2, 0, 0), rows=1, features=2):
+        f = runs(operator, attributes)
+        tangents = tuple(torch.randn_like(x) for x in inputs)
+        shares = torch.randn_like(f(*inputs))
+        first = lambda x, f=f, rest=inputs[1:]: f(x, *rest)  # noqa: E731
+        loss = lambda x, g=first, w=shares: (g(x).sin() * w).sum()  # noqa: E731
+        ordinary = torch.autograd.functional
+        checks = {
+            "jvp": (lambda: torch.func.jvp(f, tuple(inputs), tangents)[1], lambda: ordinary.jvp(f, tuple(inputs), tangents)[1]),
+            "vjp": (lambda: torch.func.vjp(f, *inputs)[1](shares), lambda: ordinary.vjp(f, tuple(inputs), shares)[1]),
+            "jacfwd": (lambda: torch.func.jacfwd(first)(inputs[0]), lambda: ordinary.jacobian(first, inputs[0])),
+            "jacrev": (lambda: torch.func.jacrev(first)(inputs[0]), lambda: ordinary.jacobian(first, inputs[0])),
+            "hessian": (lambda: torch.func.hessian(loss)(inputs[0]), lambda: ordinary.hessian(loss, inputs[0])),
+            "vmap": (
+                lambda: torch.func.vmap(first)(torch.stack([inputs[0], tangents[0]])),
+                lambda: torch.stack([first(inputs[0]), first(tangents[0])]),
+            ),
+        }
+        for name, (ours, expected) in checks.items():
+            pairs = zip(*(y if isinstance(y, tuple) else (y,) for y in (ours(), expected())))
+            is_right = all(deviation(a.detach(), b.detach()) < EXACT for a, b in pairs)
+            found[name] = "yes" if is_right and found.get(name, "yes") == "yes" else "wrong"
+    return found
+
+
+def test_the_table_of_the_documentation():
+    lines = ["| operator | `jvp` | `vjp` | `jacfwd` | `jacrev` | `hessian` | `vmap` |", "|---|---|---|---|---|---|---|"]
+    for operator in OPERATORS:
+        lines.append(f"| `{operator.name}` | " + " | ".join(entries(operator).values()) + " |")
+    table = "\n".join(lines)
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    written = f"{before}{BEGIN}\n{table}\n{END}{after}"
+    if os.environ.get("GRADEWISE_WRITE_DOCS") == "1":
+        PAGE.write_text(written, encoding="utf-8")
+    assert "wrong" not in table
+    assert text == written or os.environ.get("GRADEWISE_WRITE_DOCS") == "1", "run with GRADEWISE_WRITE_DOCS=1 to write it"

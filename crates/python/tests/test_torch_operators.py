@@ -297,3 +297,24 @@ def test_numbers_are_those_of_the_oracle_in_numpy():
             expected[masks.index(a ^ b)] += (-1) ** swaps * x[i] * y[k]
     actual = gt.geometric_product(torch.tensor(x), torch.tensor(y)).numpy()
     assert deviation(actual, expected) < 1e-14
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("exponent", [5, 10, 13, 16])
+@pytest.mark.parametrize("signature", [(3, 0, 0), (2, 0, 1)], ids=["300", "201"])
+def test_norms_of_large_features(device, dtype, exponent, signature):
+    """Their squares are beyond the range of float32, and their norms are not."""
+    torch.manual_seed(exponent)
+    grades = sum(signature) + 1
+    x = (10.0**exponent * torch.randn(2 ** sum(signature), 5, 4, device=device)).to(dtype)
+    gain, a = torch.randn(4, device=device).to(dtype), torch.randn(4, grades, device=device).to(dtype)
+    for norm, parameter in ((gt.mv_layer_norm, gain), (gt.mv_normalization, a)):
+        results = []
+        for precise in (False, True):
+            leaves = requiring([t.double() if precise else t for t in (x, parameter)])
+            y = norm(*leaves, signature)
+            share = torch.linspace(-1, 1, y.numel(), device=device, dtype=torch.float64).reshape(y.shape)
+            results.append([y, *torch.autograd.grad((y.double() * share).sum(), leaves)])
+        for found, exact in zip(*results):
+            error = deviation(found.detach().double().cpu(), exact.detach().cpu())
+            assert error < (1e-5 if dtype == torch.float32 else 2e-2), (norm.__name__, error)

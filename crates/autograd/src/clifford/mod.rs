@@ -25,6 +25,7 @@ pub use layer::{CliffordLayer, LayerOptions, clifford_layer};
 pub use learned_metric::{metric_product, metric_sgp};
 pub use linear::mv_linear;
 pub use norm::{mv_layer_norm, mv_normalization};
+pub(crate) use primitives::smooth_norm;
 pub use primitives::table_of;
 pub use product::{fcgp, gelu_fcgp_norm, gelu_sgp_norm, geometric_product, regressive_product, sgp};
 pub use silu::mv_silu;

@@ -98,9 +98,12 @@ pub(super) fn quadratic(algebra: &Algebra, x: &Tensor) -> Result<Tensor> {
     x.square()?.mul(&metric(algebra, x)?)?.sum(&[0], true)
 }
 
-/// (q² + 1e-16)^¼.
-pub(super) fn smooth_norm(q: &Tensor) -> Result<Tensor> {
-    q.square()?.add_scalar(SMOOTHING)?.sqrt()?.sqrt()
+/// (q² + 1e-16)^¼, as the product of (min(|q|, t)² + 1e-16)^¼ and √(max(|q|, t)/t), so that the square of a large q, which overflows, is
+/// not formed. The summand is nothing beside t². No q that occurs is t, where both factors would have a derivative.
+pub(crate) fn smooth_norm(q: &Tensor) -> Result<Tensor> {
+    const T: f64 = 12_345.678_912_345_6;
+    let small = q.clamp(-T, T)?.square()?.add_scalar(SMOOTHING)?.sqrt()?.sqrt()?;
+    small.mul(&q.abs()?.clamp(T, f64::INFINITY)?.sqrt()?.mul_scalar(T.sqrt().recip())?)
 }
 
 /// A parameter `[features, columns]` as `[columns, 1, features]`, to broadcast against `[…, batch, features]`.

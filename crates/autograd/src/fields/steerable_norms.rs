@@ -3,7 +3,7 @@
 //! the signature, so that fields of other metrics have their blades permuted first.
 
 use super::prelude::*;
-use crate::{attributes, operation::constants};
+use crate::{attributes, clifford::smooth_norm, operation::constants};
 use gradewise_core::Algebra;
 use gradewise_kernels::ops::clifford::{
     cs_layer_norm as layer_kernel, cs_mv_gelu as gate_kernel,
@@ -107,7 +107,7 @@ impl Blades {
 
 /// (max(q, 0.01)² + 1e-16)^¼.
 fn clamped_norm(q: &Tensor) -> Result<Tensor> {
-    q.clamp(LEAST_SQUARE, f64::INFINITY)?.square()?.add_scalar(1e-16)?.sqrt()?.sqrt()
+    smooth_norm(&q.clamp(LEAST_SQUARE, f64::INFINITY)?)
 }
 
 /// Inputs: x and a.

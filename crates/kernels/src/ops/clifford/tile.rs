@@ -151,16 +151,21 @@ pub(crate) fn signed_squares<T: Real, const FMA: bool>(
     q
 }
 
-/// ‖x‖ = (q² + 1e-16)^¼, smooth where q crosses zero.
+/// ‖x‖ = (q² + 1e-16)^¼, smooth where q crosses zero. Above 1 the summand is less than half a unit in the last place of q², and the norm
+/// is √|q|: the square of q, which overflows where x is about 4e9 in `f32`, is not formed.
 #[inline(always)]
 pub(crate) fn smooth_norm<T: Real>(q: T) -> T {
-    (q * q + T::narrow(SMOOTH_EPS)).sqrt().sqrt()
+    let size = if q < T::zero() { -q } else { q };
+    let root = (q * q + T::narrow(SMOOTH_EPS)).sqrt();
+    (if size > T::one() { size } else { root }).sqrt()
 }
 
-/// ∂‖x‖/∂q = q / (2‖x‖³).
+/// ∂‖x‖/∂q = q / (2‖x‖³). Above 1 it is ±1/(2‖x‖), without the cube.
 #[inline(always)]
 pub(crate) fn smooth_norm_slope<T: Real>(q: T, norm: T) -> T {
-    T::narrow(0.5) * q / (norm * norm * norm)
+    let is_large = norm > T::one();
+    let sign = if q < T::zero() { -T::one() } else { T::one() };
+    T::narrow(0.5) * (if is_large { sign } else { q }) / (if is_large { norm } else { norm * norm * norm })
 }
 
 /// Keeps the norm and its gradient finite at q = 0 (SPEC: ‖x‖ = (q² + 1e-16)^¼).

@@ -77,9 +77,13 @@ class _Node(torch.autograd.Function):
         saved = ctx.saved_tensors
         # Batches of gradients, too, are for PyTorch's own nodes.
         if is_grad_enabled() or _transformation() is not None or is_batch_of_gradients(grad):
-            *inputs, output = saved if made.reads_output else (*saved, grad)
+            *inputs, output = saved if made.reads_output else (*saved, None)
             needs = ctx.needs_input_grad[3:]
-            return None, None, None, *over_batch(lambda grad: made.second(inputs, output, grad, needs, ends), grad)
+
+            def pull(grad: Tensor) -> Gradients:
+                return made.second(inputs, grad if output is None else output, grad, needs, ends)
+
+            return None, None, None, *over_batch(pull, grad)
         return None, None, None, *history.backward(grad, _keeps_graph())
 
 

@@ -363,15 +363,19 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         needs = [bool(need) for need in ctx.needs_input_grad[:arity]]
         # Asked for once: under activation checkpointing each time would compute them.
         saved = ctx.saved_tensors
-        if not operator.reads_output(ctx.attributes):
-            # In its place something of its shape, so that the output itself may be changed.
-            saved = *saved[:arity], grad, *saved[arity:]
+        reads_output = operator.reads_output(ctx.attributes)
         if is_transformed() or is_batch_of_gradients(grad):
             there = [index for index, x in enumerate(saved[:arity]) if x is not None]
             wanted, some = [needs[index] for index in there], [saved[index] for index in there]
-            pull = lambda grad: transformed.pull(ctx.attributes, wanted, grad, saved[arity], some)  # noqa: E731
+
+            def pull(grad):
+                return transformed.pull(ctx.attributes, wanted, grad, saved[arity] if reads_output else grad, some)
+
             arriving = iter(over_batch(pull, grad))
             return *(next(arriving) if x is not None else None for x in saved[:arity]), None
+        if not reads_output:
+            # In its place something of its shape, so that the output itself may be changed.
+            saved = *saved[:arity], grad, *saved[arity:]
         gradients = run_backward(grad, *saved, needs, ctx.attributes)
         gradients = list(gradients) if width > 1 else [gradients]
         if end > first:
