@@ -122,21 +122,28 @@ impl Composite {
         }
         let torch = Torch::get(py)?;
         let here = torch.here(py, &inputs)?;
-        let leaf = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
-            let tensor = Tensor::new(torch.borrow_as(&here, input, index, view)?);
+        let borrow = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
+            Ok::<_, PyErr>((torch.borrow_as(&here, input, index, view)?, view, needs))
+        };
+        // Matrices are copied into the kernels' order once, here: every operation, forward and backward, would do so for itself. The copy
+        // is made in each call, so that it is part of a graph under capture and never older than the parameter.
+        let leaf = |(array, view, needs): (Array, View, bool)| {
+            let array = if view == View::Reversed { array.contiguous()? } else { array };
+            let tensor = Tensor::new(array);
             Ok(if needs { tensor.requires_grad() } else { tensor })
         };
         let operands = inputs.iter().zip(self.views.iter()).zip(&needs).enumerate();
-        let leaves = operands.map(leaf).collect::<PyResult<Vec<_>>>()?;
+        let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
         let edges = edges.as_deref();
         let is_recorded = needs.contains(&true);
-        let (output, given) = py
+        let (output, leaves, given) = py
             .detach(|| {
                 here.run(|| {
+                    let leaves = borrowed.into_iter().map(leaf).collect::<gradewise_autograd::Result<Vec<_>>>()?;
                     let work = || self.run(&leaves, edges);
                     let output = if is_recorded { work() } else { no_grad(work) }?;
                     let given = apart([output.array().clone()])?;
-                    Ok::<_, gradewise_autograd::Error>((output, given))
+                    Ok::<_, gradewise_autograd::Error>((output, leaves, given))
                 })
             })
             .map_err(|error| raised(py, error))?;
@@ -206,12 +213,24 @@ impl History {
             }
             drop(gradients);
             let places: Vec<usize> = (0..given.len()).filter(|&place| given[place].is_some()).collect();
-            let arrays = apart(given.into_iter().flatten())?;
+            let in_order = places.iter().zip(given.into_iter().flatten()).map(|(&place, array)| {
+                // The gradient of a matrix lies in memory as the parameter does: optimisers read both element by element.
+                if views[place] != View::Reversed {
+                    return Ok(array);
+                }
+                let axes: Vec<usize> = (0..array.rank()).rev().collect();
+                array.permute(&axes)?.contiguous()
+            });
+            let arrays = apart(in_order.collect::<gradewise_kernels::Result<Vec<_>>>()?)?;
             Ok::<_, gradewise_autograd::Error>((places, arrays))
         };
         let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;
-        let shown =
-            arrays.iter().zip(&places).map(|(array, &place)| (array, views[place])).collect::<Vec<_>>();
+        let is_turned = |place: usize| views[place] == View::Reversed;
+        let shown = arrays
+            .iter()
+            .zip(&places)
+            .map(|(array, &place)| (array, if is_turned(place) { View::Same } else { views[place] }))
+            .collect::<Vec<_>>();
         let mut tensors = torch.give_all(py, &here, &shown)?.into_iter();
         let mut results: Vec<Option<Given<'py>>> = (0..leaves.len()).map(|_| None).collect();
         for place in places {

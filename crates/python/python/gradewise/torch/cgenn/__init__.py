@@ -7,7 +7,7 @@ models need no change but an import.
 ``algebra`` is a :class:`CliffordAlgebra` of this module, one of the published code, or a metric such as ``(1.0, 1.0, 1.0)``.
 """
 
-from gradewise.torch.cgenn.algebra import CliffordAlgebra, embed, embed_grade, grade_sizes
+from gradewise.torch.cgenn.algebra import CliffordAlgebra
 from gradewise.torch.cgenn.layers import (
     FullyConnectedSteerableGeometricProductLayer,
     MVLayerNorm,
@@ -15,7 +15,6 @@ from gradewise.torch.cgenn.layers import (
     MVSiLU,
     NormalizationLayer,
     SteerableGeometricProductLayer,
-    _Module,
 )
 from gradewise.torch.cgenn.lorentz import CGLayer, LorentzCGGNN
 from gradewise.torch.cgenn.messages import EGCL

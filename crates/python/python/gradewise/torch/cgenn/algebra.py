@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradewise._core import Algebra
-from gradewise.torch._layout import n_paths, signature_of
+from gradewise.torch._layout import n_paths
+from gradewise.torch._space import grade_sizes, space_of, tables
 
 
 class CliffordAlgebra(nn.Module):
     """An algebra by its metric: the sizes that modules ask for, and embeddings of vectors and scalars.
 
     Args:
-        metric: the squares of the generators: those of 1, then those of -1, then those of 0.
+        metric: the squares of the generators, 1, -1 or 0 each, in any order. Operators take those of 1 first, then those of -1, then those
+            of 0; the modules of this package permute features of another order, which costs a copy where they enter and leave.
     """
 
     def __init__(self, metric: Sequence[float]) -> None:
         super().__init__()
-        self._become(signature_of(metric))
-
-    def _become(self, signature: tuple[int, int, int]) -> None:
-        self.signature = signature
-        self.dim = sum(signature)
+        self.space = space_of(metric)
+        self.signature = self.space.signature
+        self.dim = sum(self.signature)
         self.n_blades = 2**self.dim
         self.n_subspaces = self.dim + 1
-        self.sizes = grade_sizes(signature)
+        self.sizes = grade_sizes(self.signature)
 
     @property
     def n_paths(self) -> int:
@@ -56,19 +53,14 @@ class CliffordAlgebra(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars) -> None:
         # The published code keeps its tables in checkpoints, and asks for them when it loads one.
-        for name, table in _tables(self.signature).items():
+        for name, table in tables(self.space.metric).items():
             destination[prefix + name] = table.clone()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors) -> None:
-        # They follow from the metric.
-        for name in _tables(self.signature):
+        # They follow from the metric; weights of another algebra are refused.
+        self.space.check(state_dict, prefix)
+        for name in tables(self.space.metric):
             state_dict.pop(prefix + name, None)
-
-
-def grade_sizes(signature: tuple[int, int, int]) -> tuple[int, ...]:
-    """The number of blades of each grade."""
-    dim = sum(signature)
-    return tuple(math.comb(dim, grade) for grade in range(dim + 1))
 
 
 def embed(tensor: Tensor, tensor_index: Sequence[int], blades: int) -> Tensor:
@@ -87,26 +79,6 @@ def embed_grade(tensor: Tensor, grade: int, sizes: Sequence[int]) -> Tensor:
     """:meth:`CliffordAlgebra.embed_grade` in an algebra of so many blades of each grade."""
     first = sum(sizes[:grade])
     return embed(tensor, range(first, first + sizes[grade]), sum(sizes))
-
-
-@lru_cache(maxsize=64)
-def _tables(signature: tuple[int, int, int]) -> dict[str, Tensor]:
-    """The buffers of the published algebra."""
-    p, q, r = signature
-    dim = p + q + r
-    sizes = grade_sizes(signature)
-    grades = torch.tensor([float(grade) for grade, size in enumerate(sizes) for _ in range(size)])
-    cayley = torch.zeros(2**dim, 2**dim, 2**dim)
-    for left, right, product, sign in Algebra(*signature).terms:
-        cayley[left, product, right] = sign
-    return {
-        "metric": torch.tensor([1.0] * p + [-1.0] * q + [0.0] * r),
-        "subspaces": torch.tensor(sizes),
-        "bbo_grades": grades,
-        "even_grades": grades % 2 == 0,
-        "odd_grades": grades % 2 == 1,
-        "cayley": cayley,
-    }
 
 
 def _algebra(algebra: Any) -> CliffordAlgebra:

@@ -6,36 +6,37 @@ import math
 from typing import Any, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gradewise._errors import ArgumentError
-from gradewise.torch import _functional as ops
-from gradewise.torch._composite import has_hooks
-from gradewise.torch._layout import in_order, to_features, to_planes
-from gradewise.torch._operators import Viewed
-from gradewise.torch._views import LISTED, ROWS, TRANSPOSED, TURNED
-from gradewise.torch.cgenn.algebra import _algebra
+from gradewise.torch.cgenn.algebra import CliffordAlgebra, _algebra
+from gradewise.torch.cgenn.maps import (
+    FullMap,
+    LayerNormMap,
+    LinearMap,
+    NormalizationMap,
+    Setting,
+    SiLUMap,
+    SteerableMap,
+)
 
 
-class _Module(nn.Module):
-    """A map of features ``[rows, features, ..., blades]`` by operators on ``[blades, rows, features]``."""
+class _Own(nn.Module):
+    """What the modules of this package share beside their maps."""
 
-    algebra: nn.Module
+    algebra: CliffordAlgebra
+
+    def _become(self, algebra: Any, **settings: Any) -> None:
+        self.algebra = _algebra(algebra)
+        self._gradewise = Setting(self.algebra.space, **settings)
 
     @property
     def signature(self) -> tuple[int, int, int]:
-        return self.algebra.signature
-
-    def planes(self, x: Tensor) -> Tensor:
-        """The map of ``[blades, rows, features]``."""
-        raise NotImplementedError
-
-    def forward(self, input: Tensor) -> Tensor:
-        planes = to_planes(input, 2 ** sum(self.signature), type(self).__name__)
-        return to_features(self.planes(planes), input.shape)
+        """The algebra's numbers of generators that square to 1, -1 and 0."""
+        return self._gradewise.space.signature
 
 
-class MVLinear(_Module):
+class MVLinear(LinearMap, _Own):
     """A linear map of features, with a matrix for each grade or one for all, and a bias on the scalar.
 
     Args:
@@ -52,16 +53,12 @@ class MVLinear(_Module):
         self, algebra: Any, in_features: int, out_features: int, subspaces: bool = True, bias: bool = True
     ) -> None:
         super().__init__()
-        self.algebra = _algebra(algebra)
+        self._become(algebra)
         self.in_features, self.out_features, self.subspaces = in_features, out_features, subspaces
         shape = (out_features, in_features, self.algebra.n_subspaces) if subspaces else (out_features, in_features)
         self.weight = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(1, out_features, 1)) if bias else None
         self.reset_parameters()
-        self._arrange()
-
-    def _arrange(self) -> None:
-        in_order(self.weight, [2, 1, 0] if self.weight.dim() == 3 else [1, 0])
 
     def reset_parameters(self) -> None:
         """Normal weights of deviation in^-½, and no bias."""
@@ -69,28 +66,17 @@ class MVLinear(_Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def matrices(self) -> Viewed:
-        """The weights as operators take them: ``[grades, in, out]`` or ``[in, out]``."""
-        return TURNED(self.weight) if self.subspaces else TRANSPOSED(self.weight)
-
-    def offset(self) -> Optional[Viewed]:
-        """The bias ``[out]``."""
-        return None if self.bias is None else LISTED(self.bias)
-
-    def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_linear(x, self.matrices(), self.offset(), self.signature)
-
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, subspaces={self.subspaces}, bias={self.bias is not None}"
 
 
-class MVSiLU(_Module):
+class MVSiLU(SiLUMap, _Own):
     """Each grade times a sigmoid of its invariant.
 
     Args:
         algebra: see the module.
         channels: features.
-        invariant: "mag2", the quadratic form of each grade. The published code also has "norm".
+        invariant: "mag2", the quadratic form of each grade, or "norm", the square root of its absolute value.
         exclude_dual: has no effect, as in the published code.
 
     Parameters: ``a`` and ``b`` ``[1, features, grades]``.
@@ -98,21 +84,18 @@ class MVSiLU(_Module):
 
     def __init__(self, algebra: Any, channels: int, invariant: str = "mag2", exclude_dual: bool = False) -> None:
         super().__init__()
-        if invariant != "mag2":
-            raise ArgumentError(f"MVSiLU: invariant {invariant!r} has no operator, expected 'mag2'")
-        self.algebra = _algebra(algebra)
+        if invariant not in ("mag2", "norm"):
+            raise ArgumentError(f"MVSiLU: invariant {invariant!r}, expected 'mag2' or 'norm'")
+        self._become(algebra, is_norm=invariant == "norm")
         self.channels, self.invariant, self.exclude_dual = channels, invariant, exclude_dual
         self.a = nn.Parameter(torch.ones(1, channels, self.algebra.dim + 1))
         self.b = nn.Parameter(torch.zeros(1, channels, self.algebra.dim + 1))
-
-    def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_silu(x, ROWS(self.a), ROWS(self.b), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
 
 
-class NormalizationLayer(_Module):
+class NormalizationLayer(NormalizationMap, _Own):
     """Each grade divided by something between 1 and its norm, as a parameter says.
 
     Args:
@@ -125,18 +108,15 @@ class NormalizationLayer(_Module):
 
     def __init__(self, algebra: Any, features: int, init: float = 0) -> None:
         super().__init__()
-        self.algebra = _algebra(algebra)
+        self._become(algebra)
         self.in_features = features
         self.a = nn.Parameter(torch.zeros(features, self.algebra.n_subspaces) + init)
-
-    def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_normalization(x, self.a, self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}"
 
 
-class MVLayerNorm(_Module):
+class MVLayerNorm(LayerNormMap, _Own):
     """Features divided by the mean of their norms, times a gain.
 
     Args:
@@ -148,18 +128,15 @@ class MVLayerNorm(_Module):
 
     def __init__(self, algebra: Any, channels: int) -> None:
         super().__init__()
-        self.algebra = _algebra(algebra)
+        self._become(algebra)
         self.channels = channels
         self.a = nn.Parameter(torch.ones(1, channels))
-
-    def planes(self, x: Tensor) -> Tensor:
-        return ops.mv_layer_norm(x, ROWS(self.a), self.signature)
 
     def extra_repr(self) -> str:
         return f"{self.channels}"
 
 
-class _Steerable(_Module):
+class _Steerable(_Own):
     """What the two product layers share."""
 
     def _products(
@@ -174,26 +151,9 @@ class _Steerable(_Module):
         if include_first_order:
             self.linear_left = MVLinear(algebra, features, out, bias=True)
 
-    def _is_normalized(self) -> bool:
-        return not isinstance(self.normalization, nn.Identity)
-
-    def _weight(self) -> Tensor:
-        raise NotImplementedError
-
-    def _product(self, x: Tensor, right: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def _by_parts(self, x: Tensor) -> Tensor:
-        right = _mapped(self.linear_right, x)
-        if self._is_normalized():
-            right = _mapped(self.normalization, right)
-        product = self._product(x, right)
-        if not self.include_first_order:
-            return product
-        return (_mapped(self.linear_left, x) + product) * math.sqrt(0.5)
 
 
-class SteerableGeometricProductLayer(_Steerable):
+class SteerableGeometricProductLayer(SteerableMap, _Steerable):
     """The sum of a linear map and of the weighted product of the input with another linear map of it, over √2.
 
     Args:
@@ -213,7 +173,7 @@ class SteerableGeometricProductLayer(_Steerable):
         normalization_init: Optional[float] = 0,
     ) -> None:
         super().__init__()
-        self.algebra = _algebra(algebra)
+        self._become(algebra)
         self.features = features
         self._products(include_first_order, normalization_init, features, features)
         self.weight = nn.Parameter(torch.empty(features, self.algebra.n_paths))
@@ -223,18 +183,8 @@ class SteerableGeometricProductLayer(_Steerable):
         """Normal product weights of deviation (n + 1)^-½ for n generators."""
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.algebra.dim + 1))
 
-    def _product(self, x: Tensor, right: Tensor) -> Tensor:
-        return ops.sgp(x, right, self.weight, self.signature)
 
-    def planes(self, x: Tensor) -> Tensor:
-        if not self._is_normalized() or _is_hooked(self.normalization):
-            return self._by_parts(x)
-        right = _mapped(self.linear_right, x)
-        left = _mapped(self.linear_left, x) if self.include_first_order else None
-        return ops.steerable_product(x, right, self.normalization.a, self.weight, left, self.signature)
-
-
-class FullyConnectedSteerableGeometricProductLayer(_Steerable):
+class FullyConnectedSteerableGeometricProductLayer(FullMap, _Steerable):
     """As :class:`SteerableGeometricProductLayer`, with a matrix over the features for each path of grades.
 
     Args:
@@ -256,36 +206,12 @@ class FullyConnectedSteerableGeometricProductLayer(_Steerable):
         normalization_init: Optional[float] = 0,
     ) -> None:
         super().__init__()
-        self.algebra = _algebra(algebra)
+        self._become(algebra)
         self.in_features, self.out_features = in_features, out_features
         self._products(include_first_order, normalization_init, in_features, out_features)
         self.weight = nn.Parameter(torch.empty(out_features, in_features, self.algebra.n_paths))
         self.reset_parameters()
-        self._arrange()
-
-    def _arrange(self) -> None:
-        in_order(self.weight, [2, 1, 0])
 
     def reset_parameters(self) -> None:
         """Normal product weights of deviation (in·(n + 1))^-½ for n generators."""
         nn.init.normal_(self.weight, std=1 / math.sqrt(self.in_features * (self.algebra.dim + 1)))
-
-    def _product(self, x: Tensor, right: Tensor) -> Tensor:
-        return ops.fcgp(x, right, TURNED(self.weight), self.signature)
-
-    def planes(self, x: Tensor) -> Tensor:
-        return self._by_parts(x)
-
-
-def _is_hooked(module: nn.Module) -> bool:
-    """Whether hooks follow a module's calls in eager code; compiled code leaves those inside of a fused module out."""
-    return not torch.compiler.is_compiling() and has_hooks(module)
-
-
-def _mapped(module: nn.Module, x: Tensor, residual: Optional[Tensor] = None) -> Tensor:
-    """What a module makes of ``[blades, rows, features]``, plus a residual; by a call of it where hooks follow its calls."""
-    if torch.compiler.is_compiling() or (hasattr(module, "planes") and not has_hooks(module)):
-        return module.planes(x) if residual is None else module.planes(x, residual)
-    features = to_features(x, (x.shape[1], x.shape[2], x.shape[0]))
-    result = to_planes(module(features), x.shape[0], type(module).__name__)
-    return result if residual is None else result + residual

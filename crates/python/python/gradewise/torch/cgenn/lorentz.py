@@ -8,6 +8,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from gradewise._core import squared_norms
 from gradewise._errors import ArgumentError
 from gradewise.torch.cgenn.algebra import CliffordAlgebra, _algebra
 from gradewise.torch.cgenn.layers import FullyConnectedSteerableGeometricProductLayer, MVLayerNorm, MVLinear
@@ -16,9 +17,9 @@ from gradewise.torch.cgenn.mlp import _block
 
 def quadratic_forms(algebra: CliffordAlgebra, x: Tensor) -> Tensor:
     """The scalar and the quadratic forms of the other grades of ``[rows, features, blades]``: ``[rows, features, grades]``."""
-    from gradewise._core import squared_norms
-
-    signs = torch.tensor(squared_norms(algebra.signature), dtype=x.dtype, device=x.device)
+    squares, order = squared_norms(algebra.signature), algebra.space.order
+    own = [squares[order[0].index(blade)] for blade in range(len(squares))] if order else squares
+    signs = torch.tensor(own, dtype=x.dtype, device=x.device)
     squares = (x * x * signs).split(algebra.sizes, dim=-1)
     return torch.cat([x[..., :1], *(part.sum(dim=-1, keepdim=True) for part in squares[1:])], dim=-1)
 

@@ -5,16 +5,107 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional
 
+import torch
 from torch import Tensor, nn
 
 from gradewise.torch import _composite, _messages
-from gradewise.torch._composite import has_hooks, is_eager
+from gradewise.torch._composite import has_hooks, is_any_autocast, is_eager
+from gradewise.torch._layout import to_features, to_planes
 from gradewise.torch.cgenn.algebra import _algebra
-from gradewise.torch.cgenn.layers import _mapped
-from gradewise.torch.cgenn.mlp import CEMLP
+from gradewise.torch.cgenn.maps import Aggregation, Map, Setting, is_ordinary, wide_dtype
+from gradewise.torch.cgenn.mlp import CEMLP, NetworkMap
 
 
-class EGCL(nn.Module):
+class MessagesMap(Map, is_map=True):
+    """See :class:`EGCL`. An accelerated layer may aggregate sums or greatest values too, and at either end of its edges."""
+
+    def forward(
+        self,
+        h: Tensor,
+        edge_index: Sequence[Tensor],
+        edge_attr: Optional[Tensor] = None,
+        node_attr: Optional[Tensor] = None,
+        *others: Any,
+        **named: Any,
+    ) -> Tensor:
+        """Nodes ``[nodes, features, blades]``, edges as two lists of nodes (receiver and sender), attributes ``[edges, …, blades]`` and
+        ``[nodes, …, blades]``; the nodes afterwards."""
+        features = [x for x in (h, edge_attr, node_attr) if x is not None]
+        if self._published is not None and (
+            others
+            or named
+            or not _is_pair(edge_index)
+            or not all(is_ordinary(x, self._gradewise.space.blades) and x.dim() == 3 for x in features)
+        ):
+            return self._published.forward(self, h, edge_index, edge_attr, node_attr, *others, **named)
+        if others or named:
+            raise TypeError(f"EGCL: takes nodes, edges and attributes of both, and was given {[*others, *named]} too")
+        setting = self._gradewise
+        ends = list(edge_index)
+        receivers, senders = ends[setting.receiver], ends[1 - setting.receiver]
+        if is_eager(h) and setting.space.order is None and not setting.is_opposite:
+            result = self._as_one(h, receivers, senders, edge_attr, node_attr)
+            if result is not None:
+                return result
+        return self._by_parts(h, receivers, senders, edge_attr, node_attr)
+
+    def _by_parts(
+        self, h: Tensor, receivers: Tensor, senders: Tensor, edge_attr: Optional[Tensor], node_attr: Optional[Tensor]
+    ) -> Tensor:
+        setting = self._gradewise
+        space = setting.space
+        entered = [
+            None if x is None else space.enter(to_planes(x, space.blades, "EGCL")) for x in (h, edge_attr, node_attr)
+        ]
+        wide = None
+        if is_any_autocast() and torch.is_autocast_enabled(h.device.type):
+            # As the published layer, which adds up messages in the dtype that its last layer norm gives them.
+            wide = wide_dtype(self, h)
+        result = _messages.messages(
+            *entered,
+            (receivers, senders),
+            lambda x: self._part(self.edge_model, x),
+            lambda x, h: self._part(self.node_model, x, h if self.residual else None),
+            _messages.Gathering(setting.aggregation.value, setting.is_opposite, wide),
+        )
+        return to_features(space.leave(result), h.shape)
+
+    def _as_one(self, h: Tensor, rows: Any, columns: Any, edge_attr: Any, node_attr: Any) -> Optional[Tensor]:
+        """The layer as one node of the graph of gradients, where that is possible."""
+        if self._gradewise.aggregation is not Aggregation.MEAN:
+            return None
+        edge, node = self._modules["edge_model"], self._modules["node_model"]
+        features = [x for x in (h, edge_attr, node_attr) if x is not None]
+        space = self._gradewise.space
+        if any(not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != space.blades for x in features):
+            return None
+        for network in (edge, node):
+            is_network = getattr(type(network), "_acts_as", None) is NetworkMap and "forward" not in network.__dict__
+            if not is_network or has_hooks(network):
+                return None
+        of_edges, of_nodes = edge.operands(), node.operands()
+        if not of_edges or not of_nodes:
+            return None
+        if not all(isinstance(ends, Tensor) and ends.device == h.device for ends in (rows, columns)):
+            return None
+        has = (edge_attr is not None, node_attr is not None)
+        counts = (_messages.count(of_edges), _messages.count(of_nodes))
+        made = _messages.egcl(space.signature, *counts, *has, bool(self.residual))
+        inputs = [*features, *of_edges, *of_nodes]
+        if not made.native.admits(inputs):
+            return None
+        edges = _composite.edges_between(rows, columns, h.shape[0])
+        return None if edges is None else _composite.run(made, inputs, (rows, columns), edges)
+
+
+def _is_pair(edges: Any) -> bool:
+    """Whether these are the two ends of edges, as one tensor or as two."""
+    if isinstance(edges, Tensor):
+        return edges.dim() == 2 and edges.shape[0] == 2 and edges.layout == torch.strided
+    return isinstance(edges, (tuple, list)) and len(edges) == 2 and all(isinstance(ends, Tensor) for ends in edges)
+
+
+class EGCL(MessagesMap, nn.Module):
     """A layer of message passing: messages of differences along edges, their mean at each node, an update of the nodes.
 
     Args:
@@ -41,6 +132,7 @@ class EGCL(nn.Module):
     ) -> None:
         super().__init__()
         algebra = _algebra(algebra)
+        self._gradewise = Setting(algebra.space)
         self.residual = residual
         self.in_features, self.hidden_features, self.out_features = in_features, hidden_features, out_features
         self.edge_attr_features, self.node_attr_features = edge_attr_features, node_attr_features
@@ -49,49 +141,3 @@ class EGCL(nn.Module):
             algebra, in_features + edge_attr_features, *sizes, normalization_init=normalization_init
         )
         self.node_model = CEMLP(algebra, in_features + out_features, *sizes, normalization_init=normalization_init)
-
-    def forward(
-        self,
-        h: Tensor,
-        edge_index: Sequence[Tensor],
-        edge_attr: Optional[Tensor] = None,
-        node_attr: Optional[Tensor] = None,
-    ) -> Tensor:
-        """Nodes ``[nodes, features, blades]``, edges as two lists of nodes (receiver and sender), attributes ``[edges, …, blades]`` and
-        ``[nodes, …, blades]``; the nodes afterwards."""
-        rows, columns = edge_index
-        result = self._as_one(h, rows, columns, edge_attr, node_attr) if is_eager(h) else None
-        if result is not None:
-            return result
-        return _messages.messages(
-            h,
-            (rows, columns),
-            edge_attr,
-            node_attr,
-            lambda x: _mapped(self.edge_model, x),
-            lambda x, h: _mapped(self.node_model, x, h if self.residual else None),
-            2 ** sum(self.edge_model.signature),
-        )
-
-    def _as_one(self, h: Tensor, rows: Any, columns: Any, edge_attr: Any, node_attr: Any) -> Optional[Tensor]:
-        """The layer as one node of the graph of gradients, where that is possible."""
-        edge, node = self._modules["edge_model"], self._modules["node_model"]
-        features = [x for x in (h, edge_attr, node_attr) if x is not None]
-        blades = 2 ** sum(edge.signature)
-        if any(not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != blades for x in features):
-            return None
-        if type(edge) is not CEMLP or type(node) is not CEMLP or has_hooks(edge) or has_hooks(node):
-            return None
-        of_edges, of_nodes = edge.operands(), node.operands()
-        if of_edges is None or of_nodes is None:
-            return None
-        if not all(isinstance(ends, Tensor) and ends.device == h.device for ends in (rows, columns)):
-            return None
-        has = (edge_attr is not None, node_attr is not None)
-        counts = (_messages.count(of_edges), _messages.count(of_nodes))
-        made = _messages.egcl(edge.signature, *counts, *has, bool(self.residual))
-        inputs = [*features, *of_edges, *of_nodes]
-        if not made.native.admits(inputs):
-            return None
-        edges = _composite.edges_between(rows, columns, h.shape[0])
-        return None if edges is None else _composite.run(made, inputs, (rows, columns), edges)
