@@ -125,6 +125,7 @@ def is_eager(x: Tensor) -> bool:
     hooks on all modules."""
     return (
         not is_followed()
+        and x.device.type in ("cpu", "cuda")
         and not torch.is_autocast_enabled(x.device.type)
         and not nn.modules.module._has_any_global_hook()
     )

@@ -17,6 +17,7 @@ from torch import Tensor
 from gradewise.torch import _functional as ops
 from gradewise.torch._composite import Composite, Step, composite
 from gradewise.torch._layout import to_features, to_planes
+from gradewise.torch._space import Space
 from gradewise.torch._views import LISTED, ROWS, TURNED
 
 Signature = tuple[int, int, int]
@@ -68,6 +69,8 @@ class Gathering:
     """Whether a message is of the sender less the receiver, rather than the other way round."""
     dtype: Optional[torch.dtype] = None
     """What they are added up in, if not in the dtype of the messages."""
+    space: Optional[Space] = None
+    """The algebra whose own order of blades the greatest are taken in: that of the operators may have other signs."""
 
 
 def messages(
@@ -87,7 +90,9 @@ def messages(
     if edge_attr is not None:
         message = torch.cat([message, edge_attr], dim=2)
     made = edge_map(message)
-    received = received_by(made if gathering.dtype is None else made.to(gathering.dtype), ends[0], x.shape[1], gathering)
+    received = received_by(
+        made if gathering.dtype is None else made.to(gathering.dtype), ends[0], x.shape[1], gathering
+    )
     parts = [x, received] if node_attr is None else [x, received, node_attr]
     return node_map(torch.cat(parts, dim=2), x)
 
@@ -97,7 +102,9 @@ def received_by(x: Tensor, segments: Tensor, count: int, gathering: Gathering) -
     zeros = x.new_zeros(x.shape[0], count, x.shape[2])
     if gathering.aggregation == "max":
         places = segments[None, :, None].expand_as(x)
-        return zeros.scatter_reduce(1, places, x, "amax", include_self=False)
+        own = x if gathering.space is None else gathering.space.leave(x)
+        greatest = zeros.scatter_reduce(1, places, own, "amax", include_self=False)
+        return greatest if gathering.space is None else gathering.space.enter(greatest)
     total = zeros.index_add(1, segments, x)
     if gathering.aggregation == "sum":
         return total

@@ -48,7 +48,11 @@ class FlashMap(Map, is_map=True):
         )
 
     def _takes(self, input: Any) -> bool:
-        return isinstance(input, Tensor) and input.dim() == 3 and is_ordinary(input.movedim(0, -1), self._gradewise.space.blades)
+        return (
+            isinstance(input, Tensor)
+            and input.dim() == 3
+            and is_ordinary(input.movedim(0, -1), self._gradewise.space.blades)
+        )
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         grades, expected = state_dict.get(prefix + "weight_expansion"), expansion(self._gradewise.space.signature)

@@ -88,7 +88,7 @@ def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swap
     if outcome.setting is not None:
         swap(module, kind.map, outcome.setting)
         swapped[path] = module
-        report.replaced.append(Replaced(path, name, f"{kind.map.__module__}.{kind.map.__name__}"))
+        report.replaced.append(Replaced(path, name, kind.replacement))
         return
     if outcome.reason:
         report.left.append(Left(path, name, outcome.reason, outcome.difference))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import types
+from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Optional
@@ -186,7 +188,9 @@ class Memory:
             if name in ("_parameters", "_buffers", "_modules", "training") or name.endswith("_hooks"):
                 continue
             own.append((name, _value(value, module, [])))
-        parameters = [(n, p if p is None else (tuple(p.shape), p.dtype, p.device)) for n, p in module._parameters.items()]
+        parameters = [
+            (n, p if p is None else (tuple(p.shape), p.dtype, p.device)) for n, p in module._parameters.items()
+        ]
         buffers = [(n, _value(b, module, [])) for n, b in module._buffers.items()]
         children = [(n, c if c is None else self._print(c)) for n, c in module._modules.items()]
         made = (type(module), tuple(own), tuple(parameters), tuple(buffers), tuple(children))
@@ -200,7 +204,9 @@ class _NoPrint(Exception):
 
 
 def _value(value: Any, owner: nn.Module, seen: list[int]) -> Hashable:
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, slice, Setting)):
+    if value is None or isinstance(
+        value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device, slice, Setting)
+    ):
         return repr(value) if isinstance(value, slice) else (type(value), value)
     if isinstance(value, type) or isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
         return value
@@ -213,11 +219,19 @@ def _value(value: Any, owner: nn.Module, seen: list[int]) -> Hashable:
     if id(value) in seen:
         return "again"
     seen = [*seen, id(value)]
-    if isinstance(value, (tuple, list)):
+    if type(value) in (tuple, list, torch.Size):
         return (type(value), tuple(_value(item, owner, seen) for item in value))
-    if isinstance(value, dict):
+    if type(value) in (set, frozenset):
+        return (type(value), frozenset(_value(item, owner, seen) for item in value))
+    if type(value) in (dict, OrderedDict):
         return (type(value), tuple((_value(k, owner, seen), _value(v, owner, seen)) for k, v in value.items()))
-    if isinstance(value, nn.Module) or not hasattr(value, "__dict__") or type(value).__module__ == "builtins":
+    if isinstance(value, nn.Module):
         raise _NoPrint
-    # Such as the published algebra's table of blades.
-    return (type(value), tuple((name, _value(v, owner, seen)) for name, v in sorted(vars(value).items())))
+    # Such as the published algebra's table of blades: an object that is its attributes, and nothing that is hidden from them.
+    try:
+        made, arguments, state, *items = value.__reduce_ex__(2)
+    except Exception as error:
+        raise _NoPrint from error
+    if made is not copyreg.__newobj__ or len(arguments) != 1 or not isinstance(state, (dict, type(None))) or any(items):
+        raise _NoPrint
+    return (type(value), tuple((name, _value(v, owner, seen)) for name, v in sorted((state or {}).items())))

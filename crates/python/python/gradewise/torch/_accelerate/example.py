@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradewise._errors import ArgumentError
-from gradewise.torch._accelerate.proof import TOLERANCE, copy_of, distance, quiet
+from gradewise.torch._accelerate.proof import TOLERANCE, copy_of, distance, quiet, seed
 
 _TOLERANCES = {torch.float64: TOLERANCE, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
 
@@ -57,7 +57,7 @@ def _run(model: nn.Module, arguments: Sequence[Any], dtype: Optional[torch.dtype
 
     given = _mapped(tuple(arguments), ready)
     buffers = {name: value.clone() for name, value in model.named_buffers()}
-    torch.manual_seed(0)
+    seed(model)
     try:
         outputs = [t for t in _tensors(model(*given)) if t.is_floating_point()]
     finally:
@@ -66,7 +66,9 @@ def _run(model: nn.Module, arguments: Sequence[Any], dtype: Optional[torch.dtype
                 if name in buffers and not torch.equal(value, buffers[name]):
                     value.copy_(buffers[name])
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    names = [f"the gradient of input {index}" for index in range(len(leaves))] + [f"the gradient of {n}" for n in parameters]
+    names = [f"the gradient of input {index}" for index in range(len(leaves))] + [
+        f"the gradient of {n}" for n in parameters
+    ]
     wanted = [*leaves, *parameters.values()]
     followed = [t for t in outputs if t.requires_grad]
     gradients: list[Optional[Tensor]] = [None] * len(wanted)

@@ -68,6 +68,13 @@ class Kind:
     is_single: bool = False
     """Whether it may be compared in float32, for its own kernels take nothing wider."""
 
+    @property
+    def replacement(self) -> str:
+        """The module of this package that computes the same."""
+        if self.map is FlashMap:
+            return "gradewise.torch.flash.Layer"
+        return "gradewise.torch.cgenn." + ("Block" if self.map is BlockMap else self.name)
+
 
 def space_of_module(module: nn.Module) -> Space:
     """The algebra of a module."""
@@ -161,7 +168,9 @@ def _normalization(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
     _need_shape(module, "a", None, len(space.metric) + 1)
     sizes = Sizes(space, module.a.shape[0])
     # A module that is applied to scalars of 1 divides them by 1 + epsilon.
-    return sizes, (Setting(space, epsilon=e) for e in _epsilons(module, lambda m: _measured(m, sizes, lambda y: 1 / y - 1)))
+    return sizes, (
+        Setting(space, epsilon=e) for e in _epsilons(module, lambda m: _measured(m, sizes, lambda y: 1 / y - 1))
+    )
 
 
 def _layer_norm(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
@@ -229,7 +238,11 @@ def _sequence(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
         # Ordinary sequences are nothing that one would look for here.
         raise Stays("")
     if not all(map(acts_as, children, _ROW)):
-        stay = [f"{name} ({place})" for place, (name, c, k) in enumerate(zip(_ROW_NAMES, children, _ROW)) if not acts_as(c, k)]
+        stay = [
+            f"{name} ({place})"
+            for place, (name, c, k) in enumerate(zip(_ROW_NAMES, children, _ROW))
+            if not acts_as(c, k)
+        ]
         reason = f"near miss: it would be a block, but not all of its parts were replaced: its {', '.join(stay)} stays"
         raise Stays(reason, Sizes(space_of_module(children[0]), children[0].weight.shape[1]))
     space = children[0]._gradewise.space
@@ -272,7 +285,9 @@ def _messages(module: nn.Module) -> tuple[Sizes, Iterator[Setting]]:
     message = last[-1].a.shape[1] if last else features
     sizes = Sizes(space, features, in_edge - features, in_node - features - message)
     if in_edge < features or in_node < features + message:
-        raise Stays(f"its networks take {in_edge} and {in_node} features, expected {features} and {features + message} or more")
+        raise Stays(
+            f"its networks take {in_edge} and {in_node} features, expected {features} and {features + message} or more"
+        )
     _of_parts(sizes, (edge, NetworkMap), (node, NetworkMap))
     return sizes, iter(_gatherings(module, space))
 

@@ -171,6 +171,13 @@ def _state(module: nn.Module) -> dict[tuple[str, str], Any]:
     return found
 
 
+def seed(module: nn.Module) -> None:
+    """Random numbers of a call as of every other. `torch.manual_seed` takes longer than most modules."""
+    torch.default_generator.manual_seed(0)
+    for index in {p.device.index for p in module.parameters() if p.is_cuda}:
+        torch.cuda.default_generators[index].manual_seed(0)
+
+
 def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
     """Runs a module forward and backward."""
     module.train(trial.is_training)
@@ -181,7 +188,7 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
     passed = [x.clone() if isinstance(x, Tensor) else x for x in given]
     before = _state(module)
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    torch.manual_seed(0)
+    seed(module)
     output = module(*passed)
     after = _state(module)
     changed = [name for _, name in before.keys() | after.keys() if before.get((_, name)) is not after.get((_, name))]
@@ -226,7 +233,9 @@ def distance(a: Tensor, b: Tensor, row_axis: Optional[int] = None, floor: float 
 def compare(found: Observed, expected: Observed, tolerance: float, row_axis: int = 0) -> float:
     """The greatest difference. Raises :class:`Unlike` where it is beyond the tolerance."""
     if found.output.shape != expected.output.shape:
-        raise Unlike(f"it returns {list(expected.output.shape)}, where the published module returns {list(found.output.shape)}")
+        raise Unlike(
+            f"it returns {list(expected.output.shape)}, where the published module returns {list(found.output.shape)}"
+        )
     if found.output.dtype != expected.output.dtype:
         raise Unlike(f"it returns {expected.output.dtype}, where the published module returns {found.output.dtype}")
     worst = 0.0

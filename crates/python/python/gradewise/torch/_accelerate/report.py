@@ -76,7 +76,9 @@ class Report:
         lines += [f"left {len(self.left)}"] if self.left else []
         lines += [f"  {m.path or '(model)'}: {m.original}: {m.reason}" for m in self.left]
         if self.difference is not None:
-            lines.append(f"outputs and gradients for the example differ by {self.difference:.1e}, relative to those before")
+            lines.append(
+                f"outputs and gradients for the example differ by {self.difference:.1e}, relative to those before"
+            )
         if self.borders is not None:
             total = sum(border.microseconds for border in self.borders)
             lines.append(f"{len(self.borders)} copies at borders in a forward pass of the example, {total:.0f} µs")

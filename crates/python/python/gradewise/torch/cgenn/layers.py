@@ -152,7 +152,6 @@ class _Steerable(_Own):
             self.linear_left = MVLinear(algebra, features, out, bias=True)
 
 
-
 class SteerableGeometricProductLayer(SteerableMap, _Steerable):
     """The sum of a linear map and of the weighted product of the input with another linear map of it, over √2.
 

@@ -286,4 +286,6 @@ def need_blades(x: Any, blades: int, operation: str) -> None:
     """Refuses what is no tensor of features."""
     if not isinstance(x, Tensor) or x.dim() < 3 or x.shape[-1] != blades:
         shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise ShapeError(f"{operation}: the input has shape {shape}, expected [rows, features, ..., {blades}]: the last axis holds the blades")
+        raise ShapeError(
+            f"{operation}: the input has shape {shape}, expected [rows, features, ..., {blades}]: the last axis holds the blades"
+        )

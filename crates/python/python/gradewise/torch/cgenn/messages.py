@@ -57,16 +57,17 @@ class MessagesMap(Map, is_map=True):
         entered = [
             None if x is None else space.enter(to_planes(x, space.blades, "EGCL")) for x in (h, edge_attr, node_attr)
         ]
-        wide = None
-        if is_any_autocast() and torch.is_autocast_enabled(h.device.type):
-            # As the published layer, which adds up messages in the dtype that its last layer norm gives them.
+        wide, update = None, lambda x, h: self._part(self.node_model, x, h if self.residual else None)
+        if is_any_autocast() and h.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(h.device.type):
+            # As the published layer, which adds up in the dtype that its last layer norms give messages and nodes.
             wide = wide_dtype(self, h)
+            update = lambda x, h: self._part(self.node_model, x).to(wide) + (h if self.residual else 0)
         result = _messages.messages(
             *entered,
             (receivers, senders),
             lambda x: self._part(self.edge_model, x),
-            lambda x, h: self._part(self.node_model, x, h if self.residual else None),
-            _messages.Gathering(setting.aggregation.value, setting.is_opposite, wide),
+            update,
+            _messages.Gathering(setting.aggregation.value, setting.is_opposite, wide, space),
         )
         return to_features(space.leave(result), h.shape)
 
