@@ -125,12 +125,9 @@ impl Composite {
         let borrow = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
             Ok::<_, PyErr>((torch.borrow_as(&here, input, index, view)?, view, needs))
         };
-        // Matrices are copied into the kernels' order once, here: every operation, forward and backward, would do so for itself. The copy
-        // is made in each call, so that it is part of a graph under capture and never older than the parameter.
-        let leaf = |(array, view, needs): (Array, View, bool)| {
-            let array = if view == View::Reversed { array.contiguous()? } else { array };
+        let leaf = |(array, needs): (Array, &bool)| {
             let tensor = Tensor::new(array);
-            Ok(if needs { tensor.requires_grad() } else { tensor })
+            if *needs { tensor.requires_grad() } else { tensor }
         };
         let operands = inputs.iter().zip(self.views.iter()).zip(&needs).enumerate();
         let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
@@ -139,7 +136,8 @@ impl Composite {
         let (output, leaves, given) = py
             .detach(|| {
                 here.run(|| {
-                    let leaves = borrowed.into_iter().map(leaf).collect::<gradewise_autograd::Result<Vec<_>>>()?;
+                    let leaves: Vec<Tensor> =
+                        in_order(borrowed, &self.views)?.into_iter().zip(&needs).map(leaf).collect();
                     let work = || self.run(&leaves, edges);
                     let output = if is_recorded { work() } else { no_grad(work) }?;
                     let given = apart([output.array().clone()])?;
@@ -153,6 +151,18 @@ impl Composite {
         let record = || Record { output, leaves, views: Arc::clone(&self.views), result: self.result };
         Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
     }
+}
+
+/// The arrays, those of them that are matrices adjacent in memory. A parameter lies as PyTorch made it, and the kernels read it with its axes
+/// turned: copied once for a call, where each operation, forward and backward, would do so for itself. The copy is part of each call, so that
+/// it is in a graph under capture and never older than the parameter.
+fn in_order(mut arrays: Vec<Array>, views: &[View]) -> gradewise_kernels::Result<Vec<Array>> {
+    let places: Vec<usize> = (0..arrays.len()).filter(|&place| views[place] == View::Reversed).collect();
+    let matrices: Vec<Array> = places.iter().map(|&place| arrays[place].clone()).collect();
+    for (place, array) in places.into_iter().zip(Array::contiguous_all(&matrices)?) {
+        arrays[place] = array;
+    }
+    Ok(arrays)
 }
 
 /// What a forward pass left.
@@ -213,15 +223,14 @@ impl History {
             }
             drop(gradients);
             let places: Vec<usize> = (0..given.len()).filter(|&place| given[place].is_some()).collect();
-            let in_order = places.iter().zip(given.into_iter().flatten()).map(|(&place, array)| {
-                // The gradient of a matrix lies in memory as the parameter does: optimisers read both element by element.
-                if views[place] != View::Reversed {
-                    return Ok(array);
-                }
-                let axes: Vec<usize> = (0..array.rank()).rev().collect();
-                array.permute(&axes)?.contiguous()
-            });
-            let arrays = apart(in_order.collect::<gradewise_kernels::Result<Vec<_>>>()?)?;
+            // The gradient of a matrix lies in memory as the parameter does: optimisers read both element by element.
+            let turned =
+                places.iter().zip(given.into_iter().flatten()).map(|(&place, array)| match views[place] {
+                    View::Reversed => array.permute(&(0..array.rank()).rev().collect::<Vec<_>>()),
+                    _ => Ok(array),
+                });
+            let shown: Vec<View> = places.iter().map(|&place| views[place]).collect();
+            let arrays = apart(in_order(turned.collect::<gradewise_kernels::Result<Vec<_>>>()?, &shown)?)?;
             Ok::<_, gradewise_autograd::Error>((places, arrays))
         };
         let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;

@@ -301,7 +301,10 @@ def hooks(module, rng):
 def damage(model, rng):
     """Edits one place of a finished model; says what."""
     modules = [m for m in model.modules() if type(m).__module__ in (P.__name__, __name__) and not isinstance(m, Model)]
-    module = rng.choice([m for m in modules if not isinstance(m, P.CliffordAlgebra)])
+    modules = [m for m in modules if not isinstance(m, P.CliffordAlgebra)]
+    if not modules:
+        return "nothing"
+    module = rng.choice(modules)
     choice = rng.choice(
         [
             "class",
@@ -544,7 +547,7 @@ def main():
         if wrong is not None:
             misses += 1
             print(f"seed {seed}: {wrong}; {', '.join(edits) or 'no edit'}", flush=True)
-        if (seed + 1) % 500 == 0:
+        if (seed + 1 - options.seed) % 100 == 0:
             print(f"{seed + 1 - options.seed} models, {misses} misses", flush=True)
     print(f"{options.models} models, {ran} accelerated, {replaced} modules replaced, {left} left, {misses} misses")
     print("edits:", ", ".join(f"{name} {n}" for name, n in done.most_common()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -87,14 +88,16 @@ _MAPS = {
         TablesMap,
     )
 }
-_MADE: dict[tuple[type, type], type] = {}
+# As long as a module has them: classes that somebody defines again and again, as in a notebook, go.
+_MADE: weakref.WeakValueDictionary[tuple[type, type], type] = weakref.WeakValueDictionary()
 
 
 def fused(original: type, kind: type) -> type:
     """The subclass of a published class that computes by a map, under the published name."""
     key = (original, kind)
-    if key in _MADE:
-        return _MADE[key]
+    there = _MADE.get(key)
+    if there is not None:
+        return there
 
     def make(cls: type, *given: Any, **named: Any) -> Any:
         # Code that makes another module of this one's class, such as a slice of a sequence, gets the published one: what is inside of it has
