@@ -283,6 +283,12 @@ class Model(nn.Module):
                 y = y.contiguous()
             elif between == "shift":
                 y = y - 0.25
+            elif (
+                between == "view"
+                and isinstance(part, (P.MVSiLU, P.MVLayerNorm, P.NormalizationLayer))
+                and x.is_contiguous()
+            ):
+                y = y.view(len(y), -1).view(len(y), -1, y.shape[-1])
             x = y
         return x
 
@@ -433,7 +439,7 @@ def random_model(rng):
         else:
             part, features = one(rng.choice(KINDS), algebra, features, rng.choice([1, 2, 3]), rng)
         parts.append(part)
-        between.append(rng.choice(["", "", "skip", "contiguous", "shift"]))
+        between.append(rng.choice(["", "", "skip", "contiguous", "shift", "view"]))
     model = Model(algebra, parts, between, edges).double()
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
     with torch.no_grad():

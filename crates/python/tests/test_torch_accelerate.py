@@ -441,6 +441,53 @@ def test_hooks_of_all_modules_and_random_numbers_are_left_alone(double):
         assert gt.accelerate(network(), verbose=False).replaced, "also where gradients are off"
 
 
+class Flattened(nn.Module):
+    """Asks for views of what its modules return."""
+
+    def __init__(self):
+        super().__init__()
+        algebra = published.CliffordAlgebra((1.0, 1.0, 1.0))
+        self.parts = nn.ModuleList([trained(published.MVSiLU(algebra, 3)), published.MVLayerNorm(algebra, 3)])
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x).view(len(x), -1).view(len(x), -1, 8)
+        return x
+
+
+def last(x):
+    return x.view(len(x), -1)
+
+
+class Behind(nn.Module):
+    """Asks for views in a function elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = trained(published.MVSiLU(published.CliffordAlgebra((1.0, 1.0, 1.0)), 3))
+
+    def forward(self, x):
+        return last(self.part(x))
+
+
+def test_views_of_results(double):
+    x = torch.randn(5, 3, 8)
+    for model in (Flattened(), nn.Sequential(*Flattened().parts, View())):
+        expected = results(model, x)
+        gt.accelerate(model, verbose=False)
+        need_same(results(model, x), expected)
+    model = Behind()
+    expected = results(model, x)
+    report = gt.accelerate(model, verbose=False, example=(x,))
+    assert report.difference <= 1e-10 and len(report.replaced) == 1
+    need_same(results(model, x), expected)
+
+
+class View(nn.Module):
+    def forward(self, x):
+        return x.view(len(x), -1)
+
+
 def test_weight_norm_is_seen(double):
     model = network()
     nn.utils.parametrizations.weight_norm(model.layers[0][0], "weight")

@@ -15,6 +15,7 @@ from gradewise.torch._accelerate.example import Example
 from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
 from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
 from gradewise.torch._accelerate.swap import AlgebraMap, restore, swap, undo
+from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
 from gradewise.torch.cgenn.maps import Map
 
 __all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "restore"]
@@ -56,8 +57,9 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
         for path, module in sorted(model.named_modules(), key=lambda item: -item[0].count(".") - bool(item[0])):
             _consider(path, module, memory, report, swapped)
         algebras += take_algebras(model)
+        adjacent_where_asked(model)
         if before is not None:
-            report.difference = before.difference(model)
+            report.difference = _difference(model, before)
             report.borders = borders(model, *example)
     except BaseException:
         for module in [*swapped.values(), *algebras]:
@@ -69,6 +71,15 @@ def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequenc
     if verbose:
         print(report)
     return report
+
+
+def _difference(model: nn.Module, before: Example) -> float:
+    """The difference for the example; of a model that does not run with results in the operators' order, with results in their own."""
+    try:
+        return before.difference(model)
+    except RuntimeError:
+        make_adjacent(model)
+        return before.difference(model)
 
 
 def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swapped: dict[str, nn.Module]) -> None:

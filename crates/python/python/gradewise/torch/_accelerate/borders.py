@@ -42,12 +42,18 @@ def borders(model: nn.Module, *arguments: Any) -> list[Border]:
             visit(child, f"{path}.{name}" if path else name)
 
     visit(model, "")
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    devices = sorted({p.device.index for p in model.parameters() if p.is_cuda})
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=devices):
             model(*arguments)
     finally:
         for hook in hooks:
             hook.remove()
+        # Such as running statistics: the call is none of training.
+        for name, value in model.named_buffers():
+            if name in buffers and not torch.equal(value, buffers[name]):
+                value.data.copy_(buffers[name])
     return found
 
 

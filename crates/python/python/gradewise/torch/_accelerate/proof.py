@@ -26,16 +26,6 @@ _GLOBAL_HOOKS = (
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
 )
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-)
 
 
 class Unlike(Exception):
@@ -77,7 +67,7 @@ def copy_of(module: nn.Module, dtype: Optional[torch.dtype] = torch.float64) -> 
     memo: dict[int, Any] = {}
     for part in module.modules():
         for name, value in part.__dict__.items():
-            if name in _HOOKS:
+            if name.endswith("_hooks") and isinstance(value, dict):
                 memo[id(value)] = OrderedDict()
             elif isinstance(value, Tensor) and not value.is_leaf:
                 # Such as a weight that a hook computes before each call.
@@ -162,13 +152,20 @@ class Observed:
 
 
 def _state(module: nn.Module) -> dict[tuple[str, str], Any]:
-    """What a call of a module might change: attributes by identity. What is computed once and kept is left out, and so are buffers."""
+    """What a call of a module might change: attributes by identity, tensors by version, collections by their number. What is computed once
+    and kept is left out, and so are buffers."""
     found = {}
     for path, part in module.named_modules():
         for name, value in part.__dict__.items():
             if not isinstance(getattr(type(part), name, None), functools.cached_property):
-                found[path, name] = value
+                found[path, name] = (id(value), _mark(value))
     return found
+
+
+def _mark(value: Any) -> Optional[int]:
+    if isinstance(value, Tensor):
+        return value._version
+    return len(value) if isinstance(value, (list, dict, set)) and not isinstance(value, OrderedDict) else None
 
 
 def seed(module: nn.Module) -> None:
@@ -191,7 +188,7 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
     seed(module)
     output = module(*passed)
     after = _state(module)
-    changed = [name for _, name in before.keys() | after.keys() if before.get((_, name)) is not after.get((_, name))]
+    changed = [name for _, name in before.keys() | after.keys() if before.get((_, name)) != after.get((_, name))]
     if changed:
         raise Unlike(f"its forward sets attributes: {', '.join(sorted(set(changed)))}")
     for name, value in module.named_buffers():

@@ -48,6 +48,8 @@ class Setting:
     """The blades of the metric's own order that biases are added to."""
     is_between_allowed: bool = True
     """Whether there may be axes between features and blades."""
+    is_contiguous: bool = False
+    """Whether results are put into the order of their own axes in memory, for code that asks for views of them."""
     aggregation: Aggregation = Aggregation.MEAN
     receiver: int = 0
     """Which of the two ends of edges receives."""
@@ -93,8 +95,12 @@ class Map:
         published = self._published
         if published is not None and (named or len(given) != 1 or not self._takes(given[0])):
             return published.forward(self, *given, **named)
+        if len(given) + len(named) != 1:
+            raise TypeError(
+                f"{type(self).__name__}: takes one tensor of features, and was given {len(given) + len(named)} arguments"
+            )
         (input,) = (*given, *named.values())
-        return self._in_precision(self._run(input), input)
+        return self._finished(self._run(input), input)
 
     def _run(self, input: Tensor) -> Tensor:
         space = self._gradewise.space
@@ -108,8 +114,10 @@ class Map:
         setting = self._gradewise
         return is_ordinary(input, setting.space.blades) and (input.dim() == 3 or setting.is_between_allowed)
 
-    def _in_precision(self, result: Tensor, input: Tensor) -> Tensor:
-        """The result in the published module's dtype under autocast."""
+    def _finished(self, result: Tensor, input: Tensor) -> Tensor:
+        """The result in the published module's dtype under autocast, and adjacent in memory if that is wanted."""
+        if self._gradewise.is_contiguous:
+            result = result.contiguous()
         if not is_any_autocast():
             return result
         kind = input.device.type

@@ -34,6 +34,7 @@ class MessagesMap(Map, is_map=True):
         if self._published is not None and (
             others
             or named
+            or any(map(self.__dict__.get, _FOLLOWERS))
             or not _is_pair(edge_index)
             or not all(is_ordinary(x, self._gradewise.space.blades) and x.dim() == 3 for x in features)
         ):
@@ -46,8 +47,9 @@ class MessagesMap(Map, is_map=True):
         if is_eager(h) and setting.space.order is None and not setting.is_opposite:
             result = self._as_one(h, receivers, senders, edge_attr, node_attr)
             if result is not None:
-                return result
-        return self._by_parts(h, receivers, senders, edge_attr, node_attr)
+                return result.contiguous() if setting.is_contiguous else result
+        result = self._by_parts(h, receivers, senders, edge_attr, node_attr)
+        return result.contiguous() if setting.is_contiguous else result
 
     def _by_parts(
         self, h: Tensor, receivers: Tensor, senders: Tensor, edge_attr: Optional[Tensor], node_attr: Optional[Tensor]
@@ -97,6 +99,11 @@ class MessagesMap(Map, is_map=True):
             return None
         edges = _composite.edges_between(rows, columns, h.shape[0])
         return None if edges is None else _composite.run(made, inputs, (rows, columns), edges)
+
+
+_STAGES = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+_FOLLOWERS = ("_explain", *(f"_{stage}_forward_{when}" for stage in _STAGES for when in ("pre_hooks", "hooks")))
+"""Where PyTorch Geometric keeps what follows the stages of a layer."""
 
 
 def _is_pair(edges: Any) -> bool:
