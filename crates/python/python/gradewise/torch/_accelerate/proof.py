@@ -71,7 +71,7 @@ def copy_of(module: nn.Module, dtype: Optional[torch.dtype] = torch.float64) -> 
                 memo[id(value)] = OrderedDict()
             elif isinstance(value, Tensor) and not value.is_leaf:
                 # Such as a weight that a hook computes before each call.
-                memo[id(value)] = value.detach().clone()
+                memo[id(value)] = value.detach().clone().to((value.is_floating_point() and dtype) or value.dtype)
     copied = copy.deepcopy(module, memo)
     for parameter in copied.parameters():
         parameter.grad = None

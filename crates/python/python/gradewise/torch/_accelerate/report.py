@@ -66,7 +66,7 @@ class Report:
         if self.replaced:
             named = ", ".join(f"{n} {name}" for name, n in counts.most_common())
             lines = [f"replaced {len(self.replaced)} modules: {named}"]
-        elif self.left:
+        elif self.left and not self.there_before:
             lines = ["replaced 0 modules"]
         else:
             lines = ["nothing left to do"]
