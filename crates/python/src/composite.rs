@@ -122,14 +122,14 @@ impl Composite {
         }
         let torch = Torch::get(py)?;
         let here = torch.here(py, &inputs)?;
-        let borrow = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
-            Ok::<_, PyErr>((torch.borrow_as(&here, input, index, view)?, view, needs))
+        let borrow = |(index, (input, &view)): (usize, (&Given<'py>, &View))| {
+            torch.borrow_as(&here, input, index, view)
         };
-        let leaf = |(array, needs): (Array, &bool)| {
+        let leaf = |(array, &needs): (Array, &bool)| {
             let tensor = Tensor::new(array);
-            if *needs { tensor.requires_grad() } else { tensor }
+            if needs { tensor.requires_grad() } else { tensor }
         };
-        let operands = inputs.iter().zip(self.views.iter()).zip(&needs).enumerate();
+        let operands = inputs.iter().zip(self.views.iter()).enumerate();
         let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
         let edges = edges.as_deref();
         let is_recorded = needs.contains(&true);
