@@ -123,6 +123,8 @@ proptest! {
         prop_assert_eq!(array.dims(), &model.sizes[..]);
         prop_assert_eq!(array.to_f64_vec().unwrap(), expected.clone());
         let contiguous = array.contiguous().unwrap();
+        let together = Array::contiguous_all(&[array.clone(), contiguous.clone()]).unwrap();
+        prop_assert!(together.iter().all(|each| each.is_contiguous() && each.to_f64_vec().unwrap() == contiguous.to_f64_vec().unwrap()));
         prop_assert!(contiguous.is_contiguous());
         prop_assert_eq!(contiguous.as_slice::<f64>().unwrap(), &expected[..]);
         let flat = array.reshape([expected.len()]).unwrap();

@@ -14,6 +14,28 @@ fn views_are_copied_as_they_are_seen() {
     });
 }
 
+fn many_views_are_copied_as_they_are_seen() {
+    for_all(24, |device, dtype, rng, context| {
+        let count = rng.random_range(0..11);
+        let mut views: Vec<Pair> = (0..count).map(|_| view(&shape(rng), dtype, device, rng)).collect();
+        // Matrices of a parameter, turned, as the modules of PyTorch give them.
+        let [out, inputs, grades] = [size(rng), size(rng), size(rng)];
+        let turned = |rng: &mut _| {
+            Pair::randn([out, inputs, grades], dtype, device, rng).map(|x| x.permute(&[2, 1, 0]))
+        };
+        views.extend((0..5).map(|_| turned(rng)));
+        let of = |side: fn(&Pair) -> &Array| {
+            Array::contiguous_all(&views.iter().map(|pair| side(pair).clone()).collect::<Vec<_>>()).unwrap()
+        };
+        let (tested, reference) = (of(|pair| &pair.tested), of(|pair| &pair.reference));
+        for ((tested, reference), given) in tested.into_iter().zip(reference).zip(&views) {
+            assert!(tested.is_contiguous() && tested.dims() == given.tested.dims(), "{context}");
+            assert_eq!(reference.to_f64_vec().unwrap(), given.reference.to_f64_vec().unwrap(), "{context}");
+            Pair { tested, reference }.check_exact(context);
+        }
+    });
+}
+
 fn large_transposes_go_by_tiles() {
     for_all(6, |device, dtype, rng, context| {
         let [a, b, c] = [1, 2, 3].map(|_| [1, 15, 16, 17, 31, 32, 33, 65][rng.random_range(0..8)]);
@@ -120,6 +142,7 @@ fn sums_by_segment() {
 
 gradewise_testing::main!(
     views_are_copied_as_they_are_seen,
+    many_views_are_copied_as_they_are_seen,
     large_transposes_go_by_tiles,
     arrays_move_between_devices_unchanged,
     constants_fill_every_element,

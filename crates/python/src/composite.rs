@@ -122,21 +122,26 @@ impl Composite {
         }
         let torch = Torch::get(py)?;
         let here = torch.here(py, &inputs)?;
-        let leaf = |(index, ((input, &view), &needs)): (usize, ((&Given<'py>, &View), &bool))| {
-            let tensor = Tensor::new(torch.borrow_as(&here, input, index, view)?);
-            Ok(if needs { tensor.requires_grad() } else { tensor })
+        let borrow = |(index, (input, &view)): (usize, (&Given<'py>, &View))| {
+            torch.borrow_as(&here, input, index, view)
         };
-        let operands = inputs.iter().zip(self.views.iter()).zip(&needs).enumerate();
-        let leaves = operands.map(leaf).collect::<PyResult<Vec<_>>>()?;
+        let leaf = |(array, &needs): (Array, &bool)| {
+            let tensor = Tensor::new(array);
+            if needs { tensor.requires_grad() } else { tensor }
+        };
+        let operands = inputs.iter().zip(self.views.iter()).enumerate();
+        let borrowed = operands.map(borrow).collect::<PyResult<Vec<_>>>()?;
         let edges = edges.as_deref();
         let is_recorded = needs.contains(&true);
-        let (output, given) = py
+        let (output, leaves, given) = py
             .detach(|| {
                 here.run(|| {
+                    let leaves: Vec<Tensor> =
+                        in_order(borrowed, &self.views)?.into_iter().zip(&needs).map(leaf).collect();
                     let work = || self.run(&leaves, edges);
                     let output = if is_recorded { work() } else { no_grad(work) }?;
                     let given = apart([output.array().clone()])?;
-                    Ok::<_, gradewise_autograd::Error>((output, given))
+                    Ok::<_, gradewise_autograd::Error>((output, leaves, given))
                 })
             })
             .map_err(|error| raised(py, error))?;
@@ -146,6 +151,18 @@ impl Composite {
         let record = || Record { output, leaves, views: Arc::clone(&self.views), result: self.result };
         Ok((tensor, is_recorded.then(|| History(Mutex::new(Some(record()))))))
     }
+}
+
+/// The arrays, those of them that are matrices adjacent in memory. A parameter lies as PyTorch made it, and the kernels read it with its axes
+/// turned: copied once for a call, where each operation, forward and backward, would do so for itself. The copy is part of each call, so that
+/// it is in a graph under capture and never older than the parameter.
+fn in_order(mut arrays: Vec<Array>, views: &[View]) -> gradewise_kernels::Result<Vec<Array>> {
+    let places: Vec<usize> = (0..arrays.len()).filter(|&place| views[place] == View::Reversed).collect();
+    let matrices: Vec<Array> = places.iter().map(|&place| arrays[place].clone()).collect();
+    for (place, array) in places.into_iter().zip(Array::contiguous_all(&matrices)?) {
+        arrays[place] = array;
+    }
+    Ok(arrays)
 }
 
 /// What a forward pass left.
@@ -206,12 +223,23 @@ impl History {
             }
             drop(gradients);
             let places: Vec<usize> = (0..given.len()).filter(|&place| given[place].is_some()).collect();
-            let arrays = apart(given.into_iter().flatten())?;
+            // The gradient of a matrix lies in memory as the parameter does: optimisers read both element by element.
+            let turned =
+                places.iter().zip(given.into_iter().flatten()).map(|(&place, array)| match views[place] {
+                    View::Reversed => array.permute(&(0..array.rank()).rev().collect::<Vec<_>>()),
+                    _ => Ok(array),
+                });
+            let shown: Vec<View> = places.iter().map(|&place| views[place]).collect();
+            let arrays = apart(in_order(turned.collect::<gradewise_kernels::Result<Vec<_>>>()?, &shown)?)?;
             Ok::<_, gradewise_autograd::Error>((places, arrays))
         };
         let (places, arrays) = py.detach(|| here.run(work)).map_err(|error| raised(py, error))?;
-        let shown =
-            arrays.iter().zip(&places).map(|(array, &place)| (array, views[place])).collect::<Vec<_>>();
+        let is_turned = |place: usize| views[place] == View::Reversed;
+        let shown = arrays
+            .iter()
+            .zip(&places)
+            .map(|(array, &place)| (array, if is_turned(place) { View::Same } else { views[place] }))
+            .collect::<Vec<_>>();
         let mut tensors = torch.give_all(py, &here, &shown)?.into_iter();
         let mut results: Vec<Option<Given<'py>>> = (0..leaves.len()).map(|_| None).collect();
         for place in places {

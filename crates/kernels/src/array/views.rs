@@ -149,6 +149,48 @@ impl Array {
         if self.is_contiguous() { Ok(self.clone()) } else { copy::contiguous(self) }
     }
 
+    /// [`contiguous`](Self::contiguous) of each array. On a GPU, small arrays that have to be copied go several to a launch, where a launch
+    /// for each takes longer than the copies: their copies are parts of one piece of memory, apart from each other.
+    ///
+    /// # Errors
+    /// If the device is out of memory.
+    pub fn contiguous_all(arrays: &[Self]) -> Result<Vec<Self>> {
+        const NAME: &str = "contiguous";
+        let mut found = arrays.to_vec();
+        let is_small = |array: &Self| {
+            !array.is_contiguous() && array.elements() > 0 && array.elements() <= copy::cuda::MOST_FLAT
+        };
+        let mut open: Vec<usize> = (0..arrays.len()).filter(|&place| is_small(&arrays[place])).collect();
+        while let Some(&first) = open.first() {
+            let alike = |place: &usize| {
+                arrays[*place].dtype == arrays[first].dtype
+                    && arrays[*place].device() == arrays[first].device()
+            };
+            let (mut together, mut others): (Vec<usize>, Vec<usize>) = open.into_iter().partition(alike);
+            others.splice(..0, together.split_off(copy::cuda::JOINED.min(together.len())));
+            open = others;
+            let Device::Cuda(device) = arrays[first].device() else { continue };
+            if together.len() < 2 {
+                continue;
+            }
+            let mut length = 0;
+            let mut places = Vec::with_capacity(together.len());
+            for &place in &together {
+                places.push((&arrays[place], length));
+                // Each from a multiple of 64 bytes on, as kernels read whole vectors.
+                length += (arrays[place].elements() * arrays[place].dtype.size()).next_multiple_of(64)
+                    / arrays[place].dtype.size();
+            }
+            let out = Self::for_kernel(NAME, [length], arrays[first].dtype, &device)?;
+            copy::cuda::gather_flat(&device, NAME, &out, &places)?;
+            for (&place, &(array, start)) in together.iter().zip(&places) {
+                found[place] =
+                    out.slice(0, start..start + array.elements())?.reshape(array.shape().clone())?;
+            }
+        }
+        found.iter().map(Self::contiguous).collect()
+    }
+
     /// The same values in memory of its own, adjacent in row-major order.
     ///
     /// # Errors

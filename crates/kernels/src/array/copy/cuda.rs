@@ -39,6 +39,10 @@ pub(crate) fn into(
 /// Most arrays that one launch joins.
 pub(crate) const JOINED: usize = 4;
 
+/// Most elements of an array that is copied together with others: of larger ones, a launch is worth its time, and the kernel of its own that
+/// turns matrices is faster.
+pub(crate) const MOST_FLAT: usize = 1 << 16;
+
 /// A part of a joined array: as many columns of each of its rows as the view has, in elements.
 struct Part {
     sizes: PerAxis,
@@ -91,6 +95,44 @@ pub(crate) fn join(
         parts.push(Part { sizes, address: array.cuda_address(), strides: from, start, count });
         turned.push(array);
     }
+    launch_join(&copy, out, row, per_word, &parts)
+}
+
+/// Copies views, at most [`JOINED`], into `out`, of one axis, contiguous: each from a position on, its elements in the order of its own
+/// shape. One launch; elements of `out` that belong to no view become zeros.
+pub(crate) fn gather_flat(
+    device: &CudaDevice,
+    operation: &'static str,
+    out: &Array,
+    views: &[(&Array, usize)],
+) -> Result<()> {
+    let size = out.dtype().size();
+    let copy = Copy { device, operation, size };
+    let (mut kept, mut parts) = (Vec::new(), Vec::new());
+    let mut per_word = (16 / size).max(1);
+    for &(array, start) in views.iter().filter(|(array, _)| array.elements() > 0) {
+        let order = array.shape().contiguous_strides();
+        let (mut array, (mut sizes, [mut from, mut to])) =
+            (array.clone(), collapse(array.dims(), [array.strides(), &order]));
+        if sizes.len() > AXES {
+            array = array.contiguous()?;
+            (sizes, [from, to]) = collapse(array.dims(), [array.strides(), &order]);
+        }
+        let target = (out.cuda_address() + (start * size) as u64, &to[..]);
+        per_word = per_word.min(copy.per_word(&sizes, (array.cuda_address(), &from), target));
+        parts.push(Part {
+            sizes,
+            address: array.cuda_address(),
+            strides: from,
+            start,
+            count: array.elements(),
+        });
+        kept.push(array);
+    }
+    launch_join(&copy, out, out.elements(), per_word, &parts)
+}
+
+fn launch_join(copy: &Copy<'_>, out: &Array, row: usize, mut per_word: usize, parts: &[Part]) -> Result<()> {
     // A single row's length and the places in it are in no stride.
     let mut places = parts.iter().flat_map(|part| [part.start, part.count]).chain([row]);
     if !places.all(|place| place.is_multiple_of(per_word)) {
@@ -101,8 +143,8 @@ pub(crate) fn join(
     for n in 0..JOINED {
         args = args.value(&parts.get(n).map_or([0; 28], |part| part.words(per_word)));
     }
-    let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * size);
-    device.launch(operation, kernel, grid(words), args.int(parts.len() as i32))
+    let kernel = Kernel::of_words(["join_w2", "join_w4", "join_w8", "join_w16"], per_word * copy.size);
+    copy.device.launch(copy.operation, kernel, grid(words), args.int(parts.len() as i32))
 }
 
 /// Threads for so many words: each takes up to four, but one where there are few, as the code for each is fetched anew.

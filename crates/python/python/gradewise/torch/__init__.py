@@ -4,7 +4,7 @@ Features are tensors ``[blades, rows, features]``. Operators work on the CPU and
 float16, with first and second derivatives, under ``torch.compile``, ``torch.autocast`` and ``torch.cuda.graph``.
 """
 
-from gradewise.torch._accelerate import Border, Left, Replaced, Report, accelerate, borders
+from gradewise.torch._accelerate import Border, Left, Replaced, Report, accelerate, borders, restore
 from gradewise.torch._composite import forget_edges
 from gradewise.torch._functional import (
     clifford_layer,
@@ -41,6 +41,7 @@ __all__ = [
     "mv_normalization",
     "mv_silu",
     "regressive_product",
+    "restore",
     "sgp",
     "steerable_layer",
     "steerable_product",

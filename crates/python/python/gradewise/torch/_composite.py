@@ -131,6 +131,7 @@ def run(made: Composite, inputs: Sequence[Tensor], ends: Any = None, edges: Opti
 
 
 _PLAIN = (Tensor, nn.Parameter)
+_tracing_state = torch._C._get_tracing_state
 _depth_of_modes = torch._C._len_torch_dispatch_stack
 _transformation = torch._C._functorch.peek_interpreter_stack
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
@@ -138,10 +139,11 @@ is_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def is_followed() -> bool:
-    """Whether a compiler, a mode, a transformation or dual numbers of PyTorch follow what this thread computes, or hooks replace what its forward passes
-    save, such as those of activation checkpointing, which would not see what a composite keeps."""
+    """Whether a compiler, ``torch.jit.trace``, a mode, a transformation or dual numbers of PyTorch follow what this thread computes, or
+    hooks replace what its forward passes save, such as those of activation checkpointing, which would not see what a composite keeps."""
     return (
         torch.compiler.is_compiling()
+        or _tracing_state() is not None
         or _depth_of_modes() != 0
         or _transformation() is not None
         or forward_ad._current_level >= 0
@@ -164,14 +166,19 @@ def is_eager(x: Tensor) -> bool:
     hooks on all modules."""
     return (
         not is_followed()
+        and x.device.type in ("cpu", "cuda")
         and not torch.is_autocast_enabled(x.device.type)
         and not nn.modules.module._has_any_global_hook()
     )
 
 
 def parameters(module: nn.Module, kind: type, *names: str) -> Optional[list[Tensor]]:
-    """The parameters of a module of this class that has these and whose own call nobody follows; None for another module."""
-    if type(module) is not kind or has_hooks(module):
+    """The parameters of a module that computes by this map as it usually is, has these and whose own call nobody follows; None for another
+    module."""
+    state = module.__dict__
+    if getattr(type(module), "_acts_as", None) is not kind or "forward" in state or has_hooks(module):
+        return None
+    if not state["_gradewise"].is_usual:
         return None
     own, found = module._parameters, []
     # A layer of message passing asks 28 times: by hand, which takes half as long.

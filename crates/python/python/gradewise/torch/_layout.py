@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 from gradewise._core import Algebra
-from gradewise._errors import ArgumentError, ShapeError
+from gradewise._errors import ShapeError
 
 
 def to_planes(x: Tensor, blades: int, operation: str) -> Tensor:
@@ -34,28 +33,6 @@ def to_features(planes: Tensor, like: Sequence[int]) -> Tensor:
         return planes.permute(1, 2, 0)
     between = planes.reshape(planes.shape[0], like[0], *like[2:-1], planes.shape[-1])
     return between.movedim((0, -1), (-1, 1))
-
-
-def in_order(parameter: torch.nn.Parameter, order: Sequence[int]) -> None:
-    """Stores a parameter's elements so that ``parameter.permute(order)`` is contiguous.
-
-    Its shape, its name, its values and the object stay: state dicts and optimisers see no difference. PyTorch keeps such strides when
-    it moves a parameter, loads values into it, or makes its gradient and an optimiser's state.
-    """
-    back = [order.index(axis) for axis in range(len(order))]
-    with torch.no_grad():
-        parameter.data = parameter.data.permute(*order).contiguous().permute(*back)
-
-
-def signature_of(metric: Sequence[float]) -> tuple[int, int, int]:
-    """The signature of a metric that lists generators of square +1, then those of −1, then those of 0."""
-    squares = [float(square) for square in metric]
-    p, q, r = (sum(square == value for square in squares) for value in (1.0, -1.0, 0.0))
-    if squares != [1.0] * p + [-1.0] * q + [0.0] * r or not squares:
-        raise ArgumentError(
-            f"metric {squares}: generators must square to 1, then to -1, then to 0, in this order; scale or reorder them"
-        )
-    return p, q, r
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ parameters, and so does the backward pass of a composite that is to be different
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Optional
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from gradewise.torch import _functional as ops
 from gradewise.torch._composite import Composite, Step, composite
 from gradewise.torch._layout import to_features, to_planes
+from gradewise.torch._space import Space
 from gradewise.torch._views import LISTED, ROWS, TURNED
 
 Signature = tuple[int, int, int]
@@ -57,30 +59,55 @@ def blocks(x: Tensor, operands: Operands, residual: Optional[Tensor], signature:
     return x
 
 
+@dataclass(frozen=True)
+class Gathering:
+    """How messages are formed and what a node receives of them."""
+
+    aggregation: str = "mean"
+    """"mean", "sum" or "max"."""
+    is_opposite: bool = False
+    """Whether a message is of the sender less the receiver, rather than the other way round."""
+    dtype: Optional[torch.dtype] = None
+    """What they are added up in, if not in the dtype of the messages."""
+    space: Optional[Space] = None
+    """The algebra whose own order of blades the greatest are taken in: that of the operators may have other signs."""
+
+
 def messages(
-    h: Tensor,
-    ends: Sequence[Tensor],
+    x: Tensor,
     edge_attr: Optional[Tensor],
     node_attr: Optional[Tensor],
+    ends: Sequence[Tensor],
     edge_map: Callable[[Tensor], Tensor],
     node_map: Callable[[Tensor, Tensor], Tensor],
-    blades: int,
+    gathering: Gathering = Gathering(),
 ) -> Tensor:
-    """What message passing makes of nodes ``[nodes, features, blades]``: ``edge_map`` of their differences along edges (receivers, senders),
-    ``node_map`` of them and of the mean of the messages that each receives, beside their own features."""
-    rows, columns = ends
-    x = to_planes(h, blades, "EGCL").contiguous()
+    """What message passing makes of nodes ``[blades, nodes, features]``: ``edge_map`` of their differences along edges (receivers, senders),
+    ``node_map`` of them and of what each receives, beside their own features."""
+    rows, columns = ends[::-1] if gathering.is_opposite else ends
+    x = x.contiguous()
     message = x.index_select(1, rows) - x.index_select(1, columns)
     if edge_attr is not None:
-        message = torch.cat([message, to_planes(edge_attr, blades, "EGCL")], dim=2)
-    mean = segment_mean(edge_map(message), rows, x.shape[1])
-    parts = [x, mean] if node_attr is None else [x, mean, to_planes(node_attr, blades, "EGCL")]
-    return to_features(node_map(torch.cat(parts, dim=2), x), h.shape)
+        message = torch.cat([message, edge_attr], dim=2)
+    made = edge_map(message)
+    received = received_by(
+        made if gathering.dtype is None else made.to(gathering.dtype), ends[0], x.shape[1], gathering
+    )
+    parts = [x, received] if node_attr is None else [x, received, node_attr]
+    return node_map(torch.cat(parts, dim=2), x)
 
 
-def segment_mean(x: Tensor, segments: Tensor, count: int) -> Tensor:
-    """The mean of the rows of ``[blades, rows, features]`` with one number in ``segments``; 0 for numbers that do not occur."""
-    total = x.new_zeros(x.shape[0], count, x.shape[2]).index_add(1, segments, x)
+def received_by(x: Tensor, segments: Tensor, count: int, gathering: Gathering) -> Tensor:
+    """What the rows of ``[blades, rows, features]`` with one number in ``segments`` come to; 0 for numbers that do not occur."""
+    zeros = x.new_zeros(x.shape[0], count, x.shape[2])
+    if gathering.aggregation == "max":
+        places = segments[None, :, None].expand_as(x)
+        own = x if gathering.space is None else gathering.space.leave(x)
+        greatest = zeros.scatter_reduce(1, places, own, "amax", include_self=False)
+        return greatest if gathering.space is None else gathering.space.enter(greatest)
+    total = zeros.index_add(1, segments, x)
+    if gathering.aggregation == "sum":
+        return total
     members = x.new_zeros(count).index_add(0, segments, x.new_ones(segments.shape[0])).clamp(min=1)
     return total / members[:, None]
 
@@ -132,15 +159,16 @@ def egcl(
         steps[-1] = (name, attributes, [*places, 0])
 
     def ordinary(inputs: Sequence[Tensor], ends: Sequence[Tensor]) -> Tensor:
-        return messages(
-            inputs[0],
+        x, *attributes = (to_planes(x, blades, "EGCL") for x in inputs[:features])
+        result = messages(
+            x,
+            attributes[0] if has_edges else None,
+            attributes[-1] if has_nodes else None,
             ends,
-            inputs[1] if has_edges else None,
-            inputs[features - 1] if has_nodes else None,
             lambda x: blocks(x, inputs[features:first_of_nodes], None, signature),
             lambda x, h: blocks(x, inputs[first_of_nodes:], h if residual else None, signature),
-            blades,
         )
+        return to_features(result, inputs[0].shape)
 
     views = ["planes"] * features + _VIEWS * (edge_blocks + node_blocks)
     return composite(steps, views, "planes", ordinary)

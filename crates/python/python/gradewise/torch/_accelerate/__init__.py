@@ -1,0 +1,113 @@
+"""Puts fused operators in the place of the modules of somebody's model, where they compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from torch import nn
+
+from gradewise._errors import ArgumentError
+from gradewise.torch._accelerate.algebra import take_algebras
+from gradewise.torch._accelerate.borders import borders
+from gradewise.torch._accelerate.examine import Memory
+from gradewise.torch._accelerate.example import Example
+from gradewise.torch._accelerate.kinds import KINDS, is_unknown_layer, kind_of
+from gradewise.torch._accelerate.report import Border, Left, Replaced, Report
+from gradewise.torch._accelerate.swap import AlgebraMap, restore, swap, undo
+from gradewise.torch._accelerate.views import adjacent_where_asked, make_adjacent
+from gradewise.torch.cgenn.maps import Map
+
+__all__ = ["Border", "Left", "Replaced", "Report", "accelerate", "borders", "restore"]
+
+
+def accelerate(model: nn.Module, verbose: bool = True, example: Optional[Sequence[Any]] = None) -> Report:
+    """Lets the modules of Clifford-group-equivariant networks and of Flash Clifford in ``model`` compute with fused operators.
+
+    Each module is compared with what would take its place before it is changed: copies of both run in float64, forward and backward, on
+    made-up inputs and graphs and with parameters moved away from their initial values. A module that differs is left, and the report says
+    by how much.
+
+    The modules are changed in place: each becomes a subclass of its own class, under its own name. Parameters, their names, the keys of
+    ``state_dict``, methods, attributes, hooks and the model itself stay, so an optimiser made before goes on, and checkpoints load as
+    before. Inputs and outputs keep their shapes. Between modules that were replaced, features stay in the operators' order of axes without
+    copies. :func:`restore` undoes it.
+
+    Args:
+        model: a model with modules of the published implementations, of subclasses of them, or of classes built alike.
+        verbose: whether the report is printed.
+        example: arguments of the model; if they are given, outputs and gradients of the model for them are compared before and after, and
+            what copies at the borders of replaced parts cost is measured.
+
+    Returns:
+        What was replaced, and what was left and why. For a model that was accelerated before, or one of this package's own modules, there
+        may be nothing left to do.
+
+    Raises:
+        ArgumentError: if nothing in the model is known, or if the model computes something else for the example afterwards; the model is
+            restored then.
+    """
+    report = Report()
+    before = Example(model, example) if example is not None else None
+    swapped: dict[str, nn.Module] = {}
+    algebras: list[nn.Module] = []
+    memory = Memory()
+    try:
+        # Children first: a whole is replaced if its parts were.
+        for path, module in sorted(model.named_modules(), key=lambda item: -item[0].count(".") - bool(item[0])):
+            _consider(path, module, memory, report, swapped)
+        algebras += take_algebras(model)
+        adjacent_where_asked(model)
+        if before is not None:
+            report.difference = _difference(model, before)
+            report.borders = borders(model, *example)
+    except BaseException:
+        for module in [*swapped.values(), *algebras]:
+            undo(module)
+        raise
+    if not (report.replaced or report.left or report.there_before):
+        names = ", ".join(kind.name for kind in KINDS if kind.name != "Sequential")
+        raise ArgumentError(f"accelerate: the model has none of the modules {names} that can be replaced")
+    if verbose:
+        print(report)
+    return report
+
+
+def _difference(model: nn.Module, before: Example) -> float:
+    """The difference for the example; of a model that does not run with results in the operators' order, with results in their own."""
+    try:
+        return before.difference(model)
+    except RuntimeError:
+        make_adjacent(model)
+        return before.difference(model)
+
+
+def _consider(path: str, module: nn.Module, memory: Memory, report: Report, swapped: dict[str, nn.Module]) -> None:
+    """Replaces one module, or says why not."""
+    if isinstance(module, Map):
+        report.there_before += 1
+        return
+    if isinstance(module, AlgebraMap):
+        return
+    name = type(module).__name__
+    kind = kind_of(module)
+    if kind is None:
+        if is_unknown_layer(module):
+            report.left.append(Left(path, name, "it is none of the known layers, nor built as one"))
+        return
+    outcome = memory.examine(module, kind)
+    if outcome.setting is not None:
+        swap(module, kind.map, outcome.setting)
+        swapped[path] = module
+        report.replaced.append(Replaced(path, name, kind.replacement))
+        return
+    if outcome.reason:
+        report.left.append(Left(path, name, outcome.reason, outcome.difference))
+    if not outcome.are_parts_kept:
+        inside = [other for other in swapped if other.startswith(f"{path}." if path else "")]
+        for other in inside:
+            part = swapped.pop(other)
+            undo(part)
+            reason = f"{path or 'the model'}, which stays, computes something else with what its replacement returns"
+            report.left.append(Left(other, type(part).__name__, reason))
+        report.replaced = [r for r in report.replaced if r.path not in inside]
