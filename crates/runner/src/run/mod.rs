@@ -6,10 +6,12 @@ mod energy;
 mod failure;
 mod folder;
 mod interrupt;
+mod lock;
 mod memory;
 mod pool;
 mod progress;
 mod sampler;
+mod target;
 mod team;
 
 pub use deterministic::require_deterministic;
@@ -18,10 +20,12 @@ pub use energy::Energy;
 pub use failure::remember_panics;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
+pub use lock::FolderLock;
 pub use memory::Memory;
 pub(crate) use pool::{Caller, mark_main_thread};
 pub use progress::Progress;
 pub use sampler::Sampler;
+pub use target::Target;
 pub use team::{GRACE, Team, is_supervised, obey_supervisor};
 
 use crate::{
