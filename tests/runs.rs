@@ -361,7 +361,7 @@ fn files_of_pytorch_are_named_and_wrapped_names_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let train = TINY.replace("data.particles=3", "data.particles=5");
-    succeed(here, &format!("train nbody {train} train.steps=1 --out run"));
+    succeed(here, &format!("train nbody {train} train.steps=2 --out run"));
     succeed(here, "export run --to cgenn --out state.safetensors");
     let plain = TensorFile::read(here.join("state.safetensors")).unwrap();
     let wrapped = |prefix: &str, averaged: bool| {

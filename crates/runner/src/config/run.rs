@@ -4,7 +4,7 @@ use super::{
     ConfigError, Resolver, as_text, bounds,
     names::{Census, Fallback, Precision, Select, Strategy},
 };
-use gradewise_autograd::{Policy, Rule, backend::Backend};
+use gradewise_autograd::{Rule, backend::Backend};
 use gradewise_distributed::Wanted;
 use gradewise_kernels::{Compute, DType, DeviceName};
 use gradewise_nn::{
@@ -288,10 +288,6 @@ impl Runtime {
                 );
             }
         }
-        // Also in full precision, which does not use these rules: a wrong name would wait for the day that they are used.
-        if let Some(wrong) = unknown_rule(&runtime.autocast) {
-            return Err(ConfigError::Unacceptable { key: "runtime.autocast".to_owned(), reason: wrong });
-        }
         if runtime.precision != Precision::Full && runtime.dtype != DType::F32 {
             return refuse("runtime.dtype", runtime.dtype, "f32, that of the weights in mixed precision");
         }
@@ -300,15 +296,6 @@ impl Runtime {
         }
         Ok(())
     }
-}
-
-/// What is wrong with the first rule for an operation that does not exist.
-fn unknown_rule(rules: &BTreeMap<String, Rule>) -> Option<String> {
-    let policy = Policy::new(DType::BF16).ok()?;
-    rules.iter().find_map(|(operation, rule)| {
-        let refused = policy.clone().with(operation, *rule).err()?;
-        Some(format!("{operation} = {rule}: {refused}"))
-    })
 }
 
 impl Train {

@@ -39,7 +39,7 @@ use gradewise_autograd::{
 };
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
-    BuildInfo, Compute, Device, DeviceName, build_info, debug,
+    BuildInfo, Compute, DType, Device, DeviceName, build_info, debug,
     memory::census::{self, Detail},
 };
 use gradewise_nn::{Placement, optim::MixedPrecision};
@@ -192,16 +192,19 @@ fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
     Ok(())
 }
 
-/// The mixed precision of a run, if it has one.
+/// The mixed precision of a run, if it has one. Call this after the model is made, which may add operations.
 ///
 /// # Errors
-/// Rules for unknown operations.
+/// Rules for unknown operations, in full precision, too: there a wrong name would wait for the day that the rules are used.
 pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
-    let Some(products) = runtime.precision.products() else { return Ok(None) };
-    let mut precision = MixedPrecision::new(products)?;
+    let products = runtime.precision.products();
+    let mut precision = MixedPrecision::new(products.unwrap_or(DType::BF16))?;
     for (operation, rule) in &runtime.autocast {
         precision.policy = precision.policy.with(operation, *rule).map_err(usage)?;
+    }
+    if products.is_none() {
+        return Ok(None);
     }
     if let Some(scaler) = &mut precision.scaler
         && runtime.loss_scale > 0.0
