@@ -2,7 +2,7 @@
 
 use crate::{
     BackwardOptions, Deviation, Error, Result, Tensor, concat,
-    difference::{Difference, extrapolated},
+    difference::{Estimate, extrapolated},
     grad,
 };
 use gradewise_kernels::{Array, DType};
@@ -171,28 +171,30 @@ pub fn gradcheck(
                 Ok((values[position], function(&arguments)?.to_vec::<f64>()?))
             };
             let step = options.step * values[position].abs().max(1.0);
-            let central = |step: f64| -> Result<f64> {
+            let central = |step: f64| -> Result<Estimate> {
                 let ((above, y_above), (below, y_below)) = (moved(step)?, moved(-step)?);
                 // Differences first: elements that do not depend on this one then contribute exactly nothing.
                 let difference: f64 =
                     direction.iter().zip(y_above.iter().zip(&y_below)).map(|(v, (a, b))| v * (a - b)).sum();
-                Ok(difference / (above - below))
+                let changed = direction.iter().zip(y_above.iter().zip(&y_below)).filter(|(_, (a, b))| a != b);
+                let size: f64 = changed.map(|(v, (a, b))| (v * a).abs().max((v * b).abs())).sum();
+                let error = ROUNDING * f64::EPSILON * size / (above - below);
+                Ok(Estimate { value: difference / (above - below), error })
             };
             let mut deviation = Deviation {
                 input: index,
                 element: unravel(position, leaf.shape()),
                 analytic: analytic[position],
-                numeric: central(step)?,
+                numeric: central(step)?.value,
             };
             report.checked += 1;
             let mut excess = deviation.excess(options);
             if excess > 1.0 && deviation.analytic.is_finite() {
-                let Difference { value, error } = extrapolated(step, central)?;
+                let Estimate { value, error } = extrapolated(step, central)?;
                 if value.is_finite() {
                     deviation.numeric = value;
                 }
-                let size = deviation.analytic.abs().max(value.abs());
-                if !(error <= CONCLUSIVE * size + options.absolute) {
+                if !(error <= CONCLUSIVE * value.abs() + options.absolute) {
                     singular = Some((deviation, error));
                     continue;
                 }
@@ -212,6 +214,8 @@ pub fn gradcheck(
     }
 }
 
+/// Roundings of an element that a difference takes into account.
+const ROUNDING: f64 = 8.0;
 /// The largest relative error of a difference that a gradient can be judged by.
 const CONCLUSIVE: f64 = 1e-4;
 /// The part of the accepted deviation that the estimated error of a difference may be: the estimate is of the order of the error.
