@@ -396,9 +396,10 @@ fn a_run_that_skips_every_step_says_so_once_and_what_helps() {
     }
     assert!(!said.contains("from the last checkpoint"), "{said}");
     refuse(here, "eval --checkpoint run/failed.safetensors", 1, &["diverged: the test MSE is"]);
-    // A checkpoint that holds the weights that failed is nothing to go on from.
+    // Weights that failed are nothing to go on from: no checkpoint is made of them.
     let run = run.replace("train.checkpoint_every=0 --out run", "train.checkpoint_every=4 --out other");
-    refuse(here, &run, 1, &["holds the same weights: start again"]);
+    refuse(here, &run, 1, &["there is no checkpoint yet to go on from: start again"]);
+    assert!(!here.join("other/checkpoint.safetensors").exists());
 }
 
 #[test]

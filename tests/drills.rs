@@ -222,3 +222,29 @@ fn debug_runs_another_command_after_the_information() {
     let evaluated = gradewise(here, "debug -- eval --checkpoint run/checkpoint.safetensors");
     assert_eq!(evaluated.status.code(), Some(0), "{}", stderr(&evaluated));
 }
+
+/// The stand-in for the driver refuses to load the kernel of the drill, which is a kernel of the user's as far as the library knows.
+#[test]
+fn a_kernel_that_cannot_be_loaded_comes_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    for (code, part) in [
+        (100, "CUDA_VISIBLE_DEVICES hides none"),
+        (101, "a device that nvidia-smi lists"),
+        (200, "the code is damaged"),
+        (201, "start a new process"),
+        (209, "the code is for other devices: compile it with -arch=sm_"),
+        (218, "ptxas names the line"),
+        (222, "written by a newer CUDA"),
+        (801, "update the NVIDIA driver"),
+        (803, "reboot"),
+    ] {
+        let output = Command::new(program())
+            .current_dir(folder.path())
+            .args(["debug", "--drill", "illegal-address"])
+            .env("LD_LIBRARY_PATH", gradewise_fake_driver::folder())
+            .env("FAKE_CUDA", format!("devices=1;fail=cuModuleLoadDataEx:1:{code}"))
+            .output()
+            .unwrap();
+        refuse(&output, 1, &[&format!("({code})"), "`illegal_address`", part, "gradewise doctor checks"]);
+    }
+}

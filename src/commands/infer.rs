@@ -15,7 +15,8 @@ use gradewise_runner::{
     Command, Program,
     error::{Error, Result},
     options::Settings,
-    output, run,
+    output,
+    run::{self, Target},
     task::{self, EVALUATION_BATCH},
 };
 use std::path::{Path, PathBuf};
@@ -41,15 +42,27 @@ pub struct Infer {
     /// The systems.
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
-    /// File for the predictions.
+    /// File for the predictions. Earlier predictions are replaced, any other file only with --overwrite.
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Replace whatever file --output names.
+    #[arg(long)]
+    pub overwrite: bool,
     /// Write what layers compute for the first systems into dump/LAYER.npy: names such as layers.1.edge.0, separated by commas. Only for
     /// one checkpoint.
     #[arg(long, value_name = "LAYERS")]
     pub dump: Option<String>,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+impl Infer {
+    /// Whether there are several models; a checkpoint that cannot be read is reported later.
+    fn has_deviations(&self) -> bool {
+        let models =
+            |path: &PathBuf| Checkpoint::read(path).map_or(0, |found| found.metadata.members.len().max(1));
+        self.checkpoint.iter().map(models).sum::<usize>() > 1
+    }
 }
 
 impl Command for Infer {
@@ -71,6 +84,7 @@ fn run(arguments: &Infer) -> Result<()> {
             return Err(Error::Usage(format!("--output {path}: the name must end in .safetensors or .npy")));
         }
     };
+    require_free(arguments, as_npy)?;
     let (data, prediction, dtype) = run::once(&config.runtime, |placement| {
         let data = read(&arguments.input)?;
         let mut models = Vec::new();
@@ -95,10 +109,12 @@ fn run(arguments: &Infer) -> Result<()> {
         return Err(Error::Failed(format!("prediction {bad} is {}; nothing was written", predictions[bad])));
     }
     let shape = [data.len(), 3, data.particles()];
+    // Again, because the work may have taken long.
+    require_free(arguments, as_npy)?;
     if as_npy {
         npy::write(&arguments.output, &shape, &predictions)?;
         if let Some(deviations) = &deviations {
-            npy::write(arguments.output.with_extension("deviation.npy"), &shape, deviations)?;
+            npy::write(deviation_file(&arguments.output), &shape, deviations)?;
         }
     } else {
         let mut file = TensorFile::new();
@@ -109,6 +125,35 @@ fn run(arguments: &Infer) -> Result<()> {
         file.write(&arguments.output)?;
     }
     output::print(&format!("{}: predicted positions {shape:?}\n", arguments.output.display()))
+}
+
+/// Refuses to write over anything but earlier predictions.
+fn require_free(arguments: &Infer, as_npy: bool) -> Result<()> {
+    let Infer { input, output, overwrite, .. } = arguments;
+    let inputs: Vec<&Path> =
+        std::iter::once(input).chain(&arguments.checkpoint).map(PathBuf::as_path).collect();
+    let is_npy = |path: &Path| NpyArray::read(path).is_ok_and(|array| matches!(array.shape[..], [_, 3, _]));
+    let is_tensors = |path: &Path| {
+        TensorFile::read(path).is_ok_and(|file| {
+            let known = |name: &str| ["prediction", "deviation"].contains(&name);
+            file.get("prediction").is_some()
+                && file.metadata.is_empty()
+                && file.iter().all(|(name, _)| known(name))
+        })
+    };
+    if !as_npy {
+        return Target::new("--output", output, *overwrite).require_free(&inputs, is_tensors);
+    }
+    Target::new("--output", output, *overwrite).require_free(&inputs, is_npy)?;
+    if arguments.has_deviations() {
+        Target::new("--output", &deviation_file(output), *overwrite).require_free(&inputs, is_npy)?;
+    }
+    Ok(())
+}
+
+/// The .npy file of the deviations, beside that of the predictions.
+fn deviation_file(output: &Path) -> PathBuf {
+    output.with_extension("deviation.npy")
 }
 
 fn extension(path: &Path) -> Option<String> {

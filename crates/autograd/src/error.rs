@@ -111,6 +111,17 @@ pub enum Error {
         /// Number of elements compared.
         checked: usize,
     },
+    /// Central differences do not show whether a gradient is right.
+    #[error(
+        "gradcheck: {deviation}; the function is nearly singular there: central differences of all steps are uncertain by {error:e}, so \
+         nothing follows for the gradient; choose inputs farther from the singularity, such as those of another seed"
+    )]
+    IllConditioned {
+        /// The element, with the best of the differences.
+        deviation: Box<crate::Deviation>,
+        /// The error of that difference, estimated.
+        error: f64,
+    },
     /// Gradients differ by whether their graph is recorded: a fused backward and its re-expression disagree.
     #[error(
         "gradgradcheck: input {input}, element {element:?}: the gradient is {plain:e}, but {recorded:e} when its graph \
@@ -138,6 +149,9 @@ pub enum Error {
     /// An operation made a NaN or an infinity, see [`detect_anomalies`](crate::detect_anomalies).
     #[error("{0}")]
     Anomaly(Box<crate::Anomaly>),
+    /// The work was stopped, see [`stoppable`](crate::stoppable).
+    #[error("the work was stopped")]
+    Stopped,
     /// An error of somebody's own function, observer or replacement, as [`Error::other`] makes it.
     #[error(transparent)]
     Other(Arc<dyn std::error::Error + Send + Sync>),

@@ -48,6 +48,7 @@ mod create;
 pub mod custom;
 mod detect;
 mod deviation;
+mod difference;
 mod engine;
 mod entry;
 mod error;
@@ -69,6 +70,7 @@ mod properties;
 mod reference;
 pub mod registry;
 mod sample;
+mod stop;
 mod tensor;
 pub mod trace;
 
@@ -92,6 +94,7 @@ pub use policy::{Policy, autocast, autocast_with, current_policy, without_autoca
 pub use prepared::{Kept, Prepared, Twice};
 pub use properties::{Cost, Derivative, Forward, Rule, Traffic};
 pub use sample::{Input, Sample, Sizes, Values};
+pub use stop::stoppable;
 pub use tensor::{BackwardContext, Tensor};
 
 #[cfg(doctest)]

@@ -5,7 +5,7 @@
 //! and is not seen.
 
 use crate::{
-    Attributes, Cost, Result, Tensor, TensorId, Traffic,
+    Attributes, Cost, Result, Tensor, TensorId, Traffic, stop,
     tensor::{Body, Node},
 };
 use gradewise_kernels::Array;
@@ -138,6 +138,7 @@ pub(crate) fn is_watched() -> bool {
 
 /// Called before an operation.
 pub(crate) fn begin(operation: &'static str, pass: Pass) -> Result<()> {
+    stop::check()?;
     if WATCHED.get() { notify(|observer| observer.begin(operation, pass)) } else { Ok(()) }
 }
 

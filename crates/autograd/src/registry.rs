@@ -132,7 +132,8 @@ pub enum Order {
 
 impl Entry {
     /// Compares derivatives of the operation's samples with central differences, in double precision; returns how many elements
-    /// agree.
+    /// agree. Inputs at which an operation is nearly singular, as norms are near the null cones of an indefinite metric, are drawn again,
+    /// a few times.
     ///
     /// # Errors
     /// [`Error::Sample`] around what is wrong, naming the sample.
@@ -143,26 +144,67 @@ impl Entry {
         order: Order,
         options: &GradcheckOptions,
     ) -> Result<usize> {
-        let check = |sample: &AnySample| -> Result<usize> {
-            let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-            let inputs = sample.place(&sample.draw(DType::F64, &mut rng)?, DType::F64, device)?;
-            // Central differences of a conversion to fewer digits measure its rounding, not its derivative.
-            if sample.run(&inputs)?.dtype() != DType::F64 {
-                return Ok(0);
+        let draws = |sample: &AnySample| -> Result<usize> {
+            let mut attempt = 0;
+            loop {
+                attempt += 1;
+                match self.check_drawn(sample, device, order, options, attempt) {
+                    Err(Error::IllConditioned { .. }) if attempt < DRAWS => {}
+                    result => return result,
+                }
             }
-            let inputs: Vec<&Tensor> = inputs.iter().collect();
-            let report = match order {
-                Order::First => gradcheck(|inputs| sample.run(inputs), &inputs, options),
-                Order::Second => gradgradcheck(|inputs| sample.run(inputs), &inputs, options),
-            };
-            Ok(report?.checked)
         };
         self.samples(sizes)?
             .iter()
             .map(|sample| {
-                check(sample)
+                draws(sample)
                     .map_err(|error| Error::Sample { sample: sample.to_string(), error: Box::new(error) })
             })
             .sum()
     }
+
+    /// As [`check`](Self::check), of the inputs of one draw, wherever they are.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); [`Error::IllConditioned`] for inputs near a singularity.
+    pub fn check_once(
+        &self,
+        device: &Device,
+        sizes: &Sizes,
+        order: Order,
+        options: &GradcheckOptions,
+    ) -> Result<usize> {
+        let samples = self.samples(sizes)?;
+        let check = |sample: &AnySample| {
+            self.check_drawn(sample, device, order, options, 1)
+                .map_err(|error| Error::Sample { sample: sample.to_string(), error: Box::new(error) })
+        };
+        samples.iter().map(check).sum()
+    }
+
+    fn check_drawn(
+        &self,
+        sample: &AnySample,
+        device: &Device,
+        order: Order,
+        options: &GradcheckOptions,
+        attempt: u64,
+    ) -> Result<usize> {
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        rng.set_stream(attempt - 1);
+        let inputs = sample.place(&sample.draw(DType::F64, &mut rng)?, DType::F64, device)?;
+        // Central differences of a conversion to fewer digits measure its rounding, not its derivative.
+        if sample.run(&inputs)?.dtype() != DType::F64 {
+            return Ok(0);
+        }
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        let report = match order {
+            Order::First => gradcheck(|inputs| sample.run(inputs), &inputs, options),
+            Order::Second => gradgradcheck(|inputs| sample.run(inputs), &inputs, options),
+        };
+        Ok(report?.checked)
+    }
 }
+
+/// Draws of the inputs of a sample until the operation is not nearly singular at them.
+const DRAWS: u64 = 16;

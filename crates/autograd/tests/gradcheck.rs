@@ -182,3 +182,108 @@ fn a_function_without_second_derivative_says_so() {
     let error = gradgradcheck(apply, &[&x], &GradcheckOptions::default()).unwrap_err();
     assert!(matches!(error, Error::NotTwiceDifferentiable { operation: "once" }), "{error}");
 }
+
+/// √|x₀² − x₁²| / 10, the norm of a vector in an indefinite plane; `factor` falsifies its gradient.
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
+struct PlaneNorm {
+    factor: f64,
+}
+
+impl PlaneNorm {
+    fn square(x: &[f64]) -> f64 {
+        x[0] * x[0] - x[1] * x[1]
+    }
+}
+
+impl Operation for PlaneNorm {
+    const NAME: &'static str = "plane_norm";
+    const RULE: Rule = Rule::Full;
+    const DERIVATIVE: Derivative = Derivative::Reexpressed;
+
+    fn samples(_: &Sizes) -> Result<Vec<Sample<Self>>> {
+        Ok(Vec::new())
+    }
+
+    fn forward(&self, inputs: &[Array]) -> Result<Forward> {
+        let norm = Self::square(inputs[0].as_slice::<f64>()?).abs().sqrt() / 10.0;
+        Ok(Array::from_slice(&[norm], [1], &CPU)?.into())
+    }
+
+    fn backward(&self, context: &BackwardContext<'_>, grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let x = context.inputs[0].to_vec::<f64>()?;
+        let square = Self::square(&x);
+        let slope = self.factor * grad.item()? * square.signum() / (10.0 * square.abs().sqrt());
+        Ok(vec![Some(Tensor::from_slice(&[slope * x[0], -slope * x[1]], [2], &CPU)?)])
+    }
+}
+
+#[test]
+fn near_a_null_cone_a_right_gradient_is_not_accused_and_a_wrong_one_does_not_pass() {
+    for power in 1..=12 {
+        for side in [-1.0, 1.0] {
+            let x = Tensor::from_slice(&[0.7 + side * 10f64.powi(-power), 0.7], [2], &CPU).unwrap();
+            let check = |factor| {
+                gradcheck(
+                    |x| Tensor::apply(PlaneNorm { factor }, &[&x[0]]),
+                    &[&x],
+                    &GradcheckOptions::default(),
+                )
+            };
+            match check(1.0) {
+                Ok(report) => assert_eq!(report.checked, 2),
+                Err(Error::IllConditioned { error, .. }) => {
+                    assert!(power > 6 && error > 0.0, "10^-{power} from the cone: {error}");
+                }
+                Err(other) => panic!("10^-{power} from the cone: {other}"),
+            }
+            for factor in [0.99, 1.01, -1.0, 0.0, f64::NAN] {
+                assert!(check(factor).is_err(), "{factor} at 10^-{power} passes");
+            }
+        }
+    }
+}
+
+#[test]
+fn options_that_compare_nothing_are_refused() {
+    let default = GradcheckOptions::default;
+    for (part, options) in [
+        ("0 elements", GradcheckOptions { samples: 0, ..default() }),
+        ("step is 0", GradcheckOptions { step: 0.0, ..default() }),
+        ("step is -", GradcheckOptions { step: -1e-5, ..default() }),
+        ("step is NaN", GradcheckOptions { step: f64::NAN, ..default() }),
+        ("relative tolerance", GradcheckOptions { relative: f64::INFINITY, ..default() }),
+        ("absolute tolerance", GradcheckOptions { absolute: f64::NAN, ..default() }),
+        ("both tolerances", GradcheckOptions { absolute: 0.0, relative: 0.0, ..default() }),
+    ] {
+        let x = random(&[2], 1);
+        for error in [
+            gradcheck(|x| x[0].square(), &[&x], &options).unwrap_err(),
+            gradgradcheck(|x| x[0].square(), &[&x], &options).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+    }
+}
+
+#[test]
+fn operators_of_indefinite_and_of_trivial_algebras_are_not_accused() {
+    use gradewise_autograd::registry::{Order, entries};
+    use gradewise_core::Signature;
+    let options = GradcheckOptions { samples: 24, ..GradcheckOptions::default() };
+    for (signature, names) in [
+        (Signature::new(1, 3, 0), &["mv_normalization", "steerable_layer", "mv_layer_norm"][..]),
+        (Signature::new(2, 2, 0), &["mv_normalization", "mv_layer_norm"]),
+        (Signature::new(0, 0, 0), &["metric_product", "metric_sgp", "mv_linear", "mv_normalization"]),
+    ] {
+        let sizes = Sizes::new(signature, 3, 5).unwrap();
+        for entry in entries().iter().filter(|entry| names.contains(&entry.name())) {
+            for seed in 0..6 {
+                let options = GradcheckOptions { seed, ..options.clone() };
+                let checked = entry.check(&CPU, &sizes, Order::First, &options);
+                checked.unwrap_or_else(|error| {
+                    panic!("{} of {signature:?}, seed {seed}: {error}", entry.name())
+                });
+            }
+        }
+    }
+}

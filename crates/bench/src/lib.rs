@@ -33,7 +33,7 @@ pub use arguments::{Arguments, Kind, required};
 pub use case::{Case, NBODY_HIDDEN, Op, Pass};
 pub use error::{Error, Result};
 pub use program::run;
-pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA};
+pub use report::{Ceilings, Machine, ProductRate, Report, Row, SCHEMA, date};
 pub use work::Work;
 
 /// The examples of the README are tests.

@@ -198,7 +198,7 @@ impl Report {
 }
 
 /// Formats a moment as `2026-11-21T13:00:00Z`.
-fn date(moment: SystemTime) -> String {
+pub fn date(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     // Counts days from 1 March of year 0, so that the leap day is the last day of a year; 400 years have 146,097 days.

@@ -262,6 +262,10 @@ impl DataParallel {
 }
 
 impl Exchange for DataParallel {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
     fn ready(&self, position: usize, gradient: &Array) -> Result<(), gradewise_nn::Error> {
         self.or_forget(self.take_ready(position, gradient))
     }

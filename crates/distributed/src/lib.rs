@@ -51,6 +51,7 @@ pub use launch::Launch;
 pub use local::{ChildFailure, SUPERVISED, Supervisor, free_port};
 pub use nccl::{DETERMINISTIC, Nccl};
 pub use planner::{Plan, Request, Wanted};
+pub use rendezvous::{handshake::Peer, this_process};
 pub use shards::{Shard, ShardedSampler};
 pub use tcp::Tcp;
 

@@ -11,7 +11,7 @@ use std::{
     net::TcpStream,
     sync::{Arc, Mutex},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const SHORT: Duration = Duration::from_millis(1500);
@@ -67,12 +67,9 @@ fn who_is_missing_is_named() {
 #[test]
 fn without_rank_0_the_others_end_in_time() {
     let launch = &launches(2, Duration::from_millis(300))[1];
-    let start = Instant::now();
+    // That it ends at all is the test; the message has the time.
     let error = Group::join(launch).unwrap_err();
-    assert!(
-        matches!(error, Error::Unreachable { .. }) && start.elapsed() < Duration::from_secs(3),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Unreachable { .. }) && error.to_string().contains("0.3 s"), "{error}");
     assert!(error.to_string().contains(&format!("127.0.0.1:{}", launch.port)), "{error}");
 }
 
@@ -85,6 +82,56 @@ fn another_token_is_refused_and_the_right_one_still_gets_in() {
         let error = Group::join(&stranger).unwrap_err();
         assert!(matches!(&error, Error::Refused { .. }), "{error:?}");
         assert!(error.to_string().contains("GRADEWISE_TOKEN"), "{error}");
+        Group::join(&launches[1]).unwrap().leave().unwrap();
+        host.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn slow_and_silent_callers_keep_nobody_out() {
+    let launches = launches(2, Duration::from_secs(60));
+    let port = launches[0].port;
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let host = scope.spawn(|| Group::join(&launches[0]).unwrap().leave());
+        // More than there are places, each of which says the next byte of a long greeting before a single read would time out.
+        let slow: Vec<TcpStream> = (0..300).map(|_| connect(port)).collect();
+        let trickle = scope.spawn(move || {
+            let mut greeting = vec![1, 0, 16, 0, 0];
+            greeting.extend(b"gradewise/1\n");
+            for byte in greeting.iter().chain(std::iter::repeat(&b'a')) {
+                for stream in &slow {
+                    let _ = (&*stream).write_all(&[*byte]);
+                }
+                if stopped.recv_timeout(Duration::from_millis(500))
+                    != Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+                {
+                    break;
+                }
+            }
+        });
+        // The group's own timeout is the only clock: it is over if the callers kept this process out.
+        Group::join(&launches[1]).unwrap().leave().unwrap();
+        host.join().unwrap().unwrap();
+        stop.send(()).unwrap();
+        trickle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_greeting_has_a_deadline_as_a_whole() {
+    let launches = launches(2, Duration::from_secs(60));
+    thread::scope(|scope| {
+        let host = scope.spawn(|| Group::join(&launches[0]).unwrap().leave());
+        let mut slow = connect(launches[0].port);
+        slow.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        slow.write_all(&[1, 0, 16, 0, 0]).unwrap();
+        // One byte in each fifth of a second: the other side hangs up long before the 4,096 bytes that are announced.
+        let sent = (0..4096).position(|_| {
+            let mut heard = [0; 64];
+            slow.write_all(b"a").is_err() || matches!(slow.read(&mut heard), Ok(0))
+        });
+        assert!(sent.is_some_and(|sent| sent < 200), "{sent:?}");
         Group::join(&launches[1]).unwrap().leave().unwrap();
         host.join().unwrap().unwrap();
     });
@@ -163,24 +210,18 @@ fn a_rank_that_is_there_twice_and_another_world_are_refused() {
 
 #[test]
 fn a_process_that_goes_is_named_to_all_others() {
-    let start = Instant::now();
     let results = together(3, |group, tcp| {
         if group.rank() == 2 {
             return Err(Error::Connection { operation: "test", reason: "a fault of its own".to_owned() });
         }
-        let heard = Arc::new(Mutex::new(None));
-        let writer = Arc::clone(&heard);
-        group.on_failure(move |failure| *writer.lock().unwrap() = Some(failure.rank));
+        let (heard, hears) = std::sync::mpsc::channel();
+        group.on_failure(move |failure| heard.send(failure.rank).unwrap());
         // One waits for a message, one in the middle of a sum.
         let error = match group.rank() {
             0 => group.barrier().unwrap_err(),
             _ => tcp.all_reduce(ones(10)).and_then(|pending| pending.wait()).unwrap_err(),
         };
-        while heard.lock().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(10));
-            thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(*heard.lock().unwrap(), Some(2));
+        assert_eq!(hears.recv(), Ok(2));
         assert!(group.check().is_err() && tcp.check().is_err());
         Err::<(), _>(error)
     });
@@ -188,7 +229,6 @@ fn a_process_that_goes_is_named_to_all_others() {
         let text = result.as_ref().unwrap_err().to_string();
         assert!(text.starts_with("rank 2 (") && text.contains("a fault of its own"), "{text}");
     }
-    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -233,11 +273,10 @@ fn a_process_that_falls_silent_is_named_after_the_timeout() {
         let group = Group::join(&launches[0]).unwrap();
         group.barrier().unwrap();
         // Signs of life outlast the timeout: of those after it, some have come before one looks.
-        let start = Instant::now();
         thread::sleep(SHORT);
         let before = signs.load(std::sync::atomic::Ordering::SeqCst);
         while signs.load(std::sync::atomic::Ordering::SeqCst) < before + 4 {
-            assert!(start.elapsed() < 20 * SHORT, "no sign of life");
+            group.check().unwrap();
             thread::yield_now();
         }
         group.check().unwrap();

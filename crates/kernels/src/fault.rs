@@ -196,6 +196,10 @@ pub fn setup_remedy(source: &Error) -> Option<&'static str> {
         CUresult::ERROR_INVALID_DEVICE => {
             "choose a device that nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide"
         }
+        CUresult::ERROR_INVALID_CONTEXT => {
+            "this process has lost its context on the device: it was forked after CUDA began, or another library reset the device; \
+             start a new process (Python: multiprocessing's method spawn)"
+        }
         CUresult::ERROR_INVALID_IMAGE | CUresult::ERROR_INVALID_SOURCE => {
             "the kernels are damaged: remove those that were compiled at run time (the folder of GRADEWISE_RTC_CACHE, or \
              gradewise/ in the user's cache), and build the program again"
@@ -222,6 +226,31 @@ pub fn setup_remedy(source: &Error) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// The text after the driver's message about a kernel of the user's that cannot be loaded on a device of this compute capability: as
+/// [`advice`], where it is not about the kernels of this library.
+pub(crate) fn custom_advice(source: &Error, (major, minor): (u32, u32)) -> String {
+    let compile =
+        format!("compile it with -arch=sm_{major}{minor}, or give its source to CudaKernel::new, which does");
+    let remedy = match source.code() {
+        Some(CUresult::ERROR_INVALID_IMAGE | CUresult::ERROR_INVALID_SOURCE) => {
+            format!("the code is damaged, or none for GPUs: {compile}")
+        }
+        Some(CUresult::ERROR_NO_BINARY_FOR_GPU) => format!("the code is for other devices: {compile}"),
+        Some(CUresult::ERROR_INVALID_PTX) => {
+            format!(
+                "the driver could not compile the PTX: ptxas names the line; update the NVIDIA driver, or {compile}"
+            )
+        }
+        Some(CUresult::ERROR_UNSUPPORTED_PTX_VERSION) => {
+            format!(
+                "the PTX was written by a newer CUDA than the driver knows: update the NVIDIA driver, or {compile}"
+            )
+        }
+        _ => return advice(source, &[]),
+    };
+    format!("\n  {remedy}\n  gradewise doctor checks driver, devices and build")
 }
 
 /// The command line that runs this program, with the arguments it was given, under a tool of compute-sanitizer.
@@ -319,6 +348,7 @@ mod tests {
             (100, "CUDA_VISIBLE_DEVICES"),
             (101, "nvidia-smi lists"),
             (200, "GRADEWISE_RTC_CACHE"),
+            (201, "spawn"),
             (209, "GRADEWISE_CUDA_ARCHS"),
             (218, "update the NVIDIA driver"),
             (222, "GRADEWISE_NVCC"),
@@ -329,6 +359,27 @@ mod tests {
             let text = advice(&call(code), &[]);
             assert!(text.contains(part) && text.contains("gradewise doctor"), "{code}: {text}");
         }
+    }
+
+    #[test]
+    fn errors_of_loading_a_kernel_of_ones_own_have_a_next_step_too() {
+        for (code, part) in [
+            (100, "CUDA_VISIBLE_DEVICES"),
+            (101, "nvidia-smi lists"),
+            (200, "-arch=sm_86"),
+            (209, "for other devices: compile it with -arch=sm_86"),
+            (218, "ptxas"),
+            (222, "newer CUDA"),
+            (801, "virtual GPUs"),
+            (803, "reboot"),
+            (804, "cuda-compat"),
+        ] {
+            let text = custom_advice(&call(code), (8, 6));
+            assert!(text.contains(part) && text.contains("gradewise doctor"), "{code}: {text}");
+            assert!(!text.contains("GRADEWISE_CUDA_ARCHS"), "{code}: {text}");
+        }
+        assert!(custom_advice(&call(700), (8, 6)).contains("--tool memcheck"));
+        assert_eq!(custom_advice(&call(1), (8, 6)), "");
     }
 
     #[test]

@@ -203,6 +203,11 @@ impl Error {
         Self::Io { operation, path: path.into(), source }
     }
 
+    /// Whether the work was stopped on request ([`stoppable`](gradewise_autograd::stoppable)).
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Self::Autograd(gradewise_autograd::Error::Stopped))
+    }
+
     /// Whether memory for arrays ran out.
     pub fn is_out_of_memory(&self) -> bool {
         match self {

@@ -7,7 +7,7 @@ use gradewise_nn::{
     checkpoint::Checkpoint,
     layers::{Activation, Dropout, Layer, Linear, SelfAttention, Sequential},
     optim::{Method, Schedule},
-    train::{Trainer, TrainerConfig},
+    train::{Exchange, Trainer, TrainerConfig},
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -190,4 +190,66 @@ fn packed_tokens_attend_within_their_sequence() {
     }
     let error = layer.forward_packed(&x, &Sequences::alike(&[0, 8], &Device::Cpu).unwrap()).unwrap_err();
     assert!(error.to_string().contains("end at the number of tokens"), "{error}");
+}
+
+/// One of several processes, whose gradients nobody adds to.
+struct Rank(usize);
+
+impl Exchange for Rank {
+    fn rank(&self) -> usize {
+        self.0
+    }
+
+    fn ready(&self, _: usize, _: &Array) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, loss: &Array, _: &mut [Option<Array>]) -> Result<Array> {
+        Ok(loss.clone())
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_processes_of_a_run_draw_different_masks() {
+    let losses = |rank: usize| {
+        let mut trainer = trainer(1, 2);
+        trainer.set_exchange(std::sync::Arc::new(Rank(rank)));
+        run(&mut trainer, 3)
+    };
+    let all: Vec<Vec<f64>> = [0, 1, 2, 63].map(losses).to_vec();
+    for (position, one) in all.iter().enumerate() {
+        // The weights are equal at the first step, so only the masks can make the losses differ.
+        assert!(all[..position].iter().all(|other| other[0] != one[0]), "{all:?}");
+    }
+    assert_eq!(losses(1), all[1], "and the same ones each time");
+    assert_eq!(run(&mut trainer(1, 2), 3), all[0], "rank 0 those of a run alone");
+}
+
+#[test]
+fn a_step_that_is_stopped_changes_nothing() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    };
+    let (mut straight, mut stopped) = (trainer(1, 3), trainer(1, 3));
+    run(&mut straight, 2);
+    run(&mut stopped, 2);
+    let flag = Arc::new(AtomicBool::new(false));
+    let given = AtomicUsize::new(0);
+    // The request comes while the second of three batches is computed.
+    let mut batches = std::iter::repeat_with(|| {
+        if given.fetch_add(1, Ordering::SeqCst) == 1 {
+            flag.store(true, Ordering::SeqCst);
+        }
+        Ok(input())
+    });
+    let error = gradewise_autograd::stoppable(&flag, || stopped.step(&mut batches, loss)).unwrap_err();
+    assert!(error.is_stopped(), "{error}");
+    assert_eq!(given.load(Ordering::SeqCst), 2, "no batch is asked for after the request");
+    assert_eq!(weights(&stopped), weights(&straight));
+    assert_eq!(run(&mut stopped, 3), run(&mut straight, 3));
 }

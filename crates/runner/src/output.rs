@@ -22,6 +22,24 @@ pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
 }
 
+/// The commands of the program that runs.
+static COMMANDS: OnceLock<Vec<&'static str>> = OnceLock::new();
+
+/// Sets the commands that advice may name; later calls have no effect.
+pub(crate) fn set_commands(names: Vec<&'static str>) {
+    let _ = COMMANDS.set(names);
+}
+
+/// The commands that take an ensemble: `eval`, and in a program that has it `infer`, each within `quote`.
+pub(crate) fn takers_of_ensembles(quote: &str) -> String {
+    takers(COMMANDS.get().is_some_and(|names| names.contains(&"infer")), quote)
+}
+
+fn takers(has_infer: bool, quote: &str) -> String {
+    let infer = if has_infer { format!(" and {quote}infer{quote}") } else { String::new() };
+    format!("{quote}eval{quote}{infer}")
+}
+
 thread_local! {
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -72,4 +90,19 @@ pub fn note(text: &str) {
 /// Reports the error that ended a command.
 pub fn error(error: &Error) {
     note(&format!("error: {error}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_no_command_that_a_program_lacks() {
+        assert_eq!(
+            (takers(false, "`"), takers(true, "`")),
+            ("`eval`".to_owned(), "`eval` and `infer`".to_owned())
+        );
+        // No program runs here.
+        assert_eq!(takers_of_ensembles(""), "eval");
+    }
 }

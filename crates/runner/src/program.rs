@@ -346,6 +346,7 @@ impl Program {
     /// It sets up the log and the panic hook of the process, so call it once.
     pub fn run(self, words: Vec<OsString>) -> u8 {
         output::set_program(&self.name);
+        output::set_commands(self.commands.iter().map(|command| command.name).collect());
         process::set(&self.launcher, &words);
         let matches = match self.parse(words) {
             Ok(matches) => matches,

@@ -51,7 +51,10 @@ pub fn metric_sgp(metric: &Tensor, x: &Tensor, y: &Tensor, w: &Tensor) -> Result
 composed!(
     /// Inputs: the metric and both factors.
     MetricProduct, "metric_product", Short, (3, 3),
-    |sizes| [entries(sizes), features(sizes), features(sizes)],
+    |sizes| {
+        let inputs = vec![entries(sizes), features(sizes), features(sizes)];
+        if has_generators(sizes) { inputs } else { Vec::new() }
+    },
     |inputs| metric_product(&inputs[0], &inputs[1], &inputs[2])
 );
 
@@ -60,10 +63,17 @@ composed!(
     MetricSgp, "metric_sgp", Short, (4, 4),
     |sizes| {
         let paths = Algebra::new(Signature::new(sizes.algebra.dimension() as u8, 0, 0))?.paths().len();
-        [entries(sizes), features(sizes), features(sizes), Input::normal([sizes.features, paths])]
+        let weights = Input::normal([sizes.features, paths]);
+        let inputs = vec![entries(sizes), features(sizes), features(sizes), weights];
+        if has_generators(sizes) { inputs } else { Vec::new() }
     },
     |inputs| metric_sgp(&inputs[0], &inputs[1], &inputs[2], &inputs[3])
 );
+
+/// Whether there is a generator to learn the square of.
+fn has_generators(sizes: &Sizes) -> bool {
+    sizes.algebra.dimension() > 0
+}
 
 /// A metric with an entry for each generator of the algebra that samples are made for.
 fn entries(sizes: &Sizes) -> Input {

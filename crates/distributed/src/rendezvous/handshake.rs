@@ -8,7 +8,11 @@ use crate::random;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use std::{io, net::TcpStream};
+use std::{
+    io::{self, Read},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
 
 const GREETING: &[u8; 12] = b"gradewise/1\n";
 const NONCE: usize = 32;
@@ -27,7 +31,9 @@ pub enum Purpose {
 /// A process of the run, as it presents itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Peer {
+    /// The name of its host.
     pub host: String,
+    /// Its number there.
     pub process: u32,
 }
 
@@ -37,6 +43,25 @@ pub struct Hello {
     pub world: usize,
     pub purpose: Purpose,
     pub peer: Peer,
+}
+
+/// Reads a greeting, all of which must arrive in time: a timeout of each read alone would let a caller that sends one byte after another keep
+/// its place for as long as it likes.
+struct Timely<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Timely<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(bytes)
+    }
 }
 
 type Nonces = ([u8; NONCE], [u8; NONCE]);
@@ -71,14 +96,17 @@ impl Caller {
 }
 
 /// The answering side. `Err` has what is wrong with the caller, who was told.
-pub fn answer(mut stream: TcpStream, token: &str) -> Result<Caller, String> {
+pub fn answer(mut stream: TcpStream, token: &str, patience: Duration) -> Result<Caller, String> {
+    let deadline = Instant::now() + patience;
     let nothing = |error: io::Error| format!("it said nothing that this program says ({error})");
     let server: [u8; NONCE] =
         random::bytes().map_err(|error| format!("no number could be drawn for it ({error})"))?;
     let mut greeting = GREETING.to_vec();
     greeting.extend(server);
     frame::write(&mut stream, Kind::Hello, &greeting).map_err(nothing)?;
-    let (kind, payload) = frame::read_at_most(&mut stream, LIMIT).map_err(nothing)?;
+    let (kind, payload) =
+        frame::read_at_most(&mut Timely { stream: &stream, deadline }, LIMIT).map_err(nothing)?;
+    stream.set_read_timeout(Some(patience)).map_err(nothing)?;
     let parsed = (|| {
         let rest = payload.strip_prefix(GREETING).filter(|_| kind == Kind::Hello)?;
         let (client, rest) = rest.split_first_chunk::<NONCE>()?;
@@ -114,12 +142,14 @@ impl From<io::Error> for Denied {
 }
 
 /// The calling side.
-pub fn call(stream: &mut TcpStream, token: &str, hello: &Hello) -> Result<(), Denied> {
+pub fn call(stream: &mut TcpStream, token: &str, hello: &Hello, patience: Duration) -> Result<(), Denied> {
+    let deadline = Instant::now() + patience;
     let stranger = || Denied::Refused("what listens there is no process of this program".to_owned());
-    let (kind, payload) = frame::read_at_most(stream, LIMIT).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => stranger(),
-        _ => Denied::Broken(error),
-    })?;
+    let (kind, payload) =
+        frame::read_at_most(&mut Timely { stream, deadline }, LIMIT).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => stranger(),
+            _ => Denied::Broken(error),
+        })?;
     let server = payload.strip_prefix(GREETING).filter(|_| kind == Kind::Hello);
     let Some(server) = server.and_then(|server| <[u8; NONCE]>::try_from(server).ok()) else {
         return Err(stranger());
@@ -132,7 +162,9 @@ pub fn call(stream: &mut TcpStream, token: &str, hello: &Hello) -> Result<(), De
     message.extend(tag.as_slice());
     message.extend(&hello);
     frame::write(stream, Kind::Hello, &message)?;
-    match frame::read_at_most(stream, LIMIT)? {
+    let answer = frame::read_at_most(&mut Timely { stream, deadline }, LIMIT)?;
+    stream.set_read_timeout(Some(patience))?;
+    match answer {
         (Kind::Accepted, tag) => match proof(token, "answerer", &nonces, &hello).verify_slice(&tag) {
             Ok(()) => Ok(()),
             Err(_) => Err(Denied::Refused("what listens there does not know the token".to_owned())),

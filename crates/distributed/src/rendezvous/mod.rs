@@ -7,21 +7,23 @@ use crate::{Error, Launch, Result};
 use frame::Kind;
 use handshake::{Caller, Denied, Hello, Peer, Purpose};
 use std::{
+    collections::VecDeque,
     io,
-    net::{TcpListener, TcpStream, ToSocketAddrs},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{self, RecvTimeoutError},
-    },
+    net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs},
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
-/// How long a caller has to say who it is.
+/// How long a caller has to say who it is: for its whole greeting.
 const GREETING: Duration = Duration::from_secs(5);
-/// Callers that are listened to at the same time.
-const CALLERS: usize = 64;
+/// Callers that are listened to at the same time. Where one more comes, the one that has been silent for longest makes room: processes of the
+/// run greet within milliseconds.
+const CALLERS: usize = 256;
+/// Stack of the thread that listens to a caller; a greeting has at most some kilobytes.
+const STACK: usize = 256 << 10;
+/// The most reasons of refusals that an error tells.
+const REASONS: usize = 16;
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -62,7 +64,9 @@ fn host(launch: &Launch, token: &str) -> Result<Meeting> {
     listener.set_nonblocking(true).map_err(listen)?;
     let deadline = Instant::now() + launch.timeout;
     let (sender, callers) = mpsc::channel();
-    let listening = Arc::new(AtomicUsize::new(0));
+    // Callers whose greeting is awaited, the oldest first.
+    let mut listening: VecDeque<(u64, TcpStream)> = VecDeque::new();
+    let mut calls = 0u64;
     let mut seats: Vec<[Option<TcpStream>; 2]> = (0..launch.world).map(|_| [None, None]).collect();
     let mut peers = vec![this_process(); launch.world];
     let mut refused = Vec::new();
@@ -77,31 +81,48 @@ fn host(launch: &Launch, token: &str) -> Result<Meeting> {
             }
             return Err(error);
         }
-        match listener.accept() {
-            Ok((stream, from)) if listening.load(Ordering::SeqCst) < CALLERS => {
-                let (sender, token) = (sender.clone(), token.to_owned());
-                let listening = Arc::clone(&listening);
-                listening.fetch_add(1, Ordering::SeqCst);
-                thread::spawn(move || {
-                    let found = prepare(&stream).map_err(|error| error.to_string());
-                    let found = found.and_then(|()| handshake::answer(stream, &token));
-                    listening.fetch_sub(1, Ordering::SeqCst);
-                    // Nobody waits for a caller that comes too late.
-                    let _ = sender.send(found.map_err(|reason| format!("{from}: {reason}")));
-                });
+        // All that have called, but no more than there are places: each that comes then ends the wait of another.
+        for _ in 0..CALLERS {
+            let (stream, from) = match listener.accept() {
+                Ok(caller) => caller,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The caller has gone again before it was answered.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(listen(error)),
+            };
+            if listening.len() >= CALLERS
+                && let Some((_, slowest)) = listening.pop_front()
+            {
+                // Its thread sees the end of the stream.
+                let _ = slowest.shutdown(Shutdown::Both);
             }
-            // Its caller will try again.
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(listen(error)),
+            calls += 1;
+            // Without a second handle, or a thread, its caller will try again.
+            let Ok(handle) = stream.try_clone() else { continue };
+            let (sender, token, call) = (sender.clone(), token.to_owned(), calls);
+            let work = move || {
+                let found = prepare(&stream).map_err(|error| error.to_string());
+                let found = found.and_then(|()| handshake::answer(stream, &token, GREETING));
+                // Nobody waits for a caller that comes too late.
+                let _ = sender.send((call, found.map_err(|reason| format!("{from}: {reason}"))));
+            };
+            if thread::Builder::new().stack_size(STACK).spawn(work).is_ok() {
+                listening.push_back((call, handle));
+            }
         }
-        match callers.recv_timeout(PAUSE) {
-            Ok(Ok(caller)) => take(caller, launch, &mut seats, &mut peers, &mut refused),
-            Ok(Err(reason)) => {
-                tracing::warn!("rendezvous: a caller was refused: {reason}");
-                refused.push(reason);
+        let mut heard = callers.recv_timeout(PAUSE);
+        // All that have greeted, before others are listened to.
+        while let Ok((call, found)) = heard {
+            listening.retain(|(waiting, _)| *waiting != call);
+            match found {
+                Ok(caller) => take(caller, launch, &mut seats, &mut peers, &mut refused),
+                Err(reason) => {
+                    tracing::warn!("rendezvous: a caller was refused: {reason}");
+                    refused.truncate(REASONS - 1);
+                    refused.push(reason);
+                }
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            heard = callers.try_recv().map_err(|_| RecvTimeoutError::Timeout);
         }
     }
     let welcome = serde_json::to_vec(&peers).unwrap_or_default();
@@ -188,7 +209,7 @@ fn enter(launch: &Launch, token: &str, purpose: Purpose, deadline: Instant) -> R
             match TcpStream::connect_timeout(&target, GREETING) {
                 Ok(mut stream) => {
                     prepare(&stream)?;
-                    handshake::call(&mut stream, token, &hello)?;
+                    handshake::call(&mut stream, token, &hello, GREETING)?;
                     return Ok(stream);
                 }
                 Err(error) => last = error,

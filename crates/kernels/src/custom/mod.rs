@@ -15,6 +15,7 @@ use crate::{
         kernels::{allow_shared, require_all_parameters},
         rtc,
     },
+    fault::custom_advice,
 };
 use gradewise_ffi::{Function, Module};
 use signature::Bound;
@@ -214,7 +215,7 @@ impl CudaKernel {
                 {
                     format!("{error}; names that begin with _Z are of C++: declare the kernel extern \"C\"")
                 }
-                _ => error.to_string(),
+                _ => format!("{error}{}", custom_advice(&error, device.info().compute_capability)),
             };
             self.signature.refuse(problem)
         };

@@ -1,6 +1,7 @@
 //! Files of named tensors: any safetensors file, and checkpoints of training runs.
 
 mod atomic;
+mod digest;
 mod ensemble;
 mod format;
 mod tensors;
@@ -26,8 +27,11 @@ pub const ENSEMBLE_VERSION: u32 = 2;
 /// safetensors header has no defined order and equal checkpoints should be equal bytes.
 const METADATA_KEY: &str = "gradewise";
 
-/// Key of the tensors' digest in the JSON under [`METADATA_KEY`]. Checkpoints of earlier versions have none.
-const DIGEST_KEY: &str = "sha256";
+/// Key of the digest in the JSON under [`METADATA_KEY`]: the first key, so that the text it covers can be told from it.
+const DIGEST_KEY: &str = "digest";
+
+/// Key of the digest of earlier versions, which covers the tensors alone. The first versions wrote none.
+const TENSORS_KEY: &str = "sha256";
 
 /// The metadata of a checkpoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,8 +111,8 @@ impl Checkpoint {
             reason,
         };
         let Some(json) = tensors.metadata.remove(METADATA_KEY) else {
-            let reason =
-                "it is a safetensors file without checkpoint metadata; `inspect` shows what it holds";
+            let reason = "it is a safetensors file without checkpoint metadata; `gradewise inspect` shows what it holds, and \
+                          `gradewise import` makes a checkpoint of the state_dict of a published model";
             return Err(refused(&tensors, reason.to_owned()));
         };
         let version = serde_json::from_str::<serde_json::Value>(&json)
@@ -121,16 +125,7 @@ impl Checkpoint {
             );
             return Err(refused(&tensors, reason));
         }
-        let mut value: serde_json::Value = serde_json::from_str(&json)
-            .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
-        let digest = value.as_object_mut().and_then(|object| object.remove(DIGEST_KEY));
-        let metadata = serde_json::from_value(value)
-            .map_err(|error| refused(&tensors, format!("its metadata is malformed: {error}")))?;
-        if digest.is_some_and(|digest| digest.as_str() != tensors.digest().as_deref()) {
-            let reason = "its tensors are not those that were written: the file was damaged since; take a copy, or another \
-                          checkpoint of the run (best.safetensors is one, too)";
-            return Err(refused(&tensors, reason.to_owned()));
-        }
+        let metadata = digest::verified(&json, &tensors).map_err(|reason| refused(&tensors, reason))?;
         Ok(Self { metadata, tensors })
     }
 
@@ -145,15 +140,12 @@ impl Checkpoint {
     }
 
     fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
-        let mut json = serde_json::to_value(&self.metadata).map_err(|error| Error::Format {
+        let json = serde_json::to_value(&self.metadata).map_err(|error| Error::Format {
             path: path.to_owned(),
             format: "checkpoint",
             reason: format!("its metadata cannot be written as JSON: {error}"),
         })?;
-        if let Some(object) = json.as_object_mut() {
-            object.extend(self.tensors.digest().map(|digest| (DIGEST_KEY.to_owned(), digest.into())));
-        }
-        let json = json.to_string();
+        let json = digest::sealed(&json.to_string(), &self.tensors);
         let mut tensors = self.tensors.clone();
         tensors.metadata.insert(METADATA_KEY.to_owned(), json);
         tensors.to_bytes(path)
@@ -276,6 +268,14 @@ mod tests {
             bytes[position] ^= 1 << bit;
             let refused = matches!(parse(&bytes), Err(Error::Format { reason, .. }) if reason.contains("damaged"));
             prop_assert!(refused);
+        }
+
+        #[test]
+        fn a_damaged_bit_is_noticed_wherever_it_is(position in 0usize..10_000, bit in 0u8..8) {
+            let mut bytes = encoded();
+            let position = position % bytes.len();
+            bytes[position] ^= 1 << bit;
+            prop_assert!(parse(&bytes).is_err(), "bit {bit} of byte {position} of {}", bytes.len());
         }
 
         #[test]

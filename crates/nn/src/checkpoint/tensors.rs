@@ -11,6 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The number of updates that PyTorch's `AveragedModel` keeps beside the parameters.
+const AVERAGED: &str = "n_averaged";
+
 /// A tensor as stored in a file: shape, dtype and unconverted bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredTensor {
@@ -164,15 +167,23 @@ impl StoredTensor {
 impl TensorFile {
     /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits; `None` in a build without files.
     pub(crate) fn digest(&self) -> Option<String> {
+        format::sha256(self.digested())
+    }
+
+    /// The SHA-256 of a text and all tensors.
+    pub(super) fn digest_with(&self, text: &str) -> Option<String> {
+        let head = Cow::Owned(format!("{}\0{text}", text.len()).into_bytes());
+        format::sha256(std::iter::once(head).chain(self.digested()))
+    }
+
+    fn digested(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         let head = |(name, tensor): (&String, &StoredTensor)| {
             let StoredTensor { shape, bytes, .. } = tensor;
             format!("{name}\0{}\0{shape:?}\0{}\0", tensor.dtype_name(), bytes.len()).into_bytes()
         };
-        format::sha256(
-            self.tensors
-                .iter()
-                .flat_map(|entry| [Cow::Owned(head(entry)), Cow::Borrowed(&entry.1.bytes[..])]),
-        )
+        self.tensors
+            .iter()
+            .flat_map(move |entry| [Cow::Owned(head(entry)), Cow::Borrowed(&entry.1.bytes[..])])
     }
 }
 
@@ -273,6 +284,32 @@ impl TensorFile {
         })
     }
 
+    /// The prefix that wrappers of PyTorch's models put before the names of all parameters: `module.` of `DistributedDataParallel`,
+    /// `DataParallel` and `AveragedModel`, `_orig_mod.` of `torch.compile`, or several of them; `None` if not all names have one.
+    pub fn wrapping(&self) -> Option<String> {
+        const WRAPPERS: [&str; 3] = ["module.", "_orig_mod.", "_fsdp_wrapped_module."];
+        let names = || self.tensors.keys().filter(|name| *name != AVERAGED);
+        let first = names().next()?;
+        let mut prefix = String::new();
+        while let Some(wrapper) = WRAPPERS.iter().find(|wrapper| first[prefix.len()..].starts_with(**wrapper))
+        {
+            let longer = format!("{prefix}{wrapper}");
+            if !names().all(|name| name.starts_with(&longer)) {
+                break;
+            }
+            prefix = longer;
+        }
+        (!prefix.is_empty()).then_some(prefix)
+    }
+
+    /// The tensors under their names without a prefix that all have.
+    pub(crate) fn without_prefix(&self, prefix: &str) -> Self {
+        let tensors = self.tensors.iter().filter(|(name, _)| *name != AVERAGED);
+        let tensors = tensors
+            .map(|(name, tensor)| (name.strip_prefix(prefix).unwrap_or(name).to_owned(), tensor.clone()));
+        Self { tensors: tensors.collect(), ..self.clone() }
+    }
+
     /// Number of tensors.
     pub fn len(&self) -> usize {
         self.tensors.len()
@@ -288,7 +325,7 @@ impl TensorFile {
     /// # Errors
     /// [`Error::Tensor`] if there is none of that name, or it does not hold real numbers.
     pub fn array(&self, name: &str, dtype: DType, device: &Device) -> Result<Array> {
-        let tensor = self.get(name).ok_or_else(|| self.refuse(name, self.missing()))?;
+        let tensor = self.get(name).ok_or_else(|| self.refuse(name, self.missing(name)))?;
         let values = tensor.to_f64_vec().ok_or_else(|| {
             self.refuse(name, format!("it has dtype {}, expected real numbers", tensor.dtype_name()))
         })?;
@@ -320,7 +357,16 @@ impl TensorFile {
         self.array(name, dtype, device)
     }
 
-    fn missing(&self) -> String {
+    fn missing(&self, name: &str) -> String {
+        if let Some(prefix) = self.wrapping() {
+            let wrapped = format!("{prefix}{name}");
+            if self.get(&wrapped).is_some() {
+                return format!(
+                    "it is missing; the file has `{wrapped}`, as PyTorch names the parameters of a wrapped model: save those of the \
+                     model inside, or drop the prefix by {{name.removeprefix(\"{prefix}\"): tensor for name, tensor in state.items()}}"
+                );
+            }
+        }
         const SHOWN: usize = 12;
         let mut names: Vec<&str> = self.tensors.keys().map(String::as_str).take(SHOWN).collect();
         if self.len() > SHOWN {

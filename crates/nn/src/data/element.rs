@@ -1,9 +1,11 @@
 //! Decodes numbers from the element types of binary files.
 
+use half::f16;
+
 /// How the bits of an element are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// IEEE 754, of 4 or 8 bytes.
+    /// IEEE 754, of 2, 4 or 8 bytes.
     Float,
     /// Two's complement.
     Signed,
@@ -32,6 +34,7 @@ impl Element {
         let shift = 64 - 8 * self.size as u32;
         match (self.kind, self.size) {
             (Kind::Float, 8) => f64::from_bits(unsigned),
+            (Kind::Float, 2) => f16::from_bits(unsigned as u16).to_f64(),
             (Kind::Float, _) => f64::from(f32::from_bits(unsigned as u32)),
             (Kind::Signed, _) => (((unsigned << shift) as i64) >> shift) as f64,
             (Kind::Unsigned, _) => unsigned as f64,

@@ -69,11 +69,11 @@ pub fn clip_by_norm(gradients: &mut [Option<Array>], norms: &GradientNorms, limi
     Ok(true)
 }
 
-/// Clamps every element of every gradient to ± `limit`.
+/// Clamps every element of every gradient to ± `limit`; returns whether any was beyond.
 ///
 /// # Errors
 /// [`Error::Argument`] for a limit that is not positive.
-pub fn clip_by_value(gradients: &mut [Option<Array>], limit: f64) -> Result<()> {
+pub fn clip_by_value(gradients: &mut [Option<Array>], limit: f64) -> Result<bool> {
     if limit.is_nan() || limit <= 0.0 {
         return Err(Error::Argument {
             operation: "clip by value",
@@ -82,10 +82,16 @@ pub fn clip_by_value(gradients: &mut [Option<Array>], limit: f64) -> Result<()> 
             expected: "greater than 0".to_owned(),
         });
     }
+    let mut clipped = false;
     for gradient in gradients.iter_mut().flatten() {
-        *gradient = ops::clamp(gradient, -limit, limit)?;
+        let axes: Vec<usize> = (0..gradient.rank()).collect();
+        // A largest element of none is not defined.
+        if gradient.elements() > 0 && ops::max_over(&ops::abs(gradient)?, &axes, false)?.item()? > limit {
+            *gradient = ops::clamp(gradient, -limit, limit)?;
+            clipped = true;
+        }
     }
-    Ok(())
+    Ok(clipped)
 }
 
 #[cfg(test)]
@@ -121,7 +127,8 @@ mod tests {
         let norms = GradientNorms::of(&bad).unwrap();
         assert!(clip_by_norm(&mut bad, &norms, 1.0).is_err());
         assert!(clip_by_value(&mut bad, f64::NAN).is_err());
-        clip_by_value(&mut clipped, 1.75).unwrap();
+        assert!(!clip_by_value(&mut clipped, 6.0).unwrap());
+        assert!(clip_by_value(&mut clipped, 1.75).unwrap());
         assert_eq!(clipped[0].as_ref().unwrap().to_f64_vec().unwrap(), [1.5, -1.75]);
     }
 }

@@ -60,7 +60,7 @@ impl Method {
         }
     }
 
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |argument, value: f64, expected: &str| {
             let (actual, expected) = (value.to_string(), expected.to_owned());
             Err(Error::Argument { operation: "optimiser", argument, actual, expected })
@@ -123,7 +123,7 @@ impl Optimizer {
     /// gradient keeps its value and its state.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are not as many gradients as parameters; shapes, dtypes or devices that differ
+    /// [`Error::Argument`] if there are not as many gradients as parameters, and for a learning rate that is negative or not finite; shapes, dtypes or devices that differ
     /// between a parameter and its gradient. Parameters before the one at fault have been updated.
     pub fn step(
         &mut self,
@@ -139,6 +139,7 @@ impl Optimizer {
                 expected: format!("{}, the number of parameters", parameters.len()),
             });
         }
+        require_rate(lr)?;
         for ((name, parameter), gradient) in parameters.iter().zip(gradients) {
             let Some(gradient) = gradient else { continue };
             self.ensure(name, gradient)?;
@@ -198,6 +199,7 @@ impl Optimizer {
 
     /// Writes the constants of update number `step` to a device.
     pub(crate) fn set_constants(&self, state: &optim::cuda::StepState, lr: f64, step: u64) -> Result<()> {
+        require_rate(lr)?;
         let adam =
             |betas, eps, weight_decay, decay| optim::Adam { lr, betas, eps, weight_decay, decay, step };
         match self.method {
@@ -274,6 +276,15 @@ impl Optimizer {
         self.slots = slots;
         Ok(())
     }
+}
+
+/// Refuses learning rates with which a step destroys the weights, or climbs.
+fn require_rate(lr: f64) -> Result<()> {
+    if lr.is_finite() && lr >= 0.0 {
+        return Ok(());
+    }
+    let (actual, expected) = (lr.to_string(), "finite and at least 0".to_owned());
+    Err(Error::Argument { operation: "optimiser step", argument: "lr", actual, expected })
 }
 
 fn update(method: &Method, lr: f64, values: &mut Array, gradient: &Array, slot: &mut Slot) -> Result<()> {

@@ -80,6 +80,8 @@ impl Schedule {
     pub fn lr(&self, step: u64) -> f64 {
         let rise = |warmup: u64| ((step + 1) as f64 / warmup.max(1) as f64).min(1.0);
         let fall = |decay: u64, total: u64| {
+            // The decay ends with the run, however short the run is.
+            let decay = decay.min(total);
             let start = total.saturating_sub(decay);
             (step.saturating_sub(start) as f64 / decay.max(1) as f64).min(1.0)
         };

@@ -77,6 +77,8 @@ pub struct Account {
     pub derived: Vec<String>,
     /// Sections of the checkpoint that are not weights and have no place in a published file, such as those of an optimiser (export).
     pub left_out: Vec<String>,
+    /// What stood before every name in the file, such as `module.` of `DistributedDataParallel` (import).
+    pub prefix: Option<String>,
 }
 
 /// The name and layout of one weight in either library.
@@ -133,8 +135,19 @@ impl Layout {
 ///
 /// # Errors
 /// [`Error::Published`] for a model that the library does not have, and for a file that lacks a weight, has tensors that do not belong to
-/// the model, or has tables of another algebra; [`Error::Tensor`] for a weight of another shape.
+/// the model, or has tables of another algebra; [`Error::Tensor`] for a weight of another shape, and for one that is not finite.
+///
+/// Names that all begin with the prefix of a wrapper ([`TensorFile::wrapping`]) are read without it.
 pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
+    // Layers have names of the user's own.
+    let wrapping = file.wrapping().filter(|_| model != PublishedModel::Layer);
+    let Some(prefix) = wrapping else { return import_named(file, from, model) };
+    let (checkpoint, account) = import_named(&file.without_prefix(&prefix), from, model)?;
+    Ok((checkpoint, Account { prefix: Some(prefix), ..account }))
+}
+
+/// As [`import`], of a file whose names are those of the model.
+fn import_named(file: &TensorFile, from: Library, model: PublishedModel) -> Result<(Checkpoint, Account)> {
     const OPERATION: &str = "import";
     let refused = |reason: String, missing: Vec<String>, unused: Vec<String>| Error::Published {
         operation: OPERATION,
@@ -212,6 +225,7 @@ pub fn import(file: &TensorFile, from: Library, model: PublishedModel) -> Result
         if tensor.shape() != mapped.published_shape || tensor.dtype().is_none() {
             return Err(wrong(&mapped.published_shape));
         }
+        require_finite(file, &mapped.published, tensor)?;
         let turned = weight.imported(tensor).ok_or_else(|| wrong(&mapped.published_shape))?;
         tensors.insert(mapped.checkpoint.clone(), turned);
         account.used.push(weight.mapped.clone());
@@ -303,6 +317,23 @@ pub fn export(checkpoint: &Checkpoint, to: Library) -> Result<(TensorFile, Accou
         account.derived.push(name);
     }
     Ok((file, account))
+}
+
+/// Refuses a weight that holds NaN or infinity: every prediction of the model would be NaN.
+fn require_finite(file: &TensorFile, name: &str, tensor: &StoredTensor) -> Result<()> {
+    let values = tensor.to_f64_vec().unwrap_or_default();
+    let bad = values.iter().filter(|value| !value.is_finite()).count();
+    let Some(first) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    Err(Error::Tensor {
+        path: file.path().to_owned(),
+        name: name.to_owned(),
+        reason: format!(
+            "{bad} of its {} elements are NaN or infinite, the first is {} at position {first}: the training that wrote it diverged; \
+             import an earlier state_dict",
+            values.len(),
+            values[first]
+        ),
+    })
 }
 
 fn name(choice: impl crate::choice::Choice) -> &'static str {

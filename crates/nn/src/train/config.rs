@@ -62,9 +62,11 @@ pub struct TrainerConfig {
     pub momentum: f64,
     /// The course of the learning rate.
     pub schedule: ScheduleKind,
-    /// Steps of rising learning rate (all but step).
+    /// Steps of rising learning rate (all but step); [`FOLLOW_STEPS`](Self::FOLLOW_STEPS), the default, for
+    /// [`usual_warmup`](Self::usual_warmup) of `steps`.
     pub warmup_steps: u64,
-    /// Steps of falling learning rate at the end (cosine, linear), or between two drops (step).
+    /// Steps of falling learning rate at the end (cosine, linear), or between two drops (step);
+    /// [`FOLLOW_STEPS`](Self::FOLLOW_STEPS), the default, for [`usual_decay`](Self::usual_decay) of `steps`.
     pub decay_steps: u64,
     /// Learning rate at the end (cosine, linear).
     pub final_lr: f64,
@@ -100,20 +102,28 @@ impl Default for Constants {
     }
 }
 
-/// The schedule and the optimiser of Ruhe et al. 2023 (arXiv:2305.11141), over 4,000 steps.
+/// The schedule and the optimiser of Ruhe et al. 2023 (arXiv:2305.11141), over 4,000 steps. With another number of `steps`, warm-up and
+/// decay follow it.
+///
+/// ```
+/// use gradewise_nn::train::TrainerConfig;
+///
+/// let schedule = TrainerConfig { steps: 300, ..TrainerConfig::default() }.schedule();
+/// assert_eq!(schedule.lr(100), 4e-3);
+/// assert!(schedule.lr(299) < 1e-6);
+/// ```
 impl Default for TrainerConfig {
     fn default() -> Self {
-        let steps = 4000;
         Self {
-            steps,
+            steps: 4000,
             accumulation: 1,
             optimizer: OptimizerKind::Adam,
             lr: 4e-3,
             weight_decay: 1e-4,
             momentum: 0.0,
             schedule: ScheduleKind::Cosine,
-            warmup_steps: Self::usual_warmup(steps),
-            decay_steps: Self::usual_decay(steps),
+            warmup_steps: Self::FOLLOW_STEPS,
+            decay_steps: Self::FOLLOW_STEPS,
             final_lr: 1e-7,
             clip_norm: None,
             clip_value: None,
@@ -124,6 +134,21 @@ impl Default for TrainerConfig {
 }
 
 impl TrainerConfig {
+    /// A length of warm-up or decay that follows from the number of steps: the largest number that files hold.
+    pub const FOLLOW_STEPS: u64 = i64::MAX as u64;
+
+    /// The configuration with its lengths of warm-up and decay as numbers.
+    #[must_use]
+    pub fn resolved(mut self) -> Self {
+        if self.warmup_steps == Self::FOLLOW_STEPS {
+            self.warmup_steps = Self::usual_warmup(self.steps);
+        }
+        if self.decay_steps == Self::FOLLOW_STEPS {
+            self.decay_steps = Self::usual_decay(self.steps);
+        }
+        self
+    }
+
     /// A configuration with this rule and schedule, one batch per step, no clipping and no average.
     pub fn new(method: Method, schedule: Schedule) -> Self {
         let mut config =
@@ -182,7 +207,8 @@ impl TrainerConfig {
 
     /// The learning rate over the steps.
     pub fn schedule(&self) -> Schedule {
-        let Self { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } = *self;
+        let Self { lr, final_lr, warmup_steps: warmup, decay_steps: decay, steps: total, .. } =
+            self.clone().resolved();
         match self.schedule {
             ScheduleKind::Cosine => Schedule::Cosine { lr, final_lr, warmup, decay, total },
             ScheduleKind::Linear => Schedule::Linear { lr, final_lr, warmup, decay, total },
@@ -191,12 +217,13 @@ impl TrainerConfig {
         }
     }
 
-    /// Checks the numbers, except those of the optimiser, which its constructor checks.
+    /// Checks the numbers.
     ///
     /// # Errors
     /// [`Error::Argument`] for constants outside their range.
     pub fn validate(&self) -> Result<()> {
         self.schedule().validate()?;
+        self.method().validate()?;
         let refuse = |argument, actual: String, expected: &str| {
             Err(Error::Argument { operation: "trainer", argument, actual, expected: expected.to_owned() })
         };
@@ -207,6 +234,9 @@ impl TrainerConfig {
             if let Some(limit) = limit.filter(|limit| limit.is_nan() || *limit <= 0.0) {
                 return refuse(argument, limit.to_string(), "greater than 0; none for no limit");
             }
+        }
+        if let Some(decay) = self.ema.filter(|decay| !(0.0..1.0).contains(decay)) {
+            return refuse("ema", decay.to_string(), "at least 0 and less than 1; none for no average");
         }
         Ok(())
     }
@@ -260,6 +290,62 @@ mod tests {
         let courses: Vec<Vec<u64>> = ScheduleKind::ALL.iter().map(course).collect();
         for (index, one) in courses.iter().enumerate() {
             assert!(courses[..index].iter().all(|other| other != one), "{}", ScheduleKind::ALL[index]);
+        }
+    }
+
+    #[test]
+    fn warm_up_and_decay_follow_the_number_of_steps_unless_they_are_set() {
+        for steps in [1, 2, 7, 300, 4000, 100_000] {
+            let config = TrainerConfig { steps, ..TrainerConfig::default() };
+            config.validate().unwrap();
+            let rates: Vec<f64> = (0..steps).map(|step| config.schedule().lr(step)).collect();
+            let (last, peak) = (rates[rates.len() - 1], rates.iter().copied().fold(0.0, f64::max));
+            if steps > 4 {
+                assert!(peak > 0.9 * config.lr && last < 0.2 * peak, "{steps} steps: from {peak} to {last}");
+            }
+            let resolved = config.clone().resolved();
+            assert_eq!(resolved.warmup_steps, TrainerConfig::usual_warmup(steps));
+            assert_eq!(resolved.decay_steps, TrainerConfig::usual_decay(steps));
+            assert_eq!(resolved.schedule(), config.schedule());
+            // What is set stays, the numbers of the default length, too.
+            let set =
+                TrainerConfig { steps, warmup_steps: 100, decay_steps: 2500, ..TrainerConfig::default() };
+            assert_eq!(set.clone().resolved(), set);
+        }
+        // A decay that is longer than the run still ends with the run.
+        let short = TrainerConfig { steps: 300, decay_steps: 2500, ..TrainerConfig::default() }.schedule();
+        assert!(short.lr(299) < 0.01 * short.lr(150), "{} {}", short.lr(299), short.lr(150));
+    }
+
+    #[test]
+    fn senseless_constants_are_refused_before_a_trainer_is_made() {
+        let default = TrainerConfig::default;
+        for (name, config) in [
+            ("lr", TrainerConfig { lr: f64::NAN, ..default() }),
+            ("lr", TrainerConfig { lr: f64::INFINITY, ..default() }),
+            ("lr", TrainerConfig { lr: -1.0, ..default() }),
+            ("weight_decay", TrainerConfig { weight_decay: f64::NAN, ..default() }),
+            ("weight_decay", TrainerConfig { weight_decay: -0.1, ..default() }),
+            ("momentum", TrainerConfig { momentum: 1.0, optimizer: OptimizerKind::Sgd, ..default() }),
+            ("ema", TrainerConfig { ema: Some(1.5), ..default() }),
+            ("ema", TrainerConfig { ema: Some(f64::NAN), ..default() }),
+            ("clip_norm", TrainerConfig { clip_norm: Some(f64::NAN), ..default() }),
+            ("clip_value", TrainerConfig { clip_value: Some(-1.0), ..default() }),
+            ("accumulation", TrainerConfig { accumulation: 0, ..default() }),
+            (
+                "betas",
+                TrainerConfig {
+                    constants: Constants { betas: (0.9, 1.0), ..Constants::default() },
+                    ..default()
+                },
+            ),
+            (
+                "eps",
+                TrainerConfig { constants: Constants { eps: -1e-8, ..Constants::default() }, ..default() },
+            ),
+        ] {
+            let message = config.validate().unwrap_err().to_string();
+            assert!(message.contains(&format!("`{name}")), "{name}: {message}");
         }
     }
 

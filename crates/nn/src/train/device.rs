@@ -103,6 +103,8 @@ impl<B: Batch> CapturedStep<B> {
         let report = self.report(trainer)?;
         if self.capture != Capture::Off && !report.skipped {
             match self.record(trainer, inputs, &loss) {
+                // The step is taken; the next one will not be.
+                Err(error) if error.is_stopped() => {}
                 Err(error) if self.capture == Capture::WhenPossible => {
                     tracing::warn!("steps are not captured, and take longer: {error}");
                     self.capture = Capture::Off;

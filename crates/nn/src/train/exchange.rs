@@ -9,6 +9,11 @@ use gradewise_kernels::{Array, Device};
 ///
 /// Every process calls [`finish`](Self::finish) once for each step, in the same order.
 pub trait Exchange: Send + Sync {
+    /// The number of this process, from 0. It decides, beside the number of the step, which features dropout drops here.
+    fn rank(&self) -> usize {
+        0
+    }
+
     /// Called during the backward pass once the gradient of the parameter at `position` is final, so that its transfer may begin.
     ///
     /// # Errors

@@ -36,14 +36,24 @@ impl MetricsLog {
     /// # Errors
     /// [`Error::Io`] or [`Error::Write`].
     pub fn resume(path: impl Into<PathBuf>, step: u64) -> Result<Self> {
-        let path = path.into();
+        Self::resumed(path.into(), step, |_| true)
+    }
+
+    /// As [`resume`](Self::resume), without the records that have a value under `key`, such as those of an end that is no longer one.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume).
+    pub fn resume_without(path: impl Into<PathBuf>, step: u64, key: &str) -> Result<Self> {
+        Self::resumed(path.into(), step, |record| record.get(key).is_none())
+    }
+
+    fn resumed(path: PathBuf, step: u64, stays: impl Fn(&Value) -> bool) -> Result<Self> {
         if !path.exists() {
             return Self::create(path);
         }
-        let kept: Vec<Value> = Self::read(&path)?
-            .into_iter()
-            .filter(|r| r["step"].as_u64().is_some_and(|s| s <= step))
-            .collect();
+        let is_before = |record: &Value| record["step"].as_u64().is_some_and(|of| of <= step);
+        let kept: Vec<Value> =
+            Self::read(&path)?.into_iter().filter(|record| is_before(record) && stays(record)).collect();
         replace_file(&path, |file| kept.iter().try_for_each(|record| writeln!(file, "{record}")))?;
         match OpenOptions::new().append(true).open(&path) {
             Ok(file) => Ok(Self { path, file }),
@@ -94,6 +104,9 @@ mod tests {
         let records = MetricsLog::read(&path).unwrap();
         assert_eq!(records.iter().map(|r| r["step"].as_u64().unwrap()).collect::<Vec<_>>(), [10, 20, 30]);
         assert_eq!(records[2]["loss"], 0.25);
+        log.write(&json!({"step": 30, "test_mse": 1.0})).unwrap();
+        drop(MetricsLog::resume_without(&path, 30, "test_mse").unwrap());
+        assert_eq!(MetricsLog::read(&path).unwrap(), records);
         assert!(MetricsLog::resume(folder.path().join("none.jsonl"), 5).is_ok());
         assert!(matches!(MetricsLog::create("/nonexistent/m.jsonl"), Err(Error::Write { .. })));
     }

@@ -4,12 +4,18 @@ use crate::{
     TaskCommand,
     error::{Error, Result},
     options::Settings,
-    output, run,
+    output,
+    run::{self, Target},
     task::{self, Task},
 };
 use clap::Args;
 use gradewise_autograd::{autocast_with, observe::observe};
-use gradewise_nn::{Module, checkpoint::Checkpoint, data::Split, train::Samples};
+use gradewise_nn::{
+    Module,
+    checkpoint::{Checkpoint, TensorFile},
+    data::Split,
+    train::Samples,
+};
 use gradewise_verify::bisect::{Bisection, Deviant, replay};
 use std::path::{Path, PathBuf};
 
@@ -38,6 +44,9 @@ pub struct Bisect {
     /// File for the operation that is found.
     #[arg(long, value_name = "FILE", default_value = "bisect.safetensors")]
     pub out: PathBuf,
+    /// Replace whatever file --out names, not only an earlier operation.
+    #[arg(long)]
+    pub overwrite: bool,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -131,6 +140,12 @@ fn search<T: Task>(arguments: &Bisect) -> Result<()> {
 }
 
 fn report(found: &Deviant, arguments: &Bisect) -> Result<()> {
+    let replaced = Target::new("--out", &arguments.out, arguments.overwrite).require_free(&[], |path| {
+        TensorFile::read(path).is_ok_and(|file| file.metadata.contains_key("bisect"))
+    });
+    if let Err(error) = replaced {
+        return Err(Error::Failed(format!("{found}\n\nits inputs are not kept: {error}")));
+    }
     found.write(&arguments.out)?;
     let file = arguments.out.display();
     output::print(&format!(

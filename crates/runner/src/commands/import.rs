@@ -1,13 +1,13 @@
 //! `import`: converts the weights of a published model to a checkpoint.
 
-use crate::{Command, Program, error::Result, options::one_of, output};
+use crate::{Command, Program, error::Result, options::one_of, output, run::Target};
 use clap::Args;
 use gradewise_nn::{
-    checkpoint::TensorFile,
+    checkpoint::{Checkpoint, TensorFile},
     choice::Choice,
     published::{self, Account, Library, PublishedModel},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Make a checkpoint of the weights of a published model.
 ///
@@ -30,9 +30,12 @@ pub struct Import {
     /// The model that the weights belong to.
     #[arg(long, default_value = "nbody", value_parser = one_of::<PublishedModel>())]
     pub model: PublishedModel,
-    /// The checkpoint to write.
+    /// The checkpoint to write. An earlier import of the same model is replaced, any other file only with --overwrite.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Replace whatever file --out names.
+    #[arg(long)]
+    pub overwrite: bool,
 }
 
 impl Command for Import {
@@ -40,10 +43,22 @@ impl Command for Import {
 
     fn run(&self, _: &Program) -> Result<()> {
         let (checkpoint, account) = published::import(&TensorFile::read(&self.file)?, self.from, self.model)?;
+        Target::new("--out", &self.out, self.overwrite)
+            .require_free(&[&self.file], |path| is_import_of(path, &checkpoint.metadata.model))?;
         checkpoint.write(&self.out)?;
         let of = format!("`{}` of {}", self.model.name(), self.from.name());
         output::print(&format!("{}: {of}; {}\n", self.out.display(), said(&account)))
     }
+}
+
+/// Whether a file holds imported weights of a model: they have no training state.
+fn is_import_of(path: &Path, model: &str) -> bool {
+    Checkpoint::read(path).is_ok_and(|Checkpoint { metadata, .. }| {
+        metadata.model == model
+            && metadata.step == 0
+            && metadata.training.is_null()
+            && metadata.members.is_empty()
+    })
 }
 
 /// Describes the use of the tensors.
@@ -51,6 +66,9 @@ pub(super) fn said(account: &Account) -> String {
     let mut text = format!("{} tensors of weights", account.used.len());
     if !account.derived.is_empty() {
         text += &format!(", {} tables of the algebra", account.derived.len());
+    }
+    if let Some(prefix) = &account.prefix {
+        text += &format!(", named without `{prefix}`");
     }
     if !account.left_out.is_empty() {
         text += &format!(", without {}", account.left_out.join(", "));

@@ -115,7 +115,7 @@ pub struct TrainRun {
     pub preset: Option<String>,
     /// Several runs, one after another or some --at-once, into folders seed-N of the run folder: a list such as 0,1,2, or a number of seeds
     /// from train.seed on. summary.json has each test error, mean and standard deviation, and the error of the mean of all predictions;
-    /// ensemble.safetensors is all models in one checkpoint, for eval and infer.
+    /// ensemble.safetensors is all models in one checkpoint, for eval.
     #[arg(long, value_name = "LIST|COUNT", conflicts_with = "resume")]
     pub seeds: Option<String>,
     /// Number of runs of --seeds to train at the same time, on a GPU each in its own stream. A single small model cannot keep a GPU busy,

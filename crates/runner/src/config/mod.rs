@@ -2,6 +2,7 @@
 //! order.
 
 mod as_text;
+mod bounds;
 mod error;
 #[cfg(test)]
 mod fixture;

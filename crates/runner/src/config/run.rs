@@ -1,7 +1,7 @@
 //! The settings that all runs share.
 
 use super::{
-    ConfigError, Resolver, as_text,
+    ConfigError, Resolver, as_text, bounds,
     names::{Census, Fallback, Precision, Select, Strategy},
 };
 use gradewise_autograd::{Rule, backend::Backend};
@@ -130,6 +130,14 @@ pub struct Runtime {
 
 /// The most prefetched batches: they stay in memory until they are used.
 const MOST_PREFETCHED: usize = 1024;
+/// The most threads: more than any machine has cores, and starting them takes longer than a run of a minute.
+const MOST_THREADS: usize = 1024;
+/// The most processes of a run on one host.
+const MOST_DEVICES: usize = 1024;
+/// The most batches of a step.
+const MOST_ACCUMULATED: usize = 1_000_000;
+/// The largest learning rate: the update of every rule here overflows f32 soon after.
+const LARGEST_RATE: f64 = 1e30;
 
 impl Default for Train {
     fn default() -> Self {
@@ -233,6 +241,9 @@ impl<D: DataSection, M: Section> Config<D, M> {
     /// # Errors
     /// [`ConfigError::Value`] naming the key, its value and what is accepted.
     pub fn validate(&self, check_model: fn(&M) -> Result<(), ConfigError>) -> Result<(), ConfigError> {
+        // First: what tasks check themselves may compute with these numbers.
+        bounds::check("data", &self.data)?;
+        bounds::check("model", &self.model)?;
         self.data.validate()?;
         check_model(&self.model)?;
         self.train.validate()?;
@@ -258,6 +269,25 @@ impl Runtime {
                 &format!("at most {MOST_PREFETCHED} batches"),
             );
         }
+        if runtime.threads > MOST_THREADS {
+            return refuse(
+                "runtime.threads",
+                runtime.threads,
+                &format!("at most {MOST_THREADS}; 0 for as many as there are cores"),
+            );
+        }
+        for (key, devices) in [
+            ("runtime.devices", if let Wanted::Count(count) = runtime.devices { count } else { 0 }),
+            ("runtime.min_devices", runtime.min_devices),
+        ] {
+            if devices > MOST_DEVICES {
+                return refuse(
+                    key,
+                    devices,
+                    &format!("at most {MOST_DEVICES}: each is a process on this host"),
+                );
+            }
+        }
         if runtime.precision != Precision::Full && runtime.dtype != DType::F32 {
             return refuse("runtime.dtype", runtime.dtype, "f32, that of the weights in mixed precision");
         }
@@ -279,10 +309,18 @@ impl Train {
         at_least_one(&[("train.batch_size", self.batch_size), ("train.accumulation", t.accumulation)])?;
         let [clip_norm, clip_value, ema] = [t.clip_norm, t.clip_value, t.ema].map(Option::unwrap_or_default);
         let time = self.time_budget;
+        if t.accumulation > MOST_ACCUMULATED {
+            return refuse("train.accumulation", t.accumulation, &format!("at most {MOST_ACCUMULATED}"));
+        }
         for (key, value, accepted, expected) in [
-            ("train.lr", t.lr, t.lr > 0.0, "greater than 0"),
-            ("train.final_lr", t.final_lr, t.final_lr >= 0.0, "at least 0"),
-            ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0"),
+            ("train.lr", t.lr, t.lr > 0.0 && t.lr <= LARGEST_RATE, "greater than 0 and at most 1e30"),
+            (
+                "train.final_lr",
+                t.final_lr,
+                (0.0..=LARGEST_RATE).contains(&t.final_lr),
+                "at least 0 and at most 1e30",
+            ),
+            ("train.weight_decay", t.weight_decay, t.weight_decay >= 0.0, "at least 0 and finite"),
             ("train.momentum", t.momentum, (0.0..1.0).contains(&t.momentum), "at least 0 and less than 1"),
             ("train.clip_norm", clip_norm, clip_norm >= 0.0, "at least 0 (0 for no limit)"),
             ("train.clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 for no limit)"),

@@ -1,5 +1,6 @@
 //! The folder of a run.
 
+use super::FolderLock;
 use crate::{
     config::{self, Train},
     error::{Error, Result},
@@ -13,13 +14,17 @@ use std::{
 
 /// The folder of a run's files.
 #[derive(Debug)]
-pub struct RunFolder(PathBuf);
+pub struct RunFolder {
+    path: PathBuf,
+    /// Held by the process that writes there.
+    lock: Option<FolderLock>,
+}
 
 impl RunFolder {
-    /// A new folder: `out` if given, else `runs/<name>-<number>` with the first free number.
+    /// A new folder, locked: `out` if given, else `runs/<name>-<number>` with the first free number.
     ///
     /// # Errors
-    /// `out` holds a run already; the folder cannot be made.
+    /// `out` holds a run already, or another process writes there; the folder cannot be made.
     pub fn create(out: Option<&Path>, name: &str) -> Result<Self> {
         let failed = |path: &Path, error: std::io::Error| Error::Output {
             path: path.to_owned(),
@@ -27,15 +32,18 @@ impl RunFolder {
         };
         if let Some(out) = out {
             std::fs::create_dir_all(out).map_err(|error| failed(out, error))?;
-            let folder = Self(out.to_owned());
-            if folder.config().exists() || folder.checkpoint().exists() {
-                return Err(Error::Usage(format!(
-                    "{} holds a run already; go on with it by --resume {}, or choose another folder",
-                    out.display(),
-                    out.display()
-                )));
-            }
-            return Ok(folder);
+            let folder = Self::at(out).locked()?;
+            let (path, begun) = (out.display(), folder.has_begun());
+            return match (folder.config().exists(), begun) {
+                (_, true) => Err(Error::Usage(format!(
+                    "{path} holds a run already; go on with it by --resume {path}, or choose another folder"
+                ))),
+                (true, false) => Err(Error::Usage(format!(
+                    "{path} holds a run that ended before its first checkpoint; begin it again by --resume {path}, or choose another \
+                     folder"
+                ))),
+                (false, false) => Ok(folder),
+            };
         }
         let runs = Path::new("runs");
         std::fs::create_dir_all(runs).map_err(|error| failed(runs, error))?;
@@ -43,7 +51,7 @@ impl RunFolder {
         loop {
             let path = runs.join(format!("{name}-{number}"));
             match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Self(path)),
+                Ok(()) => return Self::at(&path).locked(),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(failed(&path, error)),
             }
@@ -52,55 +60,69 @@ impl RunFolder {
 
     /// A folder to read from, without checks of its contents.
     pub fn at(path: &Path) -> Self {
-        Self(path.to_owned())
+        Self { path: path.to_owned(), lock: None }
     }
 
-    /// The folder of an earlier run.
+    /// The folder of an earlier run, which may have ended before its first checkpoint.
     ///
     /// # Errors
     /// It holds no run.
     pub fn open(path: &Path) -> Result<Self> {
-        let folder = Self(path.to_owned());
-        for file in [folder.config(), folder.checkpoint()] {
-            if !file.is_file() {
-                return Err(Error::Usage(format!(
-                    "{} is not the folder of a run that can go on: {} is missing",
-                    path.display(),
-                    file.display()
-                )));
-            }
+        let folder = Self::at(path);
+        if folder.config().is_file() {
+            return Ok(folder);
         }
-        Ok(folder)
+        Err(Error::Usage(format!(
+            "{} is not the folder of a run that can go on: {} is missing",
+            path.display(),
+            folder.config().display()
+        )))
+    }
+
+    /// Locks the folder, so that this process alone writes there.
+    ///
+    /// # Errors
+    /// As [`FolderLock::take`].
+    pub fn locked(mut self) -> Result<Self> {
+        if self.lock.is_none() {
+            self.lock = Some(FolderLock::take(&self.path)?);
+        }
+        Ok(self)
+    }
+
+    /// Whether there is a checkpoint to go on from.
+    pub fn has_begun(&self) -> bool {
+        self.checkpoint().exists()
     }
 
     /// The folder itself.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The resolved configuration.
     pub fn config(&self) -> PathBuf {
-        self.0.join("config.toml")
+        self.path.join("config.toml")
     }
 
     /// Weights and training state.
     pub fn checkpoint(&self) -> PathBuf {
-        self.0.join("checkpoint.safetensors")
+        self.path.join("checkpoint.safetensors")
     }
 
     /// The record of the run.
     pub fn metrics(&self) -> PathBuf {
-        self.0.join("metrics.jsonl")
+        self.path.join("metrics.jsonl")
     }
 
     /// The figure of loss over steps.
     pub fn loss(&self) -> PathBuf {
-        self.0.join("loss.svg")
+        self.path.join("loss.svg")
     }
 
     /// The best weights on the valid split, if they are kept.
     pub fn best(&self) -> PathBuf {
-        self.0.join("best.safetensors")
+        self.path.join("best.safetensors")
     }
 
     /// The [best](Self::best) weights, if the run reports on these and has saved any.
@@ -110,12 +132,12 @@ impl RunFolder {
 
     /// The weights of a step whose results were not finite.
     pub fn failed(&self) -> PathBuf {
-        self.0.join("failed.safetensors")
+        self.path.join("failed.safetensors")
     }
 
     /// A file of the task.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// Writes the resolved configuration.

@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Whether the user has asked the program to stop. The first request stops it after the current step; a second one ends
-/// it immediately.
+/// Whether the user has asked the program to stop. The first request stops it within the current step, of which nothing is kept; where
+/// several processes take a step together, after it. A second request ends it immediately.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -19,7 +19,7 @@ impl Interrupt {
             if flag.0.swap(true, Ordering::SeqCst) {
                 std::process::exit(1);
             }
-            crate::output::note("stopping after this step (once more to stop at once)");
+            crate::output::note("stopping (once more to stop at once, without a checkpoint)");
         };
         if let Err(error) = ctrlc::set_handler(handler) {
             tracing::warn!("Ctrl-C will end the program without a checkpoint: {error}");
@@ -30,6 +30,11 @@ impl Interrupt {
     /// Requests a stop, as Ctrl-C does.
     pub fn request(&self) {
         self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// The flag that a request sets.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.0
     }
 
     /// Whether a stop was requested.

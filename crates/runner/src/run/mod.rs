@@ -6,10 +6,12 @@ mod energy;
 mod failure;
 mod folder;
 mod interrupt;
+mod lock;
 mod memory;
 mod pool;
 mod progress;
 mod sampler;
+mod target;
 mod team;
 
 pub use deterministic::require_deterministic;
@@ -18,10 +20,12 @@ pub use energy::Energy;
 pub use failure::remember_panics;
 pub use folder::RunFolder;
 pub use interrupt::Interrupt;
+pub use lock::FolderLock;
 pub use memory::Memory;
 pub(crate) use pool::{Caller, mark_main_thread};
 pub use progress::Progress;
 pub use sampler::Sampler;
+pub use target::Target;
 pub use team::{GRACE, Team, is_supervised, obey_supervisor};
 
 use crate::{
@@ -35,7 +39,7 @@ use gradewise_autograd::{
 };
 use gradewise_distributed::Launch;
 use gradewise_kernels::{
-    BuildInfo, Compute, Device, DeviceName, build_info, debug,
+    BuildInfo, Compute, DType, Device, DeviceName, build_info, debug,
     memory::census::{self, Detail},
 };
 use gradewise_nn::{Placement, optim::MixedPrecision};
@@ -188,16 +192,19 @@ fn choose_backends(chosen: &BTreeMap<String, Backend>) -> Result<()> {
     Ok(())
 }
 
-/// The mixed precision of a run, if it has one.
+/// The mixed precision of a run, if it has one. Call this after the model is made, which may add operations.
 ///
 /// # Errors
-/// Rules for unknown operations.
+/// Rules for unknown operations, in full precision, too: there a wrong name would wait for the day that the rules are used.
 pub fn mixed_precision(runtime: &Runtime) -> Result<Option<MixedPrecision>> {
     let usage = |error: gradewise_autograd::Error| Error::Usage(format!("runtime.autocast: {error}"));
-    let Some(products) = runtime.precision.products() else { return Ok(None) };
-    let mut precision = MixedPrecision::new(products)?;
+    let products = runtime.precision.products();
+    let mut precision = MixedPrecision::new(products.unwrap_or(DType::BF16))?;
     for (operation, rule) in &runtime.autocast {
         precision.policy = precision.policy.with(operation, *rule).map_err(usage)?;
+    }
+    if products.is_none() {
+        return Ok(None);
     }
     if let Some(scaler) = &mut precision.scaler
         && runtime.loss_scale > 0.0

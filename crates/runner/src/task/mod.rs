@@ -14,6 +14,7 @@ use crate::{
     config::{Config, ConfigError, DataSection, Resolver, Section},
     error::{Error, Result},
     options::Settings,
+    output,
     run::RunFolder,
 };
 use gradewise_autograd::Tensor;
@@ -312,8 +313,9 @@ pub fn load_model<T: Task>(checkpoint: &Checkpoint, placement: &Placement) -> Re
     if !metadata.members.is_empty() {
         let models = metadata.members.len();
         return Err(Error::Usage(format!(
-            "{path} is an ensemble of {models} models, for `eval` and `infer`; expected a single one, such as \
-             those in the folders of its runs"
+            "{path} is an ensemble of {models} models, for {}; expected a single one, such as those in the folders of \
+             its runs",
+            output::takers_of_ensembles("`")
         )));
     }
     if !T::fits(&config, &checkpoint.tensors) {

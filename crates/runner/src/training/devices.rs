@@ -4,7 +4,7 @@ use crate::{
     config::{Fallback, Runtime},
     error::{Error, Result},
     output, process,
-    run::{GRACE, Interrupt, RunFolder, is_supervised},
+    run::{FolderLock, GRACE, Interrupt, RunFolder, is_supervised},
     task::Task,
 };
 use gradewise_distributed::{ChildFailure, DETERMINISTIC, Launch, Plan, Request, Supervisor, Wanted};
@@ -83,8 +83,9 @@ fn start(runtime: &mut Runtime, launch: Option<Launch>) -> Result<Planned> {
 /// The first process that failed, and how.
 pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, deterministic: bool) -> Result<()> {
     let (program, mut own) = process::command()?;
+    // Released at once, because rank 0 takes it; the logs are written by this process until the end.
     let folder = match arguments.resume {
-        Some(folder) => folder.to_owned(),
+        Some(folder) => RunFolder::open(folder)?.locked()?.path().to_owned(),
         None => {
             let folder = RunFolder::create(arguments.out, T::NAME)?.path().to_owned();
             if arguments.out.is_none() {
@@ -101,6 +102,9 @@ pub fn supervise<T: Task>(arguments: &super::Request<'_>, plan: &Plan, determini
         logs: folder.join("logs"),
         grace: 2 * GRACE,
     };
+    std::fs::create_dir_all(&supervisor.logs)
+        .map_err(|error| Error::Output { path: supervisor.logs.clone(), reason: error.to_string() })?;
+    let _logs = FolderLock::take(&supervisor.logs)?;
     let interrupt = Interrupt::listen();
     match supervisor.run(|| interrupt.requested())? {
         None => Ok(()),

@@ -23,7 +23,7 @@ use gradewise_nn::{
     optim::MixedPrecision,
     train::{Samples, Trainer},
 };
-use session::Session;
+use session::{Losses, Session};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -111,6 +111,11 @@ fn shared<T: Task>(
     placement: Placement,
     team: &Team,
 ) -> Result<()> {
+    // Before the data are read: what another process writes there is not touched.
+    let resumed = match resumed {
+        Some(folder) if team.leads() => Some(folder.locked()?),
+        other => other,
+    };
     let largest = curve.as_ref().and_then(|configs| configs.last()).unwrap_or(config);
     let data = Splits::<T>::load(largest, team.leads())?;
     let interrupt = Interrupt::listen();
@@ -248,13 +253,19 @@ impl<T: Task> Runs<'_, T> {
             placement.dtype,
             placement.device
         ));
+        let mut losses = Losses::default();
         let folder = match place {
+            Place::Resumed(folder) if !folder.has_begun() => {
+                let path = folder.path().display();
+                output::note(&format!(
+                    "resumed: {path} ended before its first checkpoint, so the run begins again"
+                ));
+                Some(folder)
+            }
             Place::Resumed(folder) => {
-                trainer.resume(
-                    &Checkpoint::read(folder.checkpoint())?,
-                    T::NAME,
-                    &task::identity::<T>(&config.model),
-                )?;
+                let checkpoint = Checkpoint::read(folder.checkpoint())?;
+                trainer.resume(&checkpoint, T::NAME, &task::identity::<T>(&config.model))?;
+                losses = Losses::of(&checkpoint.metadata);
                 output::note(&format!("resumed: {} after step {}", folder.path().display(), trainer.steps()));
                 Some(folder)
             }
@@ -284,12 +295,21 @@ impl<T: Task> Runs<'_, T> {
                 // The energy counter covers everything on the device, so it is meaningless for concurrent runs.
                 let energy =
                     if self.at_once > 1 { Energy::uncounted() } else { Energy::start(&placement.device) };
-                let mut session =
-                    Session::<T>::open(trainer, config, placement, folder, (memory, energy), self.team)?;
+                let mut session = Session::<T>::open(
+                    trainer,
+                    config,
+                    placement,
+                    folder,
+                    losses,
+                    (memory, energy),
+                    self.team,
+                )?;
                 let fitted = kept.keeping_panics(|| session.fit(&mut batches, &data.valid, &self.interrupt));
                 let steps = session.steps();
                 let result = match fitted {
-                    Ok(end) => kept.keeping_panics(|| session.finish(end, &data.test)).map(Some),
+                    Ok(end) => {
+                        kept.keeping_panics(|| session.finish(end, &data.test, &self.interrupt)).map(Some)
+                    }
                     // The memory of the run must be freed before the needs are measured.
                     Err(error) => {
                         drop((session, batches));

@@ -315,7 +315,12 @@ impl Summary {
             format!("{}\nruns     {}\nsummary  {}\n", self.table(), parent.display(), path.display());
         if self.together.is_some_and(f64::is_finite) {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "ensemble {}, for eval and infer", parent.join(ENSEMBLE).display());
+            let _ = writeln!(
+                text,
+                "ensemble {}, for {}",
+                parent.join(ENSEMBLE).display(),
+                output::takers_of_ensembles("")
+            );
         }
         output::print(&text)?;
         self.verdict()

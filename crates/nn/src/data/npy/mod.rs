@@ -221,6 +221,7 @@ fn element(descr: &str) -> Result<Element, String> {
     let (kind, size) = match (kind, size) {
         (b'f', b"8") => (Kind::Float, 8),
         (b'f', b"4") => (Kind::Float, 4),
+        (b'f', b"2") => (Kind::Float, 2),
         (b'i', b"8") => (Kind::Signed, 8),
         (b'i', b"4") => (Kind::Signed, 4),
         (b'i', b"2") => (Kind::Signed, 2),

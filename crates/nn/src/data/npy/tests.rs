@@ -114,3 +114,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn half_precision_is_read_in_either_byte_order() {
+    let header = |descr: &str| {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (4,), }}\n");
+        let length = u16::try_from(text.len()).unwrap().to_le_bytes();
+        [b"\x93NUMPY\x01\x00", &length[..], text.as_bytes()].concat()
+    };
+    // 1/3 rounded to 11 bits, the smallest subnormal, the largest number, −0.
+    let (bits, values) =
+        ([0x3555u16, 1, 0x7bff, 0x8000], [0.333_251_953_125, 2f64.powi(-24), 65_504.0, -0.0]);
+    for (descr, bytes) in [("<f2", bits.map(u16::to_le_bytes)), (">f2", bits.map(u16::to_be_bytes))] {
+        let file = [header(descr), bytes.concat()].concat();
+        let array = NpyArray::from_bytes(&file, "x.npy").unwrap();
+        assert_eq!(
+            array.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+            values.map(f64::to_bits),
+            "{descr}"
+        );
+    }
+    let long = [header("<f16"), vec![0; 64]].concat();
+    assert!(NpyArray::from_bytes(&long, "x.npy").unwrap_err().to_string().contains("astype"));
+}

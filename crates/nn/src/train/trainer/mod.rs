@@ -74,6 +74,7 @@ impl<M: Module> Trainer<M> {
     /// [`Error::Argument`] for constants outside their range; [`Error::DuplicateParameter`].
     pub fn new(model: M, config: TrainerConfig) -> Result<Self> {
         config.validate()?;
+        let config = config.resolved();
         let optimizer = Optimizer::new(config.method())?;
         let parameters = model.unique_parameters()?;
         let average = config.ema.map(|decay| MovingAverage::new(decay, parameters.clone())).transpose()?;
@@ -174,6 +175,11 @@ impl<M: Module> Trainer<M> {
     /// Steps skipped so far.
     pub fn skipped_steps(&self) -> u64 {
         self.skips.total
+    }
+
+    /// Steps skipped in a row up to now; 0 after a step that was taken.
+    pub fn skipped_in_a_row(&self) -> u64 {
+        self.skips.consecutive
     }
 
     /// Whether steps on a GPU are recorded and replayed; [`Capture::WhenPossible`] unless this says something else.

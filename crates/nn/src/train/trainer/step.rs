@@ -3,7 +3,7 @@
 use super::Trainer;
 use crate::optim::{GradientNorms, clip_by_norm, clip_by_value};
 use crate::train::{Batch, CapturedStep, Exchange};
-use crate::{Error, Module, Result};
+use crate::{Error, Module, Parameter, Result};
 use gradewise_autograd::{BackwardOptions, Tensor, TensorId, autocast_with, training};
 use gradewise_ffi::nvtx;
 use gradewise_kernels::{Array, DType, Device, Element, memory, ops};
@@ -12,6 +12,9 @@ use std::collections::HashMap;
 
 /// The number of consecutive steps without a usable gradient after which training counts as diverged.
 pub const MAX_CONSECUTIVE_SKIPS: u64 = 20;
+
+/// The lowest bit of the rank in the number of a forward pass. The bits below number the passes of a run, 2⁴⁰, and the draws within one.
+const RANK_SHIFT: u32 = 52;
 
 /// The report of one step.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,7 +27,7 @@ pub struct StepReport {
     pub lr: f64,
     /// Norms of the gradients, before clipping, in the order of the parameters.
     pub norms: GradientNorms,
-    /// Whether the gradients were clipped by norm; clipping by value is not reported.
+    /// Whether the gradients were clipped: by norm, or, on the host, any element by value. On a GPU, clipping by value is not reported.
     pub clipped: bool,
     /// Whether the step was skipped because its loss or gradients were not finite.
     pub skipped: bool,
@@ -38,7 +41,9 @@ impl<M: Module> Trainer<M> {
     /// The loss of a batch in forward pass number `pass` of training, in the precision of this trainer.
     fn loss<B>(&self, loss: &impl Fn(&M, &B) -> Result<Tensor>, batch: &B, pass: u64) -> Result<Tensor> {
         let _range = nvtx::range("forward");
-        training(pass, || match &self.mixed {
+        // Each process draws masks of its own: equal masks would drop the same features of every part of a batch.
+        let rank = self.exchange.as_deref().map_or(0, Exchange::rank) as u64;
+        training(pass.wrapping_add(rank << RANK_SHIFT), || match &self.mixed {
             Some(policy) => autocast_with(policy, || loss(&self.model, batch)),
             None => loss(&self.model, batch),
         })
@@ -77,12 +82,31 @@ impl<M: Module> Trainer<M> {
     ) -> Result<StepReport> {
         let Some(Device::Cuda(device)) = self.parameters.first().map(|(_, first)| first.array().device())
         else {
-            return self.host_step(batches, loss);
+            return self.host_step_or_none(batches, loss);
         };
         let kept = self.device_step.take().and_then(|step| step.downcast::<CapturedStep<B>>().ok());
         let mut step = kept.unwrap_or_else(|| Box::new(CapturedStep::with(&device, self.capture)));
         let report = step.step(self, batches, loss);
         self.device_step = Some(step);
+        report
+    }
+
+    /// A step on the host. If it fails, running statistics, which forward passes change, are those before it.
+    fn host_step_or_none<B>(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<B>>,
+        loss: impl Fn(&M, &B) -> Result<Tensor>,
+    ) -> Result<StepReport> {
+        let frozen = self.parameters.iter().filter(|(_, parameter)| !parameter.is_trained());
+        let before: Vec<(Parameter, Array)> =
+            frozen.map(|(_, parameter)| (parameter.clone(), parameter.array())).collect();
+        let step = self.step;
+        let report = self.host_step(batches, loss);
+        if report.is_err() && self.step == step {
+            for (parameter, values) in before {
+                parameter.set(values)?;
+            }
+        }
         report
     }
 
@@ -129,7 +153,7 @@ impl<M: Module> Trainer<M> {
                 clipped = clip_by_norm(&mut gradients, &norms, limit)?;
             }
             if let Some(limit) = self.config.clip_value {
-                clip_by_value(&mut gradients, limit)?;
+                clipped |= clip_by_value(&mut gradients, limit)?;
             }
             let account = memory::within("optimizer");
             self.optimizer.step(lr, &self.parameters, &gradients)?;

@@ -9,11 +9,11 @@ use crate::{
     error::{Error, Result},
     options::one_of,
     output,
-    run::RunFolder,
+    run::{RunFolder, Target},
 };
 use clap::Args;
 use gradewise_nn::{
-    checkpoint::{Checkpoint, replace_file},
+    checkpoint::{Checkpoint, TensorFile, replace_file},
     choice::Choice,
     published::{self, Library},
     train::MetricsLog,
@@ -77,9 +77,12 @@ pub struct Export {
     #[arg(long, value_name = "LIBRARY", value_parser = one_of::<Library>(), requires = "out",
         conflicts_with_all = ["tensorboard", "html"])]
     pub to: Option<Library>,
-    /// The file for these weights.
+    /// The file for these weights. An earlier export of the same model is replaced, any other file only with --overwrite.
     #[arg(long, value_name = "FILE", requires = "to")]
     pub out: Option<PathBuf>,
+    /// Replace whatever file --out names.
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
 }
 
 impl Command for Export {
@@ -87,16 +90,23 @@ impl Command for Export {
 
     fn run(&self, _: &Program) -> Result<()> {
         match (self.to, &self.out) {
-            (Some(library), Some(out)) => weights(&self.run, library, out),
+            (Some(library), Some(out)) => {
+                weights(&self.run, library, Target::new("--out", out, self.overwrite), out)
+            }
             _ => run(self),
         }
     }
 }
 
 /// Writes the weights of a checkpoint, or of a run, for another library.
-fn weights(run: &Path, library: Library, out: &Path) -> Result<()> {
+fn weights(run: &Path, library: Library, target: Target<'_>, out: &Path) -> Result<()> {
     let path = if run.is_dir() { RunFolder::at(run).checkpoint() } else { run.to_owned() };
-    let (file, account) = published::export(&Checkpoint::read(path)?, library)?;
+    let (file, account) = published::export(&Checkpoint::read(&path)?, library)?;
+    let names = |file: &TensorFile| file.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    target.require_free(&[&path], |earlier| {
+        TensorFile::read(earlier)
+            .is_ok_and(|found| found.metadata == file.metadata && names(&found) == names(&file))
+    })?;
     file.write(out)?;
     output::print(&format!("{}: for {}; {}\n", out.display(), library.name(), said(&account)))
 }

@@ -9,7 +9,8 @@ use crate::{
     TaskCommand,
     error::{Error, Result},
     options::Settings,
-    output, run,
+    output,
+    run::{self, Target},
     task::{self, Batch, Task, TaskConfig},
     training::trainer_of,
 };
@@ -69,6 +70,9 @@ pub struct Arguments {
     /// Write the recorded steps for https://ui.perfetto.dev or chrome://tracing.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Replace whatever file --trace names, not only an earlier trace.
+    #[arg(long, requires = "trace")]
+    pub overwrite: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -91,6 +95,9 @@ impl TaskCommand for Arguments {
 
 fn profile<T: Task>(arguments: &Arguments) -> Result<()> {
     let config = task::configure::<T>(arguments.preset.as_deref(), &arguments.settings)?;
+    if let Some(trace) = &arguments.trace {
+        Target::new("--trace", trace, arguments.overwrite).require_free(&[], report::is_trace)?;
+    }
     let placement = run::placement(&config.runtime)?;
     let data = Arc::new(T::load(&config.data, Split::Train)?);
     let (steps, warm_up) = (arguments.steps.max(1) as usize, arguments.warm_up.max(1) as usize);

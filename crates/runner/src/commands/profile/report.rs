@@ -110,3 +110,9 @@ fn write_trace(path: &Path, recordings: &[Recording], device: &Device) -> Result
     let trace = trace(recordings, &device_name(device)).map_err(failed)?.to_string();
     Ok(replace_file(path, |file| file.write_all(trace.as_bytes()))?)
 }
+
+/// Whether a file is a trace of this command.
+pub(super) fn is_trace(path: &Path) -> bool {
+    let text = std::fs::read(path).unwrap_or_default();
+    serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|found| found.get("traceEvents").is_some())
+}

@@ -7,10 +7,10 @@ use crate::{
     Command, Program, doctor,
     error::{Error, Result},
     output,
-    run::RunFolder,
+    run::{RunFolder, Target},
 };
 use clap::Args;
-use flate2::{Compression, write::GzEncoder};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use gradewise_kernels::memory::Bytes;
 use gradewise_nn::checkpoint::replace_file;
 use redact::Redactor;
@@ -22,6 +22,9 @@ use std::{
 
 /// The number of lines kept from the end of the record of a run, and of each log.
 const LAST: usize = 200;
+
+/// The folder of all files in the archive.
+const FOLDER: &str = "gradewise-report";
 
 /// The issue template, to be filled in.
 const TEMPLATE: &str = include_str!("../../../issue-template.md");
@@ -56,6 +59,9 @@ pub struct Report {
     /// Write it without asking.
     #[arg(long)]
     pub yes: bool,
+    /// Replace whatever file --out names, not only an earlier archive.
+    #[arg(long)]
+    pub overwrite: bool,
     /// Show the text of one of the files of the archive, and write nothing.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["yes", "out"])]
     pub show: Option<String>,
@@ -86,6 +92,7 @@ fn run(arguments: &Report) -> Result<()> {
         };
     }
     let file = arguments.out.clone().unwrap_or_else(|| default_name(arguments.run.as_deref()));
+    Target::new("--out", &file, arguments.overwrite).require_free(&[], is_archive)?;
     output::print(&listing(&entries, &redactor, arguments.run.as_deref()))?;
     if !arguments.yes && !confirmed(&file)? {
         return Err(Error::Usage(format!(
@@ -197,6 +204,14 @@ fn confirmed(file: &Path) -> Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
+/// Whether a file is an archive of this command.
+fn is_archive(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let mut archive = tar::Archive::new(GzDecoder::new(file));
+    let first = archive.entries().ok().and_then(|mut entries| entries.next()?.ok());
+    first.is_some_and(|entry| entry.path().is_ok_and(|path| path.starts_with(FOLDER)))
+}
+
 fn archive(entries: &[Entry]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -205,7 +220,7 @@ fn archive(entries: &[Entry]) -> std::io::Result<Vec<u8>> {
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
         header.set_mtime(now);
-        archive.append_data(&mut header, format!("gradewise-report/{name}"), text.as_bytes())?;
+        archive.append_data(&mut header, format!("{FOLDER}/{name}"), text.as_bytes())?;
     }
     archive.into_inner()?.finish()
 }

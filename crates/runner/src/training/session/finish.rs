@@ -4,9 +4,11 @@ use super::{End, Session};
 use crate::{
     error::{Error, Result},
     output, plots,
+    run::Interrupt,
     task::{self, Task, number},
     training::Outcome,
 };
+use gradewise_autograd::stoppable;
 use gradewise_nn::{
     checkpoint::Checkpoint,
     train::{MetricsLog, Samples},
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 
 impl<T: Task> Session<'_, T> {
     /// Draws the figures and reports on the test split.
-    pub fn finish(mut self, end: End, test: &T::Data) -> Result<Outcome> {
+    pub fn finish(mut self, end: End, test: &T::Data, interrupt: &Interrupt) -> Result<Outcome> {
         let (folder, steps) = (self.folder.path().display().to_string(), self.trainer.steps());
         let (seconds, joules) = (self.seconds(), self.energy.joules());
         let utilization = self.sampler.total();
@@ -23,12 +25,15 @@ impl<T: Task> Session<'_, T> {
         let records = MetricsLog::read(self.folder.metrics())?;
         let title = format!("{}: loss and learning rate", T::TITLE);
         plots::loss(&self.folder.loss(), &history::<T>(&records), &title, T::LOSS)?;
-        if end == End::Interrupted {
-            return Err(Error::Interrupted(format!(
+        let interrupted = || {
+            Error::Interrupted(format!(
                 "interrupted after step {steps}; go on with: {} train {} --resume {folder}",
                 output::program(),
                 T::NAME
-            )));
+            ))
+        };
+        if end == End::Interrupted {
+            return Err(interrupted());
         }
         let best = self.folder.kept_best(&self.config.train);
         let kept = best.is_some();
@@ -47,9 +52,19 @@ impl<T: Task> Session<'_, T> {
             Ok((measures, asymmetry, figures))
         };
         // The saved best weights are already averaged, if there is an average.
-        let (measures, asymmetry, figures) =
-            if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }?;
-        let figures = figures?;
+        let measured = stoppable(interrupt.flag(), || {
+            if kept { measure(self.trainer.model()) } else { self.trainer.evaluate(measure) }
+        });
+        let stopped = |error: Error| match error {
+            Error::Nn(source) if source.is_stopped() => interrupted(),
+            other => other,
+        };
+        let (measures, asymmetry, figures) = measured.map_err(|error| stopped(error.into()))?;
+        let figures = figures.map_err(stopped)?;
+        // The last steps may have been skipped: weights that predict are kept all the same.
+        if end == End::Done && measures.are_finite() && !kept {
+            self.checkpoint_if_newer()?;
+        }
         let valid = Some(self.best).filter(|best| kept && best.is_finite());
         let mut record = measures.json("test_");
         for (key, value) in [

@@ -1,15 +1,18 @@
 //! A running training session.
 
 mod finish;
+mod losses;
+mod saving;
 mod stopped;
 
 use super::steps::Steps;
 use crate::{
-    error::Result,
+    error::{Error, Result},
     output,
     run::{Energy, Interrupt, Memory, Progress, RunFolder, Sampler, Team},
     task::{Batch, Measures, Task, TaskConfig, number},
 };
+use gradewise_autograd::stoppable;
 use gradewise_ffi::nvtx;
 use gradewise_kernels::{
     Device,
@@ -17,11 +20,11 @@ use gradewise_kernels::{
 };
 use gradewise_nn::{
     Placement,
-    checkpoint::Checkpoint,
     optim::GradientWatch,
     train::{MetricsLog, Part, StepReport, Trainer},
 };
-use serde_json::{Value, json};
+pub use losses::Losses;
+use serde_json::json;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -107,6 +110,10 @@ pub struct Session<'a, T: Task> {
     /// Smallest valid error so far, if the best weights are kept.
     best: f64,
     stall: Stall,
+    /// The losses since the last record.
+    losses: Losses,
+    /// Whether a checkpoint was due during a streak of skipped steps.
+    owed: bool,
     leaks: LeakWatcher,
     gradients: GradientWatch,
     /// Seconds of training before this session.
@@ -120,10 +127,17 @@ impl<'a, T: Task> Session<'a, T> {
         config: &'a TaskConfig<T>,
         placement: &'a Placement,
         folder: RunFolder,
+        losses: Losses,
         (memory, energy): (Memory, Energy),
         team: &'a Team,
     ) -> Result<Self> {
-        let metrics = MetricsLog::resume(folder.metrics(), trainer.steps())?;
+        // An undisturbed run measures the test split at its end alone.
+        let ended = format!("test_{}", T::DECIDES);
+        let metrics = MetricsLog::resume_without(folder.metrics(), trainer.steps(), &ended)?;
+        if trainer.steps() == 0 {
+            // Of an earlier attempt that ended before its first checkpoint; usually there is none.
+            let _ = std::fs::remove_file(folder.best());
+        }
         let records = MetricsLog::read(folder.metrics())?;
         let earlier = records.iter().filter_map(|record| record["seconds"].as_f64()).fold(0.0, f64::max);
         let best = if folder.best().exists() {
@@ -150,6 +164,8 @@ impl<'a, T: Task> Session<'a, T> {
             sampler: Sampler::start(&placement.device),
             best,
             stall,
+            losses,
+            owed: false,
             leaks,
             gradients: GradientWatch::default(),
             earlier,
@@ -191,59 +207,112 @@ impl<'a, T: Task> Session<'a, T> {
         let budget = (train.time_budget > 0.0)
             .then(|| Duration::try_from_secs_f64(train.time_budget).unwrap_or(Duration::MAX));
         let first = self.trainer.steps();
-        let mut losses = Vec::new();
+        if self.losses.unmeasured && !self.measures_valid(valid, interrupt, self.losses.mean(), &progress)? {
+            return Ok(End::Interrupted);
+        }
         let mut begun = false;
         while self.trainer.steps() < train.trainer.steps {
             let end = match () {
-                () if !begun => None,
+                // Together, every process has begun a step when the first one is announced.
+                () if !begun && self.team.world() > 1 => None,
                 () if interrupt.requested() => Some(End::Interrupted),
+                () if !begun => None,
                 () if train.patience > 0 && self.stall.evaluations >= train.patience => Some(End::Stalled),
                 () if budget.is_some_and(|budget| self.start.elapsed() >= budget) => Some(End::OutOfTime),
                 () => None,
             };
             if !self.team.proceeds(end.is_some()).map_err(|error| self.lost(&error))? {
-                self.checkpoint()?;
+                self.checkpoint_at_end()?;
                 return Ok(end.unwrap_or(End::Interrupted));
             }
             begun = true;
-            let report = match self.steps.take(&mut self.trainer, batches) {
+            let report = match self.step(batches, interrupt) {
                 Ok(report) => report,
+                // Nothing has changed since the step before.
+                Err(error) if error.is_stopped() => {
+                    self.checkpoint_at_end()?;
+                    return Ok(End::Interrupted);
+                }
                 // After a failed exchange, the state on the device is unreliable, so no checkpoint is written.
                 Err(error @ gradewise_nn::Error::Exchange { .. }) => return Err(self.lost(&error)),
                 Err(error) => return Err(error.into()),
             };
             let step = report.step;
             self.watch_gradients(&report, &progress);
-            losses.extend(Some(report.loss).filter(|loss| loss.is_finite()));
+            self.losses.see(report.loss);
             progress.step(|| format!("loss {}", number(report.loss)));
             if due(train.log_every, step) {
-                self.record(&report, &losses)?;
+                self.record(&report)?;
                 // The first steps make persistent allocations: the optimiser's state, and on a GPU the captured step.
                 if step > first + SETTLED {
                     self.watch_memory(&progress)?;
                 }
             }
             if due(train.eval_every, step) {
-                let measures = self.validate(valid)?;
-                let recent = losses.iter().sum::<f64>() / losses.len() as f64;
-                progress.line(&format!(
-                    "step {step:>6}/{}  train {}  valid {}  lr {:.1e}  {:.0} s",
-                    train.trainer.steps,
-                    number(recent),
-                    number(measures.first().value),
-                    report.lr,
-                    self.seconds()
-                ));
+                self.losses.unmeasured = true;
             }
+            let recent = self.losses.mean();
             if due(train.log_every, step) {
-                losses.clear();
+                self.losses.clear();
+            }
+            if self.losses.unmeasured && !self.measures_valid(valid, interrupt, recent, &progress)? {
+                return Ok(End::Interrupted);
             }
             if due(train.checkpoint_every, step) {
                 self.team.compare(&self.trainer).map_err(|error| self.lost(&error))?;
-                self.checkpoint()?;
+                self.owed = true;
+            }
+            if self.owed {
+                self.checkpoint_between_steps()?;
             }
         }
         Ok(End::Done)
+    }
+
+    /// Measures the weights on the valid split. Returns `false` if a request to stop ended that early: the checkpoint then says that it is
+    /// still to be done.
+    fn measures_valid(
+        &mut self,
+        valid: &T::Data,
+        interrupt: &Interrupt,
+        recent: f64,
+        progress: &Progress,
+    ) -> Result<bool> {
+        let measured = match self.team.world() {
+            1 => stoppable(interrupt.flag(), || self.validate(valid)),
+            _ => self.validate(valid),
+        };
+        let measures = match measured {
+            Err(Error::Nn(error)) if error.is_stopped() => {
+                self.checkpoint_at_end()?;
+                return Ok(false);
+            }
+            other => other?,
+        };
+        self.losses.unmeasured = false;
+        let (step, train) = (self.trainer.steps(), &self.config.train.trainer);
+        progress.line(&format!(
+            "step {step:>6}/{}  train {}  valid {}  lr {:.1e}  {:.0} s",
+            train.steps,
+            number(recent),
+            number(measures.first().value),
+            train.schedule().lr(step.saturating_sub(1)),
+            self.seconds()
+        ));
+        Ok(true)
+    }
+
+    /// Takes a step. A request to stop ends it early, with an error; in a step together with other processes, which would wait for this
+    /// one, it does not.
+    fn step(
+        &mut self,
+        batches: &mut impl Iterator<Item = gradewise_nn::Result<Part<Batch<T>>>>,
+        interrupt: &Interrupt,
+    ) -> gradewise_nn::Result<StepReport> {
+        match self.team.world() {
+            1 => stoppable(interrupt.flag(), || self.steps.take(&mut self.trainer, batches)),
+            _ => self.steps.take(&mut self.trainer, batches),
+        }
     }
 
     /// Warns once about a layer whose gradient norm is far from its recent median, before numbers stop being finite.
@@ -301,13 +370,12 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(measures)
     }
 
-    fn record(&mut self, report: &StepReport, losses: &[f64]) -> Result<()> {
-        let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+    fn record(&mut self, report: &StepReport) -> Result<()> {
         let gradients: BTreeMap<&str, f64> =
             self.trainer.parameter_names().zip(report.norms.each.iter().copied()).collect();
         let record = json!({
             "step": report.step,
-            "train_loss": mean,
+            "train_loss": self.losses.mean(),
             "lr": report.lr,
             "gradient_norm": report.norms.total,
             "clipped": report.clipped,
@@ -319,15 +387,5 @@ impl<'a, T: Task> Session<'a, T> {
             "utilization": self.sampler.take(),
         });
         Ok(self.metrics.write(&record)?)
-    }
-
-    fn weights(&self) -> Result<Checkpoint> {
-        let sizes = serde_json::to_value(&self.config.model).unwrap_or(Value::Null);
-        Ok(self.trainer.checkpoint(T::NAME, sizes)?)
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        let _range = nvtx::range("checkpoint");
-        Ok(self.weights()?.write(self.folder.checkpoint())?)
     }
 }

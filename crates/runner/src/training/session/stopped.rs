@@ -21,7 +21,7 @@ impl<T: Task> Session<'_, T> {
                 next += &format!("the weights after step {step} are in {}\n", self.folder.failed().display());
             }
         } else {
-            let _ = self.checkpoint();
+            let _ = self.checkpoint_at_end();
         }
         let resume =
             format!("{} train {} --resume {}", output::program(), T::NAME, self.folder.path().display());
