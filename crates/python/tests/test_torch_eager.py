@@ -190,3 +190,49 @@ def test_empty_batches_have_derivatives_of_any_order(device, operator, signature
             torch.autograd.grad(third, leaves, allow_unused=True)
         for x, g, s in zip(leaves, first, second):
             assert g.shape == x.shape and not g.any() and (s is None or (s.shape == x.shape and not s.any()))
+
+
+@pytest.mark.parametrize("wrong", [np.ones((8, 2, 2)), [[1.0]], "x", None], ids=["numpy", "list", "text", "none"])
+def test_an_input_that_is_no_tensor_is_named(wrong):
+    x = torch.ones(8, 2, 2)
+    with pytest.raises(gradewise.ArgumentError, match=r"geometric_product|table_product.*input 1.*torch\.Tensor"):
+        gt.geometric_product(x, wrong)
+
+
+class TestEmbeddings:
+    """What the published code refuses, and what it takes by accident, is refused with the reason."""
+
+    algebra = cgenn.CliffordAlgebra((1.0, 1.0, 1.0))
+
+    @pytest.mark.parametrize("components", [0, 1, 2, 4])
+    def test_wrong_numbers_of_components(self, components):
+        with pytest.raises(gradewise.ShapeError, match="embed_grade.*3"):
+            self.algebra.embed_grade(torch.randn(5, components), 1)
+        with pytest.raises(gradewise.ShapeError, match="embed.*3"):
+            self.algebra.embed(torch.randn(5, components), (1, 2, 3))
+
+    @pytest.mark.parametrize("blades", [(-1,), (8,), (9,), (1, 1), (0, 3, 0)])
+    def test_wrong_blades(self, blades):
+        with pytest.raises(gradewise.ArgumentError, match="embed.*0 to 7"):
+            self.algebra.embed(torch.randn(5, len(blades)), blades)
+
+    @pytest.mark.parametrize("grade", [-1, 4])
+    def test_wrong_grades(self, grade):
+        with pytest.raises(gradewise.ArgumentError, match="0 to 3"):
+            self.algebra.embed_grade(torch.randn(5, 3), grade)
+        with pytest.raises(gradewise.ArgumentError, match="0 to 3"):
+            self.algebra.get_grade(torch.randn(5, 8), grade)
+
+    def test_any_order_of_blades(self):
+        x = torch.randn(4, 3)
+        for blades in ((1, 2, 3), (3, 1, 2), (0, 7, 4)):
+            expected = torch.zeros(4, 8)
+            expected[..., list(blades)] = x
+            assert torch.equal(self.algebra.embed(x, torch.tensor(blades)), expected)
+
+
+def test_an_edge_beyond_the_nodes_is_named():
+    network = cgenn.EGCL((1.0, 1.0, 1.0), 2, 3, 2)
+    for end in (-1, 3):
+        with pytest.raises(gradewise.ArgumentError, match=rf"{end}\b.*2|{end}"):
+            network(torch.randn(3, 2, 8), torch.tensor([[0, end], [1, 0]]))

@@ -249,7 +249,10 @@ def entries(operator):
         loss = lambda x, g=first, w=shares: (g(x).sin() * w).sum()  # noqa: E731
         ordinary = torch.autograd.functional
         checks = {
-            "jvp": (lambda: torch.func.jvp(f, tuple(inputs), tangents)[1], lambda: ordinary.jvp(f, tuple(inputs), tangents)[1]),
+            "jvp": (
+                lambda: torch.func.jvp(f, tuple(inputs), tangents)[1],
+                lambda: ordinary.jvp(f, tuple(inputs), tangents)[1],
+            ),
             "vjp": (lambda: torch.func.vjp(f, *inputs)[1](shares), lambda: ordinary.vjp(f, tuple(inputs), shares)[1]),
             "jacfwd": (lambda: torch.func.jacfwd(first)(inputs[0]), lambda: ordinary.jacobian(first, inputs[0])),
             "jacrev": (lambda: torch.func.jacrev(first)(inputs[0]), lambda: ordinary.jacobian(first, inputs[0])),
@@ -278,4 +281,6 @@ def test_the_table_of_the_documentation():
     if os.environ.get("GRADEWISE_WRITE_DOCS") == "1":
         PAGE.write_text(written, encoding="utf-8")
     assert "wrong" not in table
-    assert text == written or os.environ.get("GRADEWISE_WRITE_DOCS") == "1", "run with GRADEWISE_WRITE_DOCS=1 to write it"
+    assert text == written or os.environ.get("GRADEWISE_WRITE_DOCS") == "1", (
+        "run with GRADEWISE_WRITE_DOCS=1 to write it"
+    )

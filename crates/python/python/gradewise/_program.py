@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from gradewise._errors import ArgumentError, RunError
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def launcher() -> list[str]:
@@ -83,9 +87,11 @@ def call(arguments: Sequence[str], watch: Optional[Callable[[str], None]] = None
         while True:
             try:
                 for line in process.stderr:
-                    said.append(line.rstrip("\n"))
+                    line = line.rstrip("\n")
+                    # Errors are read in logs and notebooks, where colours forced by the environment are noise.
+                    said.append(_COLOURS.sub("", line))
                     if watch:
-                        watch(said[-1])
+                        watch(line)
                 process.wait()
                 break
             except KeyboardInterrupt as interrupt:

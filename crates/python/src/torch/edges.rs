@@ -18,9 +18,16 @@ impl Edges {
     #[new]
     fn new(py: Python<'_>, receivers: Vec<i64>, senders: Vec<i64>, nodes: usize) -> PyResult<Self> {
         let index = |ends: Vec<i64>| {
-            // A negative number is beyond every bound.
-            let ends: Vec<usize> =
-                ends.into_iter().map(|end| usize::try_from(end).unwrap_or(usize::MAX)).collect();
+            let unsigned = |end: i64| {
+                usize::try_from(end).map_err(|_| {
+                    let message = format!(
+                        "edges: an edge ends at node {end}; nodes are 0 to {}",
+                        nodes.saturating_sub(1)
+                    );
+                    Class::Argument.exception(py, &message)
+                })
+            };
+            let ends = ends.into_iter().map(unsigned).collect::<PyResult<Vec<usize>>>()?;
             Index::new(&ends, nodes, &Device::Cpu).map_err(|error| raised(py, error))
         };
         Ok(Self { receivers: index(receivers)?, senders: index(senders)? })

@@ -154,9 +154,7 @@ def _primitive(
             return list(results), [0] * len(results)
         of_arguments, of_results = rows(**parameters)
         if all(has or not there for has, there in zip(of_arguments, is_batched)) and all(of_results):
-            folded = [
-                _folded(x, there, size) if has else x for x, there, has in zip(first, is_batched, of_arguments)
-            ]
+            folded = [_folded(x, there, size) if has else x for x, there, has in zip(first, is_batched, of_arguments)]
             results = primitive.bind(*folded, **parameters)
             return [_unfolded(y, size) for y in results], [0] * len(results)
 
@@ -241,7 +239,9 @@ _pull_push = _primitive(
 # Pull of pull: the inputs, the output's gradient, gradients of the gradients for which `given` says so.
 
 
-def _pull_pull_kernel(arguments: Sequence[Array], shapes: Any, operation: Operation, wanted: Flags, given: Flags) -> Any:
+def _pull_pull_kernel(
+    arguments: Sequence[Array], shapes: Any, operation: Operation, wanted: Flags, given: Flags
+) -> Any:
     return _foreign("gradewise_backward_twice", arguments, shapes, operation.texts(needs=wanted, given=given))
 
 

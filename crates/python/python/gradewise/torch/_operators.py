@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gradewise import _core
 from gradewise._core import Operation
-from gradewise._errors import DeviceError, DTypeError
+from gradewise._errors import ArgumentError, DeviceError, DTypeError
 from gradewise.torch import _definitions
 from gradewise.torch._composite import (
     Composite,
@@ -495,6 +495,12 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
                 views = tuple([x.view if type(x) is Viewed else None for x in inputs])
                 inputs = [x.tensor if type(x) is Viewed else x for x in inputs]
                 break
+        for index, x in enumerate(inputs):
+            if not isinstance(x, Tensor):
+                raise ArgumentError(
+                    f"{name}: input {index} is a {type(x).__module__}.{type(x).__qualname__}, expected a torch.Tensor; convert it with "
+                    "torch.as_tensor, or use gradewise.numpy or gradewise.jax"
+                )
         # What most calls are, told by one look at all of their tensors.
         if not is_followed() and not is_any_autocast():
             made = eager(attributes, views, len(inputs))

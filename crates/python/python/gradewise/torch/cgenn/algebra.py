@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._layout import n_paths
 from gradewise.torch._space import grade_sizes, space_of, tables
 
@@ -45,6 +46,8 @@ class CliffordAlgebra(nn.Module):
 
     def get_grade(self, mv: Tensor, grade: int) -> Tensor:
         """The components of a grade of ``[..., blades]``."""
+        if not 0 <= grade < len(self.sizes):
+            raise ArgumentError(f"get_grade: grade {grade}, expected 0 to {len(self.sizes) - 1}")
         first = sum(self.sizes[:grade])
         return mv[..., first : first + self.sizes[grade]]
 
@@ -65,7 +68,15 @@ class CliffordAlgebra(nn.Module):
 
 def embed(tensor: Tensor, tensor_index: Sequence[int], blades: int) -> Tensor:
     """:meth:`CliffordAlgebra.embed` in an algebra of so many blades."""
-    index = [int(blade) % blades for blade in tensor_index]
+    index = [int(blade) for blade in tensor_index]
+    if len(set(index)) != len(index) or not all(0 <= blade < blades for blade in index):
+        raise ArgumentError(f"embed: the blades are {index}, expected different numbers from 0 to {blades - 1}")
+    if tensor.dim() == 0 or tensor.shape[-1] != len(index):
+        raise ShapeError(
+            f"embed: the components have shape {list(tensor.shape)}, expected [..., {len(index)}]: one for each of the blades {index}"
+        )
+    if not index:
+        return tensor.new_zeros(*tensor.shape[:-1], blades)
     first, count = index[0], len(index)
     planes = tensor.movedim(-1, 0)
     if index != list(range(first, first + count)):
@@ -77,6 +88,13 @@ def embed(tensor: Tensor, tensor_index: Sequence[int], blades: int) -> Tensor:
 
 def embed_grade(tensor: Tensor, grade: int, sizes: Sequence[int]) -> Tensor:
     """:meth:`CliffordAlgebra.embed_grade` in an algebra of so many blades of each grade."""
+    if not 0 <= grade < len(sizes):
+        raise ArgumentError(f"embed_grade: grade {grade}, expected 0 to {len(sizes) - 1}")
+    if tensor.dim() == 0 or tensor.shape[-1] != sizes[grade]:
+        raise ShapeError(
+            f"embed_grade: the components have shape {list(tensor.shape)}, expected [..., {sizes[grade]}]: one for each blade of grade "
+            f"{grade}"
+        )
     first = sum(sizes[:grade])
     return embed(tensor, range(first, first + sizes[grade]), sum(sizes))
 
