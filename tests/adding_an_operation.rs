@@ -24,7 +24,7 @@ fn files(folder: &Path, found: &mut Vec<String>) {
 
 #[test]
 fn the_files_of_the_table_are_those_that_name_the_operation() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = &gradewise_testing::manifest_dir!();
     let page = fs::read_to_string(root.join("docs/adding-an-operation.md")).unwrap();
     // Rows of the first table: | 1 | what | `path` |
     let numbered = page

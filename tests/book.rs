@@ -13,7 +13,9 @@ const SOURCES: [&str; 2] = [
 ];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static ROOT: std::sync::LazyLock<PathBuf> =
+        std::sync::LazyLock::new(|| gradewise_testing::manifest_dir!());
+    &ROOT
 }
 
 /// The text without what is code: blocks between fences, and words between backticks.

@@ -167,7 +167,7 @@ fn against(folder: &Path) -> Vec<String> {
 #[test]
 fn modules_use_only_those_before_them() {
     for folder in STATED {
-        let wrong = against(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+        let wrong = against(&gradewise_testing::manifest_dir!().join(folder));
         assert!(wrong.is_empty(), "{folder}:\n{}", wrong.join("\n"));
     }
 }

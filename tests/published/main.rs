@@ -26,7 +26,7 @@ use std::{
 };
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published").join(name)
+    gradewise_testing::manifest_dir!().join("tests/published").join(name)
 }
 
 fn values(file: &TensorFile, name: &str) -> Vec<f64> {

@@ -13,7 +13,7 @@ use gradewise_kernels::{Device, custom::CudaKernel, ops, signature};
 use gradewise_testing::gpu;
 
 fn text() -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/custom-kernels.md");
+    let path = gradewise_testing::manifest_dir!().join("../../docs/custom-kernels.md");
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -92,7 +92,7 @@ mod tests {
     /// only sets their registers.
     #[test]
     fn they_agree_with_the_bounds_in_the_sources() {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../csrc");
+        let sources = gradewise_testing::manifest_dir!().join("../../csrc");
         let mut checked = 0;
         let files = ["ops", "clifford", "fields"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
         for entry in files.into_iter().flatten() {

@@ -32,7 +32,7 @@ fn cases(rng: &mut ChaCha8Rng) -> Vec<Terms> {
 
 /// The sums by the header; `None` without a C++ compiler.
 fn sums(cases: &[Terms]) -> Option<Vec<f32>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = &gradewise_testing::manifest_dir!();
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("square_sum");
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());

@@ -48,7 +48,7 @@ fn perturb(module: &dyn Module) {
 
 /// Loads the weights of a file into the model that `build` makes of its configuration, and compares the outputs.
 fn reproduces<M: Layer>(name: &str, build: impl Fn(&str) -> M) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fields").join(format!("{name}.safetensors"));
+    let path = gradewise_testing::manifest_dir!().join("tests/fields").join(format!("{name}.safetensors"));
     let file = TensorFile::read(path).unwrap();
     let array = |name: &str| file.array(name, DType::F64, &Device::Cpu).unwrap();
     let model = build(&file.metadata["config"]);

@@ -285,6 +285,6 @@ def test_importing_costs_little_and_imports_no_library():
 
 def test_errors_have_no_colours(monkeypatch, tmp_path):
     monkeypatch.setenv("CLICOLOR_FORCE", "1")
-    with pytest.raises(gradewise.RunError) as caught:
-        gradewise.train("nbody", out=tmp_path / "run", progress=False, train={"stepz": 1})
+    with pytest.raises(gw.RunError) as caught:
+        gw.train("nbody", out=tmp_path / "run", progress=False, train={"stepz": 1})
     assert "\x1b" not in str(caught.value) + caught.value.output and "stepz" in str(caught.value)

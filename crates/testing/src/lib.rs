@@ -23,6 +23,17 @@ use gradewise_kernels::{CudaDevice, Device, Error};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::{env, panic, process::ExitCode, sync::LazyLock, thread};
 
+/// The folder of the crate whose tests run: that which the runner of the tests says, for they may have been built elsewhere, or that of the
+/// build.
+#[macro_export]
+macro_rules! manifest_dir {
+    () => {
+        ::std::path::PathBuf::from(
+            ::std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()),
+        )
+    };
+}
+
 /// The variable that makes a missing GPU a failure, if it is 1.
 pub const REQUIRE: &str = "GRADEWISE_REQUIRE_GPU";
 

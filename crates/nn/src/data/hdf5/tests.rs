@@ -2,7 +2,7 @@ use super::*;
 
 /// A file that `scripts/make-jet-fixtures.py` made.
 fn fixture(name: &str) -> Source {
-    Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/jets").join(name)).unwrap()
+    Source::open(&gradewise_testing::manifest_dir!().join("tests/data/jets").join(name)).unwrap()
 }
 
 fn all(source: &Source, name: &str) -> Vec<f64> {

@@ -175,7 +175,7 @@ fn every_step_of_every_tile_is_computed_once() {
         io::Write,
         process::{Command, Stdio},
     };
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = &gradewise_testing::manifest_dir!();
     let folder = std::env::temp_dir().join(format!("gradewise-units-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("units");

@@ -6,7 +6,7 @@ use std::fs;
 const JETS: usize = 24;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/jets").join(name)
+    gradewise_testing::manifest_dir!().join("tests/data/jets").join(name)
 }
 
 /// Loads a file as the training set of a folder that contains only this file.
