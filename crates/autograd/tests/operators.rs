@@ -351,3 +351,27 @@ fn norms_of_large_features_are_those_of_double_precision() {
         }
     }
 }
+
+#[test]
+fn errors_name_the_operation_that_was_called() -> Result<()> {
+    let random = |shape: &[usize]| Tensor::randn(shape, DType::F64, &CPU, &mut ChaCha8Rng::seed_from_u64(1));
+    let cl3 = Algebra::new(Signature::CL3)?;
+    for (x, y) in [(&[8, 4, 2][..], &[8, 5, 2][..]), (&[8, 1, 2], &[8, 5, 2]), (&[4, 5], &[4, 5]), (&[], &[])]
+    {
+        for (name, product) in [
+            ("geometric_product", geometric_product as fn(&Algebra, &Tensor, &Tensor) -> Result<Tensor>),
+            ("regressive_product", gradewise_autograd::clifford::regressive_product),
+        ] {
+            let message = product(&cl3, &random(x)?, &random(y)?).unwrap_err().to_string();
+            assert!(message.starts_with(name) && message.contains("[8, …]"), "{message}");
+        }
+    }
+    assert_eq!(geometric_product(&cl3, &random(&[8])?, &random(&[8])?)?.shape().dims(), [8]);
+    let segments = Index::new(&[0, 1, 1], 2, &CPU)?;
+    for (shape, axis) in [(&[2, 3][..], 0), (&[2, 3], 9), (&[], 0)] {
+        let message = random(shape)?.segment_mean(axis, &segments).unwrap_err().to_string();
+        assert!(message.starts_with("segment_mean") && message.contains("size 3"), "{message}");
+    }
+    assert_eq!(random(&[3, 2])?.segment_mean(0, &segments)?.shape().dims(), [2, 2]);
+    Ok(())
+}

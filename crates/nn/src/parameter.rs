@@ -165,6 +165,15 @@ impl Placement {
     /// # Errors
     /// Another number of values than the shape has elements; a dtype the device does not serve, or no memory.
     pub fn tensor(&self, values: &[f64], shape: impl Into<Shape>) -> Result<Tensor> {
+        let shape = shape.into();
+        if shape.elements() != values.len() {
+            return Err(Error::Argument {
+                operation: "Placement::tensor",
+                argument: "values",
+                actual: format!("{} numbers", values.len()),
+                expected: format!("{}, as many as the shape {shape} has elements", shape.elements()),
+            });
+        }
         Ok(Tensor::new(Array::from_f64(values, shape, self.dtype, &self.device)?))
     }
 

@@ -322,3 +322,35 @@ fn a_scale_that_overflows_backs_off_and_steps_are_skipped_until_it_fits() {
     run(&mut resumed, &data, 6);
     assert_eq!(weights(&resumed), weights(&trainer));
 }
+
+#[test]
+fn what_cannot_be_a_step_is_refused_in_words_of_training() {
+    use gradewise_autograd::Tensor;
+    use gradewise_nn::layers::{Layer, Linear};
+    let trainer = || {
+        let layer = Linear::new(1, 1).init(&Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+        Trainer::new(layer, TrainerConfig { steps: 10, ..TrainerConfig::default() }).unwrap()
+    };
+    let x = Tensor::from_slice(&[1.0f32, 2.0], [2, 1], &Device::Cpu).unwrap();
+    let mut given = std::iter::repeat_with(|| Ok(x.clone()));
+    let mut none = std::iter::empty::<Result<Tensor>>();
+    for (parts, result) in [
+        (["`loss`", "[2, 1]"], trainer().step(&mut given, |model, x: &Tensor| model.forward(x))),
+        (["`loss`", "no parameter"], trainer().step(&mut given, |_, x: &Tensor| Ok(x.square()?.mean_all()?))),
+        (
+            ["`loss`", "detach"],
+            trainer()
+                .step(&mut given, |model, x: &Tensor| Ok(model.forward(x)?.detach().square()?.mean_all()?)),
+        ),
+        (
+            ["`batches`", "another batch"],
+            trainer().step(&mut none, |model, x| Ok(model.forward(x)?.mean_all()?)),
+        ),
+    ] {
+        let message = result.unwrap_err().to_string();
+        assert!(message.starts_with("training step: "), "{message}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{parts:?}: {message}");
+    }
+    let message = placement(DType::F32).tensor(&[1.0, 2.0], [3]).unwrap_err().to_string();
+    assert!(message.contains("Placement::tensor") && message.contains("2 numbers"), "{message}");
+}

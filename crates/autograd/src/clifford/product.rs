@@ -15,7 +15,23 @@ use gradewise_kernels::ops::clifford::{
 /// # Errors
 /// Operands of different shapes, or whose leading axis is not the blades of `algebra`.
 pub fn geometric_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    require_factors("geometric_product", algebra, x, y)?;
     table_product(&Table::geometric(algebra), x, y)
+}
+
+/// Refuses factors of a product, position by position, that are not multivectors of the algebra or differ in their other axes.
+fn require_factors(operation: &'static str, algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<()> {
+    let blades = algebra.blade_count();
+    if x.shape() == y.shape() && x.shape().first() == Some(&blades) {
+        return Ok(());
+    }
+    let message = format!(
+        "`x` is {} and `y` is {}, expected [{blades}, …] with the same axes after the first, along which the {blades} blades of {} lie",
+        x.shape(),
+        y.shape(),
+        algebra.signature()
+    );
+    Err(Error::Argument { operation, message })
 }
 
 /// The regressive product of `x` and `y` `[blades, …]`, position by position: dual(x ∨ y) = dual(x) ∧ dual(y), in projective algebras the
@@ -24,6 +40,7 @@ pub fn geometric_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Te
 /// # Errors
 /// As [`geometric_product`].
 pub fn regressive_product(algebra: &Algebra, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    require_factors("regressive_product", algebra, x, y)?;
     table_product(&Table::regressive(algebra), x, y)
 }
 

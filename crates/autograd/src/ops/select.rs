@@ -109,6 +109,13 @@ impl Tensor {
     /// # Errors
     /// As [`segment_sum`](Self::segment_sum).
     pub fn segment_mean(&self, axis: usize, segments: &Index) -> Result<Tensor> {
+        let (sizes, length) = (self.shape(), segments.len());
+        if sizes.get(axis) != Some(&length) {
+            let message = format!(
+                "`x` has shape {sizes}, expected an axis {axis} of size {length}, that of the list of segments"
+            );
+            return Err(Error::Argument { operation: "segment_mean", message });
+        }
         let sum = self.segment_sum(axis, segments)?;
         let mut shape = vec![1; sum.shape().rank()];
         shape[axis] = segments.bound();

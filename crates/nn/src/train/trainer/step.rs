@@ -74,7 +74,7 @@ impl<M: Module> Trainer<M> {
     ///
     /// # Errors
     /// Those of the batches and of `loss`; [`Error::Diverged`] after [`MAX_CONSECUTIVE_SKIPS`] skipped steps in a row;
-    /// [`Error::Worker`] if the batches run out; with [`Capture::Required`](crate::train::Capture::Required), a loss that cannot be captured.
+    /// [`Error::Argument`] if the batches run out, and for a loss that is no scalar or depends on no parameter; with [`Capture::Required`](crate::train::Capture::Required), a loss that cannot be captured.
     pub fn step<B: Batch + Send + 'static>(
         &mut self,
         batches: &mut impl Iterator<Item = Result<B>>,
@@ -246,6 +246,7 @@ impl<M: Module> Trainer<M> {
         last: bool,
     ) -> Result<Array> {
         let _range = nvtx::range("backward");
+        require_loss(loss)?;
         let loss = match self.config.accumulation {
             1 => loss.clone(),
             batches => loss.mul_scalar(1.0 / batches as f64)?,
@@ -362,6 +363,23 @@ fn zeros_in<T: Element>(gradient: &Array) -> Result<f64> {
     Ok(gradient.as_slice::<T>()?.iter().filter(|value| **value == T::default()).count() as f64)
 }
 
+/// Refuses what cannot be a loss.
+fn require_loss(loss: &Tensor) -> Result<()> {
+    let refuse = |actual: String, expected: &str| {
+        let expected = expected.to_owned();
+        Err(Error::Argument { operation: "training step", argument: "loss", actual, expected })
+    };
+    if loss.shape().elements() != 1 {
+        return refuse(format!("of shape {}", loss.shape()), "one number: reduce it by mean_all or sum_all");
+    }
+    if !loss.is_grad_required() {
+        let expected =
+            "computed from the model's parameters, in this closure, outside of no_grad and without detach";
+        return refuse("a number that depends on no parameter".to_owned(), expected);
+    }
+    Ok(())
+}
+
 /// Adds a term to a sum that may be empty.
 fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
     match sum {
@@ -374,6 +392,12 @@ fn add_to(sum: &mut Option<Array>, term: Array) -> Result<()> {
 fn next_batch<B>(batches: &mut impl Iterator<Item = Result<B>>) -> Result<B> {
     let _range = nvtx::range("wait for a batch");
     batches.next().unwrap_or_else(|| {
-        Err(Error::Worker { operation: "training step", reason: "there are no more batches".to_owned() })
+        Err(Error::Argument {
+            operation: "training step",
+            argument: "batches",
+            actual: "at its end: there are no more batches".to_owned(),
+            expected: "another batch for each step; train::batches goes over the samples again and again"
+                .to_owned(),
+        })
     })
 }
