@@ -42,7 +42,7 @@ impl GradcheckOptions {
             );
         }
         for (name, tolerance) in [("relative", self.relative), ("absolute", self.absolute)] {
-            if !(tolerance >= 0.0 && tolerance < 1.0) {
+            if !(0.0..1.0).contains(&tolerance) {
                 return refuse(format!(
                     "the {name} tolerance is {tolerance}, expected at least 0 and below 1"
                 ));
@@ -194,7 +194,7 @@ pub fn gradcheck(
                 if value.is_finite() {
                     deviation.numeric = value;
                 }
-                if !(error <= CONCLUSIVE * value.abs() + options.absolute) {
+                if error.is_nan() || error > CONCLUSIVE * value.abs() + options.absolute {
                     singular = Some((deviation, error));
                     continue;
                 }
