@@ -108,8 +108,11 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
             return self.isoclinic_planes();
         }
         let (half, two) = (T::from_f64(0.5), T::from_f64(2.0));
-        let turned = pitch.scaled(&sigma.sqrt().recip()).times(self).grade(2);
-        let (sum, difference) = (self.sum(&turned).scaled(&half), self.difference(&turned).scaled(&half));
+        let unit = pitch.scaled(&sigma.sqrt().recip());
+        // Twice: rounding errors beside the larger part are no longer in the smaller one.
+        let split = |x: &Self, sign: T| x.sum(&unit.times(x).grade(2).scaled(&sign)).scaled(&half);
+        let part = |sign: T| split(&split(self, sign), sign);
+        let (sum, difference) = (part(T::one()), part(-T::one()));
         // The square of a part is a number times ½ (1 ± J).
         let square = |part: &Self| part.times(part).scalar_part() * two;
         let (u, v) = (square(&sum), square(&difference));
@@ -124,10 +127,7 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         let (m, n) = (u.abs().sqrt(), v.abs().sqrt());
         let (x, y) = (large.scaled(&m.recip()), small.scaled(&n.recip()));
         let plane = |unit: Self, length: T| unit.scaled(&(length * half));
-        let first = plane(x.sum(&y), m + n);
-        // B less the first plane, so that the sum is B.
-        let second = self.difference(&first);
-        Some((first, second))
+        Some((plane(x.sum(&y), m + n), plane(x.difference(&y), m - n)))
     }
 
     /// The planes of an isoclinic bivector B: the plane of a vector v and its image v ⌋ B, and the remainder of B.

@@ -50,8 +50,10 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
             }
             rotor = rotor.difference(&rotor.times(&excess).scaled(&T::from_f64(0.5)));
         }
-        let rotor = rotor.mapping_vectors_to_vectors();
-        rotor.is_rotor().then_some(rotor)
+        // In a unit of length in which no rounding error of a translation counts beside what is to be found.
+        let length = rotor.unit_of_length();
+        let near = rotor.with_null_generators_scaled(&Float::recip(length)).mapping_vectors_to_vectors();
+        [near.with_null_generators_scaled(&length), rotor].into_iter().find(Self::is_rotor)
     }
 
     /// How far reverse(R) R is from 1, in terms of what enters.
@@ -87,11 +89,11 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
             // The sum over generators is −2 j ε for a blade with j of the generators that are not null, 6 at most.
             let change = change.scaled(&T::from_f64(1.0 / 12.0));
             let size = change.distance_from(&Self::zero_in(rotor.algebra()));
-            rotor = rotor.sum(&change);
-            let noise = T::epsilon() * T::from_f64(16.0) * Float::max(T::one(), rotor.sizes()[0]);
-            if size.is_nan() || size <= noise {
+            let scale = Float::max(T::one(), rotor.sizes()[0]);
+            if size.is_nan() || size <= T::epsilon() * T::from_f64(16.0) * scale * scale {
                 break;
             }
+            rotor = rotor.sum(&change);
         }
         rotor
     }

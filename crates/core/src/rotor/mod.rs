@@ -147,14 +147,26 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
     /// # Ok::<(), gradewise_core::Error>(())
     /// ```
     ///
+    /// Of the two signs the one is taken with which other self⁻¹ turns less; where that has no logarithm (minus a boost), the
+    /// other one.
+    ///
     /// # Errors
-    /// As [`Multivector::log`], and [`Error::AlgebraMismatch`] (run-time algebras only).
+    /// [`Error::Undefined`] if other self⁻¹ has no [logarithm](Multivector::log) with either sign, so that no motion at
+    /// constant speed leads from one to the other (which takes an indefinite metric, or several null generators), or if `t` is
+    /// not finite; and [`Error::AlgebraMismatch`] (run-time algebras only).
     pub fn slerp(&self, other: &Self, t: T) -> Result<Self> {
-        let mut step = A::into_result(other.after(&self.inverse()))?;
-        if step.0.scalar_part() < T::zero() {
-            step = Self(-step.0);
+        let undefined = |reason| Error::Undefined { operation: "slerp", reason };
+        if !t.is_finite() {
+            return Err(undefined("the fraction of the way is not finite"));
         }
-        A::into_result(step.powf(t)?.after(self))
+        let step = A::into_result(other.after(&self.inverse()))?.0;
+        let negative = -&step;
+        let (first, second) =
+            if step.scalar_part() < T::zero() { (negative, step) } else { (step, negative) };
+        let log = first.log().or_else(|_| second.log()).map_err(|_| {
+            undefined("no motion at constant speed leads from one rotor to the other: other · self⁻¹ has no logarithm with either sign")
+        })?;
+        A::into_result(Self::exp(&log.scaled(&t))?.after(self))
     }
 
     /// This rotor with the rounding errors of many products corrected: reverse(R) R = 1 in all parts, to a few ulps of

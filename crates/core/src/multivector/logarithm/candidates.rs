@@ -30,7 +30,9 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
             return Vec::new();
         }
         // To full precision: the planes in which it turns matter, however little it does.
-        let Some(log) = Refined::of(log, &-&moved).map(Refined::into_log) else { return Vec::new() };
+        let Some(log) = Refined::all_of(log, &-&moved).pop().map(Refined::into_log) else {
+            return Vec::new();
+        };
         let full_turn = T::from_f64(core::f64::consts::PI);
         let fixed = self.action_on_vectors().plus_identity(-T::one()).kernel(T::epsilon().sqrt());
         let mut candidates: Vec<Self> = Vec::new();

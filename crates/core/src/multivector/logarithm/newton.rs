@@ -2,47 +2,62 @@
 
 use super::{Multivector, matrix::Matrix};
 use crate::{CliffordAlgebra, Real};
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 
 /// A bivector, with the distance of its exponential from the rotor that it is to be the logarithm of.
 pub(super) struct Refined<A: CliffordAlgebra, T: Real> {
     log: Multivector<A, T>,
     error: T,
+    /// The same without null generators.
+    metric_error: T,
     /// The error that counts as none.
     exact: T,
     /// The error that counts as rounding noise, in units of its tolerance.
     noise: T,
 }
 
+/// How far exp(B) is from R, in all and without null generators.
+fn errors<A: CliffordAlgebra, T: Real>(log: &Multivector<A, T>, rotor: &Multivector<A, T>) -> (T, T) {
+    let exponential = log.exp_of_bivector();
+    let metric = exponential.without_null_generators().distance_from(&rotor.without_null_generators());
+    (exponential.distance_from(rotor), metric)
+}
+
 impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
     /// The same with another bivector.
     fn with(&self, log: Multivector<A, T>, rotor: &Multivector<A, T>) -> Self {
-        let error = log.exp_of_bivector().distance_from(rotor);
-        Self { log, error, exact: self.exact, noise: self.noise }
+        let (error, metric_error) = errors(&log, rotor);
+        Self { log, error, metric_error, exact: self.exact, noise: self.noise }
     }
 
-    /// The best of what refinement makes of `log`, unless it is not finite.
-    pub(super) fn of(log: Multivector<A, T>, rotor: &Multivector<A, T>) -> Option<Self> {
-        if !log.is_finite() {
-            return None;
+    /// What refinement makes of `log`, unless it is not finite: the best, and before it what does not leave the planes of `log` for
+    /// an axis far away.
+    pub(super) fn all_of(log: Multivector<A, T>, rotor: &Multivector<A, T>) -> Vec<Self> {
+        let Some(mut best) = Self::measured(log, rotor) else { return Vec::new() };
+        best.polish(rotor);
+        // Where logarithms form a family, its directions are left alone.
+        if !best.is_good() {
+            best.refine(rotor, T::epsilon().sqrt());
         }
+        if best.is_good() {
+            return vec![best];
+        }
+        // Where R is close to a full turn, directions that exp hardly depends on have to be corrected, too.
+        let mut far = best.with(best.log.clone(), rotor);
+        far.refine(rotor, T::epsilon() * T::from_f64(32.0));
+        vec![best, far]
+    }
+
+    /// `log` as it is, unless it is not finite.
+    fn measured(log: Multivector<A, T>, rotor: &Multivector<A, T>) -> Option<Self> {
         // Rounding errors of exp, and of R itself.
         let ulps = if log.algebra().signature().dimension() > 5 { 256.0 } else { 32.0 };
         let exact = T::epsilon() * T::from_f64(ulps) + rotor.distance_from_rotors();
-        let error = log.exp_of_bivector().distance_from(rotor);
+        let (error, metric_error) = errors(&log, rotor);
         // Where boosts make coefficients large, all of those of a logarithm are found from small differences of them.
         let noise = (rotor.sizes()[0] * T::from_f64(1.0 / 64.0)).max(T::one());
-        let mut best = Self { log, error, exact, noise };
-        best.polish(rotor);
-        // Where logarithms form a family, its directions are left alone; where R is close to a full turn, the directions
-        // that exp hardly depends on have to be corrected. The former first: it changes less.
-        for cutoff in [T::epsilon().sqrt(), T::epsilon() * T::from_f64(32.0)] {
-            if best.is_good() {
-                break;
-            }
-            best.refine(rotor, cutoff);
-        }
-        best.error.is_finite().then_some(best)
+        let measured = Self { log, error, metric_error, exact, noise };
+        measured.error.is_finite().then_some(measured)
     }
 
     pub(super) fn into_log(self) -> Multivector<A, T> {
@@ -55,8 +70,14 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
     }
 
     /// Whether the exponential is R up to rounding.
+    ///
+    /// Parts with null generators may be off by the last digits of those of the bivector: close to a full turn with a
+    /// translation across, the axis is far away, and no bivector with coefficients of this precision comes closer.
     pub(super) fn is_good(&self) -> bool {
-        self.error.is_negligible(&self.noise)
+        let far = (self.log.size() * T::from_f64(1.0 / 64.0)).max(self.noise);
+        self.metric_error.is_negligible(&self.noise)
+            && self.error.is_negligible(&far)
+            && self.error < T::epsilon().sqrt().sqrt()
     }
 
     /// Whether no coefficient is large. A bivector with large ones is far from its fractions: the axis of a screw far away, of a
@@ -68,8 +89,10 @@ impl<A: CliffordAlgebra, T: Real> Refined<A, T> {
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         match (self.is_good(), other.is_good()) {
             (true, true) => self.log.size() * T::from_f64(8.0) < other.log.size(),
+            // A plane at hand, if it is so close that the axis far away leaves more undetermined.
+            (false, true) => self.error * T::from_f64(16.0) < other.error,
+            (true, false) => other.error * T::from_f64(16.0) >= self.error,
             (false, false) => self.error < other.error,
-            (good, _) => good,
         }
     }
 
