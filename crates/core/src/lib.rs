@@ -79,6 +79,27 @@ assert_eq!(serde_json::from_str::<Multivector<Cl2, f64>>(&json)?, x);
 ```
 "##
 )]
+#![cfg_attr(
+    feature = "proptest",
+    doc = r##"
+With the feature `proptest`, [`strategies`] draw what tests of code built on this crate should meet: null and nearly null vectors, large and
+subnormal numbers, motions far away, half and full turns.
+
+```
+use gradewise_core::{Rotor3, strategies::{any_algebra, any_rotor}};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+let rotors = any_algebra(1..=4).prop_flat_map(|algebra| any_rotor::<_, f64>(&algebra));
+TestRunner::default().run(&(rotors, any::<Rotor3>()), |(r, turn)| {
+    let back = r.after(&r.inverse()).unwrap();
+    prop_assert!((back.as_multivector().scalar_part() - 1.0).abs() < 1e-9);
+    prop_assert!((turn.as_multivector().norm() - 1.0).abs() < 1e-14);
+    Ok(())
+})?;
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"##
+)]
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -101,7 +122,7 @@ extern crate std;
 // rotor
 // pga3
 // cga3
-// serialized
+// serialized, strategies
 
 mod algebra;
 mod basis;
@@ -122,6 +143,8 @@ mod scalar;
 mod serialized;
 mod shape;
 mod signature;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 mod tables;
 mod text;
 
@@ -144,8 +167,3 @@ pub use tables::{Path, Term};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// The examples of the book are tests too.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/rotor.md")]
-struct Tutorial;

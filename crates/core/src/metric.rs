@@ -2,12 +2,12 @@
 
 use crate::{
     Error, MAX_DIMENSION, Path, Result, Signature,
-    blade::{generators, order_blades, outer_sign, reverse_sign},
+    blade::{generators, outer_sign, reverse_sign},
+    tables::Tables,
 };
 use alloc::{
     borrow::ToOwned,
     string::{String, ToString},
-    sync::Arc,
     vec,
     vec::Vec,
 };
@@ -34,14 +34,9 @@ use core::{fmt, str::FromStr};
 /// ```
 #[derive(Clone)]
 pub struct OrderedMetric {
-    tables: Arc<Tables>,
-}
-
-struct Tables {
-    squares: Vec<i8>,
-    /// Blade index → bit set of generators, and back.
-    masks: Vec<u16>,
-    index_of_mask: Vec<u16>,
+    squares: [i8; MAX_DIMENSION],
+    /// Those of the algebra with as many positive generators: the order of blades is that of any metric.
+    tables: &'static Tables,
 }
 
 impl OrderedMetric {
@@ -56,20 +51,20 @@ impl OrderedMetric {
             let text: Vec<String> = squares.iter().map(i8::to_string).collect();
             return Err(Error::InvalidMetric { text: text.join(",") });
         }
-        let blades = 1 << squares.len();
-        let (mut masks, mut index_of_mask) = (vec![0; blades], vec![0; blades]);
-        order_blades(&mut masks, &mut index_of_mask);
-        Ok(Self { tables: Arc::new(Tables { squares: squares.to_vec(), masks, index_of_mask }) })
+        let mut all = [0; MAX_DIMENSION];
+        all[..squares.len()].copy_from_slice(squares);
+        // Valid metrics have few enough generators.
+        Ok(Self { squares: all, tables: Tables::of(Signature::new(squares.len() as u8, 0, 0)) })
     }
 
     /// The squares of the generators.
     pub fn squares(&self) -> &[i8] {
-        &self.tables.squares
+        &self.squares[..self.dimension()]
     }
 
     /// Number of generators.
     pub fn dimension(&self) -> usize {
-        self.squares().len()
+        self.tables.signature.dimension()
     }
 
     /// Number of blades, 2ⁿ.

@@ -47,12 +47,16 @@ pub mod prelude {
 /// The examples of the README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The examples of the book are tests too; that of `docs/rotor.md` is one of `gradewise-core`.
-#[cfg(doctest)]
+/// The examples of the book are tests too, and those in READMEs of crates that cannot run them. They lie outside of this package: the build
+/// script sets `book` where they are at hand.
+#[cfg(all(doctest, book))]
 mod book {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../derive/README.md")]
+    struct Derive;
     #[doc = include_str!("../../../docs/custom-kernels.md")]
     struct CustomKernels;
     #[doc = include_str!("../../../docs/fields.md")]
@@ -61,6 +65,8 @@ mod book {
     struct GeometricAttention;
     #[doc = include_str!("../../../docs/precision.md")]
     struct Precision;
+    #[doc = include_str!("../../../docs/rotor.md")]
+    struct Rotor;
     #[doc = include_str!("../../../docs/troubleshooting.md")]
     struct Troubleshooting;
     #[doc = include_str!("../../../docs/weights.md")]

@@ -50,8 +50,3 @@ pub use predictor::Predictor;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// The examples in the README of the derive macro need the trait `Module`, so they are tested here.
-#[cfg(doctest)]
-#[doc = include_str!("../../derive/README.md")]
-struct DeriveReadme;

@@ -335,3 +335,27 @@ def test_the_product_is_that_of_the_operators(signature):
     column = lambda x: x.numpy().reshape(-1, 1, 1)
     np.testing.assert_array_equal(gn.geometric_product(column(a), column(b), signature), column(a * b))
     np.testing.assert_array_equal(gn.regressive_product(column(a), column(b), signature), column(a & b))
+
+
+def test_slerp_goes_the_shorter_way():
+    algebra = Algebra(3, 0, 1)
+    start = algebra.translator(1, 2, 3) * algebra.rotor(algebra.e12, 0.5)
+    end = Rotor((algebra.translator(1.1, 2, 3) * algebra.rotor(algebra.e12, 0.51)).multivector * -1.0)
+    x, y, z = start.slerp(end, 0.5).apply(algebra.point(0, 0, 0)).coordinates()
+    assert abs(x - 1.05) < 0.01 and abs(y - 2) < 0.01 and abs(z - 3) < 0.01
+    # Boosts, and their negatives.
+    spacetime = Algebra(1, 3)
+    boost = spacetime.rotor(spacetime.e12, 1.0)
+    identity = spacetime.identity
+    half = identity.slerp(Rotor(boost.multivector * -1.0), 0.5)
+    assert (half * half).multivector.isclose(boost.multivector)
+
+
+def test_logarithm_of_a_full_turn_with_a_translation():
+    algebra = Algebra(3, 0, 1)
+    step = algebra.translator(0, 0, 0.25) * algebra.rotor(algebra.e12, math.pi / 2)
+    motion = step * step * step * step
+    assert motion.log().exp().isclose(motion.multivector)
+    half = motion**0.5
+    x, y, z = (half * half).apply(algebra.point(0, 0, 0)).coordinates()
+    assert abs(x) < 1e-12 and abs(y) < 1e-12 and abs(z - 1) < 1e-12

@@ -28,37 +28,55 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Undefined`] if there is none: x is zero, null or a zero divisor (for floats, up to rounding); or if the coefficients are
-    /// integers and the inverse has fractions.
+    /// [`Error::Undefined`] if there is none: x is zero, null or a zero divisor; if a coefficient of it overflows; or if
+    /// the coefficients are integers and the inverse has fractions. For floats a versor counts as null if |q(x)| is at most 2¹²
+    /// ulps of the sum of squares that it is the signed sum of, and anything else as a zero divisor if x x⁻¹ cannot be brought
+    /// within √ε of 1. Coefficients may be of any size, those of blades with null generators too.
     pub fn inverse(&self) -> Result<Self> {
-        if self.scalar_norm().is_some() { self.versor_inverse() } else { self.general_inverse() }
+        let (x, unit) = self.in_binary_units();
+        match x.scalar_norm() {
+            Some(norm) => x.divided_reverse(&norm, &unit),
+            None => self.general_inverse(),
+        }
     }
 
     /// The inverse of a versor, reverse(x) / q(x), or why x is none.
     pub(crate) fn versor_inverse(&self) -> Result<Self> {
-        let mut inverse = self.reverse();
-        let norm = self
-            .scalar_norm()
-            .ok_or_else(|| undefined("reverse(x) x is not a scalar, so x is not a versor"))?;
-        if norm.is_zero() || norm.is_negligible(&self.scale()) {
+        let (x, unit) = self.in_binary_units();
+        let norm =
+            x.scalar_norm().ok_or_else(|| undefined("reverse(x) x is not a scalar, so x is not a versor"))?;
+        x.divided_reverse(&norm, &unit)
+    }
+
+    /// reverse(x) / `norm` / `unit`.
+    fn divided_reverse(&self, norm: &T, unit: &T) -> Result<Self> {
+        if norm.is_zero() || norm.is_negligible(&self.squared_size()) {
             return Err(undefined("reverse(x) x is zero: x is a null versor"));
         }
+        let mut inverse = self.reverse();
         for coefficient in inverse.coefficients_mut() {
-            *coefficient = coefficient.quotient(&norm).ok_or_else(|| undefined(FRACTIONS))?;
+            *coefficient = coefficient.quotient(norm).ok_or_else(|| undefined(FRACTIONS))? / unit.clone();
         }
-        Ok(inverse)
+        inverse.or_overflow()
+    }
+
+    /// This, unless a coefficient is not finite.
+    fn or_overflow(self) -> Result<Self> {
+        if self.is_finite() {
+            Ok(self)
+        } else {
+            Err(undefined("a coefficient of x is not finite, or one of its inverse overflows"))
+        }
     }
 
     /// By Faddeev and LeVerrier: x satisfies a polynomial of degree N = 2^⌈n/2⌉, whose coefficients are
     /// cₖ = (N / k) ⟨xₖ⟩₀ with x₁ = x and xₖ₊₁ = x (xₖ − cₖ). Then x (x_{N−1} − c_{N−1}) = c_N.
     fn general_inverse(&self) -> Result<Self> {
-        // Floats between −1 and 1, so that no power overflows.
-        let size = self.coefficients().iter().fold(T::zero(), |size, c| {
-            let magnitude = if *c < T::zero() { -c.clone() } else { c.clone() };
-            if magnitude > size { magnitude } else { size }
-        });
-        let unit = if T::EXACT { T::one() } else { size };
-        let x = self.map(|_, c| c.clone() / unit.clone());
+        // Floats of the order of 1, so that no power overflows; and null generators scaled likewise, which changes nothing
+        // but keeps them from being compared with the others.
+        let (x, unit) = self.in_binary_units();
+        let length = x.unit_of_length();
+        let x = x.with_null_generators_scaled(&(T::one() / length.clone()));
         let degree = 1u32 << self.algebra.signature().dimension().div_ceil(2);
         let number = |count: u32| (0..count).fold(T::zero(), |sum, _| sum + T::one());
         let mut power = x.clone();
@@ -67,7 +85,9 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
             let multiple = power.scalar_part() * number(degree);
             let coefficient = multiple.quotient(&number(k)).ok_or_else(|| undefined(FRACTIONS))?;
             if k == degree {
-                return self.divided_adjugate(&x, previous, &coefficient, &unit);
+                let inverse = self.divided_adjugate(&x, previous, &coefficient)?;
+                let inverse = inverse.with_null_generators_scaled(&length);
+                return inverse.map(|_, c| c.clone() / unit.clone()).or_overflow();
             }
             previous = power;
             if let Some(scalar) = previous.coefficients_mut().first_mut() {
@@ -78,8 +98,8 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         Err(undefined("an algebra has a degree of at least one"))
     }
 
-    /// adjugate / determinant / unit; for floats, refined to recover the digits that the powers lost.
-    fn divided_adjugate(&self, x: &Self, adjugate: Self, determinant: &T, unit: &T) -> Result<Self> {
+    /// adjugate / determinant; for floats, refined to recover the digits that the powers lost.
+    fn divided_adjugate(&self, x: &Self, adjugate: Self, determinant: &T) -> Result<Self> {
         let refused = "the determinant is zero or not finite: x divides zero, or a coefficient is not finite";
         let mut inverse = adjugate;
         if determinant.is_zero() {
@@ -100,17 +120,17 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
         for _ in 0..4 {
             let better = inverse.sum(&inverse.times(&last));
             let rest = error(&better);
-            // NaN compares as no improvement.
-            if rest.scale() < last.scale() {
+            if rest.is_finite() && rest.size() < last.size() {
                 (inverse, last) = (better, rest);
             } else {
                 break;
             }
         }
         // If x is singular up to rounding, x y stays far from 1.
-        if !last.scale().is_negligible(&T::one()) {
+        let size = last.size();
+        if !(size.clone() * size).is_negligible(&T::one()) || !last.is_finite() {
             return Err(undefined(refused));
         }
-        Ok(inverse.map(|_, c| c.clone() / unit.clone()))
+        Ok(inverse)
     }
 }

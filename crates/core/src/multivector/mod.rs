@@ -15,6 +15,8 @@ mod logarithm;
 mod norm;
 mod operators;
 pub(crate) mod product;
+mod spin;
+mod tolerance;
 mod versor;
 
 use crate::{CliffordAlgebra, Scalar};
@@ -91,11 +93,6 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     pub(crate) fn map(&self, mut f: impl FnMut(u16, &T) -> T) -> Self {
         let masks = self.algebra.masks();
         self.build(|blade| f(masks[blade], &self.coefficients()[blade]))
-    }
-
-    /// The sum of the squares of the coefficients: the scale beside which rounding noise is judged.
-    pub(crate) fn scale(&self) -> T {
-        self.coefficients().iter().fold(T::zero(), |sum, c| sum + c.clone() * c.clone())
     }
 }
 

@@ -12,21 +12,31 @@ impl<A: CliffordAlgebra, T: Scalar> Multivector<A, T> {
     /// A [`Rotor`](crate::Rotor) does the same without the checks and the inverse.
     ///
     /// # Errors
-    /// [`Error::Undefined`] if reverse(v) v is no scalar other than zero, or if v is neither even nor odd;
+    /// [`Error::Undefined`] if reverse(v) v is no scalar other than zero, if v is neither even nor odd, or (beyond five
+    /// dimensions) if it maps a vector to what is none: each up to 2¹² ulps of what enters (5e-4 in `f32`, 9e-13 in `f64`);
+    /// if the result overflows;
     /// [`Error::AlgebraMismatch`] (run-time algebras only).
     pub fn sandwich(&self, x: &Self) -> Result<Self> {
         A::into_result(self.algebra.checked(&x.algebra, "sandwich", || ()))?;
         let inverse = self.versor_inverse()?;
-        let scale = self.scale();
-        let vanishes = |part: Self| part.scale().is_negligible(&scale);
-        if vanishes(self.odd_part()) {
-            Ok(self.times(x).times(&inverse).in_grades_of(x))
-        } else if vanishes(self.even_part()) {
-            Ok(self.times(&x.involution()).times(&inverse).in_grades_of(x))
+        let undefined = |reason| Error::Undefined { operation: "sandwich", reason };
+        let (even, odd) = (self.even_part(), self.odd_part());
+        // Only one part is used, so that noise in the other adds nothing.
+        let (part, image) = if odd.is_negligible_beside(&even) {
+            (even, x.clone())
+        } else if even.is_negligible_beside(&odd) {
+            (odd, x.involution())
         } else {
-            let reason = "the left operand has even and odd parts, so it is not a versor";
-            Err(Error::Undefined { operation: "sandwich", reason })
+            return Err(undefined("the left operand has even and odd parts, so it is not a versor"));
+        };
+        if !part.maps_vectors_to_vectors(&inverse) {
+            return Err(undefined("the left operand maps vectors to what is none, so it is not a versor"));
         }
+        let moved = part.times(&image).times(&inverse).in_grades_of(x);
+        if x.is_finite() && !moved.is_finite() {
+            return Err(undefined("a coefficient of the result overflows"));
+        }
+        Ok(moved)
     }
 
     /// The reflection of `self` in the hyperplane through the origin perpendicular to `normal`, a vector of any length:

@@ -59,7 +59,7 @@ fn perpendicular<A: CliffordAlgebra, T: Real>(
     // Rejecting twice restores the orthogonality that cancellation costs the first time.
     let unit = |v: &Multivector<A, T>| {
         let once = reject(v);
-        let clear = once.scale() > T::epsilon().sqrt() * v.scale();
+        let clear = once.sizes()[0] > T::epsilon().sqrt().sqrt() * v.sizes()[0];
         let unit = once.normalized().ok().filter(|_| clear)?;
         reject(&unit).normalized().ok().filter(|unit| unit.squared_norm() * sign > T::zero())
     };

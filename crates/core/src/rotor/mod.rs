@@ -44,16 +44,19 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
         Self(Multivector::scalar_in(algebra, T::one()))
     }
 
-    /// Takes a multivector that is a rotor.
+    /// Takes a multivector that is a rotor. Odd parts, which are noise, are dropped.
     ///
     /// # Errors
-    /// [`Error::Undefined`] unless it is even with reverse(R) R = 1 up to rounding; see
-    /// [`Multivector::normalized`].
+    /// [`Error::Undefined`] unless it is even with reverse(R) R = 1 and, beyond five dimensions, maps vectors to vectors; see
+    /// [`Multivector::normalized`]. Odd coefficients may be up to 2¹² ulps (5e-4 in `f32`, 9e-13 in `f64`) of even
+    /// ones with as many null generators or fewer, and each coefficient of reverse(R) R − 1 up to 2¹² ulps of the sum of the
+    /// magnitudes that it is the sum of. The squared norm is between ½ and 3/2 in any case, which is where rapidities
+    /// beyond 34 (13 in `f32`) may end: their norm is lost in rounding.
     pub fn new(rotor: Multivector<A, T>) -> Result<Self> {
         if rotor.is_rotor() {
             Ok(Self(rotor.even_part()))
         } else {
-            let reason = "a rotor is even with reverse(R) R = 1; normalize first";
+            let reason = "a rotor is even with reverse(R) R = 1 and maps vectors to vectors; normalize first";
             Err(Error::Undefined { operation: "rotor", reason })
         }
     }
@@ -74,10 +77,20 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
     /// The rotation by `angle` radians in `plane`, a simple bivector of any size: for a ∧ b from a towards b. In a
     /// plane with positive square it is the boost by the rapidity `angle`.
     ///
+    /// In projective space `plane` is a line, at any distance from the origin.
+    ///
     /// # Errors
-    /// [`Error::Undefined`] if `plane` is not a simple bivector, or a null one, which has no unit.
+    /// [`Error::Undefined`] if `plane` is not a simple bivector, up to 2¹² ulps of what enters plane ∧ plane; a null one, which has
+    /// no unit; or if a number is not finite.
     pub fn from_plane_angle(plane: &Multivector<A, T>, angle: T) -> Result<Self> {
-        Self::exp(&plane.normalized()?.scaled(&(angle * T::from_f64(-0.5))))
+        let undefined = |reason| Error::Undefined { operation: "rotor from a plane and an angle", reason };
+        let bivector =
+            plane.bivector_only().ok_or_else(|| undefined("the plane is a bivector, and nothing else"))?;
+        let unit = bivector.normalized()?;
+        if !unit.is_simple() {
+            return Err(undefined("the bivector is not simple: it spans two planes; exp takes it"));
+        }
+        Self::exp(&unit.scaled(&(angle * T::from_f64(-0.5))))
     }
 
     /// The action on x, R x reverse(R): an automorphism that preserves grades and norms. Noise in grades that x does
@@ -134,22 +147,38 @@ impl<A: CliffordAlgebra, T: Real> Rotor<A, T> {
     /// # Ok::<(), gradewise_core::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// As [`Multivector::log`], and [`Error::AlgebraMismatch`] (run-time algebras only).
-    pub fn slerp(&self, other: &Self, t: T) -> Result<Self> {
-        let mut step = A::into_result(other.after(&self.inverse()))?;
-        if step.0.scalar_part() < T::zero() {
-            step = Self(-step.0);
-        }
-        A::into_result(step.powf(t)?.after(self))
-    }
-
-    /// This rotor with its norm corrected for the rounding errors of many products.
+    /// Of the two signs the one is taken with which other self⁻¹ turns less; where that has no logarithm (minus a boost), the
+    /// other one.
     ///
     /// # Errors
-    /// [`Error::Undefined`] if coefficients are not finite.
+    /// [`Error::Undefined`] if other self⁻¹ has no [logarithm](Multivector::log) with either sign, so that no motion at
+    /// constant speed leads from one to the other (which takes an indefinite metric, or several null generators), or if `t` is
+    /// not finite; and [`Error::AlgebraMismatch`] (run-time algebras only).
+    pub fn slerp(&self, other: &Self, t: T) -> Result<Self> {
+        let undefined = |reason| Error::Undefined { operation: "slerp", reason };
+        if !t.is_finite() {
+            return Err(undefined("the fraction of the way is not finite"));
+        }
+        let step = A::into_result(other.after(&self.inverse()))?.0;
+        let negative = -&step;
+        let (first, second) =
+            if step.scalar_part() < T::zero() { (negative, step) } else { (step, negative) };
+        let log = first.log().or_else(|_| second.log()).map_err(|_| {
+            undefined("no motion at constant speed leads from one rotor to the other: other · self⁻¹ has no logarithm with either sign")
+        })?;
+        A::into_result(Self::exp(&log.scaled(&t))?.after(self))
+    }
+
+    /// This rotor with the rounding errors of many products corrected: reverse(R) R = 1 in all parts, to a few ulps of
+    /// what enters it. In projective algebras the part with null generators, which holds translations, too (Study's norm of dual
+    /// quaternions), at any distance; in more than three dimensions the parts of grade 4.
+    ///
+    /// # Errors
+    /// [`Error::Undefined`] if a coefficient is not finite, or if so much was lost that the squared norm is not clear of
+    /// zero: boosts of a rapidity beyond 34 (13 in `f32`).
     pub fn renormalized(&self) -> Result<Self> {
-        self.0.normalized().map(Self)
+        let reason = "a coefficient is not finite, or the norm is lost in rounding: it is no rotor any more";
+        self.0.nearest_rotor().map(Self).ok_or(Error::Undefined { operation: "renormalization", reason })
     }
 
     /// The rotor as a multivector.

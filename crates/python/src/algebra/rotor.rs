@@ -68,21 +68,22 @@ impl PyRotor {
         Self(self.0.inverse())
     }
 
-    /// The bivector B with exp(B) = R.
+    /// A bivector B with exp(B) = R.
     ///
     /// Raises:
-    ///     ArgumentError: there is no closed form.
+    ///     ArgumentError: there is none, as for minus a boost.
     fn log(&self, py: Python<'_>) -> PyResult<PyMultivector> {
         self.0.log().map(PyMultivector).map_err(|error| fail(py, error))
     }
 
-    /// The interpolation from this rotor (t = 0) to another (t = 1), at constant speed: ``(other * ~self) ** t * self``.
+    /// The interpolation from this rotor (t = 0) to another (t = 1), at constant speed and the shorter way:
+    /// ``(other * ~self) ** t * self`` with the sign of other with which it turns less. Other and minus other move everything alike, and are
+    /// taken as one.
     ///
     /// Raises:
-    ///     ArgumentError: rotors of different algebras; no closed form.
+    ///     ArgumentError: rotors of different algebras; no motion at constant speed leads from one to the other.
     fn slerp(&self, py: Python<'_>, other: &Bound<'_, Self>, t: f64) -> PyResult<Self> {
-        let between = other.get().0.after(&self.0.inverse());
-        Self::of(py, between.and_then(|between| between.powf(t)?.after(&self.0)))
+        Self::of(py, self.0.slerp(&other.get().0, t))
     }
 
     /// This rotor with its norm corrected for the rounding errors of many products.
