@@ -65,6 +65,11 @@ class Spied:
         return self.note
 
 
+def _dropped(y):
+    """Dropout whose mask does not depend on how its input lies in memory, as that of PyTorch does."""
+    return 2.0 * y * (torch.rand(y.shape) < 0.5)
+
+
 # Edits of any class with one input. Those that keep what is computed come first.
 def subclasses(base):
     made = {
@@ -80,8 +85,10 @@ def subclasses(base):
         "tanh": edited(base, forward=after(lambda self, y: torch.tanh(y))),
         "a clamp": edited(base, forward=after(lambda self, y: y.clamp(-2.0, 2.0))),
         "a shift": edited(base, forward=after(lambda self, y: y + 1e-6)),
-        "dropout": edited(base, forward=after(lambda self, y: nn.functional.dropout(y, 0.5, self.training))),
-        "noise": edited(base, forward=after(lambda self, y: y + 0.1 * torch.randn_like(y) if self.training else y)),
+        "dropout": edited(base, forward=after(lambda self, y: _dropped(y) if self.training else y)),
+        "noise": edited(
+            base, forward=after(lambda self, y: y + 0.1 * torch.randn(y.shape, dtype=y.dtype) if self.training else y)
+        ),
         "eval only": edited(base, forward=after(lambda self, y: y if self.training else 1.5 * y)),
         "detached": edited(base, forward=after(lambda self, y: y.detach())),
         "half detached": edited(base, forward=after(lambda self, y: y * 0.5 + y.detach() * 0.5)),
@@ -395,7 +402,7 @@ def damage(model, rng):
         linear = [m for m in model.modules() if isinstance(m, P.MVLinear)]
         for a in linear:
             for b in linear:
-                if a is not b and isinstance(a.weight, nn.Parameter) and a.weight.shape == b.weight.shape:
+                if a is not b and "weight" in a._parameters and "weight" in b._parameters and a.weight.shape == b.weight.shape:
                     b.weight = a.weight
                     return "tied weights"
     if choice == "constant":

@@ -158,8 +158,12 @@ def _state(module: nn.Module) -> dict[tuple[str, str], Any]:
     for path, part in module.named_modules():
         for name, value in part.__dict__.items():
             if not isinstance(getattr(type(part), name, None), functools.cached_property):
-                found[path, name] = (id(value), _mark(value))
+                found[path, name] = (value, _mark(value))
     return found
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    return before is not None and after is not None and before[0] is after[0] and before[1] == after[1]
 
 
 def _mark(value: Any) -> Optional[int]:
@@ -188,7 +192,9 @@ def observe(module: nn.Module, trial: Trial, row_axis: int = 0) -> Observed:
     seed(module)
     output = module(*passed)
     after = _state(module)
-    changed = [name for _, name in before.keys() | after.keys() if before.get((_, name)) != after.get((_, name))]
+    changed = [
+        name for _, name in before.keys() | after.keys() if not _is_same(before.get((_, name)), after.get((_, name)))
+    ]
     if changed:
         raise Unlike(f"its forward sets attributes: {', '.join(sorted(set(changed)))}")
     for name, value in module.named_buffers():
