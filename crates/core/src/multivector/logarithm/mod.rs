@@ -13,8 +13,11 @@ use super::Multivector;
 use crate::{CliffordAlgebra, Error, Real, Result};
 use newton::Refined;
 
-const NO_LOGARITHM: &str = "no bivector has this rotor as its exponential (minus a boost or minus a translation is none, in one plane or in one of two); \
-     take the logarithm of −R, which moves everything as R does";
+const NO_LOGARITHM: &str = "no bivector has this rotor as its exponential (minus a boost or minus a translation is none, in one plane or in \
+     one of two); take the logarithm of −R, which moves everything as R does";
+/// Beyond five dimensions there is no closed form, and the search may end without a logarithm that exists.
+const NOT_FOUND: &str = "no logarithm was found: beyond five dimensions the search is not exhaustive, and minus a boost or minus a \
+     translation has none; try −R, which moves everything as R does";
 
 impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
     /// A logarithm of a rotor R (even, reverse(R) R = 1): a bivector B with exp(B) = R, of any signature.
@@ -55,7 +58,8 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         })?;
         let length = rotor.unit_of_length();
         let log = rotor.with_null_generators_scaled(&length.recip()).log_nearby();
-        log.map(|log| log.with_null_generators_scaled(&length)).ok_or_else(|| undefined(NO_LOGARITHM))
+        let reason = if self.algebra.dimension() > 5 { NOT_FOUND } else { NO_LOGARITHM };
+        log.map(|log| log.with_null_generators_scaled(&length)).ok_or_else(|| undefined(reason))
     }
 
     /// The logarithm of a rotor whose coefficients with null generators are of the order of one.
