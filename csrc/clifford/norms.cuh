@@ -54,17 +54,26 @@ struct Quick {
 
 /// The smooth norm ‖x‖ = (q² + 1e-16)^¼ of the quadratic form q of x. `M` is Exact or Quick. Above 1 the summand is less than half a unit
 /// in the last place of q², and the norm is √|q|: the square of q, which overflows where x is about 4e9 in float, is not formed.
+/// Quick is for blocks of operators whose kernels have no register left for that: their features stay below 4e9 (docs/numerics.md).
 template <class M, class C>
 GW_DEVICE C smooth_norm(C q) {
-    const C size = q < C(0) ? -q : q;
-    return M::root(size > C(1) ? size : M::root(q * q + C(SMOOTH_EPSILON)));
+    if constexpr (std::is_same_v<M, Quick>) {
+        return M::root(M::root(q * q + C(SMOOTH_EPSILON)));
+    } else {
+        const C size = q < C(0) ? -q : q;
+        return M::root(size > C(1) ? size : M::root(q * q + C(SMOOTH_EPSILON)));
+    }
 }
 
-/// q/‖x‖³: the derivative of ‖x‖ by x_i is this times metric_i·x_i. Above 1 it is ±1/‖x‖, without the cube.
+/// q/‖x‖³: the derivative of ‖x‖ by x_i is this times metric_i·x_i. Above 1 it is ±1/‖x‖, without the cube, for Exact.
 template <class M, class C>
 GW_DEVICE C smooth_norm_slope(C q, C norm) {
-    const bool is_large = norm > C(1);
-    return M::quotient(is_large ? (q < C(0) ? C(-1) : C(1)) : q, is_large ? norm : norm * norm * norm);
+    if constexpr (std::is_same_v<M, Quick>) {
+        return M::quotient(q, norm * norm * norm);
+    } else {
+        const bool is_large = norm > C(1);
+        return M::quotient(is_large ? (q < C(0) ? C(-1) : C(1)) : q, is_large ? norm : norm * norm * norm);
+    }
 }
 
 /// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`, summed in f64 if `DOUBLE`, in compensated f32

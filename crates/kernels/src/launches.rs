@@ -45,7 +45,7 @@ fn blades(operation: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, path::Path};
+    use std::fs;
 
     #[test]
     fn kernels_of_tiles_have_dynamic_shared_memory() {

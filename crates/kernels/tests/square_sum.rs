@@ -4,7 +4,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
     io::{ErrorKind, Write},
-    path::Path,
     process::{Command, Stdio},
     thread,
 };

@@ -18,7 +18,6 @@ use gradewise_nn::{
     layers::Layer,
 };
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-use std::path::Path;
 
 fn rng() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(1)

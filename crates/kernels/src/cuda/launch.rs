@@ -261,7 +261,7 @@ impl CudaDevice {
 #[cfg(test)]
 mod tests {
     use super::{DType, Kernel, Signature};
-    use std::{fs, path::Path};
+    use std::fs;
 
     #[test]
     fn kernels_that_differ_have_different_ids() {

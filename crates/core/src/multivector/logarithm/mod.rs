@@ -58,7 +58,7 @@ impl<A: CliffordAlgebra, T: Real> Multivector<A, T> {
         })?;
         let length = rotor.unit_of_length();
         let log = rotor.with_null_generators_scaled(&length.recip()).log_nearby();
-        let reason = if self.algebra.dimension() > 5 { NOT_FOUND } else { NO_LOGARITHM };
+        let reason = if self.algebra.signature().dimension() > 5 { NOT_FOUND } else { NO_LOGARITHM };
         log.map(|log| log.with_null_generators_scaled(&length)).ok_or_else(|| undefined(reason))
     }
 
