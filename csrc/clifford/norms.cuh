@@ -17,6 +17,9 @@ constexpr double LEAST_SQUARE = 0.01;
 
 /// Square roots, quotients and sigmoids as IEEE 754 rounds them.
 struct Exact {
+    /// Whether norms are right where the square of a quadratic form overflows.
+    static constexpr bool FULL_RANGE = true;
+
     template <class C>
     GW_DEVICE static C root(C x) {
         return ::root(x);
@@ -34,6 +37,8 @@ struct Exact {
 /// The same by the hardware's approximations, one instruction each: an error of about 2⁻²², e^x of |x|·2⁻²⁴ besides, and subnormal
 /// numbers count as zeros.
 struct Quick {
+    static constexpr bool FULL_RANGE = false;
+
     GW_DEVICE static float root(float x) {
         float result;
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -57,7 +62,7 @@ struct Quick {
 /// Quick is for blocks of operators whose kernels have no register left for that: their features stay below 4e9 (docs/numerics.md).
 template <class M, class C>
 GW_DEVICE C smooth_norm(C q) {
-    if constexpr (std::is_same_v<M, Quick>) {
+    if constexpr (!M::FULL_RANGE) {
         return M::root(M::root(q * q + C(SMOOTH_EPSILON)));
     } else {
         const C size = q < C(0) ? -q : q;
@@ -68,7 +73,7 @@ GW_DEVICE C smooth_norm(C q) {
 /// q/‖x‖³: the derivative of ‖x‖ by x_i is this times metric_i·x_i. Above 1 it is ±1/‖x‖, without the cube, for Exact.
 template <class M, class C>
 GW_DEVICE C smooth_norm_slope(C q, C norm) {
-    if constexpr (std::is_same_v<M, Quick>) {
+    if constexpr (!M::FULL_RANGE) {
         return M::quotient(q, norm * norm * norm);
     } else {
         const bool is_large = norm > C(1);
