@@ -26,8 +26,9 @@ fn devices() -> Vec<Device> {
 
 /// One step of a small model, watched. What fits one kernel on a GPU is kept in its parts, as on the CPU.
 fn step(device: &Device) -> Bisection {
-    // In double precision, which the kernels for a whole block do not take.
-    let placement = Placement::new(device, DType::F64);
+    // On a GPU in double precision, which the kernels for a whole block do not take.
+    let dtype = if matches!(device, Device::Cpu) { DType::F32 } else { DType::F64 };
+    let placement = Placement::new(device, dtype);
     let config = NBodyConfig { hidden: 33, layers: 1, ..NBodyConfig::default() };
     let model = NBody::init(&config, &placement, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
     let trajectories = Trajectories::simulate(3, 4, 12, 5, Split::Train).unwrap();

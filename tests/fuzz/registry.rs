@@ -9,7 +9,8 @@ pub fn run(entry: &Entry, s: &Source, misfits: bool) -> Outcome {
     let differentiated = || -> Result<_> {
         let sizes = Sizes { algebra: s.algebra(), batch: s.size(), features: s.size().max(1) };
         let samples = entry.samples(&sizes)?;
-        let sample = &samples[s.below(samples.len())];
+        // Some have none in an algebra, such as a product by a learned metric where there is no generator.
+        let Some(sample) = samples.get(s.below(samples.len().max(1))) else { return Ok(Vec::new()) };
         let misfits = misfits && s.chance(0.6);
         let mut inputs = Vec::new();
         for input in sample.inputs() {

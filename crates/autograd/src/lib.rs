@@ -20,7 +20,7 @@
 
 // The order of modules:
 //
-// deviation, error, id, mode
+// deviation, difference, error, id, mode, stop
 // anomaly, attributes, properties
 // policy, tensor
 // backend, create, gradients, observe, sample, trace
