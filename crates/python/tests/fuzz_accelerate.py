@@ -402,7 +402,12 @@ def damage(model, rng):
         linear = [m for m in model.modules() if isinstance(m, P.MVLinear)]
         for a in linear:
             for b in linear:
-                if a is not b and "weight" in a._parameters and "weight" in b._parameters and a.weight.shape == b.weight.shape:
+                if (
+                    a is not b
+                    and "weight" in a._parameters
+                    and "weight" in b._parameters
+                    and a.weight.shape == b.weight.shape
+                ):
                     b.weight = a.weight
                     return "tied weights"
     if choice == "constant":

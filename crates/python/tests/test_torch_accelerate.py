@@ -622,7 +622,11 @@ def test_flash_layers_refuse_blades_of_another_algebra():
 def test_autocast_gives_the_published_dtypes(device):
     # Its own: another test's tables may be in float64.
     algebra = published.CliffordAlgebra((1.0, 1.0, 1.0))
-    linear, silu, norm = published.MVLinear(algebra, 3, 3), published.MVSiLU(algebra, 3), published.MVLayerNorm(algebra, 3)
+    linear, silu, norm = (
+        published.MVLinear(algebra, 3, 3),
+        published.MVSiLU(algebra, 3),
+        published.MVLayerNorm(algebra, 3),
+    )
     product = published.SteerableGeometricProductLayer(algebra, 3)
     layer = published.EGCL(algebra, 3, 3, 3)
     x, edges = torch.randn(7, 3, 8, device=device), graph().to(device)

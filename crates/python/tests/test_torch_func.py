@@ -35,7 +35,7 @@ def test_definitions_are_what_kernels_compute(device, operator, signature):
                 assert deviation(a.cpu(), b.cpu()) < 1e-10
 
 
-@pytest.mark.parametrize("operator, signature", every(signatures=SMALL))
+@pytest.mark.parametrize("operator, signature", every(signatures=[(1, 0, 1)]))
 def test_derivatives_in_both_modes_and_batched(device, operator, signature):
     for attributes, inputs in samples(operator, signature, device=device):
         options = dict(check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True, fast_mode=True)
@@ -44,7 +44,7 @@ def test_derivatives_in_both_modes_and_batched(device, operator, signature):
         assert torch.autograd.gradgradcheck(runs(operator, attributes), requiring(inputs), **options)
 
 
-@pytest.mark.parametrize("operator, signature", every(signatures=SMALL))
+@pytest.mark.parametrize("operator, signature", every(signatures=[(1, 1, 0)]))
 def test_transformations_are_those_of_the_definition(device, operator, signature):
     for attributes, inputs in samples(operator, signature, rows=2, features=2, device=device):
         ours = runs(operator, attributes)
@@ -100,7 +100,7 @@ def test_batches_over_any_inputs(device, operator, signature):
                 assert deviation(g.cpu(), wanted.cpu()) < EXACT
 
 
-@pytest.mark.parametrize("operator, signature", every(signatures=SMALL))
+@pytest.mark.parametrize("operator, signature", every(signatures=[(1, 0, 1)]))
 def test_third_derivatives_in_ordinary_reverse_mode(device, operator, signature):
     for attributes, inputs in samples(operator, signature, rows=1, features=2, device=device):
         leaves = requiring(inputs)

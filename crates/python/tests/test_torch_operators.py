@@ -190,17 +190,6 @@ def test_what_does_not_fit_raises_with_names_and_shapes(device):
     assert gt.geometric_product(meta, meta).device.type == "meta"
 
 
-def test_third_derivatives_are_refused_by_name():
-    x = torch.randn(8, 2, 3, dtype=torch.float64, requires_grad=True)
-    a = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    y = gt.mv_normalization(x, a).sum()
-    for _ in range(2):
-        (g,) = torch.autograd.grad(y, x, create_graph=True)
-        y = g.square().sum()
-    with pytest.raises(gradewise.NotDifferentiableError, match="mv_normalization"):
-        torch.autograd.grad(y, x)
-
-
 def test_autocast_computes_in_its_dtype_by_the_rule_of_the_operator(device):
     for operator in OPERATORS:
         for attributes, inputs in samples(operator, (3, 0, 0), dtype=torch.float32, device=device):
