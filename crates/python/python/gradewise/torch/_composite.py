@@ -153,6 +153,9 @@ def is_followed() -> bool:
 
 def is_transformed() -> bool:
     """Whether a transformation of ``torch.func`` or dual numbers of forward mode are in force."""
+    if torch.compiler.is_compiling():
+        # Compilers show no interpreter as one; those of reverse mode and of batches they pass on to the registered operators.
+        return forward_ad._current_level >= 0
     return _transformation() is not None or forward_ad._current_level >= 0
 
 
