@@ -144,7 +144,7 @@ impl Entry {
         order: Order,
         options: &GradcheckOptions,
     ) -> Result<usize> {
-        let draws = |sample: &AnySample| -> Result<usize> {
+        self.check_samples(sizes, |sample| {
             let mut attempt = 0;
             loop {
                 attempt += 1;
@@ -153,14 +153,7 @@ impl Entry {
                     result => return result,
                 }
             }
-        };
-        self.samples(sizes)?
-            .iter()
-            .map(|sample| {
-                draws(sample)
-                    .map_err(|error| Error::Sample { sample: sample.to_string(), error: Box::new(error) })
-            })
-            .sum()
+        })
     }
 
     /// As [`check`](Self::check), of the inputs of one draw, wherever they are.
@@ -174,12 +167,16 @@ impl Entry {
         order: Order,
         options: &GradcheckOptions,
     ) -> Result<usize> {
-        let samples = self.samples(sizes)?;
-        let check = |sample: &AnySample| {
-            self.check_drawn(sample, device, order, options, 1)
+        self.check_samples(sizes, |sample| self.check_drawn(sample, device, order, options, 1))
+    }
+
+    /// The sum of what `check` counts for each sample; an error names the sample.
+    fn check_samples(&self, sizes: &Sizes, check: impl Fn(&AnySample) -> Result<usize>) -> Result<usize> {
+        let named = |sample: &AnySample| {
+            check(sample)
                 .map_err(|error| Error::Sample { sample: sample.to_string(), error: Box::new(error) })
         };
-        samples.iter().map(check).sum()
+        self.samples(sizes)?.iter().map(named).sum()
     }
 
     fn check_drawn(

@@ -19,6 +19,25 @@ from gradewise._core import Algebra
 
 A = TypeVar("A")
 
+FEATURES = {
+    "table_product": (0, 1),
+    "mv_linear": (0,),
+    "mv_silu": (0,),
+    "mv_normalization": (0,),
+    "mv_layer_norm": (0,),
+    "sgp": (0, 1),
+    "gelu_sgp_norm": (0, 1),
+    "fcgp": (0, 1),
+    "gelu_fcgp_norm": (0, 1),
+    "clifford_layer": (0,),
+    "fc_clifford_layer": (0,),
+    "steerable_gp": (0, 1, 4),
+    "steerable_layer": (0,),
+    "mv_block": (0, 11),
+    "traceless_product": (0, 1),
+}
+"""The operators, and which of their inputs are features: they have rows, each of which is computed by itself."""
+
 EPSILON = 1e-6
 """Added to a divisor that may vanish."""
 SMOOTHING = 1e-16
@@ -213,17 +232,19 @@ class Definitions:
             return y + bias
         return self.library.join([y[:1] + bias, y[1:]])
 
-    def _by_grade(self, geometry: _Geometry, x: Any) -> Any:
-        """The quadratic form of each grade, ``[grades, rows, features]``."""
-        library = self.library
-        squares = x * x * library.constant(geometry.norms, x).reshape(-1, 1, 1)
-        first = 0
-        parts = []
+    def _sums_by_grade(self, geometry: _Geometry, x: Any) -> Any:
+        """The sums over the blades of each grade, ``[grades, rows, features]``."""
+        first, parts = 0, []
         for grade in range(geometry.grade_count):
             end = first + geometry.grades.count(grade)
-            parts.append(library.sum(squares[first:end], 0))
+            parts.append(self.library.sum(x[first:end], 0))
             first = end
-        return library.join(parts)
+        return self.library.join(parts)
+
+    def _by_grade(self, geometry: _Geometry, x: Any) -> Any:
+        """The quadratic form of each grade, ``[grades, rows, features]``."""
+        metric = self.library.constant(geometry.norms, x).reshape(-1, 1, 1)
+        return self._sums_by_grade(geometry, x * x * metric)
 
     def _columns(self, parameter: Any) -> Any:
         """``[features, n]`` as ``[n, 1, features]``."""
@@ -276,13 +297,7 @@ class Definitions:
 
     def _root_mean_square_norm(self, geometry: _Geometry, x: Any) -> Any:
         library = self.library
-        squares = x * x
-        first, parts = 0, []
-        for grade in range(geometry.grade_count):
-            end = first + geometry.grades.count(grade)
-            parts.append(library.sum(library.sum(squares[first:end], 0), 2))
-            first = end
-        means = library.join(parts) * (1.0 / max(x.shape[2], 1))
+        means = library.sum(self._sums_by_grade(geometry, x * x), 2) * (1.0 / max(x.shape[2], 1))
         return x / library.take(library.sqrt(means + EPSILON), geometry.grades)
 
     def _steerable(self, geometry: _Geometry, x: Any, right: Any, a: Any, weight: Any, left: Any) -> Any:

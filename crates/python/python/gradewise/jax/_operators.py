@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from gradewise._definitions import FEATURES
 from gradewise._errors import ArgumentError, DTypeError
-from gradewise.jax._primitives import FEATURES, run
+from gradewise.jax._primitives import run
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 

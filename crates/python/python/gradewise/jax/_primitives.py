@@ -30,6 +30,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from gradewise import _core
+from gradewise._definitions import FEATURES
 from gradewise.jax._definitions import define
 
 
@@ -42,25 +43,6 @@ def _interface() -> int:
 
 for _name, _platform, _handler in _core.jax_handlers(_interface()):
     jax.ffi.register_ffi_target(_name, _handler, platform=_platform)
-
-FEATURES = {
-    "table_product": (0, 1),
-    "mv_linear": (0,),
-    "mv_silu": (0,),
-    "mv_normalization": (0,),
-    "mv_layer_norm": (0,),
-    "sgp": (0, 1),
-    "gelu_sgp_norm": (0, 1),
-    "fcgp": (0, 1),
-    "gelu_fcgp_norm": (0, 1),
-    "clifford_layer": (0,),
-    "fc_clifford_layer": (0,),
-    "steerable_gp": (0, 1, 4),
-    "steerable_layer": (0,),
-    "mv_block": (0, 11),
-    "traceless_product": (0, 1),
-}
-"""The operations, and which of their inputs are features: they have rows, each of which is computed by itself."""
 
 Flags = tuple[bool, ...]
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gradewise import _core
 from gradewise._core import Operation
+from gradewise._definitions import FEATURES
 from gradewise._errors import ArgumentError, DeviceError, DTypeError
 from gradewise.torch import _definitions
 from gradewise.torch._composite import (
@@ -58,8 +59,6 @@ class Operator:
     """The shape of the output, by the inputs."""
     saved: tuple[Saved, ...] = ()
     """What its forward pass leaves, in order. What is not listed is found once more by the backward pass."""
-    rows: str = "x"
-    """The names of the inputs that have rows, each of which is computed by itself."""
     rule: str = "short"
     """What autocast does: "short" computes in its dtype, "full" in float32."""
     packed: tuple[int, int] = (0, 0)
@@ -170,21 +169,21 @@ _STAGES = tuple(Saved(name, _to_columns(1), _is_one_kernel) for name in ("linear
 _BLOCK = "x linear bias a b right normalization weight left left_bias gain residual?"
 
 OPERATORS = (
-    Operator("table_product", "x y", _like_first, rows="x y"),
+    Operator("table_product", "x y", _like_first),
     Operator("mv_linear", "x weight bias?", _to_columns(1)),
     Operator("mv_silu", "x a b", _like_first),
     Operator("mv_normalization", "x a", _like_first, rule="full"),
     Operator("mv_layer_norm", "x gain", _like_first, rule="full"),
-    Operator("sgp", "x y weight", _like_first, (_RMS,), rows="x y"),
-    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,), rows="x y"),
-    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,), rows="x y"),
-    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,), rows="x y"),
+    Operator("sgp", "x y weight", _like_first, (_RMS,)),
+    Operator("gelu_sgp_norm", "x y weight", _like_first, (_RMS,)),
+    Operator("fcgp", "x y weight", _to_columns(2), (_RMS,)),
+    Operator("gelu_fcgp_norm", "x y weight", _to_columns(2), (_RMS,)),
     Operator("clifford_layer", "x linear weight bias?", _like_first, (_RMS, _MAPPED)),
     Operator("fc_clifford_layer", "x linear weight bias?", _to_columns(2), (_RMS, _MAPPED)),
-    Operator("steerable_gp", "x right a weight left?", _like_first, rows="x right left"),
+    Operator("steerable_gp", "x right a weight left?", _like_first),
     Operator("steerable_layer", "x right a weight left? left_bias?", _like_first),
-    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, rows="x residual", packed=(1, 11), wide=(1, 11)),
-    Operator("traceless_product", "u v", _traceless, rows="u v"),
+    Operator("mv_block", _BLOCK, _to_columns(1), _STAGES, packed=(1, 11), wide=(1, 11)),
+    Operator("traceless_product", "u v", _traceless),
 )
 
 
@@ -351,6 +350,13 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     run_backward = getattr(torch.ops.gradewise, f"{name}_backward").default
     run_twice = getattr(torch.ops.gradewise, f"{name}_backward_twice").default
 
+    def separate(results, inputs: Inputs) -> list[Tensor]:
+        """What the backward operator returns, as a gradient for each input."""
+        gradients = list(results) if width > 1 else [results]
+        if end > first:
+            gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
+        return gradients
+
     def keep(ctx, inputs, output) -> None:
         *tensors, ctx.attributes = inputs
         ctx.set_materialize_grads(False)
@@ -376,10 +382,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         if not reads_output:
             # In its place something of its shape, so that the output itself may be changed.
             saved = *saved[:arity], grad, *saved[arity:]
-        gradients = run_backward(grad, *saved, needs, ctx.attributes)
-        gradients = list(gradients) if width > 1 else [gradients]
-        if end > first:
-            gradients[first : first + 1] = _unpacked(gradients[first], saved[first:end])
+        gradients = separate(run_backward(grad, *saved, needs, ctx.attributes), saved)
         return *(g if need else None for g, need in zip(gradients, needs)), None
 
     torch.library.register_autograd(forward_name, differentiate, setup_context=keep)
@@ -452,10 +455,8 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
     def backward_kernel(attributes, needs, grad, inputs, output):
         missing = (False,) * (arity - len(inputs))
         kept = [_nothing(output)] * count
-        gradients = run_backward(grad, *padded(inputs), output, *kept, [*needs, *missing], attributes)
-        gradients = list(gradients) if width > 1 else [gradients]
-        if end > first:
-            gradients[first : first + 1] = _unpacked(gradients[first], inputs[first:end])
+        results = run_backward(grad, *padded(inputs), output, *kept, [*needs, *missing], attributes)
+        gradients = separate(results, inputs)
         return [g for g, need in zip(gradients, needs) if need]
 
     def tangent_kernel(attributes, moves, inputs, tangents):
@@ -465,8 +466,7 @@ def _define(operator: Operator) -> Callable[[Sequence[Given], str], Tensor]:
         like = inputs[0].new_zeros(operator.shape(padded(inputs)))
         return run_twice(like, *padded(inputs), *padded(along), [False] * arity, True, attributes)[-1]
 
-    rows = [index for index, word in enumerate(names) if word in operator.rows.split()]
-    transformed = derivative_rules(name, rows, forward_kernel, backward_kernel, tangent_kernel)
+    transformed = derivative_rules(name, FEATURES[name], forward_kernel, backward_kernel, tangent_kernel)
 
     @lru_cache(maxsize=4096)
     def eager(attributes: str, views: Views, present: int) -> Composite:
