@@ -98,7 +98,8 @@ def over_batch(pull: Callable[[Tensor], Gradients], grad: Tensor) -> Gradients:
     """
     if not is_batch_of_gradients(grad):
         return pull(grad)
-    level = torch._C._vmapmode_increment_nesting() - 1
+    # Levels are counted by thread, and backward passes of a GPU run in one of their own, where the caller's level, the first, is unknown.
+    level = max(torch._C._vmapmode_increment_nesting() - 1, 1)
     torch._C._vmapmode_decrement_nesting()
     there: list[bool] = []
 
