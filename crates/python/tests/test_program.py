@@ -185,7 +185,7 @@ def test_ctrl_c_ends_the_program_in_good_order(tmp_path):
     wait_for(folder / "metrics.jsonl", process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and "stopping after this step" in err
+    assert process.returncode == 1 and "stopping (once more to stop at once, without a checkpoint)" in err
     assert (folder / "checkpoint.safetensors").is_file()
 
 
