@@ -1,10 +1,10 @@
 //! Strided copies on CUDA.
 
-use super::collapse;
 use crate::{
     Array, CudaDevice, Result,
+    array::layout::collapse,
     array::strided::{AXES, axes, divisor, view},
-    cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel},
 };
 use gradewise_core::PerAxis;
 
