@@ -13,7 +13,7 @@ use crate::{
     runtime::{
         cuda::{
             Args, Grid,
-            kernels::{allow_shared, require_all_parameters},
+            kernels::{allow_shared, require_parameters},
             rtc,
         },
         fault::custom_advice,
@@ -232,8 +232,8 @@ impl CudaKernel {
         }
         .map_err(refuse)?;
         let function = module.function(&self.signature.name).map_err(refuse)?;
-        require_all_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
-        allow_shared(device, &function).map_err(refuse)?;
+        require_parameters(&function, &self.signature.parameter_sizes()).map_err(refuse)?;
+        allow_shared(device.context(), &function).map_err(refuse)?;
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!("kernel `{}` compiled or read, and loaded in {seconds:.2} s", self.signature.name);
         functions.insert(key, function.clone());

@@ -12,14 +12,16 @@
 //! `GRADEWISE_POISON=1` in the environment or in [debug mode](crate::runtime::debug), it is filled with NaN instead, so that an element which an operator forgot
 //! to write shows.
 
+mod bytes;
 pub mod census;
 mod holders;
 mod leaks;
 mod monitor;
 
+pub use bytes::Bytes;
 pub use holders::{Holder, Within, within};
 pub use leaks::{Leak, LeakWatcher, Suspect};
-pub use monitor::{Bytes, Delta, Monitor};
+pub use monitor::{Delta, Monitor};
 
 use crate::{
     Error, Result,

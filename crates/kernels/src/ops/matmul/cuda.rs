@@ -105,7 +105,7 @@ pub(crate) fn has_warp_kernels(device: &CudaDevice, dtype: DType) -> Result<bool
     }
     let target = device.constant(Key::Device, || {
         let kernel = Kernel::new("matmul_warp_nn_s", DType::F32);
-        let function = device.kernels().function(device, NAME, kernel, &[size_of::<Problem>()])?;
+        let function = device.kernels().function(device.context(), NAME, kernel, &[size_of::<Problem>()])?;
         let target = function.attribute(function_attribute::PTX_VERSION);
         target.map(Target).map_err(|error| device.error(NAME, error))
     })?;

@@ -1,6 +1,6 @@
 //! Values that a device caches, by what they were derived from.
 
-use super::launch::KernelId;
+use super::kernel::KernelId;
 use gradewise_core::{DType, Shape, Signature};
 use hashbrown::Equivalent;
 use std::any::TypeId;

@@ -1,17 +1,18 @@
 //! A CUDA device and what belongs to it.
 
 use super::{
-    Grid, Kernel,
     accounts::Accounts,
     constants::{Asked, Key},
+    failure::failed,
     gate::Gate,
     image,
+    kernel::{Grid, Kernel},
     kernels::Kernels,
     recycled::{LARGEST_KEPT, Recycled},
     streams::Streams,
 };
 use crate::{
-    Error, Fault, Options, Result,
+    Error, Options, Result,
     runtime::{debug, external, growing::Growing},
 };
 use gradewise_ffi::{Context, DeviceInfo, DeviceMemory, Driver, LaunchConfig, Stream, sys};
@@ -65,7 +66,7 @@ impl CudaDevice {
         if let Some(device) = devices.get(&ordinal) {
             return Ok(device.clone());
         }
-        let device = Self::with_driver(driver().map_err(cuda("load the driver", ordinal))?, ordinal)?;
+        let device = Self::with_driver(driver().map_err(failed("load the driver", ordinal))?, ordinal)?;
         devices.insert(ordinal, device.clone());
         Ok(device)
     }
@@ -83,7 +84,7 @@ impl CudaDevice {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_options(driver: &Driver, ordinal: usize, options: Options) -> Result<Self> {
-        let fail = cuda("open the device", ordinal);
+        let fail = failed("open the device", ordinal);
         let context = Context::primary(driver, ordinal).map_err(|source| match source.code() {
             Some(sys::CUresult::ERROR_INVALID_DEVICE) => {
                 Error::NoSuchDevice { device: ordinal, devices: devices(driver) }
@@ -114,7 +115,7 @@ impl CudaDevice {
     /// # Errors
     /// [`Error::Cuda`] from the driver.
     pub fn beside(&self) -> Result<Self> {
-        let stream = Stream::new(self.context()).map_err(cuda("open the device", self.0.ordinal))?;
+        let stream = Stream::new(self.context()).map_err(failed("open the device", self.0.ordinal))?;
         Ok(Self(Arc::new(Inner {
             ordinal: self.0.ordinal,
             stream,
@@ -230,6 +231,11 @@ impl CudaDevice {
         self.info().compute_capability == (9, 0) && image::build_info().targets.contains(&"90a")
     }
 
+    /// Whether there is such a kernel for this device: embedded, or compiled at run time.
+    pub(crate) fn has_kernel(&self, kernel: &Kernel) -> bool {
+        self.kernels().has(self.context(), kernel)
+    }
+
     /// How many clusters of a launch run at a time.
     pub(crate) fn clusters_at_a_time(
         &self,
@@ -239,7 +245,7 @@ impl CudaDevice {
     ) -> Result<usize> {
         let Grid(LaunchConfig { cluster, block, shared, .. }) = grid;
         let ask = || {
-            let function = self.kernels().find(self, operation, kernel)?;
+            let function = self.kernels().find(self.context(), operation, kernel)?;
             function.clusters(&grid.0).map(ClustersAtATime).map_err(|source| self.error(operation, source))
         };
         let known = self.constant(Key::Launch { kernel: kernel.id(), cluster, block, shared }, ask)?;
@@ -341,7 +347,7 @@ impl CudaDevice {
     }
 
     pub(crate) fn error(&self, operation: &'static str, source: gradewise_ffi::Error) -> Error {
-        cuda(operation, self.0.ordinal)(source)
+        failed(operation, self.0.ordinal)(source)
     }
 }
 
@@ -352,14 +358,6 @@ struct ClustersAtATime(u32);
 pub(crate) fn driver() -> Result<&'static Driver, gradewise_ffi::Error> {
     static DRIVER: OnceLock<Result<Driver, gradewise_ffi::Error>> = OnceLock::new();
     DRIVER.get_or_init(Driver::load).as_ref().map_err(Clone::clone)
-}
-
-fn cuda(operation: &'static str, ordinal: usize) -> impl Fn(gradewise_ffi::Error) -> Error {
-    move |source| {
-        let told = debug::is_on() && Fault::of(&source).is_some();
-        let launches = if told { debug::Launches::now() } else { debug::Launches::default() };
-        Error::Cuda { operation, device: ordinal, source, launches }
-    }
 }
 
 /// The devices that a driver shows, for readers.

@@ -1,12 +1,17 @@
 //! The kernels of a device: found once, checked once.
 
-use super::{CudaDevice, Kernel, image, launch::KernelId, rtc};
+use super::{
+    failure::failed,
+    image,
+    kernel::{Kernel, KernelId},
+    rtc,
+};
 use crate::{
     Error, Result,
     runtime::growing::{Growing, Table},
 };
 use gradewise_core::Signature;
-use gradewise_ffi::{Function, Module, sys::function_attribute};
+use gradewise_ffi::{Context, Function, Module, sys::function_attribute};
 use std::{
     collections::HashMap,
     ops::Deref,
@@ -45,7 +50,7 @@ impl Kernels {
     /// The kernel, ready to launch with parameters of these sizes.
     pub fn function(
         &self,
-        device: &CudaDevice,
+        context: &Context,
         operation: &'static str,
         kernel: Kernel,
         sizes: &[usize],
@@ -53,20 +58,21 @@ impl Kernels {
         if let Some(function) = self.functions.get(&kernel.id()) {
             return Ok(function);
         }
-        let function = self.resolve(device, operation, kernel)?;
-        require_parameters(&function, sizes).map_err(|error| device.error(operation, error))?;
+        let function = self.resolve(context, operation, kernel)?;
+        require_parameters(&function, sizes)
+            .map_err(|error| failed(operation, context.info().ordinal)(error))?;
         Ok(self.functions.add(kernel.id(), function))
     }
 
     /// The kernel, to be asked something.
-    pub fn find(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
-        self.functions.get(&kernel.id()).map_or_else(|| self.resolve(device, operation, kernel), Ok)
+    pub fn find(&self, context: &Context, operation: &'static str, kernel: Kernel) -> Result<Function> {
+        self.functions.get(&kernel.id()).map_or_else(|| self.resolve(context, operation, kernel), Ok)
     }
 
     /// Whether there is such a kernel. Asked at every call of an operator that has several, so the answer is kept.
-    pub fn has(&self, device: &CudaDevice, kernel: &Kernel) -> bool {
+    pub fn has(&self, context: &Context, kernel: &Kernel) -> bool {
         self.present.get_or_make(kernel.id(), || {
-            self.embedded(&kernel.to_string()).is_some() || self.compiled(device, kernel).is_some()
+            self.embedded(&kernel.to_string()).is_some() || self.compiled(context, kernel).is_some()
         })
     }
 
@@ -81,7 +87,7 @@ impl Kernels {
     }
 
     /// The module of a kernel of an algebra that was not compiled ahead, if it has that kernel.
-    fn compiled(&self, device: &CudaDevice, kernel: &Kernel) -> Option<Module> {
+    fn compiled(&self, context: &Context, kernel: &Kernel) -> Option<Module> {
         let signature = kernel.signature?;
         let Signature { p, q, r } = signature;
         let embedded = format!("sgp_{p}_{q}_{r}");
@@ -91,7 +97,7 @@ impl Kernels {
         }
         let mut algebras = self.algebras.lock().unwrap_or_else(PoisonError::into_inner);
         let found = algebras.entry(signature).or_insert_with(|| {
-            let module = rtc::module(device, signature)?;
+            let module = rtc::module(context, signature)?;
             // Drivers before 12.4 cannot list kernels; they are asked for one by one then.
             let names = module.function_names().unwrap_or_default();
             Some(Compiled { module, names })
@@ -102,16 +108,16 @@ impl Kernels {
         has.then(|| module.clone())
     }
 
-    fn resolve(&self, device: &CudaDevice, operation: &'static str, kernel: Kernel) -> Result<Function> {
+    fn resolve(&self, context: &Context, operation: &'static str, kernel: Kernel) -> Result<Function> {
         let name = kernel.to_string();
-        let fail = |source| device.error(operation, source);
+        let fail = failed(operation, context.info().ordinal);
         #[cfg(test)]
         if let Some(module) = self.stand_ins.get() {
-            return module.function(&name).map_err(fail);
+            return module.function(&name).map_err(&fail);
         }
-        if let Some(module) = self.compiled(device, &kernel) {
-            let function = module.function(&name).map_err(fail)?;
-            allow_shared(device, &function).map_err(fail)?;
+        if let Some(module) = self.compiled(context, &kernel) {
+            let function = module.function(&name).map_err(&fail)?;
+            allow_shared(context, &function).map_err(&fail)?;
             return Ok(function);
         }
         let Some(image) = self.embedded(&name) else {
@@ -121,46 +127,27 @@ impl Kernels {
         let module = match modules.get(image.name) {
             Some(module) => module.clone(),
             None => {
-                let module = Module::load(device.context(), image.name, image.bytes).map_err(fail)?;
+                let module = Module::load(context, image.name, image.bytes).map_err(&fail)?;
                 modules.insert(image.name, module.clone());
                 module
             }
         };
-        let function = module.function(&name).map_err(fail)?;
-        allow_shared(device, &function).map_err(fail)?;
+        let function = module.function(&name).map_err(&fail)?;
+        allow_shared(context, &function).map_err(&fail)?;
         Ok(function)
     }
 }
 
 /// Lets the kernel use as much shared memory as the device gives to one block.
-pub(crate) fn allow_shared(device: &CudaDevice, function: &Function) -> Result<(), gradewise_ffi::Error> {
+pub(crate) fn allow_shared(context: &Context, function: &Function) -> Result<(), gradewise_ffi::Error> {
     let fixed = function.attribute(function_attribute::SHARED_SIZE_BYTES)?;
-    let most = device.info().max_shared_memory as i32 - fixed;
+    let most = context.info().max_shared_memory as i32 - fixed;
     if most > FREELY_SHARED { function.allow_shared(most as u32) } else { Ok(()) }
 }
 
-/// Refuses a kernel whose parameters are not what its launcher passes; fewer than it has are noticed in builds with debug assertions.
-pub(crate) fn require_parameters(function: &Function, sizes: &[usize]) -> Result<(), gradewise_ffi::Error> {
-    if cfg!(debug_assertions) {
-        return require_all_parameters(function, sizes);
-    }
-    compare_parameters(function, function.first_parameter_sizes(sizes.len()), sizes)
-}
-
 /// Refuses a kernel whose parameters are not all of these sizes.
-pub(crate) fn require_all_parameters(
-    function: &Function,
-    sizes: &[usize],
-) -> Result<(), gradewise_ffi::Error> {
-    compare_parameters(function, function.parameter_sizes(), sizes)
-}
-
-fn compare_parameters(
-    function: &Function,
-    found: Result<Vec<usize>, gradewise_ffi::Error>,
-    sizes: &[usize],
-) -> Result<(), gradewise_ffi::Error> {
-    match found {
+pub(crate) fn require_parameters(function: &Function, sizes: &[usize]) -> Result<(), gradewise_ffi::Error> {
+    match function.parameter_sizes() {
         Ok(actual) if actual.iter().copied().eq(sizes.iter().copied()) => Ok(()),
         Ok(actual) => Err(gradewise_ffi::Error::Launch {
             kernel: format!("{}: parameters of {actual:?} bytes, arguments of {sizes:?}", function.name()),

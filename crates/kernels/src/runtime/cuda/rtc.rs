@@ -8,10 +8,10 @@
 #[allow(dead_code, reason = "shared with the build script")]
 mod cache;
 
-use super::{CudaDevice, image};
+use super::image;
 use gradewise_core::Signature;
 use gradewise_ffi::{
-    Module,
+    Context, Module,
     nvrtc::{Nvrtc, Source},
 };
 use std::{ffi::OsString, fs, path::PathBuf, sync::OnceLock};
@@ -119,9 +119,9 @@ pub(crate) fn compile_source(
 }
 
 /// The kernels of an algebra that was not compiled ahead; `None`, with the reason in the log, if they cannot be had.
-pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module> {
-    let (text, compiler) = (source(signature, device.info().max_shared_memory)?, compiler().ok()?);
-    let (major, minor) = device.info().compute_capability;
+pub(super) fn module(context: &Context, signature: Signature) -> Option<Module> {
+    let (text, compiler) = (source(signature, context.info().max_shared_memory)?, compiler().ok()?);
+    let (major, minor) = context.info().compute_capability;
     let started = std::time::Instant::now();
     let attempt = || -> Result<Module, String> {
         // Some kernels take what this one has and no later one.
@@ -129,7 +129,7 @@ pub(super) fn module(device: &CudaDevice, signature: Signature) -> Option<Module
         let architecture = format!("sm_{major}{minor}{exact}");
         let image = compile(compiler, &architecture, &text)?;
         let name = format!("algebra {signature}");
-        Module::load(device.context(), &name, &image).map_err(|error| error.to_string())
+        Module::load(context, &name, &image).map_err(|error| error.to_string())
     };
     match attempt() {
         Ok(module) => {

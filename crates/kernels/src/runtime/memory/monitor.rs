@@ -1,5 +1,6 @@
 //! The effect of a piece of work on the memory of a device.
 
+use super::Bytes;
 use super::Stats;
 use crate::{Device, Result};
 use std::fmt;
@@ -82,21 +83,5 @@ impl fmt::Display for Delta {
         };
         let (allocated, reserved) = (signed(self.allocated), signed(self.reserved));
         write!(f, "peak +{}, allocated {allocated}, reserved {reserved}", Bytes(self.peak))
-    }
-}
-
-/// A number of bytes for readers: `1.5 MiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub usize);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.0 as f64;
-        f.pad(&match self.0 {
-            0..1024 => format!("{} B", self.0),
-            1024..1_048_576 => format!("{:.1} KiB", value / 1024.0),
-            1_048_576..1_073_741_824 => format!("{:.1} MiB", value / 1_048_576.0),
-            _ => format!("{:.2} GiB", value / 1_073_741_824.0),
-        })
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn plan(
         ["mv_block_fwd_r2", "mv_block_bwd_r2"]
     };
     let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-    if !device.kernels().has(device, &forward) {
+    if !device.has_kernel(&forward) {
         return None;
     }
     let (shared_forward, shared_backward) = shared(shape);

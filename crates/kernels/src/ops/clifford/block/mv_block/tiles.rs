@@ -70,7 +70,7 @@ pub(super) fn plan(
     };
     let [forward, backward] = kernels(names);
     let [forward_unaligned, backward_unaligned] = unaligned.map_or([None; 2], |kernels| kernels.map(Some));
-    if !device.kernels().has(device, &forward) {
+    if !device.has_kernel(&forward) {
         return None;
     }
     let blocks = |rows: usize| batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize);

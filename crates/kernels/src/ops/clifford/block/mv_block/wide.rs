@@ -73,8 +73,7 @@ pub(super) fn plan(
     let inner = Kernel::of(inner, algebra.signature(), DType::F32);
     let numbers = if is_exact { 2 } else { 1 };
     let (shared_forward, shared_backward) = shared(algebra, numbers);
-    if shared_forward.max(shared_backward) > info.max_shared_memory || !device.kernels().has(device, &forward)
-    {
+    if shared_forward.max(shared_backward) > info.max_shared_memory || !device.has_kernel(&forward) {
         return None;
     }
     let multiprocessors = info.multiprocessors.max(1) as usize;

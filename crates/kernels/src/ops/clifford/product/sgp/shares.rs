@@ -110,7 +110,7 @@ pub(super) fn kernel(
 ) -> Option<Kernel> {
     let kernel = Kernel::of(operation, algebra.signature(), dtype);
     let aligned = arrays.iter().all(|array| array.cuda_address().is_multiple_of(16));
-    (dtype != DType::F64 && aligned && device.kernels().has(device, &kernel)).then_some(kernel)
+    (dtype != DType::F64 && aligned && device.has_kernel(&kernel)).then_some(kernel)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(in crate::ops::clifford) fn kernel(
                 && arrays.iter().all(|array| array.cuda_address().is_multiple_of(bytes))
         })
         .map(|&(width, operation)| (width, Kernel::of(operation, algebra.signature(), dtype)))
-        .find(|(_, kernel)| device.kernels().has(device, kernel))
+        .find(|(_, kernel)| device.has_kernel(kernel))
 }
 
 /// What surrounds a product: the gate on both operands, the norm of the result.
