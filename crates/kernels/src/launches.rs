@@ -94,8 +94,9 @@ mod tests {
     fn they_agree_with_the_bounds_in_the_sources() {
         let sources = gradewise_testing::manifest_dir!().join("../../csrc");
         let mut checked = 0;
-        let files = ["ops", "clifford", "fields"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
-        for entry in files.into_iter().flatten() {
+        let rooms = ["block", "product", "linear", "pointwise"].map(|room| sources.join("clifford").join(room));
+        let folders = ["ops", "fields", "mma"].map(|folder| sources.join(folder)).into_iter().chain(rooms);
+        for entry in folders.flat_map(|folder| fs::read_dir(folder).unwrap()) {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
             for part in text.split("__launch_bounds__(").skip(1) {
                 let bound: String = part.chars().take_while(char::is_ascii_digit).collect();

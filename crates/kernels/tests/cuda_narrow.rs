@@ -1,4 +1,4 @@
-//! Grade-wise linear maps between few features and many (csrc/clifford/mv_narrow.cuh), against the CPU in double precision.
+//! Grade-wise linear maps between few features and many (csrc/clifford/linear/few_to_many.cuh), against the CPU in double precision.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The weighted product of 32 blades by the kernels with four lanes per feature (csrc/clifford/sgp_quads.cuh), against the CPU in double
+//! The weighted product of 32 blades by the kernels with four lanes per feature (csrc/clifford/product/four_lanes.cuh), against the CPU in double
 //! precision.
 
 mod common;

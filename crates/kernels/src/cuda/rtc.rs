@@ -23,7 +23,7 @@ fn variable(name: &str) -> Option<OsString> {
 /// Most generators of an algebra whose product is unrolled; larger ones go by tables.
 const MOST_GENERATORS: u8 = 5;
 
-/// Shared memory of a block that the kernels of csrc/clifford/sgp_quads.cuh need at most.
+/// Shared memory of a block that the kernels of csrc/clifford/product/four_lanes.cuh need at most.
 pub(crate) const QUADS_SHARED: usize = 160 << 10;
 
 /// The source text of an algebra's kernels for devices whose blocks may have `shared_memory` bytes; `None` for one too large to unroll.
@@ -49,8 +49,8 @@ fn source(signature: Signature, shared_memory: usize) -> Option<String> {
     }
     let by_rows: Vec<String> =
         families.iter().map(|family| format!("GW_SGP_{family}({p}, {q}, {r})\n")).collect();
-    let headers = ["sgp", "sgp_rows", "sgp_hopper", "sgp_quads"]
-        .map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
+    let headers = ["unrolled", "persistent", "sm90_persistent", "four_lanes"]
+        .map(|name| format!("#include \"clifford/product/{name}.cuh\"\n"));
     Some(format!("{}{kernels}\n{}", headers.concat(), by_rows.concat()))
 }
 

@@ -6,7 +6,7 @@ use crate::{
     cuda::{Args, Grid, Kernel},
 };
 
-/// `x` `[blades, …]` times a function of its scalar part, by the kernel of that name (csrc/clifford/gate.cuh).
+/// `x` `[blades, …]` times a function of its scalar part, by the kernel of that name (csrc/clifford/pointwise/gate.cuh).
 pub(super) fn gate(
     device: &CudaDevice,
     operation: &'static str,

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 const NAME: &str = "algebra tables";
 
-/// A product of blades as csrc/clifford/product.cu reads it.
+/// A product of blades as csrc/clifford/product/table_product.cu reads it.
 pub(crate) struct DeviceProgram {
     groups: Words,
     spans: Words,

@@ -1,4 +1,4 @@
-//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/mv_block.cuh).
+//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/block/simt.cuh).
 
 use super::{
     MOST_FEATURES, Sizes,

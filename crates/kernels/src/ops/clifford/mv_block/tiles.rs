@@ -1,4 +1,4 @@
-//! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
+//! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/block/sm90_16bit.cuh).
 
 use super::{
     MOST_FEATURES, Sizes,
@@ -94,7 +94,7 @@ pub(super) fn plan(
     })
 }
 
-/// Shared memory of both passes in bytes for `f32` and `tiles` tiles of inputs (csrc/clifford/mv_split.cuh).
+/// Shared memory of both passes in bytes for `f32` and `tiles` tiles of inputs (csrc/clifford/block/sm90_f32x3.cuh).
 fn shared_f32(algebra: &Algebra, tiles: usize) -> (usize, usize) {
     // Bytes of a row of a tile.
     const ROW: usize = 4 * WIDTH;
@@ -112,7 +112,7 @@ fn shared_f32(algebra: &Algebra, tiles: usize) -> (usize, usize) {
     (forward, backward)
 }
 
-/// The same for 16-bit features and `tiles` tiles of inputs (csrc/clifford/mv_tiles.cuh).
+/// The same for 16-bit features and `tiles` tiles of inputs (csrc/clifford/block/sm90_16bit.cuh).
 fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize) {
     // Bytes of a row of a tile.
     const ROW: usize = 2 * WIDTH;

@@ -1,4 +1,4 @@
-//! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map is a product of matrices, one kernel for each pass
+//! The block on CUDA with 33 to 64 features (csrc/clifford/block/sm90_64.cuh): the first linear map is a product of matrices, one kernel for each pass
 //! does the rest, and two others the gradients of matrices, and of the input.
 
 use super::{
@@ -261,7 +261,7 @@ impl Plan {
     }
 }
 
-/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/mv_wide_halves.cuh).
+/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/block/sm90_64_halves.cuh).
 fn halves(algebra: &Algebra) -> usize {
     if algebra.blade_count() > 4 { 2 } else { 1 }
 }

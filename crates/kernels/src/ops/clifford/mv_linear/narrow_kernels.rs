@@ -1,4 +1,4 @@
-//! Names and arguments of the kernels of csrc/clifford/mv_narrow.cu.
+//! Names and arguments of the kernels of csrc/clifford/linear/few_to_many.cu.
 
 /// Most groups of rows, as in the kernels.
 pub(super) const MOST_GRADES: usize = 15;

@@ -1,4 +1,4 @@
-//! Dispatch and launch of the kernels of csrc/clifford/sgp_hopper.cuh.
+//! Dispatch and launch of the kernels of csrc/clifford/product/sm90_persistent.cuh.
 
 use super::rows::{self, Launch, MOST_ROWS, Shares};
 use crate::{Array, CudaDevice, DType, Result, cuda::Grid};
@@ -33,7 +33,7 @@ impl Compiled {
 }
 
 /// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve or are faster. In the forward
-/// pass in f32, those of clifford/sgp_rows.cuh reach the memory's bandwidth where a block has whole rows.
+/// pass in f32, those of clifford/product/persistent.cuh reach the memory's bandwidth where a block has whole rows.
 pub(super) fn launch(
     device: &CudaDevice,
     algebra: &Algebra,

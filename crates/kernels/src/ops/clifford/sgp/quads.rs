@@ -1,4 +1,4 @@
-//! Dispatch and launch of the kernels of csrc/clifford/sgp_quads.cuh.
+//! Dispatch and launch of the kernels of csrc/clifford/product/four_lanes.cuh.
 
 use super::rows::{self, Launch, MOST_ROWS, Shares};
 use crate::{

@@ -1,5 +1,5 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh, sgp_hopper.cuh,
-//! sgp_quads.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/product/persistent.cuh, sm90_persistent.cuh,
+//! four_lanes.cuh).
 
 use super::{NAME, Operands, Product, ProductGradients, RightGradient, Wanted, hopper, quads};
 use crate::{

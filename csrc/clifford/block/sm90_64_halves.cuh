@@ -1,0 +1,25 @@
+// How blocks of threads share the grades in sums of the gradients of matrices, see clifford/block/sm90_64.cuh: all would take more registers than
+// there are.
+#pragma once
+
+#include "algebra/unroll.cuh"
+
+template <class A>
+struct MvWideHalves {
+    static constexpr auto tables = A::make();
+    /// Blocks that share the grades (`halves` in ops/clifford/mv_block/wide.rs), and blades of each.
+    static constexpr int HALVES = A::BLADES > 4 ? 2 : 1, COUNT = A::BLADES / HALVES;
+    static_assert(HALVES == 1 || tables.first[A::GRADES / 2] == COUNT, "the halves have as many blades");
+
+    /// Calls f with the first of this block's grades and the one after its last, as types.
+    template <class F>
+    GW_DEVICE static void run(F f) {
+        if constexpr (HALVES == 1) {
+            f(Constant<0>{}, Constant<A::GRADES>{});
+        } else if (blockIdx.z == 0) {
+            f(Constant<0>{}, Constant<A::GRADES / 2>{});
+        } else {
+            f(Constant<A::GRADES / 2>{}, Constant<A::GRADES>{});
+        }
+    }
+};
