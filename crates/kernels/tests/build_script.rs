@@ -12,7 +12,7 @@ use build::{
     targets,
     toolkit::{self, Search, Toolkit},
 };
-use std::{fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 fn toolkit() -> Toolkit {
     let architectures = ["75", "80", "86", "89", "90", "100", "120"].map(str::to_owned).to_vec();
@@ -291,4 +291,49 @@ fn the_generated_source_names_what_it_embeds() {
         assert!(with.contains(text), "{text} in {with}");
     }
     assert_eq!(fs::read(root.path().join("fill.fatbin")).unwrap(), [1, 2, 3]);
+}
+
+/// Files in `folder` and below, as paths relative to it with forward slashes.
+fn files_in(folder: &Path) -> Vec<String> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let path = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                files.push(path.replace(std::path::MAIN_SEPARATOR, "/"));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn every_kernel_is_compiled_and_every_header_included() {
+    let csrc = gradewise_testing::manifest_dir!().join("csrc");
+    let files = files_in(&csrc);
+    let ends = |end: &str| files.iter().filter(|file| file.ends_with(end)).cloned().collect::<Vec<_>>();
+    let sources = Sources::read(&csrc).unwrap();
+    let mut compiled: Vec<_> = sources.kernels().map(|(_, path)| path.to_owned()).collect();
+    compiled.sort();
+    assert_eq!(compiled, ends(".cu"));
+    // Headers that a kernel includes, directly or by way of others.
+    let (mut reached, mut pending) = (BTreeSet::new(), compiled);
+    while let Some(file) = pending.pop() {
+        let text = fs::read_to_string(csrc.join(&file)).unwrap();
+        let included = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        pending.extend(included.filter(|&header| reached.insert(header.to_owned())).map(str::to_owned));
+    }
+    // If this fails: include the header, or delete it.
+    assert_eq!(Vec::from_iter(reached), ends(".cuh"));
+}
+
+#[test]
+fn kernels_of_multivectors_are_in_rooms() {
+    let files = files_in(&gradewise_testing::manifest_dir!().join("csrc/clifford"));
+    let loose: Vec<_> = files.iter().filter(|file| !file.contains('/')).collect();
+    assert!(loose.is_empty(), "they belong to clifford/block, product, linear or pointwise: {loose:?}");
 }

@@ -9,7 +9,7 @@ use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device, ops::clifford::sgp::Needs};
 use products::{Case, DTYPES, close, usable};
 
-const FAMILY: &str = "hopper";
+const FAMILY: &str = "sm90";
 
 /// Rows and features: one row and fewer rows than blocks, tails of rows that are worked on at a time, idle threads, more turns than stages,
 /// and two to eight slices of a cluster, also with idle threads.

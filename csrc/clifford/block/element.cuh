@@ -1,4 +1,4 @@
-// Functions of single multivectors in the blocks of equivariant networks (see clifford/block/simt.cuh), shared by all kernels of the block:
+// Functions of single multivectors in the blocks of equivariant networks (clifford/block/definition.cuh), shared by all kernels of the block:
 // quadratic forms, and the grade-wise factors of silu and normalisation with their gradients. A lane holds all blades of an element.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include "clifford/product/multivectors.cuh"
 
 template <class A>
-struct MvBlockElement {
+struct BlockElement {
     static constexpr int BLADES = A::BLADES, GRADES = A::GRADES, PATHS = A::PATHS;
     static constexpr auto tables = A::make();
     static constexpr float SQRT_HALF = 0.70710678118654752f;

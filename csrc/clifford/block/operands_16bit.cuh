@@ -8,7 +8,7 @@
 #include "ptx/mma.cuh"
 
 template <class T>
-struct MvOperands {
+struct Operands16Bit {
     static_assert(sizeof(T) == 2);
     /// Bytes of a row of a tile.
     static constexpr int ROW = 64;

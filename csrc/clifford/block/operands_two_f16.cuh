@@ -1,6 +1,6 @@
 // f32 operands of the warp-wide matrix instructions in shared memory, each as the sum of two f16 numbers, high + low, times a power of two.
 //
-// Two f16 numbers have 22 bits together. The power of two is common to 16 rows of 8 columns (or to a matrix) and brings their largest
+// Two f16 numbers have 22 bits together. The power of two is common to 16 rows of 8 columns (or to a matrix) and scales their largest
 // value near the largest f16. A value 2⁻¹⁷ as large still has all 22 bits, and what is lost of smaller ones is 2⁻⁴⁰ of the largest. Products
 // are formed in three parts, high·high + high·low + low·high, which have the accuracy of f32: low·low is below 2⁻²² of the product.
 //
@@ -11,7 +11,7 @@
 #include "gradewise/types.cuh"
 #include "ptx/mma.cuh"
 
-struct MvParts {
+struct OperandsTwoF16 {
     /// Bytes of a row of a tile, and what distinguishes the address of a low part from that of the high one.
     static constexpr int ROW = 128, LOW = 64;
 
@@ -20,7 +20,7 @@ struct MvParts {
         float factor, inverse;
     };
 
-    /// Brings `largest`, the largest magnitude of some values, to at least 2¹⁴ and below 2¹⁵. Values below 2⁻¹¹² keep the factor of that.
+    /// Scales `largest`, the largest magnitude of some values, to at least 2¹⁴ and below 2¹⁵. Values below 2⁻¹¹² keep the factor of that.
     /// An infinite one makes all of them NaN: beside it, nothing would be left of the others.
     GW_DEVICE static Scale scale_of(float largest) {
         const u32 exponent = max(__float_as_uint(largest) >> 23, 15u), factor = exponent == 255 ? 0x7fffffffu : (268 - exponent) << 23;

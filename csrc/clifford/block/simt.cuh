@@ -1,37 +1,30 @@
-// A block of the Clifford-group-equivariant networks (arXiv:2305.11141) in one launch, forward and backward:
-//
-//     y = linear(x) + bias, h = silu(y), r = linear_right(h), l = linear_left(h) + bias,
-//     s = (l + sgp(h, normalization(r), w))/√2, out = layer_norm(s), plus a residual if one is given
-//
-// for at most 32 features and a definite quadratic form. Each lane of a warp owns one feature and holds its blades in registers; a
-// warp works on R rows at a time. All matrices, and the rows of the block, are in shared memory, through which lanes exchange data.
-// The backward pass reads y, r and s, which the forward pass kept. Warps without rows help to load the matrices and to form their
-// gradients.
+// Blocks of equivariant networks (clifford/block/definition.cuh) on few rows, for at most 32 features, by ordinary arithmetic on every target.
+// Each lane of a warp owns one feature and holds its blades in registers; a warp works on R rows at a time. All matrices, and the rows of the
+// block, are in shared memory, through which lanes exchange data. The backward pass reads y, r and s, which the forward pass saved. Warps
+// without rows help to load the matrices and to form their gradients.
 //
 // Arrays of features are of type T, f32 or 16 bits, which are widened as they are loaded and rounded as they are stored; shared memory and
 // arithmetic are f32.
 //
-// x is [blades, rows, inputs]; the other arrays with rows are [blades, rows, features], matrices [grades, in, out].
-//
 // This file: what both passes share. The passes are in simt_forward.cuh and simt_backward.cuh.
 #pragma once
 
-#include "clifford/block/element.cuh"
 #include "clifford/block/definition.cuh"
+#include "clifford/block/element.cuh"
 #include "ptx/async.cuh"
 
 template <class A, int R, class T = float>
-struct MvBlock : MvBlockElement<A> {
-    using Functions = MvBlockElement<A>;
+struct BlockSimt : BlockElement<A> {
+    using Functions = BlockElement<A>;
     using typename Functions::Element;
     using typename Functions::Product;
     using typename Functions::SiluGate;
     using Functions::BLADES, Functions::GRADES, Functions::PATHS, Functions::tables;
-    using Places = MvBlockPlaces<A>;
+    using Layout = BlockGradientLayout<A>;
     /// Warps of a block, at most.
     static constexpr int MOST_WARPS = 8;
 
-    const MvBlockWeights<T>& p;
+    const BlockOperands<T>& p;
     int inputs, features;   // As in `p`.
     int inputs4, features4; // Rounded up to 4.
     int lane, warp, warps;
@@ -41,7 +34,7 @@ struct MvBlock : MvBlockElement<A> {
     bool active;            // Whether the lane has a feature of its own.
     float *linear, *right, *left;
 
-    GW_DEVICE MvBlock(const MvBlockWeights<T>& weights) : p(weights) {
+    GW_DEVICE BlockSimt(const BlockOperands<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         inputs4 = (inputs + 3) / 4 * 4;
@@ -55,11 +48,11 @@ struct MvBlock : MvBlockElement<A> {
         column = active ? lane : features - 1;
     }
 
-    /// Places the matrices at the start of shared memory and returns the first address behind them. Four successive terms of a sum
+    /// Layout the matrices at the start of shared memory and returns the first address behind them. Four successive terms of a sum
     /// are adjacent: forward [grades, in/4, out, 4]; backward, where sums run along rows, [grades, out/4, in + 1, 4], whose odd
     /// pitch keeps stores free of bank conflicts.
     template <bool BACKWARD>
-    GW_DEVICE float* open(float* shared) {
+    GW_DEVICE float* place_matrices(float* shared) {
         const int padding = BACKWARD ? 1 : 0;
         linear = shared;
         right = linear + GRADES * features4 * (inputs4 + padding);
@@ -70,7 +63,7 @@ struct MvBlock : MvBlockElement<A> {
     /// Loads the matrices into shared memory; all warps take part. A barrier must follow before they are read.
     template <bool BACKWARD>
     GW_DEVICE void load_matrices() const {
-        const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
+        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + 2 * square_lines;
         // A line is four rows of a matrix. Four lines' loads are in flight at a time: the launch waits longer for these than for
         // anything else.
         constexpr int LINES = 4;
@@ -89,13 +82,13 @@ struct MvBlock : MvBlockElement<A> {
 #pragma unroll
             for (int line = 0; line < LINES; ++line) {
                 const int number = start + line * warps;
-                const bool first = number < wide, second = number < wide + quads;
+                const bool first = number < input_lines, second = number < input_lines + square_lines;
                 float* const target = first ? linear : second ? right : left;
-                const int count4 = first ? inputs4 : features4, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
-                if (number >= lines || (BACKWARD ? lane % 8 >= quads : lane >= features4)) continue;
+                const int count4 = first ? inputs4 : features4, at = 4 * (number - (first ? 0 : second ? input_lines : input_lines + square_lines));
+                if (number >= lines || (BACKWARD ? lane % 8 >= square_lines : lane >= features4)) continue;
 #pragma unroll
                 for (int grade = 0; grade < GRADES; ++grade) {
-                    const int place = BACKWARD ? (grade * quads + lane % 8) * (count4 + 1) + at + lane / 8
+                    const int place = BACKWARD ? (grade * square_lines + lane % 8) * (count4 + 1) + at + lane / 8
                                                : (grade * (count4 / 4) + at / 4) * features4 + lane;
                     ::store<4>(target + 4 * place, values[line][grade]);
                 }
@@ -106,13 +99,13 @@ struct MvBlock : MvBlockElement<A> {
     /// Loads the warp's lines of matrices of type P, from number `start` on; quads of a row's elements are aligned if `WHOLE`.
     template <bool BACKWARD, bool WHOLE, class P, int LINES>
     GW_DEVICE void load_lines(float (&values)[LINES][GRADES][4], int start) const {
-        const int quads = features4 / 4, wide = inputs4 / 4, lines = wide + 2 * quads;
+        const int square_lines = features4 / 4, input_lines = inputs4 / 4, lines = input_lines + 2 * square_lines;
 #pragma unroll
         for (int line = 0; line < LINES; ++line) {
             const int number = start + line * warps;
-            const bool first = number < wide, second = number < wide + quads, there = number < lines;
+            const bool first = number < input_lines, second = number < input_lines + square_lines, exists = number < lines;
             const P* const source = static_cast<const P*>(first ? p.linear : second ? p.right : p.left);
-            const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? wide : wide + quads));
+            const int count = first ? inputs : features, at = 4 * (number - (first ? 0 : second ? input_lines : input_lines + square_lines));
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
                 float(&four)[4] = values[line][grade];
@@ -120,15 +113,15 @@ struct MvBlock : MvBlockElement<A> {
                     const int i = at + lane / 8, o = lane % 8 * 4;
                     const int from = (grade * count + i) * features + o;
                     if constexpr (WHOLE) {
-                        load_if<4>(there && i < count && o < features, source + from, four);
+                        load_if<4>(exists && i < count && o < features, source + from, four);
                     } else {
 #pragma unroll
-                        for (int k = 0; k < 4; ++k) four[k] = element_if(there && i < count && o + k < features, source + from + k);
+                        for (int k = 0; k < 4; ++k) four[k] = element_if(exists && i < count && o + k < features, source + from + k);
                     }
                 } else {
                     const int from = (grade * count + at) * features + lane;
 #pragma unroll
-                    for (int k = 0; k < 4; ++k) four[k] = element_if(there && at + k < count && active, source + from + k * features);
+                    for (int k = 0; k < 4; ++k) four[k] = element_if(exists && at + k < count && active, source + from + k * features);
                 }
             }
         }
@@ -236,14 +229,14 @@ struct MvBlock : MvBlockElement<A> {
         __syncwarp();
     }
 
-    /// Reads a lane's blades of a row of `features` that `fetch` or `put` stored.
-    GW_DEVICE void get(const float* row, Element& element) const {
+    /// Reads a lane's blades of a row of `features` that `fetch` or `store_shared` stored.
+    GW_DEVICE void load_shared(const float* row, Element& element) const {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) element.at[blade][0] = row[blade * features4 + column];
     }
 
     /// Writes a lane's blades of a row to shared memory, with zeros as padding. Other lanes may read them after a __syncwarp().
-    GW_DEVICE void put(float* row, const Element& element) const {
+    GW_DEVICE void store_shared(float* row, const Element& element) const {
         // Lanes without a feature may still be reading what the last lane overwrites here.
         __syncwarp();
         if (lane >= features4) return;
@@ -288,7 +281,7 @@ struct MvBlock : MvBlockElement<A> {
         }
     }
 
-    GW_DEVICE void mix_parameters(float (&mix)[GRADES]) const {
+    GW_DEVICE void normalization_parameters(float (&mix)[GRADES]) const {
         p.typed([&](auto zero) { own_parameters<decltype(zero)>(p.normalization, mix); });
     }
 

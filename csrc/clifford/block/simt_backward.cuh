@@ -1,14 +1,14 @@
-// The backward pass of a block, see clifford/block/simt.cuh. Names: gw_mv_block_bwd_r<R>_<algebra>_<dtype>.
+// The backward pass of a block, see clifford/block/simt.cuh. Names: gw_block_simt_bwd_r<R>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/block/simt.cuh"
 
 template <class A, int R, class T>
-struct MvBlockBackward : MvBlock<A, R, T> {
-    using Block = MvBlock<A, R, T>;
+struct BlockSimtBackward : BlockSimt<A, R, T> {
+    using Block = BlockSimt<A, R, T>;
     using typename Block::Element;
     using typename Block::Normalizer;
-    using typename Block::Places;
+    using typename Block::Layout;
     using typename Block::Product;
     using typename Block::SiluGate;
     using Block::active, Block::column, Block::features, Block::features4, Block::inputs, Block::inputs4, Block::lane, Block::left;
@@ -20,10 +20,10 @@ struct MvBlockBackward : MvBlock<A, R, T> {
         const T *x, *y, *r, *s, *grad;
     };
 
-    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count].
+    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Layout.count].
     /// Dynamic shared memory: the matrices, then for each of the block's rows x, y, h, r and l, see `Rows`.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
-        MvBlockBackward(weights, shared).work(sources, grad_x, partial);
+    GW_DEVICE static void run(float* shared, const BlockOperands<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+        BlockSimtBackward(weights, shared).work(sources, grad_x, partial);
     }
 
   private:
@@ -50,18 +50,18 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     };
 
     /// Rows of the block, and elements of a row of `features` and of `inputs`.
-    int group, narrow_row, wide_row;
+    int group, feature_row, input_row;
     float* space;
     Rows rows;
 
-    GW_DEVICE MvBlockBackward(const MvBlockWeights<T>& weights, float* shared)
-        : Block(weights), group(working * R), narrow_row(BLADES * features4), wide_row(BLADES * inputs4) {
-        space = this->template open<true>(shared);
+    GW_DEVICE BlockSimtBackward(const BlockOperands<T>& weights, float* shared)
+        : Block(weights), group(working * R), feature_row(BLADES * features4), input_row(BLADES * inputs4) {
+        space = this->template place_matrices<true>(shared);
         rows.xs = space;
-        rows.dys = rows.xs + group * wide_row;
-        rows.hs = rows.dys + group * narrow_row;
-        rows.drs = rows.hs + group * narrow_row;
-        rows.dls = rows.drs + group * narrow_row;
+        rows.dys = rows.xs + group * input_row;
+        rows.hs = rows.dys + group * feature_row;
+        rows.drs = rows.hs + group * feature_row;
+        rows.dls = rows.drs + group * feature_row;
     }
 
     GW_DEVICE void work(const Sources& sources, T* grad_x, float* partial) {
@@ -73,7 +73,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
         for (i64 base = start; base < p.rows; base += step) {
             const i64 first = base + mine;
             const bool again = base > start;
-            if (again) __syncthreads();  // `matrices` may still be reading the rows before.
+            if (again) __syncthreads();  // `matrix_gradients` may still be reading the rows before.
             if (warp < working) fetch_rows(sources, first, mine);
             if (!again) load_parameters(parameters);
             if (warp < working) {
@@ -84,8 +84,8 @@ struct MvBlockBackward : MvBlock<A, R, T> {
                 if (grad_x != nullptr) input_backward(mine, first, grad_x);
             }
             __syncthreads();
-            const Places places(p.inputs, p.features);
-            matrices(places, group, partial + blockIdx.x * places.count, again);
+            const Layout layout(p.inputs, p.features);
+            matrix_gradients(layout, group, partial + blockIdx.x * layout.count, again);
         }
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) {
@@ -98,7 +98,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     /// Loads the parameters and the matrices, with a barrier at the end.
     GW_DEVICE void load_parameters(Parameters& parameters) const {
         float mix[GRADES];
-        this->mix_parameters(mix);
+        this->normalization_parameters(mix);
         this->product_weights(parameters.product);
         parameters.gain = p.at(p.gain, column);
         this->template load_matrices<true>();
@@ -109,10 +109,10 @@ struct MvBlockBackward : MvBlock<A, R, T> {
 
     /// Starts copying the warp's rows, `first` on, to where the gradients that replace them go.
     GW_DEVICE void fetch_rows(const Sources& sources, i64 first, int mine) const {
-        const int narrow = mine * narrow_row;
-        this->template fetch<4>({rows.hs + narrow, rows.dls + narrow, rows.dys + narrow, rows.drs + narrow},
+        const int own_row = mine * feature_row;
+        this->template fetch<4>({rows.hs + own_row, rows.dls + own_row, rows.dys + own_row, rows.drs + own_row},
                                 {sources.s, sources.grad, sources.y, sources.r}, first, features);
-        this->template fetch<1>({rows.xs + mine * wide_row}, {sources.x}, first, inputs);
+        this->template fetch<1>({rows.xs + mine * input_row}, {sources.x}, first, inputs);
     }
 
     /// From the gradient of the layer norm's result g to that of its argument s, in place.
@@ -150,24 +150,24 @@ struct MvBlockBackward : MvBlock<A, R, T> {
 #endif
 #pragma unroll UNROLLED
         for (int r = 0; r < R; ++r) {
-            const int row = (mine + r) * narrow_row;
+            const int row = (mine + r) * feature_row;
             // Keeps the rows apart: interleaved, they would take more registers than a thread has.
             asm volatile("" ::: "memory");
             Element at, g;
-            this->get(rows.hs + row, at);
-            this->get(rows.dls + row, g);
+            this->load_shared(rows.hs + row, at);
+            this->load_shared(rows.dls + row, g);
             layer_norm_backward(at, parameters.gain, g, sums.gain);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) g.at[blade][0] *= Block::SQRT_HALF;
             sums.left_bias += g.at[0][0];
-            this->put(rows.dls + row, g);
+            this->store_shared(rows.dls + row, g);
             Element h, raw, factor, da, db;
-            this->get(rows.dys + row, at);
+            this->load_shared(rows.dys + row, at);
             typename SiluGate::At gates[GRADES];
             this->factors(silu, at, gates);
             this->apply(gates, at, h);
-            this->put(rows.hs + row, h);
-            this->get(rows.drs + row, raw);
+            this->store_shared(rows.hs + row, h);
+            this->load_shared(rows.drs + row, raw);
             typename Normalizer::At norms[GRADES];
             this->factors(parameters.normalizer, raw, norms);
             this->apply(norms, raw, factor);
@@ -178,7 +178,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
             this->differentiate(parameters.normalizer, norms, raw, dr, sums.normalizer, dr);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) db.at[blade][0] = dr[blade];
-            this->put(rows.drs + row, db);
+            this->store_shared(rows.drs + row, db);
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
                 // At the end, all are in their places.
@@ -193,8 +193,8 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     /// Adds the parts of both linear maps to the gradient of h, `dh`.
     GW_DEVICE void linear_backward(int mine, float (&dh)[1][R][BLADES]) const {
         const int line = lane < features4 ? lane : 0, pitch = features4 + 1;
-        this->accumulate(dh, rows.drs + mine * narrow_row, features4, {right + 4 * line}, features4 * pitch, 4 * pitch);
-        this->accumulate(dh, rows.dls + mine * narrow_row, features4, {left + 4 * line}, features4 * pitch, 4 * pitch);
+        this->accumulate(dh, rows.drs + mine * feature_row, features4, {right + 4 * line}, features4 * pitch, 4 * pitch);
+        this->accumulate(dh, rows.dls + mine * feature_row, features4, {left + 4 * line}, features4 * pitch, 4 * pitch);
     }
 
     /// Writes the gradient of y to `dys`, and ends with a __syncwarp().
@@ -204,7 +204,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             Element at, dy;
-            this->get(rows.dys + (mine + r) * narrow_row, at);
+            this->load_shared(rows.dys + (mine + r) * feature_row, at);
             typename SiluGate::At gates[GRADES];
             this->factors(silu, at, gates);
             float out[BLADES];
@@ -212,7 +212,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) dy.at[blade][0] = out[blade];
             sums.bias += dy.at[0][0];
-            this->put(rows.dys + (mine + r) * narrow_row, dy);
+            this->store_shared(rows.dys + (mine + r) * feature_row, dy);
         }
         __syncwarp();
     }
@@ -224,7 +224,7 @@ struct MvBlockBackward : MvBlock<A, R, T> {
         for (int i = lane; i - lane < inputs; i += 32) {
             float dx[1][R][BLADES] = {};
             const float* const own = linear + 4 * (i < inputs ? i : 0);
-            this->accumulate(dx, rows.dys + mine * narrow_row, features4, {own}, features4 * pitch, 4 * pitch);
+            this->accumulate(dx, rows.dys + mine * feature_row, features4, {own}, features4 * pitch, 4 * pitch);
 #pragma unroll
             for (int r = 0; r < R; ++r) {
                 if (i >= inputs || first + r >= p.rows) continue;
@@ -239,24 +239,24 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     /// Adds the warps' sums in order and writes them. All threads of the block call it.
     GW_DEVICE void write_sums(const Sums& sums, float* partial) const {
         constexpr int COUNT = Sums::COUNT;
-        __syncthreads();  // `matrices` may still be reading the rows.
+        __syncthreads();  // `matrix_gradients` may still be reading the rows.
         if (warp < working) {
-            float* const given = space + warp * COUNT * 32 + lane;
-            given[0] = sums.bias;
-            given[32] = sums.left_bias;
-            given[64] = sums.gain;
+            float* const own = space + warp * COUNT * 32 + lane;
+            own[0] = sums.bias;
+            own[32] = sums.left_bias;
+            own[64] = sums.gain;
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
-                given[(3 + grade) * 32] = sums.silu[grade][0];
-                given[(3 + GRADES + grade) * 32] = sums.silu[grade][1];
-                given[(3 + 2 * GRADES + grade) * 32] = sums.normalizer[grade][0];
+                own[(3 + grade) * 32] = sums.silu[grade][0];
+                own[(3 + GRADES + grade) * 32] = sums.silu[grade][1];
+                own[(3 + 2 * GRADES + grade) * 32] = sums.normalizer[grade][0];
             }
 #pragma unroll
-            for (int path = 0; path < PATHS; ++path) given[(3 + 3 * GRADES + path) * 32] = sums.product(path, 0);
+            for (int path = 0; path < PATHS; ++path) own[(3 + 3 * GRADES + path) * 32] = sums.product(path, 0);
         }
         __syncthreads();
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
+        partial += blockIdx.x * Layout(p.inputs, p.features).count;
+        const Layout layout(p.inputs, p.features, partial);
         for (int value = warp; value < COUNT; value += warps) {
             if (!active) continue;
             float parts[MOST_WARPS];
@@ -267,18 +267,18 @@ struct MvBlockBackward : MvBlock<A, R, T> {
             float sum = 0;
 #pragma unroll
             for (int other = 0; other < MOST_WARPS; ++other) sum += parts[other];
-            partial[place_of(places, value)] = sum;
+            partial[gradient_offset(layout, value)] = sum;
         }
     }
 
     /// The offset of the lane's value number `value`, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int value) const {
-        if (value == 0) return places.bias + lane;
-        if (value == 1) return places.left_bias + lane;
-        if (value == 2) return places.gain + lane;
-        if (value >= 3 + 3 * GRADES) return places.product + lane * PATHS + value - 3 - 3 * GRADES;
+    GW_DEVICE i64 gradient_offset(const Layout& layout, int value) const {
+        if (value == 0) return layout.bias + lane;
+        if (value == 1) return layout.left_bias + lane;
+        if (value == 2) return layout.gain + lane;
+        if (value >= 3 + 3 * GRADES) return layout.product + lane * PATHS + value - 3 - 3 * GRADES;
         const int kind = (value - 3) / GRADES;
-        const i64 start = kind == 0 ? places.slope : kind == 1 ? places.shift : places.normalization;
+        const i64 start = kind == 0 ? layout.slope : kind == 1 ? layout.shift : layout.normalization;
         return start + lane * GRADES + (value - 3) % GRADES;
     }
 
@@ -304,8 +304,8 @@ struct MvBlockBackward : MvBlock<A, R, T> {
     /// out backwards, which balances the threads.
     ///
     /// Before: a barrier behind the writes of all rows. All threads of the block call it.
-    GW_DEVICE void matrices(const Places& places, int count_rows, float* sums, bool again) const {
-        const int across = features4 / 4, wide = inputs4 / 4 * across, narrow = across * across, tiles = wide + 2 * narrow;
+    GW_DEVICE void matrix_gradients(const Layout& layout, int count_rows, float* sums, bool again) const {
+        const int across = features4 / 4, input_tiles = inputs4 / 4 * across, square_tiles = across * across, tiles = input_tiles + 2 * square_tiles;
 #pragma unroll 1
         for (int begun = 0, own = threadIdx.x; begun < GRADES * tiles; begun += blockDim.x, own = blockDim.x - 1 - own) {
             const int task = begun + own, rank = task / tiles, number = task % tiles;
@@ -319,13 +319,13 @@ struct MvBlockBackward : MvBlock<A, R, T> {
                     end = last;
                 }
             });
-            const bool first = number < wide, second = number < wide + narrow;
-            const int tile = number - (first ? 0 : second ? wide : wide + narrow);
+            const bool first = number < input_tiles, second = number < input_tiles + square_tiles;
+            const int tile = number - (first ? 0 : second ? input_tiles : input_tiles + square_tiles);
             const int count = first ? inputs : features, count4 = first ? inputs4 : features4;
             const int i = tile / across * 4, o = tile % across * 4;
             const float* const a = (first ? rows.xs : rows.hs) + i;
             const float* const b = (first ? rows.dys : second ? rows.drs : rows.dls) + o;
-            float* const target = sums + (first ? places.linear : second ? places.right : places.left);
+            float* const target = sums + (first ? layout.linear : second ? layout.right : layout.left);
             float sum[4][4] = {};
 #pragma unroll 1
             for (int blade = begin; blade < end; ++blade) {

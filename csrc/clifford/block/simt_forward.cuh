@@ -1,11 +1,11 @@
-// The forward pass of a block, see clifford/block/simt.cuh. Names: gw_mv_block_fwd_r<R>_<algebra>_<dtype>.
+// The forward pass of a block, see clifford/block/simt.cuh. Names: gw_block_simt_fwd_r<R>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/block/simt.cuh"
 
 template <class A, int R, class T>
-struct MvBlockForward : MvBlock<A, R, T> {
-    using Block = MvBlock<A, R, T>;
+struct BlockSimtForward : BlockSimt<A, R, T> {
+    using Block = BlockSimt<A, R, T>;
     using typename Block::Element;
     using typename Block::Normalizer;
     using typename Block::Product;
@@ -15,21 +15,21 @@ struct MvBlockForward : MvBlock<A, R, T> {
     using Block::BLADES, Block::GRADES;
 
     /// What the backward pass reads; each may be null.
-    struct Kept {
+    struct Saved {
         T *y, *r, *s;
     };
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices, then R rows of x and of h for each warp.
-    GW_DEVICE static void run(float* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out,
-                              const Kept& kept) {
-        MvBlockForward(weights).work(shared, x, residual, out, kept);
+    GW_DEVICE static void run(float* shared, const BlockOperands<T>& weights, const T* x, const T* residual, T* out,
+                              const Saved& saved) {
+        BlockSimtForward(weights).work(shared, x, residual, out, saved);
     }
 
   private:
-    GW_DEVICE explicit MvBlockForward(const MvBlockWeights<T>& weights) : Block(weights) {}
+    GW_DEVICE explicit BlockSimtForward(const BlockOperands<T>& weights) : Block(weights) {}
 
-    GW_DEVICE void work(float* shared, const T* x, const T* residual, T* out, const Kept& kept) {
-        float* const own = this->template open<false>(shared) + warp * R * BLADES * (inputs4 + features4);
+    GW_DEVICE void work(float* shared, const T* x, const T* residual, T* out, const Saved& saved) {
+        float* const own = this->template place_matrices<false>(shared) + warp * R * BLADES * (inputs4 + features4);
         float* const xs = own;
         float* const hs = own + R * BLADES * inputs4;
         const i64 step = static_cast<i64>(gridDim.x) * working * R;
@@ -39,7 +39,7 @@ struct MvBlockForward : MvBlock<A, R, T> {
         float mix[GRADES];
         typename Product::Weights product;
         this->silu_parameters(silu);
-        this->mix_parameters(mix);
+        this->normalization_parameters(mix);
         this->product_weights(product);
         const float bias = p.bias == nullptr ? 0.0f : p.at(p.bias, column), left_bias = p.at(p.left_bias, column);
         const float gain = p.at(p.gain, column);
@@ -63,11 +63,11 @@ struct MvBlockForward : MvBlock<A, R, T> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) at.at[blade][0] = y[0][r][blade];
                 at.at[0][0] += bias;
-                if (kept.y != nullptr) this->store_row(kept.y, first + r, at);
+                if (saved.y != nullptr) this->store_row(saved.y, first + r, at);
                 typename SiluGate::At gates[GRADES];
                 this->factors(silu, at, gates);
                 this->apply(gates, at, h[r]);
-                this->put(hs + r * BLADES * features4, h[r]);
+                this->store_shared(hs + r * BLADES * features4, h[r]);
             }
             __syncwarp();
             float mapped[2][R][BLADES] = {};  // r, and l without its bias.
@@ -77,7 +77,7 @@ struct MvBlockForward : MvBlock<A, R, T> {
                 Element factor, result;
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) factor.at[blade][0] = mapped[0][r][blade];
-                if (kept.r != nullptr) this->store_row(kept.r, first + r, factor);
+                if (saved.r != nullptr) this->store_row(saved.r, first + r, factor);
                 // Loaded here so that the load overlaps with the product.
                 Element base = {};
                 if (residual != nullptr) this->load_row(residual, first + r, base);
@@ -90,7 +90,7 @@ struct MvBlockForward : MvBlock<A, R, T> {
                 for (int blade = 0; blade < BLADES; ++blade) {
                     result.at[blade][0] = Block::SQRT_HALF * (mapped[1][r][blade] + result.at[blade][0]);
                 }
-                if (kept.s != nullptr) this->store_row(kept.s, first + r, result);
+                if (saved.s != nullptr) this->store_row(saved.s, first + r, result);
                 const float sum = this->warp_sum(active ? smooth_norm<Quick>(this->total(result)) : 0.0f);
                 const float scale = quotient(gain, sum * share + float(NORM_EPSILON));
 #pragma unroll

@@ -1,4 +1,4 @@
-// Blocks of equivariant networks (see clifford/block/simt.cuh for the definition) of 16-bit features: linear maps by the matrix
+// Blocks of equivariant networks (clifford/block/definition.cuh) of 16-bit features: linear maps by the matrix
 // instructions of the tensor cores. What both passes share; the passes are in sm90_16bit_forward.cuh and sm90_16bit_backward.cuh.
 //
 // The positions that a lane has are those of clifford/block/sm90_common.cuh; operands are those of clifford/block/operands_16bit.cuh.
@@ -11,9 +11,9 @@
 #include "clifford/block/sm90_row_stages.cuh"
 
 template <class A, class T>
-struct MvTiles : MvTileRows<A, T> {
-    using Base = MvTileRows<A, T>;
-    using Operands = MvOperands<T>;
+struct Block16Bit : BlockRowStages<A, T> {
+    using Base = BlockRowStages<A, T>;
+    using Operands = Operands16Bit<T>;
     using typename Base::Fragment;
     using typename Base::Parameters;
     using Base::BLADES, Base::GRADES, Base::PATHS, Base::ROW, Base::WIDTH, Base::tables;
@@ -21,7 +21,7 @@ struct MvTiles : MvTileRows<A, T> {
     /// Bytes of matrices [GRADES, WIDTH rows], and of one grade's.
     static constexpr int GRADE_BYTES = WIDTH * ROW, MATRIX_BYTES = GRADES * GRADE_BYTES;
 
-    GW_DEVICE explicit MvTiles(const MvBlockWeights<T>& weights) : Base(weights) {}
+    GW_DEVICE explicit Block16Bit(const BlockOperands<T>& weights) : Base(weights) {}
 
     /// Loads the matrices as [right, left, linear by 32 inputs], one after the other by the same instructions: those of a long kernel that lie
     /// far from its beginning are fetched more slowly, and loading has several branches for each matrix.

@@ -1,4 +1,4 @@
-// The backward pass of a block on many rows, see clifford/block/sm90_16bit.cuh. Names: gw_mv_tiles_bwd<TILES>_<algebra>_<dtype>.
+// The backward pass of a block on many rows, see clifford/block/sm90_16bit.cuh. Names: gw_block_sm90_16bit_bwd_in<inputs>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/block/sm90_gradients.cuh"
@@ -10,36 +10,36 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, class T, int TILES>
-struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
-    using Base = MvTileGradients<A, MvTiles<A, T>, TILES>;
-    using Tiles = MvTiles<A, T>;
+struct Block16BitBackward : BlockGradients<A, Block16Bit<A, T>, TILES> {
+    using Base = BlockGradients<A, Block16Bit<A, T>, TILES>;
+    using Block = Block16Bit<A, T>;
     using typename Base::Matrices;
-    using Sums = MvTilesSums<Tiles::GRADES, Base::SHARE>;
-    using typename Tiles::Element;
-    using typename Tiles::Fragment;
-    using typename Tiles::Parameters;
-    using typename Tiles::Product;
-    using typename Tiles::Operands;
-    using typename Tiles::Way;
+    using Sums = Block16BitSums<Block::GRADES, Base::SHARE>;
+    using typename Block::Element;
+    using typename Block::Fragment;
+    using typename Block::Parameters;
+    using typename Block::Product;
+    using typename Block::Operands;
+    using typename Block::CopyMethod;
     /// Rows of the block.
-    static constexpr int ALL = 2 * Tiles::ROWS;
-    using Rows = typename Tiles::template Rows<ALL>;
-    using Stage = typename Tiles::template Stage<ALL>;
-    using InputStage = typename Tiles::template Stage<ALL, TILES>;
-    using Tiles::BLADES, Tiles::GRADES, Tiles::MATRIX_BYTES, Tiles::ROW, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
-    using Tiles::tables;
+    static constexpr int ALL = 2 * Block::ROWS;
+    using Rows = typename Block::template Rows<ALL>;
+    using Stage = typename Block::template Stage<ALL>;
+    using InputStage = typename Block::template Stage<ALL, TILES>;
+    using Block::BLADES, Block::GRADES, Block::MATRIX_BYTES, Block::ROW, Block::ROWS, Block::WIDTH;
+    using Block::column, Block::feature, Block::features, Block::group, Block::inputs, Block::line, Block::p, Block::share;
+    using Block::tables;
 
     /// The inputs and saved intermediates of the forward pass, and the gradient of its result.
     struct Sources {
         const T *x, *y, *r, *s, *grad;
     };
 
-    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
+    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Layout.count]. Dynamic
     /// shared memory: the matrices, three arrays of operands and five stages of rows (see `work`), the parameters, 256 sums, `Sums`,
     /// and three barriers.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, T* grad_x, float* partial) {
-        MvTilesBackward(weights).work(shared, sources, grad_x, partial);
+    GW_DEVICE static void run(char* shared, const BlockOperands<T>& weights, const Sources& sources, T* grad_x, float* partial) {
+        Block16BitBackward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
@@ -52,7 +52,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     /// The row of the block that is the lane's row g + 8·half.
     GW_DEVICE int row_of(const Stages& stages, int half) const { return min(group * ROWS + line + 8 * half, stages.last); }
 
-    GW_DEVICE explicit MvTilesBackward(const MvBlockWeights<T>& weights) : Base(weights) {}
+    GW_DEVICE explicit Block16BitBackward(const BlockOperands<T>& weights) : Base(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
         char* const right = shared;
@@ -72,8 +72,8 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
         float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
         const Sums sums{values + Parameters::COUNT + 16 * ROWS};
         u64* const barriers = reinterpret_cast<u64*>(sums.first + Sums::SIZE);
-        const Way x_way = this->template way_of<1>({sources.x}, inputs);
-        const Way way = this->template way_of<4>({sources.y, sources.r, sources.s, sources.grad}, features);
+        const CopyMethod x_method = this->template copy_method<1>({sources.x}, inputs);
+        const CopyMethod method = this->template copy_method<4>({sources.y, sources.r, sources.s, sources.grad}, features);
         if (threadIdx.x == 0) {
             barrier_init(barriers, BLADES);
             barrier_init(barriers + 1, BLADES);
@@ -81,20 +81,20 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             barrier_init_fence();
         }
         // What the first phases of a tile read, and what its last read.
-        auto bring_first = [&](i64 row) {
-            this->template bring<Stage, ALL, 3>({stages.s, stages.grad, stages.r}, {sources.s, sources.grad, sources.r}, row, features,
-                                                way, 0, 256, barriers);
+        auto load_first = [&](i64 row) {
+            this->template load_stage<Stage, ALL, 3>({stages.s, stages.grad, stages.r}, {sources.s, sources.grad, sources.r}, row, features,
+                                                method, 0, 256, barriers);
             copy_async_commit();
         };
-        auto bring_last = [&](i64 row) {
-            this->template bring<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, way, 0, 256, barriers + 1);
-            this->template bring<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, x_way, 0, 256, barriers + 2);
+        auto load_last = [&](i64 row) {
+            this->template load_stage<Stage, ALL, 1>({stages.y}, {sources.y}, row, features, method, 0, 256, barriers + 1);
+            this->template load_stage<InputStage, ALL, 1>({stages.x}, {sources.x}, row, inputs, x_method, 0, 256, barriers + 2);
             copy_async_commit();
         };
         __syncthreads();
         const i64 start = static_cast<i64>(blockIdx.x) * ALL, step = static_cast<i64>(gridDim.x) * ALL;
-        bring_first(start);
-        bring_last(start);
+        load_first(start);
+        load_last(start);
         this->template load_all_matrices<TILES>(right);
         const Parameters parameters = this->load_parameters(values);
         const int own = group * ROWS * ROW;
@@ -110,37 +110,37 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             const i64 first = base + group * ROWS;
             stages.last = static_cast<int>(min(p.rows - base, static_cast<i64>(ALL))) - 1;
             Fragment dh;
-            if (way == Way::ENGINE) barrier_wait(barriers, parity);
+            if (method == CopyMethod::ENGINE) barrier_wait(barriers, parity);
             norm_backward(parameters, stages, dl + own, exchange, dh, sums);
-            if (way == Way::ENGINE) barrier_wait(barriers + 1, parity);
-            if (way != Way::ENGINE || x_way != Way::ENGINE) {
+            if (method == CopyMethod::ENGINE) barrier_wait(barriers + 1, parity);
+            if (method != CopyMethod::ENGINE || x_method != CopyMethod::ENGINE) {
                 copy_async_wait<0>();
                 __syncthreads();
             }
             product_backward(parameters, stages, h + own, dr + own, dh, sums);
             __syncthreads();
-            bring_first(base + step);
+            load_first(base + step);
             correlate(matrices.right, at_h, at_dr);
             correlate(matrices.left, at_h, at_dl);
-            Tiles::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
-            Tiles::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
+            Block::template accumulate<true, false, Rows>(dh, at_dr + a, shared_address(right) + b);
+            Block::template accumulate<true, false, Rows>(dh, at_dl + a, shared_address(left) + b);
             __syncthreads();  // All have read h and the gradient of l.
-            if (x_way == Way::ENGINE) barrier_wait(barriers + 2, parity);
-            auto place = [&](int tile) {
-                this->template place_inputs<InputStage, Rows>(h + own, stages.x, group * ROWS, stages.last, WIDTH * tile);
+            if (x_method == CopyMethod::ENGINE) barrier_wait(barriers + 2, parity);
+            auto store_columns = [&](int tile) {
+                this->template store_inputs<InputStage, Rows>(h + own, stages.x, group * ROWS, stages.last, WIDTH * tile);
             };
-            place(0);
+            store_columns(0);
             silu_backward(parameters, stages, dh, dl + own, sums);
             __syncthreads();
-            if (TILES == 1) bring_last(base + step);
+            if (TILES == 1) load_last(base + step);
             correlate(matrices.linear[0], at_h, at_dl);
             if (grad_x != nullptr) input_backward(shared_address(linear) + b, at_dl + a, first, grad_x);
 #pragma unroll
             for (int tile = 1; tile < TILES; ++tile) {
                 __syncthreads();  // All have read the columns of x before.
-                place(tile);
+                store_columns(tile);
                 __syncthreads();
-                if (tile + 1 == TILES) bring_last(base + step);
+                if (tile + 1 == TILES) load_last(base + step);
                 correlate(matrices.linear[tile], at_h, at_dl);
             }
             copy_async_wait<1>();
@@ -181,11 +181,11 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = g[half][blade][side] * gain * scale;
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
-                    g[half][blade][side] = out[blade][at] = Tiles::SQRT_HALF * value;
+                    g[half][blade][side] = out[blade][at] = Block::SQRT_HALF * value;
                 });
                 biases[side] += g[half][0][side];
             }
-            this->template put<Rows>(rows, half, g[half]);
+            this->template store_operands<Rows>(rows, half, g[half]);
         }
         sums.add(Sums::GAIN, gains);
         sums.add(Sums::LEFT_BIAS, biases);
@@ -224,7 +224,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) dl.at[blade][0] = grad[blade][at];
                 this->apply_silu(parameters, feature + side, h);
-                put_one(h_rows + place, h);
+                store_one(h_rows + place, h);
                 // Keeps later loads and other positions apart: interleaved, they would take more registers than a thread has.
                 asm volatile("" ::: "memory");
                 read_one(stages.r, row_of(stages, half), side, raw);
@@ -235,7 +235,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
                     db.at[blade][0] = dr[blade];
                     grad[blade][at] = da.at[blade][0];
                 }
-                put_one(dr_rows + place, db);
+                store_one(dr_rows + place, db);
                 asm volatile("" ::: "memory");
             }
             float totals[Base::SHARE];
@@ -245,7 +245,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     }
 
     /// Puts one value of every blade among operands.
-    GW_DEVICE static void put_one(char* at, const Element& element) {
+    GW_DEVICE static void store_one(char* at, const Element& element) {
 #pragma unroll
         for (int blade = 0; blade < BLADES; blade += 2) {
             const u32 both = Operands::pair(element.at[blade][0], element.at[blade + 1][0]);
@@ -266,7 +266,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
             for (int side = 0; side < 2; ++side) {
                 this->silu_gradient(parameters, half, side, dh, y, sums, bias[side]);
             }
-            this->template put<Rows>(rows, half, y);
+            this->template store_operands<Rows>(rows, half, y);
         }
         sums.add(Sums::BIAS, bias);
     }
@@ -274,14 +274,14 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     /// The gradient of x of the group's rows, through the first linear map. `matrices` and `dy` are where the lane finds its rows of the
     /// first fragments.
     GW_DEVICE void input_backward(u32 matrices, u32 dy, i64 first, T* grad_x) const {
-        const bool paired = Tiles::is_paired(grad_x, inputs);
+        const bool paired = Block::is_paired(grad_x, inputs);
         const u32 plane = this->plane_bytes(inputs);
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
             const int input = WIDTH * tile + feature;
             if (WIDTH * tile + 8 * column >= inputs) return;
             Fragment dx;
-            Tiles::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
+            Block::template accumulate<true, true, Rows>(dx, dy, matrices + tile * MATRIX_BYTES);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const i64 row = first + line + 8 * half;
@@ -290,14 +290,14 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
                 if (paired) {
 #pragma unroll
                     for (int blade = 0; blade < BLADES; ++blade) {
-                        Tiles::store_two(Tiles::plane_of(at, plane, blade), dx[blade][2 * half], dx[blade][2 * half + 1]);
+                        Block::store_two(Block::plane_of(at, plane, blade), dx[blade][2 * half], dx[blade][2 * half + 1]);
                     }
                 } else {
 #pragma unroll
-                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at, plane, blade) = narrow<T>(dx[blade][2 * half]);
+                    for (int blade = 0; blade < BLADES; ++blade) *Block::plane_of(at, plane, blade) = narrow<T>(dx[blade][2 * half]);
                     if (input + 1 >= inputs) continue;
 #pragma unroll
-                    for (int blade = 0; blade < BLADES; ++blade) *Tiles::plane_of(at + 1, plane, blade) = narrow<T>(dx[blade][2 * half + 1]);
+                    for (int blade = 0; blade < BLADES; ++blade) *Block::plane_of(at + 1, plane, blade) = narrow<T>(dx[blade][2 * half + 1]);
                 }
             }
         }
@@ -308,10 +308,10 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
     /// Matrix instructions truncate the sums that they form, so that errors would grow with the number of rows: a tile's terms are summed by
     /// themselves, and added to the others by additions that round.
     GW_DEVICE void correlate(float (&sums)[GRADES][4], u32 a, u32 b) const {
-        const int lane = this->thread_again() % 32;
+        const int lane = this->opaque_thread() % 32;
         a += Operands::left_transposed_offset(lane, 2 * group);
         b += Operands::right_offset(lane, column);
-        Tiles::each_group([&](auto group) {
+        Block::each_group([&](auto group) {
             using Members = decltype(group);
             constexpr int COUNT = Members::COUNT, MATRICES = Members::MATRICES;
             u32 right[COUNT][4];
@@ -321,7 +321,7 @@ struct MvTilesBackward : MvTileGradients<A, MvTiles<A, T>, TILES> {
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
                 u32 left[COUNT][4];
-                Tiles::template load_rows<Rows, true>(group, left, a + k * 16 * ROW);
+                Block::template load_rows<Rows, true>(group, left, a + k * 16 * ROW);
 #pragma unroll
                 for (int n = 0; n < COUNT; ++n) {
                     const u32 own[2] = {right[n][2 * k], right[n][2 * k + 1]};

@@ -1,38 +1,38 @@
-// The forward pass of a block on many rows, see clifford/block/sm90_16bit.cuh. Names: gw_mv_tiles_fwd<TILES>_<algebra>_<dtype>.
+// The forward pass of a block on many rows, see clifford/block/sm90_16bit.cuh. Names: gw_block_sm90_16bit_fwd_in<inputs>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/block/sm90_16bit.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
 template <class A, class T, int TILES>
-struct MvTilesForward : MvTiles<A, T> {
-    using Tiles = MvTiles<A, T>;
-    using typename Tiles::Fragment;
-    using typename Tiles::Parameters;
-    using typename Tiles::Operands;
-    using typename Tiles::Way;
-    using Rows = typename Tiles::template Rows<Tiles::ROWS>;
-    using Stage = typename Tiles::template Stage<Tiles::ROWS>;
-    using InputStage = typename Tiles::template Stage<Tiles::ROWS, TILES>;
-    using Tiles::BLADES, Tiles::MATRIX_BYTES, Tiles::ROWS, Tiles::WIDTH;
-    using Tiles::column, Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
+struct Block16BitForward : Block16Bit<A, T> {
+    using Block = Block16Bit<A, T>;
+    using typename Block::Fragment;
+    using typename Block::Parameters;
+    using typename Block::Operands;
+    using typename Block::CopyMethod;
+    using Rows = typename Block::template Rows<Block::ROWS>;
+    using Stage = typename Block::template Stage<Block::ROWS>;
+    using InputStage = typename Block::template Stage<Block::ROWS, TILES>;
+    using Block::BLADES, Block::MATRIX_BYTES, Block::ROWS, Block::WIDTH;
+    using Block::column, Block::feature, Block::features, Block::group, Block::inputs, Block::line, Block::p, Block::share;
 
     /// What the backward pass reads; each may be null.
-    struct Kept {
+    struct Saved {
         T *y, *r, *s;
     };
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices, 32 inputs at a time, then for each group 16 rows of x
     /// as operands, the first of which h takes later, and as they come, and the residual; the parameters, and for each group 64 sums
     /// and two barriers.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* x, const T* residual, T* out, const Kept& kept) {
-        MvTilesForward(weights).work(shared, x, residual, out, kept);
+    GW_DEVICE static void run(char* shared, const BlockOperands<T>& weights, const T* x, const T* residual, T* out, const Saved& saved) {
+        Block16BitForward(weights).work(shared, x, residual, out, saved);
     }
 
   private:
-    GW_DEVICE explicit MvTilesForward(const MvBlockWeights<T>& weights) : Tiles(weights) {}
+    GW_DEVICE explicit Block16BitForward(const BlockOperands<T>& weights) : Block(weights) {}
 
-    GW_DEVICE void work(char* shared, const T* x, const T* residual, T* out, const Kept& kept) const {
+    GW_DEVICE void work(char* shared, const T* x, const T* residual, T* out, const Saved& saved) const {
         constexpr int GROUP = TILES * Rows::BYTES + InputStage::BYTES + Stage::BYTES;
         const int groups = blockDim.x / 128;
         char* const right = shared;
@@ -46,17 +46,17 @@ struct MvTilesForward : MvTiles<A, T> {
         u64* const barriers = reinterpret_cast<u64*>(values + Parameters::COUNT + groups * 4 * ROWS) + group * 2;
         const i64 step = static_cast<i64>(groups) * gridDim.x * ROWS;
         i64 first = (static_cast<i64>(groups) * blockIdx.x + group) * ROWS;
-        const Way x_way = this->template way_of<1>({x}, inputs), residual_way = this->template way_of<1>({residual}, features);
+        const CopyMethod x_method = this->template copy_method<1>({x}, inputs), residual_method = this->template copy_method<1>({residual}, features);
         if (threadIdx.x % 128 == 0) {
             barrier_init(barriers, BLADES);
             barrier_init(barriers + 1, BLADES);
             barrier_init_fence();
         }
-        this->meet();
-        auto bring = [&](auto stage, char* target, const T* source, i64 row, int width, Way way, u64* barrier) {
-            this->template bring<decltype(stage), ROWS, 1>({target}, {source}, row, width, way, 128 * group, 128, barrier);
+        this->group_barrier();
+        auto load_rows = [&](auto stage, char* target, const T* source, i64 row, int width, CopyMethod method, u64* barrier) {
+            this->template load_stage<decltype(stage), ROWS, 1>({target}, {source}, row, width, method, 128 * group, 128, barrier);
         };
-        bring(InputStage{}, x_stage, x, first, inputs, x_way, barriers);
+        load_rows(InputStage{}, x_stage, x, first, inputs, x_method, barriers);
         copy_async_commit();
         // Not `load_all_matrices`, with which this pass took 1.5% longer (docs/kernels.md).
         this->load_matrices(right, p.right, features, 0);
@@ -71,39 +71,39 @@ struct MvTilesForward : MvTiles<A, T> {
 #pragma unroll 1
         for (; first < p.rows; first += step, parity ^= 1) {
             const int last = static_cast<int>(min(p.rows - first, static_cast<i64>(ROWS))) - 1;
-            if (x_way == Way::ENGINE) {
+            if (x_method == CopyMethod::ENGINE) {
                 barrier_wait(barriers, parity);
             } else {
                 copy_async_wait<0>();
-                this->meet();
+                this->group_barrier();
             }
 #pragma unroll
             for (int tile = 0; tile < TILES; ++tile) {
-                this->template place_inputs<InputStage, Rows>(rows + tile * Rows::BYTES, x_stage, 0, last, WIDTH * tile);
+                this->template store_inputs<InputStage, Rows>(rows + tile * Rows::BYTES, x_stage, 0, last, WIDTH * tile);
             }
-            this->meet();
-            if (residual != nullptr) bring(Stage{}, residual_stage, residual, first, features, residual_way, barriers + 1);
+            this->group_barrier();
+            if (residual != nullptr) load_rows(Stage{}, residual_stage, residual, first, features, residual_method, barriers + 1);
             copy_async_commit();
-            bring(InputStage{}, x_stage, x, first + step, inputs, x_way, barriers);
+            load_rows(InputStage{}, x_stage, x, first + step, inputs, x_method, barriers);
             copy_async_commit();
             Fragment h;
-            Tiles::template accumulate<false, true, Rows>(h, a, at_linear);
+            Block::template accumulate<false, true, Rows>(h, a, at_linear);
 #pragma unroll
             for (int tile = 1; tile < TILES; ++tile) {
-                Tiles::template accumulate<false, false, Rows>(h, a + tile * Rows::BYTES, at_linear + tile * MATRIX_BYTES);
+                Block::template accumulate<false, false, Rows>(h, a + tile * Rows::BYTES, at_linear + tile * MATRIX_BYTES);
             }
-            this->meet();  // The group has read x.
-            gate(parameters, h, kept.y, first, rows);
-            this->meet();
+            this->group_barrier();  // The group has read x.
+            gate(parameters, h, saved.y, first, rows);
+            this->group_barrier();
             Fragment r, s;  // s is l without its bias at first.
-            Tiles::template accumulate_two<Rows>(r, s, a, at_right, at_left);
-            if (kept.r != nullptr) this->write(kept.r, first, r);
+            Block::template accumulate_two<Rows>(r, s, a, at_right, at_left);
+            if (saved.r != nullptr) this->write(saved.r, first, r);
             this->apply_product(parameters, h, r, s);
-            if (kept.s != nullptr) this->write(kept.s, first, s);
-            copy_async_wait<1>();  // The group meets in `scale`.
+            if (saved.s != nullptr) this->write(saved.s, first, s);
+            copy_async_wait<1>();  // The group has a barrier in `scale`.
             scale(parameters, s, sums);
             if (residual != nullptr) {
-                if (residual_way == Way::ENGINE) barrier_wait(barriers + 1, parity);
+                if (residual_method == CopyMethod::ENGINE) barrier_wait(barriers + 1, parity);
                 add(residual_stage, last, s);
             }
             this->write(out, first, s);
@@ -111,16 +111,16 @@ struct MvTilesForward : MvTiles<A, T> {
     }
 
     /// y, the result of the first linear map, becomes h in place and in `rows`.
-    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, T* kept_y, i64 first, char* rows) const {
+    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, T* saved_y, i64 first, char* rows) const {
 #pragma unroll
         for (int at = 0; at < 4; ++at) h[0][at] += parameters.bias(feature + at % 2);
-        if (kept_y != nullptr) this->write(kept_y, first, h);
+        if (saved_y != nullptr) this->write(saved_y, first, h);
         this->apply_silu(parameters, h);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float both[BLADES][2];
-            Tiles::values_of_row(h, half, both);
-            this->template put<Rows>(rows, half, both);
+            Block::values_of_row(h, half, both);
+            this->template store_operands<Rows>(rows, half, both);
         }
     }
 

@@ -5,9 +5,9 @@
 
 /// Gradients of the parameters of a thread's two features, summed over its rows, in shared memory because registers are short: pairs of
 /// the silu's for each side and grade; then, of both sides, of the biases and the gain, and SHARE pairs of the product weights with
-/// the normalisation behind them, see `MvTileGradients::fold`.
+/// the normalisation behind them, see `BlockGradients::fold`.
 template <int GRADES, int SHARE>
-struct MvTilesSums {
+struct Block16BitSums {
     static constexpr int BIAS = 2 * GRADES, LEFT_BIAS = BIAS + 1, GAIN = BIAS + 2, PRODUCT = BIAS + 3;
     static constexpr int SIZE = (PRODUCT + SHARE) * 2 * 256;
     float* first;
@@ -18,7 +18,7 @@ struct MvTilesSums {
 #pragma unroll
         for (int number = 0; number < PRODUCT + SHARE; ++number) ::store<2>(at(number), none);
     }
-    /// Sum n of a thread's side, see `MvTileGradients`.
+    /// Sum n of a thread's side, see `BlockGradients`.
     GW_DEVICE float of(int thread, int side, int n) const {
         const int singles = 3 + 2 * GRADES, grade = n - 3;
         // Both sides of a value are a pair, or slope and shift of a side and grade.
@@ -26,11 +26,11 @@ struct MvTilesSums {
         const int number = n < 3 ? BIAS + n : is_silu ? side * GRADES + grade % GRADES : PRODUCT + n - singles;
         return first[2 * (number * 256 + thread) + (is_silu ? grade / GRADES : side)];
     }
-    GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+    GW_DEVICE void load_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) load<2>(at(side * GRADES + grade), values[grade]);
     }
-    GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
+    GW_DEVICE void store_silu(int side, const float (&values)[GRADES][2]) const {
 #pragma unroll
         for (int grade = 0; grade < GRADES; ++grade) ::store<2>(at(side * GRADES + grade), values[grade]);
     }

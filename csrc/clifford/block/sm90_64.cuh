@@ -1,4 +1,4 @@
-// Blocks of equivariant networks (see clifford/block/simt.cuh for the definition) with 33 to 64 features, whose three matrices do not fit
+// Blocks of equivariant networks (clifford/block/definition.cuh) with 33 to 64 features, whose three matrices do not fit
 // into the shared memory of a multiprocessor together. The linear map that stands alone, y = linear(x), is a product of matrices for other
 // kernels. The rest is one kernel for each pass, with the matrices `right` and `left` in shared memory, and two for gradients of linear maps:
 //
@@ -18,16 +18,16 @@
 
 /// `PACKED` says that features are a multiple of four, and all arrays of them aligned to four: branches at every access would keep loads from
 /// being in flight together.
-template <class A, class T, int PARTS, bool PACKED>
-struct MvWide : MvWideProducts<A, T, PARTS> {
-    using Products = MvWideProducts<A, T, PARTS>;
+template <class A, class T, int PRODUCTS, bool PACKED>
+struct Block64 : Block64Products<A, T, PRODUCTS> {
+    using Products = Block64Products<A, T, PRODUCTS>;
     using typename Products::Element;
     using typename Products::Fragment;
     using typename Products::Functions;
     using typename Products::Normalizer;
     using typename Products::Parameters;
     using typename Products::Product;
-    using Products::anew;
+    using Products::opaque;
     using Products::BLADES, Products::GRADES, Products::PATHS, Products::PLANE, Products::ROWS, Products::WIDTH;
     using Products::feature, Products::features, Products::line, Products::p;
     /// The lane's values of its two rows.
@@ -39,11 +39,11 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
         static constexpr int MATRICES = 2 * Products::MATRIX, VALUES = (Parameters::COUNT + 4) * static_cast<int>(sizeof(float));
     };
 
-    GW_DEVICE explicit MvWide(const MvBlockWeights<T>& weights) : Products(weights) {}
+    GW_DEVICE explicit Block64(const BlockOperands<T>& weights) : Products(weights) {}
 
     /// The lane's values of row g + 8·half of [BLADES, rows, features], `first` the group's first row; zeros where there are none.
     GW_DEVICE void read(const T* source, i64 first, int half, float (&values)[BLADES][2]) const {
-        const i64 row = anew(first) + line + 8 * half, plane = anew(p.rows) * features;
+        const i64 row = opaque(first) + line + 8 * half, plane = opaque(p.rows) * features;
         const T* at = source + row * features + feature;
         const bool inside = row < p.rows && feature < features;
 #pragma unroll
@@ -64,7 +64,7 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
 
     /// Writes the lane's values of the same row.
     GW_DEVICE void write(T* target, i64 first, int half, const float (&values)[BLADES][2]) const {
-        const i64 row = anew(first) + line + 8 * half, plane = anew(p.rows) * features;
+        const i64 row = opaque(first) + line + 8 * half, plane = opaque(p.rows) * features;
         if (row >= p.rows || feature >= features) return;
         T* at = target + row * features + feature;
 #pragma unroll
@@ -99,8 +99,8 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
 #pragma unroll
                 for (int blade = 0; blade < BLADES; ++blade) y[half][blade][side] = element.at[blade][0];
             }
-            this->put_raw(raws, half, y[half]);
-            this->put(rows, half, scale.factor, y[half]);
+            this->store_raw(raws, half, y[half]);
+            this->store_operands(rows, half, scale.factor, y[half]);
         }
         return scale.inverse;
     }
@@ -111,7 +111,7 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
         for (int side = 0; side < 2; ++side) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const auto* const from = reinterpret_cast<const float*>(raws + this->place(half, side));
+                const auto* const from = reinterpret_cast<const float*>(raws + this->word_offset(half, side));
                 multiply_position(parameters, side, from, r, s, 2 * half + side);
             }
         }
@@ -138,10 +138,10 @@ struct MvWide : MvWideProducts<A, T, PARTS> {
         for (int blade = 0; blade < BLADES; ++blade) s[blade][at] = Products::SQRT_HALF * (s[blade][at] + result.at[blade][0]);
     }
 
-    /// Brings 16 rows of [BLADES, rows, features], `first` on, to the second-level cache, where their planes can be copied as they are:
+    /// Prefetches 16 rows of [BLADES, rows, features], `first` on into the second-level cache, where their planes can be copied as they are:
     /// the lanes of a warp take a plane each, those of the group's warp `number`. While a group works on a tile, memory fetches the next one.
     GW_DEVICE void prefetch(const T* source, i64 first, int number) const {
-        const int thread = anew(threadIdx.x), lane = thread % 32;
+        const int thread = opaque(threadIdx.x), lane = thread % 32;
         const i64 left = p.rows - first, count = left < ROWS ? left : ROWS;
         if (thread / 32 != number || lane >= BLADES || count <= 0 || source == nullptr) return;
         const T* const from = source + (lane * p.rows + first) * features;

@@ -1,5 +1,5 @@
 // The backward pass of a block with more than 32 features, see clifford/block/sm90_64.cuh.
-// Names: gw_mv_wide_bwd_<algebra>_<dtype>, and gw_mv_wide_exact_bwd_<algebra>_f32 in three parts.
+// Names: gw_block_sm90_64_bwd_<algebra>_<dtype>, and gw_block_sm90_64_f32x3_bwd_<algebra>_f32 by three products.
 #pragma once
 
 #include "clifford/block/sm90_gradients.cuh"
@@ -7,25 +7,25 @@
 
 /// Gradients at single positions are those of clifford/block/sm90_gradients.cuh. Those of matrices are formed by other kernels
 /// (clifford/block/sm90_64_inner_gradients.cuh, sm90_64_first_gradients.cuh): there are no registers for their sums.
-template <class A, class T, int PARTS, bool PACKED>
-struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
-    using Base = MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0>;
-    using Wide = MvWide<A, T, PARTS, PACKED>;
-    using typename Wide::Element;
-    using typename Wide::Fragment;
-    using typename Wide::Parameters;
-    using typename Wide::Product;
-    using typename Wide::Rows;
-    using Wide::ARRAY, Wide::BLADES, Wide::COLUMNS, Wide::GRADES, Wide::MATRIX, Wide::PLANE, Wide::ROWS;
-    using Wide::feature, Wide::p;
+template <class A, class T, int PRODUCTS, bool PACKED>
+struct Block64Backward : BlockGradients<A, Block64<A, T, PRODUCTS, PACKED>, 0> {
+    using Base = BlockGradients<A, Block64<A, T, PRODUCTS, PACKED>, 0>;
+    using Block = Block64<A, T, PRODUCTS, PACKED>;
+    using typename Block::Element;
+    using typename Block::Fragment;
+    using typename Block::Parameters;
+    using typename Block::Product;
+    using typename Block::Rows;
+    using Block::ARRAY, Block::BLADES, Block::COLUMNS, Block::GRADES, Block::MATRIX, Block::PLANE, Block::ROWS;
+    using Block::feature, Block::p;
 
     /// The first map's result, the gradient of that of the block, and the parameters.
     struct Sources {
         const T *y, *grad;
-        const char* prepared;  // By the forward pass, see `Wide::Prepared`.
+        const char* prepared;  // By the forward pass, see `Block::Prepared`.
     };
 
-    /// The gradient of y; and in parts, as `Wide::keep` writes them, h and the gradients of r and l, with the inverses of their scales and a
+    /// The gradient of y; and as operands, as `Block::store_tile` writes them, h and the gradients of r and l, with the inverses of their scales and a
     /// zero, [tiles, 4].
     struct Results {
         T* y;
@@ -33,20 +33,20 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
         float* inverses;
     };
 
-    /// Also writes the gradients of the parameters but the matrices, summed over the block's rows, to [gridDim.x, Places.count]. Dynamic
+    /// Also writes the gradients of the parameters but the matrices, summed over the block's rows, to [gridDim.x, Layout.count]. Dynamic
     /// shared memory: the two matrices, two or three arrays of rows, the parameters and scales of the matrices, 256 sums of rows, 24 magnitudes, two
     /// barriers, and the lanes' sums of parameters.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const Sources& sources, const Results& results,
+    GW_DEVICE static void run(char* shared, const BlockOperands<T>& weights, const Sources& sources, const Results& results,
                               float* partial) {
-        MvWideBackward(weights).work(shared, sources, results, partial);
+        Block64Backward(weights).work(shared, sources, results, partial);
     }
 
   private:
     /// Whether there is shared memory for y, which is read twice otherwise.
-    static constexpr bool KEEPS_Y = PARTS == 1;
-    static constexpr int THREADS = Wide::THREADS, BY_SIDE = Base::SHARE + 3;
+    static constexpr bool KEEPS_Y = PRODUCTS == 1;
+    static constexpr int THREADS = Block::THREADS, BY_SIDE = Base::SHARE + 3;
 
-    /// `Sums` of MvTileGradients. Those of silu of a lane's second feature are in registers until the end: there is no more shared memory.
+    /// `Sums` of BlockGradients. Those of silu of a lane's second feature are in registers until the end: there is no more shared memory.
     struct Sums : Base::template ThreadSums<THREADS, BY_SIDE> {
         using Shared = typename Base::template ThreadSums<THREADS, BY_SIDE>;
         using Shared::own;
@@ -59,11 +59,11 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             for (int n = 0; n < SILU; ++n) first(n) = 0;
         }
         GW_DEVICE float& first(int n) const { return own[(2 * BY_SIDE + n) * THREADS]; }
-        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+        GW_DEVICE void load_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < SILU; ++n) values[n / 2][n % 2] = side == 0 ? first(n) : second[n / 2][n % 2];
         }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) {
+        GW_DEVICE void store_silu(int side, const float (&values)[GRADES][2]) {
 #pragma unroll
             for (int n = 0; n < SILU; ++n) (side == 0 ? first(n) : second[n / 2][n % 2]) = values[n / 2][n % 2];
         }
@@ -84,7 +84,7 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
         }
     };
 
-    GW_DEVICE explicit MvWideBackward(const MvBlockWeights<T>& weights) : Base(weights) {}
+    GW_DEVICE explicit Block64Backward(const BlockOperands<T>& weights) : Base(weights) {}
 
     /// Largest magnitudes of the warps' values: bounds of those of h, and those of the gradients of r and l.
     struct Magnitudes {
@@ -108,15 +108,15 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             barrier_init(arrived, 1);
             barrier_init(arrived + 1, 1);
             barrier_init_fence();
-            barrier_expect(arrived, Wide::Prepared::VALUES);
-            bulk_copy(values, sources.prepared + Wide::Prepared::MATRICES, Wide::Prepared::VALUES, arrived);
-            barrier_expect(arrived + 1, Wide::Prepared::MATRICES);
-            bulk_copy(matrices, sources.prepared, Wide::Prepared::MATRICES, arrived + 1);
+            barrier_expect(arrived, Block::Prepared::VALUES);
+            bulk_copy(values, sources.prepared + Block::Prepared::MATRICES, Block::Prepared::VALUES, arrived);
+            barrier_expect(arrived + 1, Block::Prepared::MATRICES);
+            bulk_copy(matrices, sources.prepared, Block::Prepared::MATRICES, arrived + 1);
         }
         Sums sums(reinterpret_cast<float*>(arrived + 2));
         Rows y;
         this->read(sources.y, static_cast<i64>(blockIdx.x) * ROWS, y);
-        this->tell_largest(y, magnitudes.h);
+        this->publish_largest(y, magnitudes.h);
         __syncthreads();
         barrier_wait(arrived, 0);
 #pragma unroll 1
@@ -129,12 +129,12 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             float inverses[3];  // Of h, and of the gradients of r and l.
             if constexpr (KEEPS_Y) {
 #pragma unroll
-                for (int half = 0; half < 2; ++half) this->put_raw(ys, half, y[half]);
+                for (int half = 0; half < 2; ++half) this->store_raw(ys, half, y[half]);
             }
             inverses[0] = this->gate(parameters, y, magnitudes.h, dr, dl);
             shared_fence();
-            this->meet();
-            if (threadIdx.x == 0) this->keep(results.h, tile, dr);
+            this->group_barrier();
+            if (threadIdx.x == 0) this->store_tile(results.h, tile, dr);
             float dh[1][BLADES][4];
             barrier_wait(arrived + 1, 0);  // In the first tile; its gate hid the copy.
             {
@@ -146,10 +146,10 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             product_backward(parameters, dr, dl, dh[0], sums);
             split_gradients(dr, dl, magnitudes, inverses);
             shared_fence();
-            this->meet();
+            this->group_barrier();
             if (threadIdx.x == 0) {
-                this->keep(results.r, tile, dr);
-                this->keep(results.l, tile, dl);
+                this->store_tile(results.r, tile, dr);
+                this->store_tile(results.l, tile, dl);
                 const float all[4] = {inverses[0], inverses[1], inverses[2], 0};
                 store<4>(results.inverses + 4 * tile, all);
             }
@@ -160,29 +160,29 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
             this->read(sources.y, first + step, y);
             if constexpr (KEEPS_Y) {
 #pragma unroll
-                for (int half = 0; half < 2; ++half) get_raw(ys, half, again[half]);
+                for (int half = 0; half < 2; ++half) load_raw(ys, half, again[half]);
             }
             silu_backward(parameters, results, first, again, dh[0], sums);
-            this->tell_largest(y, magnitudes.h);
+            this->publish_largest(y, magnitudes.h);
             store_wait<0>();
-            this->meet();  // All have read the gradients of r and l.
+            this->group_barrier();  // All have read the gradients of r and l.
         }
         sums.publish(reinterpret_cast<float*>(dr));
         __syncthreads();
         this->write_sums(parameters, sums, partial);
     }
 
-    /// The gradient of l: that of the layer norm's argument s, over √2, raw in the place of h, of which the largest magnitudes are told. Also
+    /// The gradient of l: that of the layer norm's argument s, over √2, raw in the place of h; publishes its largest magnitudes. Also
     /// moves h from there to `waiting`, by [side][half], and puts r to `dr`, raw.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Fragment& r, const Fragment& s, Rows& grad, char* dr, char* dl,
                                  float* exchange, float* magnitudes, Fragment& waiting, Sums& sums) const {
         Rows by_row;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) Wide::values_of_row(s, half, by_row[half]);
+        for (int half = 0; half < 2; ++half) Block::values_of_row(s, half, by_row[half]);
         store_wait<0>();
         this->norm_gradient(parameters, by_row, grad, exchange, sums);
         // There was a barrier since the parts of h were read. A lane reads back only what it wrote.
-        this->tell_largest(grad, magnitudes);
+        this->publish_largest(grad, magnitudes);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float both[BLADES][2];
@@ -194,8 +194,8 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
                     both[blade][side] = r[blade][2 * half + side];
                 }
             }
-            this->put_raw(dl, half, grad[half]);
-            this->put_raw(dr, half, both);
+            this->store_raw(dl, half, grad[half]);
+            this->store_raw(dr, half, both);
         }
     }
 
@@ -215,23 +215,23 @@ struct MvWideBackward : MvTileGradients<A, MvWide<A, T, PARTS, PACKED>, 0> {
     GW_DEVICE void split_gradients(char* dr, char* dl, const Magnitudes& magnitudes, float (&inverses)[3]) const {
         Rows values;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) get_raw(dr, half, values[half]);
-        this->tell_largest(values, magnitudes.r);
-        this->meet();
+        for (int half = 0; half < 2; ++half) load_raw(dr, half, values[half]);
+        this->publish_largest(values, magnitudes.r);
+        this->group_barrier();
         const auto right = this->scale_of_tile(magnitudes.r), left = this->scale_of_tile(magnitudes.l);
         inverses[1] = right.inverse;
         inverses[2] = left.inverse;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) this->put(dr, half, right.factor, values[half]);
+        for (int half = 0; half < 2; ++half) this->store_operands(dr, half, right.factor, values[half]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            get_raw(dl, half, values[half]);
-            this->put(dl, half, left.factor, values[half]);
+            load_raw(dl, half, values[half]);
+            this->store_operands(dl, half, left.factor, values[half]);
         }
     }
 
     /// The lane's raw values of every blade of row g + 8·half.
-    GW_DEVICE void get_raw(char* rows, int half, float (&values)[BLADES][2]) const {
+    GW_DEVICE void load_raw(char* rows, int half, float (&values)[BLADES][2]) const {
 #pragma unroll
         for (int n = 0; n < 2 * BLADES; ++n) values[n / 2][n % 2] = this->raw(rows, n / 2, half, n % 2);
     }

@@ -1,5 +1,5 @@
 // Gradients of the first linear map of blocks with more than 32 features, y = x·matrix by grade, see clifford/block/sm90_64.cuh.
-// Names: gw_mv_wide_first_<COLUMNS>_<algebra>_<dtype>, and gw_mv_wide_exact_first… of operands in two numbers.
+// Names: gw_block_sm90_64_bwd_first_<COLUMNS>_<algebra>_<dtype>, and gw_block_sm90_64_f32x3_bwd_first… of operands in two numbers.
 #pragma once
 
 #include "clifford/block/sm90_64_first_rows.cuh"
@@ -20,10 +20,10 @@
 ///
 /// Operands of 16 bits are multiplied as they are. Matrix instructions, which truncate, add 16 products of high parts at a time; the rest are
 /// additions that round, but for sums of 16-bit rows.
-template <class A, class T, int PARTS, int COLUMNS>
-struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
-    using Rows = MvWideFirstRows<A, T, PARTS, COLUMNS>;
-    using typename Rows::Parts;
+template <class A, class T, int PRODUCTS, int COLUMNS>
+struct Block64FirstGradients : Block64FirstRows<A, T, PRODUCTS, COLUMNS> {
+    using Rows = Block64FirstRows<A, T, PRODUCTS, COLUMNS>;
+    using typename Rows::TwoF16;
     using typename Rows::Sources;
     using Rows::ARRAY, Rows::CHUNK, Rows::GRADES, Rows::GROUPS, Rows::LOW, Rows::MULTIPLYING, Rows::NUMBERS, Rows::ROWS, Rows::SPLIT;
     using Rows::STAGE, Rows::STAGES, Rows::WIDTH, Rows::tables;
@@ -41,26 +41,26 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
     using Number = decltype(number_type());
     static constexpr int STRIPS = WIDTH / 8, STEPS = WIDTH / 16;
 
-    /// See MvWideFirstRows for `shared`.
+    /// See Block64FirstRows for `shared`.
     GW_DEVICE static void run(char* shared, const Sources& sources, T* grad_x, float* partial) {
-        const MvWideFirst pass(shared, sources);
+        const Block64FirstGradients pass(shared, sources);
         const int part = threadIdx.x - MULTIPLYING;
         if (part < 0) {
-            pass.sum(partial);
+            pass.matrix_gradients(partial);
         } else if (part < MULTIPLYING) {
-            pass.map(grad_x);
+            pass.input_gradients(grad_x);
         } else {
-            pass.bring(part - MULTIPLYING);
+            pass.produce(part - MULTIPLYING);
         }
     }
 
   private:
-    int above;       // The warp's first column of x, within the block.
+    int own_column;       // The warp's first column of x, within the block.
     int line, pair;  // lane/4 and lane%4.
 
-    GW_DEVICE MvWideFirst(char* shared, const Sources& sources) : Rows(shared, sources) {
+    GW_DEVICE Block64FirstGradients(char* shared, const Sources& sources) : Rows(shared, sources) {
         const int lane = threadIdx.x % 32;
-        above = threadIdx.x % MULTIPLYING / 32 * 16;
+        own_column = threadIdx.x % MULTIPLYING / 32 * 16;
         line = lane / 4;
         pair = lane % 4;
     }
@@ -76,7 +76,7 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
 
     /// step += a·b of operands in two numbers or one.
     GW_DEVICE static void multiply(float (&step)[4], const u32 (&a)[NUMBERS][4], const u32 (&b)[NUMBERS][2]) {
-        if constexpr (PARTS == 3) {
+        if constexpr (PRODUCTS == 3) {
             mma_16(step, a[1], b[0], f16{});
             mma_16(step, a[0], b[1], f16{});
         }
@@ -112,13 +112,13 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
     }
 
     /// The sums of the warp's 16 columns of x.
-    GW_DEVICE void sum(float* partial) const {
+    GW_DEVICE void matrix_gradients(float* partial) const {
         const int lane = threadIdx.x % 32;
-        const u32 left = (lane % 8 + lane / 16 * 8) * LINE<COLUMNS> + (above / 8 + lane / 8 % 2) * CHUNK;
+        const u32 left = (lane % 8 + lane / 16 * 8) * LINE<COLUMNS> + (own_column / 8 + lane / 8 % 2) * CHUNK;
         // With two numbers, the upper half of the lanes has low parts, otherwise the next strip.
         const u32 right = ARRAY + lane % 16 * LINE<WIDTH> + lane / 16 * (NUMBERS == 2 ? LOW : CHUNK);
         // Warps whose columns do not exist wait for the others.
-        const bool idle = column + above >= sources.inputs;
+        const bool idle = column + own_column >= sources.inputs;
         float sums[STRIPS][4];
         each_step(
             [&](int) {
@@ -127,7 +127,7 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
             },
             [&](int, i64, u32 stage, const float* inverses) {
                 if (idle) return;
-#pragma unroll(PARTS == 3 ? 1 : GROUPS)
+#pragma unroll(PRODUCTS == 3 ? 1 : GROUPS)
                 for (int group = 0; group < GROUPS; ++group) {
                     const u32 from = stage + left + group * 16 * LINE<COLUMNS>, other = stage + right + group * 16 * LINE<WIDTH>;
                     const float factor = SPLIT ? inverses[group] * inverses[GROUPS + group] : 1.0f;
@@ -158,15 +158,15 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
                 float* const place = partial + (static_cast<i64>(blockIdx.x) * GRADES + grade) * sources.inputs * sources.features;
 #pragma unroll
                 for (int n = 0; n < 4 * STRIPS; ++n) {
-                    const int i = n % 4, row = column + above + line + i / 2 * 8, feature = n / 4 * 8 + 2 * pair + i % 2;
+                    const int i = n % 4, row = column + own_column + line + i / 2 * 8, feature = n / 4 * 8 + 2 * pair + i % 2;
                     if (row < sources.inputs && feature < sources.features) place[row * sources.features + feature] = sums[n / 4][i];
                 }
             });
     }
 
     /// The gradient of the warp's 16 columns of x.
-    GW_DEVICE void map(T* grad_x) const {
-        const int lane = threadIdx.x % 32, own = column + above;
+    GW_DEVICE void input_gradients(T* grad_x) const {
+        const int lane = threadIdx.x % 32, own = column + own_column;
         const u32 left = ARRAY + lane % 16 * LINE<WIDTH> + lane / 16 * CHUNK;
         const bool idle = own >= sources.pitch || grad_x == nullptr;
         const bool paired = sources.pitch % 2 == 0 && reinterpret_cast<u64>(grad_x) % (2 * sizeof(T)) == 0;
@@ -196,7 +196,7 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
                             const auto& b = matrix[k][strip];
                             float step[4] = {};
                             mma_16(step, a[0], b[0], Number{});
-                            if constexpr (PARTS == 3) {
+                            if constexpr (PRODUCTS == 3) {
                                 mma_16(small[strip][0], a[1], b[0], f16{});
                                 mma_16(small[strip][1], a[0], b[1], f16{});
                             }
@@ -238,19 +238,19 @@ struct MvWideFirst : MvWideFirstRows<A, T, PARTS, COLUMNS> {
         float largest = 0;
         if constexpr (SPLIT) {
 #pragma unroll 8
-            for (int n = 0; n < 8 * STEPS; ++n) largest = Parts::larger(largest, value(n / 2, n % 2));
+            for (int n = 0; n < 8 * STEPS; ++n) largest = TwoF16::larger(largest, value(n / 2, n % 2));
         }
-        const auto scale = Parts::scale_of(Parts::largest_of_warp(largest));
+        const auto scale = TwoF16::scale_of(TwoF16::largest_of_warp(largest));
 #pragma unroll
         for (int n = 0; n < 4 * STEPS; ++n) {
             const float first = value(n, 0), second = value(n, 1);
             auto& to = parts[n / 4][n / 2 % 2];
             if constexpr (!SPLIT) {
                 to[0][n % 2] = narrow<T>(first).bits | static_cast<u32>(narrow<T>(second).bits) << 16;
-            } else if constexpr (PARTS == 3) {
-                Parts::split(first * scale.factor, second * scale.factor, to[0][n % 2], to[1][n % 2]);
+            } else if constexpr (PRODUCTS == 3) {
+                TwoF16::split(first * scale.factor, second * scale.factor, to[0][n % 2], to[1][n % 2]);
             } else {
-                to[0][n % 2] = Parts::round(first * scale.factor, second * scale.factor);
+                to[0][n % 2] = TwoF16::round(first * scale.factor, second * scale.factor);
             }
         }
         return SPLIT ? scale.inverse : 1.0f;

@@ -1,19 +1,19 @@
-// Rows of the gradients of the first linear map of blocks with more than 32 features (see clifford/block/sm90_64_first_gradients.cuh): how warps that only copy
-// bring them to shared memory, and make operands of them, some steps ahead of those that multiply.
+// The producer warps of clifford/block/sm90_64_first_gradients.cuh: they copy rows to shared memory and make operands of them, some steps ahead of
+// the warps that multiply.
 #pragma once
 
 #include "clifford/block/operands_two_f16.cuh"
 #include "clifford/block/sm90_64_halves.cuh"
 #include "ptx/barrier.cuh"
 
-template <class A, class T, int PARTS, int COLUMNS>
-struct MvWideFirstRows {
-    using Parts = MvParts;
+template <class A, class T, int PRODUCTS, int COLUMNS>
+struct Block64FirstRows {
+    using TwoF16 = OperandsTwoF16;
     static constexpr int GRADES = A::GRADES, ROWS = 32, WIDTH = 64;
     static constexpr auto tables = A::make();
     /// Whether rows are split, and into how many numbers.
     static constexpr bool SPLIT = sizeof(T) == 4;
-    static constexpr int NUMBERS = PARTS == 3 ? 2 : 1;
+    static constexpr int NUMBERS = PRODUCTS == 3 ? 2 : 1;
     /// Threads that form one of the results, and those that copy.
     static constexpr int THREADS = 512, MULTIPLYING = COLUMNS * 2, COPYING = THREADS - 2 * MULTIPLYING;
     /// Elements of 16 bytes, and bytes of a row in shared memory: the same 16 bytes of eight adjacent rows are in 32 banks.
@@ -23,8 +23,8 @@ struct MvWideFirstRows {
     /// Threads along a row of COUNT columns, and rows at a time: a power of two.
     template <int COUNT>
     static constexpr int ALONG = COUNT / PACK;
-    static constexpr int AT_ONCE = (COLUMNS == 64 ? 4 : 2) * PACK, TURNS = ROWS / AT_ONCE;
-    static_assert(AT_ONCE * ALONG<COLUMNS> <= COPYING && AT_ONCE * TURNS == ROWS);
+    static constexpr int ROWS_AT_ONCE = (COLUMNS == 64 ? 4 : 2) * PACK, ROUNDS = ROWS / ROWS_AT_ONCE;
+    static_assert(ROWS_AT_ONCE * ALONG<COLUMNS> <= COPYING && ROWS_AT_ONCE * ROUNDS == ROWS);
     /// Bytes from 8 columns to the next ones: with f32, low parts are behind the high ones.
     static constexpr int CHUNK = SPLIT ? 32 : 16, LOW = 16;
     static constexpr int STAGES = SPLIT ? 8 : 16, AHEAD = STAGES * 3 / 4, ARRAY = ROWS * LINE<COLUMNS>, STAGE = ARRAY + ROWS * LINE<WIDTH>;
@@ -50,7 +50,7 @@ struct MvWideFirstRows {
     int begin, end;  // Its blades.
 
     /// Dynamic shared memory: STAGES stages, 64 magnitudes, four scales and two barriers for each. Has a barrier.
-    GW_DEVICE MvWideFirstRows(char* shared, const Sources& sources) : shared(shared), sources(sources) {
+    GW_DEVICE Block64FirstRows(char* shared, const Sources& sources) : shared(shared), sources(sources) {
         magnitudes = reinterpret_cast<float*>(shared + STAGES * STAGE);
         inverses = magnitudes + 2 * MAGNITUDES;
         full = reinterpret_cast<u64*>(inverses + STAGES * 2 * GROUPS);
@@ -58,8 +58,8 @@ struct MvWideFirstRows {
         column = blockIdx.y * COLUMNS;
         const int all = static_cast<int>((sources.rows + ROWS - 1) / ROWS), blocks = gridDim.x, number = blockIdx.x;
         tiles = (all - number + blocks - 1) / blocks;
-        begin = blockIdx.z * MvWideHalves<A>::COUNT;
-        end = begin + MvWideHalves<A>::COUNT;
+        begin = blockIdx.z * Block64Halves<A>::COUNT;
+        end = begin + Block64Halves<A>::COUNT;
         if (threadIdx.x == 0) {
             for (int stage = 0; stage < STAGES; ++stage) {
                 barrier_init(full + stage, COPYING);
@@ -76,9 +76,9 @@ struct MvWideFirstRows {
     /// its rows allow.
     template <int COUNT>
     struct Source {
-        static constexpr int STRIDE = AT_ONCE * LINE<COUNT>;
+        static constexpr int STRIDE = ROWS_AT_ONCE * LINE<COUNT>;
         /// Whether all threads copy rows of it.
-        static constexpr bool BY_ALL = AT_ONCE * ALONG<COUNT> == COPYING;
+        static constexpr bool BY_ALL = ROWS_AT_ONCE * ALONG<COUNT> == COPYING;
         const T *array, *at;  // The thread's first element of the next step.
         int place, parts;     // In a stage, in bytes: where it copies to, and where high parts of that go.
         int bytes;            // That exist, of the 16 that it copies of a row.
@@ -86,7 +86,7 @@ struct MvWideFirstRows {
 
         GW_DEVICE Source(const T* array, int width, int pitch, int column, int thread) : array(array), pitch(pitch) {
             const int x = thread % ALONG<COUNT> * PACK;
-            place = BY_ALL || thread < AT_ONCE * ALONG<COUNT> ? thread / ALONG<COUNT> * LINE<COUNT> + x * SIZE : -1;
+            place = BY_ALL || thread < ROWS_AT_ONCE * ALONG<COUNT> ? thread / ALONG<COUNT> * LINE<COUNT> + x * SIZE : -1;
             // Parts of four columns are halves of the 16 bytes of eight.
             parts = place - thread % ALONG<COUNT> % 2 * 8;
             bytes = min(max(width - column - x, 0), PACK) * SIZE;
@@ -94,7 +94,7 @@ struct MvWideFirstRows {
             unit = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : SIZE;
         }
 
-        GW_DEVICE bool has_none() const { return !BY_ALL && place < 0; }
+        GW_DEVICE bool skips() const { return !BY_ALL && place < 0; }
 
         /// Makes the step of a blade that begins with the row `first` the next one; `rows` are those of a blade.
         GW_DEVICE void seek(int blade, i64 first, i64 rows, int column, int thread) {
@@ -103,20 +103,20 @@ struct MvWideFirstRows {
 
         /// Starts copying the step's rows, of which `lines` exist for the thread; zeros elsewhere.
         GW_DEVICE void fetch(char* stage, int lines) const {
-            if (has_none()) return;
+            if (skips()) return;
             char* const to = stage + place;
             if (unit == 16) {
 #pragma unroll
-                for (int n = 0; n < TURNS; ++n) {
+                for (int n = 0; n < ROUNDS; ++n) {
                     // Rows of x may end within 16 bytes.
-                    copy_async_16(to + n * STRIDE, at + n * AT_ONCE * pitch, n * AT_ONCE < lines ? bytes : 0);
+                    copy_async_16(to + n * STRIDE, at + n * ROWS_AT_ONCE * pitch, n * ROWS_AT_ONCE < lines ? bytes : 0);
                 }
                 return;
             }
 #pragma unroll 1
-            for (int n = 0; n < TURNS; ++n) {
-                const int own = n * AT_ONCE < lines ? bytes : 0;
-                const T* const from = at + n * AT_ONCE * pitch;
+            for (int n = 0; n < ROUNDS; ++n) {
+                const int own = n * ROWS_AT_ONCE < lines ? bytes : 0;
+                const T* const from = at + n * ROWS_AT_ONCE * pitch;
 #pragma unroll 1
                 for (int byte = 0; byte < 16; byte += unit) {
                     char* const word = to + n * STRIDE + byte;
@@ -133,43 +133,43 @@ struct MvWideFirstRows {
         }
 
         /// The thread's values of a stage, of which copies have arrived, and the largest of each group.
-        GW_DEVICE void read(const char* stage, float (&values)[TURNS][4], float (&largest)[GROUPS]) const {
+        GW_DEVICE void read(const char* stage, float (&values)[ROUNDS][4], float (&largest)[GROUPS]) const {
 #pragma unroll
             for (int group = 0; group < GROUPS; ++group) largest[group] = 0;
-            if (has_none()) return;
+            if (skips()) return;
 #pragma unroll
-            for (int n = 0; n < TURNS; ++n) {
+            for (int n = 0; n < ROUNDS; ++n) {
                 load<4>(reinterpret_cast<const float*>(stage + place + n * STRIDE), values[n]);
 #pragma unroll
-                for (int i = 0; i < 4; ++i) largest[n * AT_ONCE / 16] = Parts::larger(largest[n * AT_ONCE / 16], values[n][i]);
+                for (int i = 0; i < 4; ++i) largest[n * ROWS_AT_ONCE / 16] = TwoF16::larger(largest[n * ROWS_AT_ONCE / 16], values[n][i]);
             }
         }
 
         /// Writes them in parts.
-        GW_DEVICE void write(char* stage, const float (&values)[TURNS][4], const float (&factors)[GROUPS]) const {
-            if (has_none()) return;
+        GW_DEVICE void write(char* stage, const float (&values)[ROUNDS][4], const float (&factors)[GROUPS]) const {
+            if (skips()) return;
             char* const to = stage + parts;
 #pragma unroll
-            for (int n = 0; n < TURNS; ++n) {
-                const float factor = factors[n * AT_ONCE / 16];
+            for (int n = 0; n < ROUNDS; ++n) {
+                const float factor = factors[n * ROWS_AT_ONCE / 16];
                 u32 high[2], low[2];
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const float first = values[n][2 * i] * factor, second = values[n][2 * i + 1] * factor;
-                    if constexpr (PARTS == 3) {
-                        Parts::split(first, second, high[i], low[i]);
+                    if constexpr (PRODUCTS == 3) {
+                        TwoF16::split(first, second, high[i], low[i]);
                     } else {
-                        high[i] = Parts::round(first, second);
+                        high[i] = TwoF16::round(first, second);
                     }
                 }
                 *reinterpret_cast<uint2*>(to + n * STRIDE) = {high[0], high[1]};
-                if constexpr (PARTS == 3) *reinterpret_cast<uint2*>(to + n * STRIDE + LOW) = {low[0], low[1]};
+                if constexpr (PRODUCTS == 3) *reinterpret_cast<uint2*>(to + n * STRIDE + LOW) = {low[0], low[1]};
             }
         }
     };
 
-    /// What the threads that copy do, of which this is number `thread`.
-    GW_DEVICE void bring(int thread) const {
+    /// The producer threads, of which this is number `thread`.
+    GW_DEVICE void produce(int thread) const {
         Source<COLUMNS> x(sources.x, sources.inputs, sources.pitch, column, thread);
         Source<WIDTH> grad(sources.grad, sources.features, sources.features, 0, thread);
         const int steps = (end - begin) * tiles;
@@ -212,53 +212,53 @@ struct MvWideFirstRows {
                 barrier_arrive(full + n % STAGES);
             }
         } else {
-            // A step is read while the one before is split: its largest magnitudes are known behind a barrier, and nobody reads any more what a
+            // A step is read while the one before is split: its largest magnitudes are known behind a barrier, and no thread reads any more what a
             // thread overwrites.
             const int lane = thread % 32;
-            float values[2][TURNS][4], largest[2][GROUPS];
-            auto tell = [&](float* told) {
+            float values[2][ROUNDS][4], largest[2][GROUPS];
+            auto publish_largest = [&](float* target) {
 #pragma unroll
                 for (int n = 0; n < 2 * GROUPS; ++n) {
-                    const float most = Parts::largest_of_warp(largest[n / GROUPS][n % GROUPS]);
-                    if (lane == 0) told[8 * n + thread / 32] = most;
+                    const float most = TwoF16::largest_of_warp(largest[n / GROUPS][n % GROUPS]);
+                    if (lane == 0) target[8 * n + thread / 32] = most;
                 }
             };
             copy_async_wait<AHEAD - 1>();
-            meet_copying();
+            producer_barrier();
             x.read(shared, values[0], largest[0]);
             grad.read(shared + ARRAY, values[1], largest[1]);
-            tell(magnitudes);
-            meet_copying();
+            publish_largest(magnitudes);
+            producer_barrier();
 #pragma unroll 1
             for (int n = 0; n < steps; ++n) {
                 start();
                 copy_async_wait<AHEAD - 1>();
                 char *const stage = shared + n % STAGES * STAGE, *const next = shared + (n + 1) % STAGES * STAGE;
-                float later[2][TURNS][4];
+                float later[2][ROUNDS][4];
                 x.read(next, later[0], largest[0]);
                 grad.read(next + ARRAY, later[1], largest[1]);
                 // Lanes 8i to 8i + 7 have the magnitudes of scale i.
                 float most = magnitudes[n % 2 * MAGNITUDES + lane], factors[2][GROUPS];
 #pragma unroll
                 for (int apart = 4; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart));
-                const auto scale = Parts::scale_of(most);
+                const auto scale = TwoF16::scale_of(most);
                 if (thread < 32 && lane % 8 == 0) inverses[n % STAGES * 2 * GROUPS + lane / 8] = scale.inverse;
 #pragma unroll
                 for (int i = 0; i < 2 * GROUPS; ++i) factors[i / GROUPS][i % GROUPS] = __shfl_sync(0xffffffffu, scale.factor, 8 * i);
-                tell(magnitudes + (n + 1) % 2 * MAGNITUDES);
+                publish_largest(magnitudes + (n + 1) % 2 * MAGNITUDES);
                 x.write(stage, values[0], factors[0]);
                 grad.write(stage + ARRAY, values[1], factors[1]);
                 barrier_arrive(full + n % STAGES);
 #pragma unroll
-                for (int i = 0; i < 8 * TURNS; ++i) values[i / 4 / TURNS][i / 4 % TURNS][i % 4] = later[i / 4 / TURNS][i / 4 % TURNS][i % 4];
-                meet_copying();
+                for (int i = 0; i < 8 * ROUNDS; ++i) values[i / 4 / ROUNDS][i / 4 % ROUNDS][i % 4] = later[i / 4 / ROUNDS][i / 4 % ROUNDS][i % 4];
+                producer_barrier();
             }
         }
         copy_async_wait<0>();
     }
 
-    /// A barrier of the warps that copy.
-    GW_DEVICE static void meet_copying() { asm volatile("bar.sync 2, %0;" ::"n"(COPYING) : "memory"); }
+    /// A barrier of the producer warps.
+    GW_DEVICE static void producer_barrier() { asm volatile("bar.sync 2, %0;" ::"n"(COPYING) : "memory"); }
 
     /// A copy of 8 bytes, of which the first `bytes` are read and the rest become zero.
     GW_DEVICE static void copy_async_8(void* target, const void* source, int bytes) {

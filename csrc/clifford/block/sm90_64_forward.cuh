@@ -1,27 +1,27 @@
 // The forward pass of a block with more than 32 features, see clifford/block/sm90_64.cuh.
-// Names: gw_mv_wide_fwd_<algebra>_<dtype>, and gw_mv_wide_exact_fwd_<algebra>_f32 in three parts.
+// Names: gw_block_sm90_64_fwd_<algebra>_<dtype>, and gw_block_sm90_64_f32x3_fwd_<algebra>_f32 by three products.
 #pragma once
 
 #include "clifford/block/sm90_64.cuh"
 
-template <class A, class T, int PARTS, bool PACKED>
-struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
-    using Wide = MvWide<A, T, PARTS, PACKED>;
-    using typename Wide::Fragment;
-    using typename Wide::Parameters;
-    using typename Wide::Rows;
-    using Wide::ARRAY, Wide::BLADES, Wide::COLUMNS, Wide::MATRIX, Wide::ROWS;
-    using Wide::feature, Wide::p;
+template <class A, class T, int PRODUCTS, bool PACKED>
+struct Block64Forward : Block64<A, T, PRODUCTS, PACKED> {
+    using Block = Block64<A, T, PRODUCTS, PACKED>;
+    using typename Block::Fragment;
+    using typename Block::Parameters;
+    using typename Block::Rows;
+    using Block::ARRAY, Block::BLADES, Block::COLUMNS, Block::MATRIX, Block::ROWS;
+    using Block::feature, Block::p;
 
-    /// out, plus the residual if one is given, from y, the result of the first linear map. Also writes `prepared`, see `Wide::Prepared`.
+    /// out, plus the residual if one is given, from y, the result of the first linear map. Also writes `prepared`, see `Block::Prepared`.
     /// Dynamic shared memory: the two matrices, 16 rows of h in parts and raw, the parameters and scales of the matrices, 128 sums and 8
     /// magnitudes.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<T>& weights, const T* y, const T* residual, T* out, char* prepared) {
-        MvWideForward(weights).work(shared, y, residual, out, prepared);
+    GW_DEVICE static void run(char* shared, const BlockOperands<T>& weights, const T* y, const T* residual, T* out, char* prepared) {
+        Block64Forward(weights).work(shared, y, residual, out, prepared);
     }
 
   private:
-    GW_DEVICE explicit MvWideForward(const MvBlockWeights<T>& weights) : Wide(weights) {}
+    GW_DEVICE explicit Block64Forward(const BlockOperands<T>& weights) : Block(weights) {}
 
     GW_DEVICE void work(char* const matrices, const T* y, const T* residual, T* out, char* prepared) const {
         char* const rows = matrices + 2 * MATRIX;
@@ -35,13 +35,13 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
         this->read(y, static_cast<i64>(blockIdx.x) * ROWS, h);
         this->load_matrices(matrices, matrix_inverses, sums);
         const Parameters parameters = this->load_parameters(values);
-        this->tell_largest(h, bounds);
+        this->publish_largest(h, bounds);
         shared_fence();
         __syncthreads();
         // The same in all blocks.
         if (blockIdx.x == 0 && threadIdx.x == 0) {
-            bulk_store(prepared, matrices, Wide::Prepared::MATRICES);
-            bulk_store(prepared + Wide::Prepared::MATRICES, values, Wide::Prepared::VALUES);
+            bulk_store(prepared, matrices, Block::Prepared::MATRICES);
+            bulk_store(prepared + Block::Prepared::MATRICES, values, Block::Prepared::VALUES);
             store_commit();
         }
 #pragma unroll 1
@@ -49,7 +49,7 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
             const float inverse = this->gate(parameters, h, bounds, rows, raws);
             this->prefetch(y, first + 2 * step, 0);
             this->prefetch(residual, first + step, 1);
-            this->meet();
+            this->group_barrier();
             // Loads that the products hide: the residual, and y of the next tile.
             Rows base = {};
             if (residual != nullptr) this->read(residual, first, base);
@@ -57,7 +57,7 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
             Fragment mapped[2] = {};  // r, and l without its bias; then s in its place.
             this->template accumulate<false>(mapped, rows, matrices, inverse, matrix_inverses);
             this->multiply_rows(parameters, raws, mapped[0], mapped[1]);
-            this->tell_largest(h, bounds);
+            this->publish_largest(h, bounds);
             finish(parameters, base, mapped[1], out, first, sums);
         }
         if (threadIdx.x == 0) store_wait<0>();
@@ -69,7 +69,7 @@ struct MvWideForward : MvWide<A, T, PARTS, PACKED> {
         this->sum_norms(s, norms, shared);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float scale = quotient(1.0f, norms[0][half] * Wide::share + float(NORM_EPSILON));
+            const float scale = quotient(1.0f, norms[0][half] * Block::share + float(NORM_EPSILON));
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 const float factor = parameters.gain(feature + side) * scale;

@@ -5,9 +5,9 @@
 #include "algebra/unroll.cuh"
 
 template <class A>
-struct MvWideHalves {
+struct Block64Halves {
     static constexpr auto tables = A::make();
-    /// Blocks that share the grades (`halves` in ops/clifford/mv_block/wide.rs), and blades of each.
+    /// Blocks that share the grades (`halves` in the launcher), and blades of each.
     static constexpr int HALVES = A::BLADES > 4 ? 2 : 1, COUNT = A::BLADES / HALVES;
     static_assert(HALVES == 1 || tables.first[A::GRADES / 2] == COUNT, "the halves have as many blades");
 

@@ -12,29 +12,29 @@
 #include "clifford/block/sm90_common.cuh"
 #include "ptx/bulk.cuh"
 
-/// `PARTS` is 3 for two numbers, or 1.
-template <class A, class T, int PARTS>
-struct MvWideProducts : MvTileWarp<A, T, 64> {
-    using Tiles = MvTileWarp<A, T, 64>;
-    using Parts = MvParts;
-    using typename Tiles::Fragment;
-    using Tiles::BLADES, Tiles::COLUMNS, Tiles::GRADES, Tiles::ROWS, Tiles::WIDTH, Tiles::tables;
-    using Tiles::column, Tiles::features, Tiles::line, Tiles::p, Tiles::pair;
+/// `PRODUCTS` is 3 for two numbers, or 1.
+template <class A, class T, int PRODUCTS>
+struct Block64Products : BlockSm90<A, T, 64> {
+    using Common = BlockSm90<A, T, 64>;
+    using TwoF16 = OperandsTwoF16;
+    using typename Common::Fragment;
+    using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::ROWS, Common::WIDTH, Common::tables;
+    using Common::column, Common::features, Common::line, Common::p, Common::pair;
 
     /// Numbers of an operand, and bytes of a line.
-    static constexpr int NUMBERS = PARTS == 3 ? 2 : 1, LINE = 2 * WIDTH;
+    static constexpr int NUMBERS = PRODUCTS == 3 ? 2 : 1, LINE = 2 * WIDTH;
     /// Of a tile: bytes of the high parts of one blade, of its operands, and of the operands of all blades, as a tile is kept in global memory.
-    static constexpr int PART = ROWS * LINE, PLANE = NUMBERS * PART, KEPT = BLADES * PLANE;
+    static constexpr int PART = ROWS * LINE, PLANE = NUMBERS * PART, TILE_BYTES = BLADES * PLANE;
     /// Bytes of a tile's place in shared memory, and from the high parts of a blade to the low ones. Raw values have low parts in any case.
     static constexpr int ARRAY = 2 * BLADES * PART, LOW = NUMBERS == 2 ? PART : BLADES * PART;
     /// Of matrices: bytes of the high parts of one grade, of its operands, and of a matrix of all grades.
     static constexpr int MATRIX_PART = WIDTH * LINE, GRADE = NUMBERS * MATRIX_PART, MATRIX = GRADES * GRADE;
     static constexpr int THREADS = 32 * COLUMNS;
 
-    int own;    // Where the lane's first values are in a plane of rows, in bytes; see `place`.
+    int own;    // Where the lane's first values are in a plane of rows, in bytes; see `word_offset`.
     int steps;  // Terms of the sums in products, by 16.
 
-    GW_DEVICE explicit MvWideProducts(const MvBlockWeights<T>& weights) : Tiles(weights) {
+    GW_DEVICE explicit Block64Products(const BlockOperands<T>& weights) : Common(weights) {
         own = offset(line, column) + 4 * pair;
         steps = (features + 15) / 16;
     }
@@ -42,10 +42,9 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
     /// Where chunk `chunk` of high parts of a line is.
     GW_DEVICE static constexpr int offset(int line, int chunk) { return line * LINE + ((chunk ^ (line % 8)) * 16); }
 
-    /// x, of which the compiler does not know that it is the same for all tiles: it would keep what is computed of it in registers, which are
-    /// scarce here.
+    /// Hides from the compiler that x is the same for all tiles: values computed from it would stay in registers, which are scarce here.
     template <class X>
-    GW_DEVICE static X anew(X x) {
+    GW_DEVICE static X opaque(X x) {
         if constexpr (sizeof(X) == 8) {
             asm volatile("" : "+l"(x));
         } else {
@@ -58,15 +57,15 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
     // them.
 
     /// One of the lane's words of row g + 8·half, of the first blade.
-    GW_DEVICE int place(int half, int side) const { return own + half * 8 * LINE + side * LOW; }
+    GW_DEVICE int word_offset(int half, int side) const { return own + half * 8 * LINE + side * LOW; }
 
     /// A raw value of the lane in an array of rows.
     GW_DEVICE float& raw(char* rows, int blade, int half, int side) const {
-        return *reinterpret_cast<float*>(rows + blade * PLANE + place(half, side));
+        return *reinterpret_cast<float*>(rows + blade * PLANE + word_offset(half, side));
     }
 
     /// Puts the lane's two values of every blade of row g + 8·half to an array of rows, raw.
-    GW_DEVICE void put_raw(char* rows, int half, const float (&values)[BLADES][2]) const {
+    GW_DEVICE void store_raw(char* rows, int half, const float (&values)[BLADES][2]) const {
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
             raw(rows, blade, half, 0) = values[blade][0];
@@ -75,32 +74,32 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
     }
 
     /// The same in parts.
-    GW_DEVICE void put(char* rows, int half, float factor, const float (&values)[BLADES][2]) const {
+    GW_DEVICE void store_operands(char* rows, int half, float factor, const float (&values)[BLADES][2]) const {
 #pragma unroll
-        for (int blade = 0; blade < BLADES; ++blade) store_parts(rows + blade * PLANE + place(half, 0), LOW, values[blade], factor);
+        for (int blade = 0; blade < BLADES; ++blade) store_split(rows + blade * PLANE + word_offset(half, 0), LOW, values[blade], factor);
     }
 
     /// Writes the parts of two values, at `high` and `low` bytes behind it.
-    GW_DEVICE static void store_parts(char* high, int low, const float (&values)[2], float factor) {
+    GW_DEVICE static void store_split(char* high, int low, const float (&values)[2], float factor) {
         const float first = values[0] * factor, second = values[1] * factor;
-        if constexpr (PARTS == 3) {
-            Parts::store(high, low, first, second);
+        if constexpr (PRODUCTS == 3) {
+            TwoF16::store(high, low, first, second);
         } else {
-            *reinterpret_cast<u32*>(high) = Parts::round(first, second);
+            *reinterpret_cast<u32*>(high) = TwoF16::round(first, second);
         }
     }
 
-    /// Tells the other warps the largest magnitude of the warp's values, through `shared` of COLUMNS values. A barrier must follow before
+    /// Publishes the largest magnitude of the warp's values to `shared`, a value of each of COLUMNS warps. A barrier must follow before
     /// `scale_of_tile`.
-    GW_DEVICE void tell_largest(const float (&values)[2][BLADES][2], float* shared) const {
+    GW_DEVICE void publish_largest(const float (&values)[2][BLADES][2], float* shared) const {
         float largest = 0;
 #pragma unroll
-        for (int n = 0; n < 4 * BLADES; ++n) largest = Parts::larger(largest, values[n / 2 / BLADES][n / 2 % BLADES][n % 2]);
-        largest = Parts::largest_of_warp(largest);
+        for (int n = 0; n < 4 * BLADES; ++n) largest = TwoF16::larger(largest, values[n / 2 / BLADES][n / 2 % BLADES][n % 2]);
+        largest = TwoF16::largest_of_warp(largest);
         if (threadIdx.x % 32 == 0) shared[column] = largest;
     }
 
-    GW_DEVICE static typename Parts::Scale scale_of_tile(const float* shared) {
+    GW_DEVICE static typename TwoF16::Scale scale_of_tile(const float* shared) {
         float values[COLUMNS], largest = 0;
 #pragma unroll
         for (int n = 0; n < COLUMNS; n += 4) {
@@ -111,13 +110,13 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
         }
 #pragma unroll
         for (int n = 0; n < COLUMNS; ++n) largest = fmaxf(largest, values[n]);
-        return Parts::scale_of(largest);
+        return TwoF16::scale_of(largest);
     }
 
-    /// Starts writing a tile's parts to its place in [tiles, KEPT]. One thread calls it, after all called `shared_fence` and a barrier; before the
-    /// tile is overwritten, it calls `store_wait`, and a barrier follows.
-    GW_DEVICE static void keep(char* target, i64 tile, const char* rows) {
-        bulk_store(target + tile * KEPT, rows, KEPT);
+    /// Starts storing a tile's operands to its place in [tiles, TILE_BYTES]. One thread calls it, after all called `shared_fence` and a barrier;
+    /// before the tile is overwritten, it calls `store_wait`, and a barrier follows.
+    GW_DEVICE static void store_tile(char* target, i64 tile, const char* rows) {
+        bulk_store(target + tile * TILE_BYTES, rows, TILE_BYTES);
         store_commit();
     }
 
@@ -158,13 +157,13 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
                 }
             }
 #pragma unroll
-            for (int n = 0; n < 2 * COUNT; ++n) largest = Parts::larger(largest, values[n / 2][n % 2]);
-            const auto scale = Parts::scale_of_block<COLUMNS>(largest, shared);
+            for (int n = 0; n < 2 * COUNT; ++n) largest = TwoF16::larger(largest, values[n / 2][n % 2]);
+            const auto scale = TwoF16::scale_of_block<COLUMNS>(largest, shared);
             if (threadIdx.x == 0) inverses[m] = scale.inverse;
 #pragma unroll
             for (int n = 0; n < COUNT; ++n) {
                 const int at = own_line + n * STEP;
-                store_parts(target + at / WIDTH * GRADE + offset(at % WIDTH, o / 8) + o % 8 * 2, MATRIX_PART, values[n], scale.factor);
+                store_split(target + at / WIDTH * GRADE + offset(at % WIDTH, o / 8) + o % 8 * 2, MATRIX_PART, values[n], scale.factor);
             }
         }
     }
@@ -175,7 +174,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
     template <bool TRANSPOSED, int M>
     GW_DEVICE void accumulate(Fragment (&sums)[M], const char* rows, const char* matrices, float inverse,
                               const float* matrix_inverses) const {
-        const int lane = anew(threadIdx.x) % 32;
+        const int lane = opaque(threadIdx.x) % 32;
         const u32 from_rows = shared_address(rows) + offset(lane % 16, lane / 16);
         const u32 from_lines = shared_address(matrices) + lane / 16 * MATRIX_PART +
                                (TRANSPOSED ? offset(8 * column + lane % 8, lane / 8 % 2) : offset(lane % 16, column));
@@ -185,7 +184,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
         // Matrix instructions truncate the sums that they form. With two numbers, a step of 16 terms is summed by itself, and added to the others by
         // additions that round.
         Fragment all[M];
-        if constexpr (PARTS == 1) {
+        if constexpr (PRODUCTS == 1) {
 #pragma unroll
             for (int n = 0; n < 4 * M * BLADES; ++n) all[n / (4 * BLADES)][n / 4 % BLADES][n % 4] = 0;
         }
@@ -201,7 +200,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
                     constexpr int blade = begin + decltype(number)::value;
                     u32 high[4];
                     ::load_matrices<false>(high, at_rows + blade * PLANE);
-                    if constexpr (PARTS == 1) {
+                    if constexpr (PRODUCTS == 1) {
 #pragma unroll
                         for (int m = 0; m < M; ++m) mma_16(all[m][blade], high, b[m], f16{});
                     } else {
@@ -221,7 +220,7 @@ struct MvWideProducts : MvTileWarp<A, T, 64> {
                 });
             });
         }
-        if constexpr (PARTS == 1) {
+        if constexpr (PRODUCTS == 1) {
 #pragma unroll
             for (int m = 0; m < M; ++m) {
 #pragma unroll

@@ -14,9 +14,9 @@
 
 /// The body of a kernel that is compiled for compute capability 9.0 alone.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
-#define GW_RUN_MV_TILES(...) __VA_ARGS__
+#define GW_RUN_ON_SM90(...) __VA_ARGS__
 #else
-#define GW_RUN_MV_TILES(...) __trap()
+#define GW_RUN_ON_SM90(...) __trap()
 #endif
 
 /// Whether COUNT adjacent features of each of these arrays can be accessed as one.
@@ -30,8 +30,8 @@ GW_DEVICE bool are_aligned(i64 features, const T* const (&arrays)[N]) {
 
 /// Of at most `MOST` features, a multiple of 32.
 template <class A, class T, int MOST = 32>
-struct MvTileWarp {
-    using Functions = MvBlockElement<A>;
+struct BlockSm90 {
+    using Functions = BlockElement<A>;
     using Product = typename Functions::Product;
     using Element = typename Functions::Element;
     using SiluGate = typename Functions::SiluGate;
@@ -46,14 +46,14 @@ struct MvTileWarp {
     /// Values of every blade at the lane's four positions.
     using Fragment = float[BLADES][4];
 
-    const MvBlockWeights<T>& p;
+    const BlockOperands<T>& p;
     int inputs, features;
     int group, column;   // The warp's group, and the 8 features it works on.
     int line, pair;      // lane/4 and lane%4.
     int feature;         // The first of the lane's two.
     float share;         // 1/features
 
-    GW_DEVICE explicit MvTileWarp(const MvBlockWeights<T>& weights) : p(weights) {
+    GW_DEVICE explicit BlockSm90(const BlockOperands<T>& weights) : p(weights) {
         inputs = static_cast<int>(p.inputs);
         features = static_cast<int>(p.features);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -66,7 +66,7 @@ struct MvTileWarp {
     }
 
     /// A barrier of the group's warps.
-    GW_DEVICE void meet() const { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * COLUMNS) : "memory"); }
+    GW_DEVICE void group_barrier() const { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * COLUMNS) : "memory"); }
 
     /// Parameters of features in shared memory, [values, WIDTH], with zeros past the last feature. Of the normalisation's parameter a,
     /// the kernels of 16 bits and of more than 32 features keep σ(a) and σ(-a), which the others compute at every use.
@@ -126,8 +126,8 @@ struct MvTileWarp {
         }
     }
 
-    /// The thread's number, read anew: what is computed from it is not kept in registers from one tile to the next.
-    GW_DEVICE static int thread_again() {
+    /// The thread's number, hidden from the compiler, so that values computed from it do not stay in registers from one tile to the next.
+    GW_DEVICE static int opaque_thread() {
         int thread;
         asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
         return thread;
@@ -170,7 +170,7 @@ struct MvTileWarp {
                 if (pair == 0) shared[(n * ROWS + line + 8 * half) * COLUMNS + column] = value;
             }
         }
-        meet();
+        group_barrier();
 #pragma unroll
         for (int n = 0; n < N; ++n) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Blocks of equivariant networks (see clifford/block/simt.cuh for the definition) on many rows of f32: linear maps by the matrix instructions
+// Blocks of equivariant networks (clifford/block/definition.cuh) on many rows of f32: linear maps by the matrix instructions
 // of the tensor cores. What both passes share; the passes are in sm90_f32x3_forward.cuh and sm90_f32x3_backward.cuh.
 //
 // The positions that a lane has are those of clifford/block/sm90_common.cuh; operands are those of clifford/block/operands_two_f16.cuh, split once, when they
@@ -13,17 +13,17 @@
 /// `PAIRED` says that features are even in number, and all arrays of them aligned to two: branches at every access would keep loads from
 /// being in flight together.
 template <class A, int TILES, bool PAIRED>
-struct MvSplit : MvTileWarp<A, float> {
-    using Warp = MvTileWarp<A, float>;
-    using Parts = MvParts;
-    using typename Warp::Fragment;
-    using typename Warp::Parameters;
-    using Warp::BLADES, Warp::COLUMNS, Warp::GRADES, Warp::PATHS, Warp::ROWS, Warp::WIDTH, Warp::tables;
-    using Warp::column, Warp::feature, Warp::features, Warp::group, Warp::inputs, Warp::line, Warp::p, Warp::pair;
+struct BlockF32x3 : BlockSm90<A, float> {
+    using Common = BlockSm90<A, float>;
+    using TwoF16 = OperandsTwoF16;
+    using typename Common::Fragment;
+    using typename Common::Parameters;
+    using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::PATHS, Common::ROWS, Common::WIDTH, Common::tables;
+    using Common::column, Common::feature, Common::features, Common::group, Common::inputs, Common::line, Common::p, Common::pair;
     /// Bytes of a blade's 16 rows, and of those of all blades; of a grade's matrix of 32 rows, and of all grades'.
-    static constexpr int PLANE = ROWS * Parts::ROW, ARRAY = BLADES * PLANE, GRADE = WIDTH * Parts::ROW, MATRIX = GRADES * GRADE;
+    static constexpr int PLANE = ROWS * TwoF16::ROW, ARRAY = BLADES * PLANE, GRADE = WIDTH * TwoF16::ROW, MATRIX = GRADES * GRADE;
 
-    GW_DEVICE explicit MvSplit(const MvBlockWeights<float>& weights) : Warp(weights) {}
+    GW_DEVICE explicit BlockF32x3(const BlockOperands<float>& weights) : Common(weights) {}
 
     /// Inverses of the scales of the matrices in shared memory, in their order.
     struct MatrixScales {
@@ -41,8 +41,8 @@ struct MvSplit : MvTileWarp<A, float> {
                                        : single < 0 ? (kind == 0 ? p.slope : kind == 1 ? p.shift : p.normalization)
                                                     : (single == 0 ? p.bias : single == 1 ? p.left_bias : p.gain);
             const int index = by_grade < 0 ? feature * PATHS + value : single < 0 ? feature * GRADES + by_grade % GRADES : feature;
-            const bool there = feature < features;
-            copy_async_4(target + at, static_cast<const float*>(source) + (there ? index : 0), there ? 4 : 0);
+            const bool exists = feature < features;
+            copy_async_4(target + at, static_cast<const float*>(source) + (exists ? index : 0), exists ? 4 : 0);
         }
         copy_async_commit();
         return {target};
@@ -65,20 +65,20 @@ struct MvSplit : MvTileWarp<A, float> {
             for (int n = 0; n < COUNT; ++n) {
                 const int at = own + n * STEP, grade = at / WIDTH, i = first + at % WIDTH;
                 const float* const from = static_cast<const float*>(source) + (grade * count + i) * features + o;
-                const bool there = at < LINES && i < count;
-                values[n][0] = there && o < features ? from[0] : 0.0f;
-                values[n][1] = there && o + 1 < features ? from[1] : 0.0f;
+                const bool exists = at < LINES && i < count;
+                values[n][0] = exists && o < features ? from[0] : 0.0f;
+                values[n][1] = exists && o + 1 < features ? from[1] : 0.0f;
             }
 #pragma unroll
-            for (int n = 0; n < 2 * COUNT; ++n) largest = Parts::larger(largest, values[n / 2][n % 2]);
-            const auto scale = Parts::scale_of_block<THREADS / 32>(largest, shared);
+            for (int n = 0; n < 2 * COUNT; ++n) largest = TwoF16::larger(largest, values[n / 2][n % 2]);
+            const auto scale = TwoF16::scale_of_block<THREADS / 32>(largest, shared);
             if (threadIdx.x == 0) scales->inverse[m] = scale.inverse;
 #pragma unroll
             for (int n = 0; n < COUNT; ++n) {
                 const int at = own + n * STEP;
                 if (at >= LINES) continue;
-                char* const to = target + at / WIDTH * GRADE + Parts::offset(at % WIDTH, o / 8) + o % 8 * 2;
-                Parts::store(to, Parts::to_low(at % WIDTH), values[n][0] * scale.factor, values[n][1] * scale.factor);
+                char* const to = target + at / WIDTH * GRADE + TwoF16::offset(at % WIDTH, o / 8) + o % 8 * 2;
+                TwoF16::store(to, TwoF16::to_low(at % WIDTH), values[n][0] * scale.factor, values[n][1] * scale.factor);
             }
         }
     }
@@ -87,15 +87,15 @@ struct MvSplit : MvTileWarp<A, float> {
     // features, or before they are split the two features themselves ("raw"). No other lane writes them.
 
     /// The lane's first word.
-    GW_DEVICE char* place(char* rows) const { return rows + Parts::offset(line, column) + 4 * pair; }
+    GW_DEVICE char* own_words(char* rows) const { return rows + TwoF16::offset(line, column) + 4 * pair; }
 
     /// A raw value: `own` is the lane's first word.
     GW_DEVICE float& raw(char* own, int blade, int half, int side) const {
-        return *reinterpret_cast<float*>(own + blade * PLANE + half * 8 * Parts::ROW + side * Parts::to_low(line));
+        return *reinterpret_cast<float*>(own + blade * PLANE + half * 8 * TwoF16::ROW + side * TwoF16::to_low(line));
     }
 
     /// Starts copies of the lane's values of 16 rows of [BLADES, rows, width] from column `from` on, as raw values. Zeros where there are
-    /// none. They are there after `fetched`.
+    /// none. They may be read after `fetched`.
     GW_DEVICE void fetch_raw(char* own, const float* source, i64 first, int from, int width) const {
         asm volatile("" ::: "memory");  // What was read of these places before stays before.
         const int at = from + feature;
@@ -129,20 +129,20 @@ struct MvSplit : MvTileWarp<A, float> {
     }
 
     /// Writes the parts of the lane's values to its place `own`, and their scale to that of the warp's column.
-    GW_DEVICE void put(char* own, const Fragment& values, float* scales) const {
+    GW_DEVICE void store_operands(char* own, const Fragment& values, float* scales) const {
         float largest = 0;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {
 #pragma unroll
-            for (int at = 0; at < 4; ++at) largest = Parts::larger(largest, values[blade][at]);
+            for (int at = 0; at < 4; ++at) largest = TwoF16::larger(largest, values[blade][at]);
         }
-        const auto scale = Parts::scale_of(Parts::largest_of_warp(largest));
+        const auto scale = TwoF16::scale_of(TwoF16::largest_of_warp(largest));
         if (threadIdx.x % 32 == 0) scales[column] = scale.inverse;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int blade = 0; blade < BLADES; ++blade) {
-                Parts::store(own + blade * PLANE + half * 8 * Parts::ROW, Parts::to_low(line), values[blade][2 * half] * scale.factor,
+                TwoF16::store(own + blade * PLANE + half * 8 * TwoF16::ROW, TwoF16::to_low(line), values[blade][2 * half] * scale.factor,
                              values[blade][2 * half + 1] * scale.factor);
             }
         }
@@ -151,9 +151,9 @@ struct MvSplit : MvTileWarp<A, float> {
     /// Where the lane finds its rows of the first fragments of matrices, see `accumulate`. `matrices` is the first matrix.
     template <bool TRANSPOSED>
     GW_DEVICE u32 matrices_at(const char* matrices) const {
-        const int lane = this->thread_again() % 32;
-        return shared_address(matrices) + (TRANSPOSED ? Parts::two_right_transposed_offset(lane, 8 * column, GRADE)
-                                                      : Parts::two_right_offset(lane, column, GRADE));
+        const int lane = this->opaque_thread() % 32;
+        return shared_address(matrices) + (TRANSPOSED ? TwoF16::two_right_transposed_offset(lane, 8 * column, GRADE)
+                                                      : TwoF16::two_right_offset(lane, column, GRADE));
     }
 
     /// sums[m][blade] += rows[blade]·matrix m of the blade's grade, for 16 rows and the warp's 8 columns of M matrices; of the transposed
@@ -173,7 +173,7 @@ struct MvSplit : MvTileWarp<A, float> {
                 u32 b[M][2 * count];
 #pragma unroll
                 for (int m = 0; m < M; ++m) {
-                    ::load_matrices<!TRANSPOSED>(b[m], (TRANSPOSED ? matrices[m] ^ (16 * k) : matrices[m] + k * 8 * Parts::ROW) + two * GRADE);
+                    ::load_matrices<!TRANSPOSED>(b[m], (TRANSPOSED ? matrices[m] ^ (16 * k) : matrices[m] + k * 8 * TwoF16::ROW) + two * GRADE);
                 }
                 each<count>([&](auto which) {
                     constexpr int n = decltype(which)::value, grade = two + n, begin = tables.first[grade], end = tables.first[grade + 1];
@@ -248,14 +248,14 @@ struct MvSplit : MvTileWarp<A, float> {
         }
     }
 
-    /// Brings `count` rows of [BLADES, rows, width], `first` on, to the second-level cache, where their planes can be copied as they are:
+    /// Prefetches `count` rows of [BLADES, rows, width], `first` on into the second-level cache, where their planes can be copied as they are:
     /// the lanes of the block's warp `number` take a plane each. While a block works on rows, memory fetches the next ones.
     GW_DEVICE void prefetch(const float* source, i64 first, int count, int width, int number) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        const i64 left = p.rows - first, there = left < count ? left : count;
-        if (warp != number || lane >= BLADES || there <= 0 || source == nullptr) return;
+        const i64 left = p.rows - first, present = left < count ? left : count;
+        if (warp != number || lane >= BLADES || present <= 0 || source == nullptr) return;
         const float* const from = source + (lane * p.rows + first) * width;
-        const u32 bytes = static_cast<u32>(there * width * sizeof(float)) / 16 * 16;
+        const u32 bytes = static_cast<u32>(present * width * sizeof(float)) / 16 * 16;
         if (reinterpret_cast<u64>(from) % 16 == 0 && bytes > 0) bulk_prefetch(from, bytes);
     }
 };

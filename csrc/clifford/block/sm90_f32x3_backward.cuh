@@ -1,4 +1,4 @@
-// The backward pass of a block on many rows of f32, see clifford/block/sm90_f32x3.cuh. Names: gw_mv_split_bwd<TILES>_<algebra>_f32.
+// The backward pass of a block on many rows of f32, see clifford/block/sm90_f32x3.cuh. Names: gw_block_sm90_f32x3_bwd_in<inputs>_<algebra>_f32.
 #pragma once
 
 #include "clifford/block/sm90_f32x3.cuh"
@@ -9,18 +9,18 @@
 /// The two groups work on adjacent rows, and form the gradients of the matrices of all 32 rows together: each warp has the same 16
 /// inputs (by its group) and 8 features (by its column) of every matrix, and keeps their sums in registers over all rows.
 template <class A, int TILES, bool PAIRED>
-struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
-    using Base = MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES>;
-    using Split = MvSplit<A, TILES, PAIRED>;
+struct BlockF32x3Backward : BlockGradients<A, BlockF32x3<A, TILES, PAIRED>, TILES> {
+    using Base = BlockGradients<A, BlockF32x3<A, TILES, PAIRED>, TILES>;
+    using Block = BlockF32x3<A, TILES, PAIRED>;
     using typename Base::Matrices;
-    using typename Split::Element;
-    using typename Split::Fragment;
-    using typename Split::MatrixScales;
-    using typename Split::Parameters;
-    using typename Split::Parts;
-    using typename Split::Product;
-    using Split::ARRAY, Split::BLADES, Split::COLUMNS, Split::GRADES, Split::MATRIX, Split::PLANE, Split::ROWS, Split::WIDTH, Split::tables;
-    using Split::column, Split::feature, Split::features, Split::group, Split::inputs, Split::line, Split::p, Split::pair, Split::share;
+    using typename Block::Element;
+    using typename Block::Fragment;
+    using typename Block::MatrixScales;
+    using typename Block::Parameters;
+    using typename Block::TwoF16;
+    using typename Block::Product;
+    using Block::ARRAY, Block::BLADES, Block::COLUMNS, Block::GRADES, Block::MATRIX, Block::PLANE, Block::ROWS, Block::WIDTH, Block::tables;
+    using Block::column, Block::feature, Block::features, Block::group, Block::inputs, Block::line, Block::p, Block::pair, Block::share;
     /// Rows of the block.
     static constexpr int GROUPS = 2, ALL = GROUPS * ROWS;
 
@@ -29,11 +29,11 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
         const float *x, *y, *r, *s, *grad;
     };
 
-    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Places.count]. Dynamic
+    /// The gradient of x (may be null), and those of the parameters summed over the block's rows, [gridDim.x, Layout.count]. Dynamic
     /// shared memory: the matrices; three arrays of operands and one of inputs to come, for both groups; the parameters, the lanes' sums, for
     /// each group 128 sums, scales (see `Scales`), and the scales of matrices.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<float>& weights, const Sources& sources, float* grad_x, float* partial) {
-        MvSplitBackward(weights).work(shared, sources, grad_x, partial);
+    GW_DEVICE static void run(char* shared, const BlockOperands<float>& weights, const Sources& sources, float* grad_x, float* partial) {
+        BlockF32x3Backward(weights).work(shared, sources, grad_x, partial);
     }
 
   private:
@@ -45,7 +45,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
         ArrayScales dr, dl, h;
     };
 
-    GW_DEVICE explicit MvSplitBackward(const MvBlockWeights<float>& weights) : Base(weights) {}
+    GW_DEVICE explicit BlockF32x3Backward(const BlockOperands<float>& weights) : Base(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, float* grad_x, float* partial) const {
         constexpr int BOTH = GROUPS * ARRAY;
@@ -62,7 +62,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
         auto* const matrix_scales = reinterpret_cast<MatrixScales*>(&scales + 1);
         float* const exchanges = reinterpret_cast<float*>(matrix_scales + 1);
         Sums sums(exchanges + GROUPS * 8 * ROWS);
-        auto own = [&](char* array) { return this->place(array + group * ARRAY); };
+        auto own = [&](char* array) { return this->own_words(array + group * ARRAY); };
         auto fetch = [&](i64 row, int tile) {
             this->fetch_raw(own(stage), sources.x, row, WIDTH * tile, inputs);
             copy_async_commit();
@@ -84,7 +84,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
         read_first(start + group * ROWS);
         Matrices matrices;
         const int lane = threadIdx.x % 32, chunks = (features + 7) / 8;
-        const u32 a = group * ARRAY + Parts::left_offset(lane);
+        const u32 a = group * ARRAY + TwoF16::left_offset(lane);
         const u32 at_dr = shared_address(dr) + a, at_dl = shared_address(dl) + a;
         const u32 at_right = this->template matrices_at<true>(right);
         this->template fetched<1>();
@@ -95,10 +95,10 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             float dh[1][BLADES][4];  // It is y first, then h.
             norm_backward(parameters, sources, first, s, g, own(dr), own(dl), exchanges + group * 8 * ROWS, dh[0], sums);
             this->apply_silu(parameters, dh[0]);
-            this->put(own(h), dh[0], scales.h[group]);
+            this->store_operands(own(h), dh[0], scales.h[group]);
             product_backward(parameters, own(dr), own(dl), dh[0], sums);
-            split(own(dr), own(dr), scales.dr[group]);
-            split(own(dl), own(dl), scales.dl[group]);
+            split_raw(own(dr), own(dr), scales.dr[group]);
+            split_raw(own(dl), own(dl), scales.dl[group]);
             __syncthreads();
             correlate<2>({&matrices.right, &matrices.left}, h, scales.h, {dr, dl}, {&scales.dr, &scales.dl});
             this->template accumulate<true, 1>(dh, at_dr, scales.dr[group], chunks, {at_right}, {matrix_scales->inverse[0]});
@@ -107,7 +107,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             this->read(sources.y, first, y);
             __syncthreads();  // All have read h and the gradient of l.
             this->fetched();
-            split(own(h), own(stage), scales.h[group]);
+            split_raw(own(h), own(stage), scales.h[group]);
             if constexpr (TILES == 1) fetch(first + step, 0);
             else fetch(first, 1);
             // Not earlier: by the time that they are read, they would have left the cache again.
@@ -116,7 +116,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
             this->prefetch(sources.y, base + step, ALL, features, 2);
             this->prefetch(sources.r, base + step, ALL, features, 3);
             silu_backward(parameters, dh[0], y, sums);
-            this->put(own(dl), y, scales.dl[group]);
+            this->store_operands(own(dl), y, scales.dl[group]);
             __syncthreads();
             if (grad_x != nullptr) {
                 input_backward(at_right + 2 * MATRIX, at_dl, scales.dl[group], first, chunks, matrix_scales, grad_x);
@@ -126,7 +126,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
                 if (tile > 0) {
                     __syncthreads();  // All have read the columns of x before.
                     this->fetched();
-                    split(own(h), own(stage), scales.h[group]);
+                    split_raw(own(h), own(stage), scales.h[group]);
                     if (tile + 1 == TILES) fetch(first + step, 0);
                     else fetch(first, tile + 1);
                     __syncthreads();
@@ -142,13 +142,13 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
     }
 
     /// Splits the lane's raw values of an array; `own` and `from` are its places and may be the same.
-    GW_DEVICE void split(char* own, char* from, float* scales) const {
+    GW_DEVICE void split_raw(char* own, char* from, float* scales) const {
         Fragment values;
         this->read_raw(from, values);
-        this->put(own, values, scales);
+        this->store_operands(own, values, scales);
     }
 
-    /// The gradient of l, that of the layer norm's argument s over √2, as raw values. Also brings r to its place as raw values, and y.
+    /// The gradient of l, that of the layer norm's argument s over √2, as raw values. Also loads r as raw values, and y.
     GW_DEVICE void norm_backward(const Parameters& parameters, const Sources& sources, i64 first, const float (&s)[2][BLADES][2],
                                  float (&g)[2][BLADES][2], char* dr, char* dl, float* exchange, Fragment& y, Sums& sums) const {
         Fragment r;
@@ -189,7 +189,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float row[BLADES][2];
-            Split::values_of_row(y, half, row);
+            Block::values_of_row(y, half, row);
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
                 this->silu_gradient(parameters, half, side, dh, row, sums, sums.bias(side));
@@ -206,7 +206,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
     /// first fragments.
     GW_DEVICE void input_backward(u32 matrices, u32 dy, const float* scales, i64 first, int chunks, const MatrixScales* inverses,
                                   float* grad_x) const {
-        const bool paired = Split::is_paired(grad_x, inputs);
+        const bool paired = Block::is_paired(grad_x, inputs);
         const i64 plane = p.rows * inputs;
 #pragma unroll 1
         for (int tile = 0; tile < TILES; ++tile) {
@@ -244,9 +244,9 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
     GW_DEVICE void correlate(MatrixSums* const (&sums)[M], const char* a, const ArrayScales& a_scales, const char* const (&b)[M],
                              const ArrayScales* const (&b_scales)[M]) const {
         const int lane = threadIdx.x % 32;
-        u32 at_a = shared_address(a) + Parts::left_transposed_offset(lane, 2 * group), at_b[M];
+        u32 at_a = shared_address(a) + TwoF16::left_transposed_offset(lane, 2 * group), at_b[M];
 #pragma unroll
-        for (int m = 0; m < M; ++m) at_b[m] = shared_address(b[m]) + Parts::right_offset(lane, column);
+        for (int m = 0; m < M; ++m) at_b[m] = shared_address(b[m]) + TwoF16::right_offset(lane, column);
 #pragma unroll 1
         for (int rows = 0; rows < GROUPS; ++rows) {
             float factors[M][2];
@@ -263,7 +263,7 @@ struct MvSplitBackward : MvTileGradients<A, MvSplit<A, TILES, PAIRED>, TILES> {
                     constexpr int blade = begin + decltype(number)::value;
                     u32 high[4], low[4];
                     ::load_matrices<true>(high, at_a + blade * PLANE);
-                    ::load_matrices<true>(low, (at_a ^ Parts::LOW) + blade * PLANE);
+                    ::load_matrices<true>(low, (at_a ^ TwoF16::LOW) + blade * PLANE);
 #pragma unroll
                     for (int m = 0; m < M; ++m) {
                         u32 right[4];

@@ -1,36 +1,36 @@
-// The forward pass of a block on many rows of f32, see clifford/block/sm90_f32x3.cuh. Names: gw_mv_split_fwd<TILES>_<algebra>_f32.
+// The forward pass of a block on many rows of f32, see clifford/block/sm90_f32x3.cuh. Names: gw_block_sm90_f32x3_fwd_in<inputs>_<algebra>_f32.
 #pragma once
 
 #include "clifford/block/sm90_f32x3.cuh"
 
 /// `TILES` · 32 is at least the number of inputs.
 template <class A, int TILES, bool PAIRED>
-struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
-    using Split = MvSplit<A, TILES, PAIRED>;
-    using typename Split::Fragment;
-    using typename Split::MatrixScales;
-    using typename Split::Parameters;
-    using typename Split::Parts;
-    using Split::ARRAY, Split::BLADES, Split::COLUMNS, Split::MATRIX, Split::ROWS, Split::WIDTH;
-    using Split::column, Split::feature, Split::features, Split::group, Split::inputs, Split::p, Split::share;
+struct BlockF32x3Forward : BlockF32x3<A, TILES, PAIRED> {
+    using Block = BlockF32x3<A, TILES, PAIRED>;
+    using typename Block::Fragment;
+    using typename Block::MatrixScales;
+    using typename Block::Parameters;
+    using typename Block::TwoF16;
+    using Block::ARRAY, Block::BLADES, Block::COLUMNS, Block::MATRIX, Block::ROWS, Block::WIDTH;
+    using Block::column, Block::feature, Block::features, Block::group, Block::inputs, Block::p, Block::share;
     static constexpr int GROUPS = 2;
 
     /// What the backward pass reads; each may be null.
-    struct Kept {
+    struct Saved {
         float *y, *r, *s;
     };
 
     /// out, plus the residual if one is given. Dynamic shared memory: the matrices; for each group 16 rows of x, 32 columns at a time, and
     /// of h; the parameters, and for each group 64 sums and 16 scales; the scales of matrices.
-    GW_DEVICE static void run(char* shared, const MvBlockWeights<float>& weights, const float* x, const float* residual, float* out,
-                              const Kept& kept) {
-        MvSplitForward(weights).work(shared, x, residual, out, kept);
+    GW_DEVICE static void run(char* shared, const BlockOperands<float>& weights, const float* x, const float* residual, float* out,
+                              const Saved& saved) {
+        BlockF32x3Forward(weights).work(shared, x, residual, out, saved);
     }
 
   private:
-    GW_DEVICE explicit MvSplitForward(const MvBlockWeights<float>& weights) : Split(weights) {}
+    GW_DEVICE explicit BlockF32x3Forward(const BlockOperands<float>& weights) : Block(weights) {}
 
-    GW_DEVICE void work(char* shared, const float* x, const float* residual, float* out, const Kept& kept) const {
+    GW_DEVICE void work(char* shared, const float* x, const float* residual, float* out, const Saved& saved) const {
         char* const right = shared;
         char* const left = right + MATRIX;
         char* const linear = left + MATRIX;
@@ -44,7 +44,7 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
         i64 first = (static_cast<i64>(GROUPS) * blockIdx.x + group) * ROWS;
         auto fetch = [&](i64 row) {
 #pragma unroll 1
-            for (int tile = 0; tile < TILES; ++tile) this->fetch_raw(this->place(xs + tile * ARRAY), x, row, WIDTH * tile, inputs);
+            for (int tile = 0; tile < TILES; ++tile) this->fetch_raw(this->own_words(xs + tile * ARRAY), x, row, WIDTH * tile, inputs);
             copy_async_commit();
         };
         const Parameters parameters = this->template fetch_parameters<128 * GROUPS>(values);
@@ -55,16 +55,16 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
         __syncthreads();
 #pragma unroll 1
         for (; first < p.rows; first += step) {
-            const u32 a = Parts::left_offset(this->thread_again() % 32), b = this->template matrices_at<false>(right);
+            const u32 a = TwoF16::left_offset(this->opaque_thread() % 32), b = this->template matrices_at<false>(right);
             this->fetched();
 #pragma unroll 1
             for (int tile = 0; tile < TILES; ++tile) {
-                char* const own = this->place(xs + tile * ARRAY);
+                char* const own = this->own_words(xs + tile * ARRAY);
                 Fragment values;
                 this->read_raw(own, values);
-                this->put(own, values, scales + tile * COLUMNS);
+                this->store_operands(own, values, scales + tile * COLUMNS);
             }
-            this->meet();
+            this->group_barrier();
             float h[1][BLADES][4] = {};
 #pragma unroll 1
             for (int tile = 0; tile < TILES; ++tile) {
@@ -72,29 +72,29 @@ struct MvSplitForward : MvSplit<A, TILES, PAIRED> {
                 this->template accumulate<false, 1>(h, shared_address(xs) + a + tile * ARRAY, scales + tile * COLUMNS, rest < COLUMNS ? rest : COLUMNS,
                                                     {b + (2 + tile) * MATRIX}, {matrix_scales->inverse[2 + tile]});
             }
-            gate(parameters, h[0], kept.y, first);
-            this->put(this->place(hs), h[0], scales + 2 * COLUMNS);
-            this->meet();  // The group has read x.
+            gate(parameters, h[0], saved.y, first);
+            this->store_operands(this->own_words(hs), h[0], scales + 2 * COLUMNS);
+            this->group_barrier();  // The group has read x.
             fetch(first + step);
             float r[1][BLADES][4] = {}, result[1][BLADES][4] = {};
             this->template accumulate<false, 1>(r, shared_address(hs) + a, scales + 2 * COLUMNS, chunks, {b}, {matrix_scales->inverse[0]});
-            if (kept.r != nullptr) this->write(kept.r, first, r[0]);
+            if (saved.r != nullptr) this->write(saved.r, first, r[0]);
             // The product first, and then l, which takes no registers of its own.
             this->apply_product(parameters, h[0], r[0], result[0]);
             Fragment base = {};
             if (residual != nullptr) this->read(residual, first, base);  // On its way during all that follows.
             this->template accumulate<false, 1>(result, shared_address(hs) + a, scales + 2 * COLUMNS, chunks, {b + MATRIX},
-                                                {Split::SQRT_HALF * matrix_scales->inverse[1]});
-            if (kept.s != nullptr) this->write(kept.s, first, result[0]);
+                                                {Block::SQRT_HALF * matrix_scales->inverse[1]});
+            if (saved.s != nullptr) this->write(saved.s, first, result[0]);
             finish(parameters, base, result[0], out, first, sums);
         }
     }
 
     /// y, the result of the first linear map, becomes h.
-    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, float* kept_y, i64 first) const {
+    GW_DEVICE void gate(const Parameters& parameters, Fragment& h, float* saved_y, i64 first) const {
 #pragma unroll
         for (int at = 0; at < 4; ++at) h[0][at] += parameters.bias(feature + at % 2);
-        if (kept_y != nullptr) this->write(kept_y, first, h);
+        if (saved_y != nullptr) this->write(saved_y, first, h);
         this->apply_silu(parameters, h);
     }
 

@@ -4,24 +4,24 @@
 
 #include "clifford/block/sm90_common.cuh"
 
-/// Added to `Tiles`, which is MvSplit, MvTiles or MvWide. `TILES` · 32 is at least the number of inputs; with 0, the gradients of matrices
+/// Added to `Block`, which is BlockF32x3, Block16Bit or Block64. `TILES` · 32 is at least the number of inputs; with 0, the gradients of matrices
 /// are formed elsewhere.
 ///
-/// `Sums` are the sums of a thread in shared memory, where they lie differently for 16 bits and f32. The type gives `get_silu(side, values)`
-/// and `put_silu(side, values)` by grade, and to all threads `of(thread, side, n)`, of which n counts the biases, the gains, slopes and
+/// `Sums` are the sums of a thread in shared memory, where they lie differently for 16 bits and f32. The type gives `load_silu(side, values)`
+/// and `store_silu(side, values)` by grade, and to all threads `of(thread, side, n)`, of which n counts the biases, the gains, slopes and
 /// shifts of silu by grade, and then the thread's share of the product weights and normalisation parameters, see `fold`.
-template <class A, class Tiles, int TILES>
-struct MvTileGradients : Tiles {
-    using typename Tiles::Element;
-    using typename Tiles::Functions;
-    using typename Tiles::Normalizer;
-    using typename Tiles::Parameters;
-    using typename Tiles::Product;
-    using Places = MvBlockPlaces<A, (TILES > 0)>;
-    using Tiles::feature, Tiles::features, Tiles::group, Tiles::inputs, Tiles::line, Tiles::p, Tiles::share;
-    using Tiles::BLADES, Tiles::COLUMNS, Tiles::GRADES, Tiles::PATHS, Tiles::WIDTH, Tiles::tables;
+template <class A, class Block, int TILES>
+struct BlockGradients : Block {
+    using typename Block::Element;
+    using typename Block::Functions;
+    using typename Block::Normalizer;
+    using typename Block::Parameters;
+    using typename Block::Product;
+    using Layout = BlockGradientLayout<A, (TILES > 0)>;
+    using Block::feature, Block::features, Block::group, Block::inputs, Block::line, Block::p, Block::share;
+    using Block::BLADES, Block::COLUMNS, Block::GRADES, Block::PATHS, Block::WIDTH, Block::tables;
 
-    using Tiles::Tiles;
+    using Block::Block;
 
     /// Groups of a block of threads.
     static constexpr int GROUPS = WIDTH == 32 ? 2 : 1;
@@ -46,7 +46,7 @@ struct MvTileGradients : Tiles {
         GW_DEVICE float& bias(int side) const { return at(side, SHARE); }
         GW_DEVICE void add_left_bias(int side, float value) const { at(side, SHARE + 1) += value; }
         GW_DEVICE void add_gain(int side, float value) const { at(side, SHARE + 2) += value; }
-        GW_DEVICE void add_folded(const MvTileGradients& pass, int side, const typename Product::Weights& weights,
+        GW_DEVICE void add_folded(const BlockGradients& pass, int side, const typename Product::Weights& weights,
                                   const float (&norms)[GRADES][1]) const {
             float totals[SHARE];
             pass.fold(weights, norms, totals);
@@ -62,7 +62,7 @@ struct MvTileGradients : Tiles {
         static constexpr int SILU = SHARE + 3, BY_SIDE = SILU + 2 * GRADES;
         using Base::Base, Base::at, Base::own;
 
-        /// Sum n of a thread's side, see `MvTileGradients`.
+        /// Sum n of a thread's side, see `BlockGradients`.
         GW_DEVICE float of(int thread, int side, int n) const {
             const int singles = 3 + 2 * GRADES, grade = n - 3;
             const int number = n < 3          ? SHARE + n
@@ -70,11 +70,11 @@ struct MvTileGradients : Tiles {
                                               : SILU + (grade < GRADES ? 2 * grade : 2 * (grade - GRADES) + 1);
             return own[(side * BY_SIDE + number) * THREADS + thread - static_cast<int>(threadIdx.x)];
         }
-        GW_DEVICE void get_silu(int side, float (&values)[GRADES][2]) const {
+        GW_DEVICE void load_silu(int side, float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < 2 * GRADES; ++n) values[n / 2][n % 2] = at(side, SILU + n);
         }
-        GW_DEVICE void put_silu(int side, const float (&values)[GRADES][2]) const {
+        GW_DEVICE void store_silu(int side, const float (&values)[GRADES][2]) const {
 #pragma unroll
             for (int n = 0; n < 2 * GRADES; ++n) at(side, SILU + n) = values[n / 2][n % 2];
         }
@@ -139,7 +139,7 @@ struct MvTileGradients : Tiles {
                     constexpr int blade = decltype(index)::value, metric = tables.metric[blade];
                     float value = grad[half][blade][side] * gain * scale;
                     if constexpr (metric != 0) value += float(metric) * form_grad * s[half][blade][side];
-                    grad[half][blade][side] = feature + side < features ? Tiles::SQRT_HALF * value : 0.0f;
+                    grad[half][blade][side] = feature + side < features ? Block::SQRT_HALF * value : 0.0f;
                 });
                 sums.add_left_bias(side, grad[half][0][side]);
             }
@@ -169,7 +169,7 @@ struct MvTileGradients : Tiles {
     /// Loops that are not unrolled take one position after the other, the first of `waiting`, which moves up: unrolled, they would need the
     /// operands of several at a time, and spill. At the end all values are gradients, in the order in which they were.
     template <class Sums>
-    GW_DEVICE void product_gradients(const Parameters& parameters, char* dr, char* dl, typename Tiles::Fragment& waiting, Sums& sums) const {
+    GW_DEVICE void product_gradients(const Parameters& parameters, char* dr, char* dl, typename Block::Fragment& waiting, Sums& sums) const {
 #pragma unroll 1
         for (int side = 0; side < 2; ++side) {
             typename Product::Weights weights, weight_sums = {};
@@ -201,9 +201,9 @@ struct MvTileGradients : Tiles {
     /// The gradient of y from that of h, at the position (`half`, `side`): y becomes its gradient; adds those of silu's parameters to
     /// `sums`, and that of the bias to `bias_sum`.
     template <class Sums>
-    GW_DEVICE void silu_gradient(const Parameters& parameters, int half, int side, const typename Tiles::Fragment& grad_h,
+    GW_DEVICE void silu_gradient(const Parameters& parameters, int half, int side, const typename Block::Fragment& grad_h,
                                  float (&y)[BLADES][2], Sums& sums, float& bias_sum) const {
-        typename Tiles::SiluGate silu[GRADES];
+        typename Block::SiluGate silu[GRADES];
         this->silu_of(parameters, feature + side, silu);
         Element at;
         float g[BLADES];
@@ -212,13 +212,13 @@ struct MvTileGradients : Tiles {
             at.at[blade][0] = y[blade][side];
             g[blade] = grad_h[blade][2 * half + side];
         }
-        typename Tiles::SiluGate::At gates[GRADES];
+        typename Block::SiluGate::At gates[GRADES];
         Functions::factors(silu, at, gates);
         // Loaded as late as possible: sums in shared memory take registers from here on.
         float silu_sums[GRADES][2];
-        sums.get_silu(side, silu_sums);
+        sums.load_silu(side, silu_sums);
         Functions::differentiate(silu, gates, at, g, silu_sums, g);
-        sums.put_silu(side, silu_sums);
+        sums.store_silu(side, silu_sums);
         bias_sum += g[0];
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) y[blade][side] = g[blade];
@@ -238,8 +238,8 @@ struct MvTileGradients : Tiles {
             const bool is_upper = line & (4 >> step);
 #pragma unroll
             for (int n = 0; n < count; ++n) {
-                const float given = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
-                left[n] = kept + __shfl_xor_sync(0xffffffffu, given, offset);
+                const float sent = is_upper ? left[n] : left[count + n], kept = is_upper ? left[count + n] : left[n];
+                left[n] = kept + __shfl_xor_sync(0xffffffffu, sent, offset);
             }
         });
 #pragma unroll
@@ -252,26 +252,26 @@ struct MvTileGradients : Tiles {
         // Pairs of eight rows of four lanes are in 32 banks by halves of a warp.
         constexpr int PITCH = WIDTH + 8, GRADE = WIDTH * PITCH, MATRIX = GRADES * GRADE;
         float* const own = shared + (16 * group + line) * PITCH + feature;
-        auto put = [&](const float (&sums)[GRADES][4], int matrix) {
+        auto store_matrix = [&](const float (&sums)[GRADES][4], int matrix) {
 #pragma unroll
             for (int at = 0; at < 2 * GRADES; ++at) {
                 const float both[2] = {sums[at / 2][at % 2 * 2], sums[at / 2][at % 2 * 2 + 1]};
                 store<2>(own + matrix * MATRIX + at / 2 * GRADE + at % 2 * 8 * PITCH, both);
             }
         };
-        put(matrices.right, 0);
-        put(matrices.left, 1);
+        store_matrix(matrices.right, 0);
+        store_matrix(matrices.left, 1);
 #pragma unroll
-        for (int tile = 0; tile < TILES; ++tile) put(matrices.linear[tile], 2 + tile);
+        for (int tile = 0; tile < TILES; ++tile) store_matrix(matrices.linear[tile], 2 + tile);
         __syncthreads();
-        const Places places(p.inputs, p.features);
-        partial += blockIdx.x * places.count;
+        const Layout layout(p.inputs, p.features);
+        partial += blockIdx.x * layout.count;
         const int o = threadIdx.x % 32;
 #pragma unroll 1
         for (int matrix = 0; matrix < 2 + TILES; ++matrix) {
             const int first = matrix < 2 ? 0 : WIDTH * (matrix - 2), all = matrix < 2 ? features : inputs;
             const int count = all - first < WIDTH ? all - first : WIDTH;
-            float* const target = partial + (matrix == 0 ? places.right : matrix == 1 ? places.left : places.linear);
+            float* const target = partial + (matrix == 0 ? layout.right : matrix == 1 ? layout.left : layout.linear);
 #pragma unroll 1
             for (int grade = 0; grade < GRADES; ++grade) {
 #pragma unroll 4
@@ -287,8 +287,8 @@ struct MvTileGradients : Tiles {
     template <class Sums>
     GW_DEVICE void write_sums(const Parameters& parameters, const Sums& sums, float* partial) const {
         constexpr int SINGLE = 3 + 2 * GRADES;
-        partial += blockIdx.x * Places(p.inputs, p.features).count;
-        const Places places(p.inputs, p.features, partial);
+        partial += blockIdx.x * Layout(p.inputs, p.features).count;
+        const Layout layout(p.inputs, p.features, partial);
 #pragma unroll 1
         for (int at = threadIdx.x; at < COUNT * WIDTH; at += 32 * COLUMNS * GROUPS) {
             const int of = at % WIDTH, number = at / WIDTH, folded = number - SINGLE;
@@ -305,17 +305,17 @@ struct MvTileGradients : Tiles {
                 }
                 if (folded >= PATHS) sum = parameters.normalizer(folded - PATHS, of).finish(sum);
             }
-            if (of < features) partial[place_of(places, number, of)] = sum;
+            if (of < features) partial[gradient_offset(layout, number, of)] = sum;
         }
     }
 
     /// The offset of a value of a feature, in the order of `write_sums`.
-    GW_DEVICE i64 place_of(const Places& places, int number, int of) const {
-        if (number == 0) return places.bias + of;
-        if (number == 1) return places.left_bias + of;
-        if (number == 2) return places.gain + of;
+    GW_DEVICE i64 gradient_offset(const Layout& layout, int number, int of) const {
+        if (number == 0) return layout.bias + of;
+        if (number == 1) return layout.left_bias + of;
+        if (number == 2) return layout.gain + of;
         const int product = number - 3 - 2 * GRADES;
-        if (product < 0) return (number < 3 + GRADES ? places.slope : places.shift) + of * GRADES + (number - 3) % GRADES;
-        return product < PATHS ? places.product + of * PATHS + product : places.normalization + of * GRADES + product - PATHS;
+        if (product < 0) return (number < 3 + GRADES ? layout.slope : layout.shift) + of * GRADES + (number - 3) % GRADES;
+        return product < PATHS ? layout.product + of * PATHS + product : layout.normalization + of * GRADES + product - PATHS;
     }
 };

@@ -1,4 +1,4 @@
-// Rows of the tile kernels (see clifford/block/sm90_16bit.cuh): what a lane has of them, and how they come to shared memory and go back to arrays.
+// Rows of the kernels of 16 bits (see clifford/block/sm90_16bit.cuh): copies from global to shared memory, the values of a lane, and stores.
 #pragma once
 
 #include "clifford/block/operands_16bit.cuh"
@@ -7,12 +7,12 @@
 #include "ptx/bulk.cuh"
 
 template <class A, class T>
-struct MvTileRows : MvTileWarp<A, T> {
-    using Warp = MvTileWarp<A, T>;
-    using typename Warp::Fragment;
-    using Warp::BLADES;
-    using Warp::column, Warp::feature, Warp::features, Warp::inputs, Warp::line, Warp::p, Warp::pair;
-    using Operands = MvOperands<T>;
+struct BlockRowStages : BlockSm90<A, T> {
+    using Common = BlockSm90<A, T>;
+    using typename Common::Fragment;
+    using Common::BLADES;
+    using Common::column, Common::feature, Common::features, Common::inputs, Common::line, Common::p, Common::pair;
+    using Operands = Operands16Bit<T>;
     static constexpr int ROW = Operands::ROW;
 
     /// Arrays of operands [BLADES, COUNT rows of a tile].
@@ -21,7 +21,7 @@ struct MvTileRows : MvTileWarp<A, T> {
         static constexpr int BLADE_BYTES = COUNT * ROW, BYTES = BLADES * BLADE_BYTES;
     };
 
-    GW_DEVICE explicit MvTileRows(const MvBlockWeights<T>& weights) : Warp(weights) {}
+    GW_DEVICE explicit BlockRowStages(const BlockOperands<T>& weights) : Common(weights) {}
 
     /// The address of a blade's plane of [blades, rows, width], of less than 4 GiB, from that of the scalar's.
     template <class S>
@@ -40,29 +40,29 @@ struct MvTileRows : MvTileWarp<A, T> {
     };
 
     /// How rows of arrays come to their stages: by the copy engine, asynchronous copies of threads, or element by element.
-    enum class Way { ENGINE, EIGHT_BYTES, FOUR_BYTES, ELEMENTS };
+    enum class CopyMethod { ENGINE, EIGHT_BYTES, FOUR_BYTES, ELEMENTS };
 
-    /// The best way for these arrays [BLADES, rows, width].
+    /// The fastest method that the alignment of these arrays [BLADES, rows, width] allows.
     template <int N>
-    GW_DEVICE Way way_of(const T* const (&arrays)[N], int width) const {
+    GW_DEVICE CopyMethod copy_method(const T* const (&arrays)[N], int width) const {
         u64 bits = 0;
 #pragma unroll
         for (int n = 0; n < N; ++n) bits |= reinterpret_cast<u64>(arrays[n]);
-        if ((bits | p.rows * width * sizeof(T)) % 16 == 0) return Way::ENGINE;
-        if (bits % 8 == 0 && width % 4 == 0) return Way::EIGHT_BYTES;
-        return bits % 4 == 0 ? Way::FOUR_BYTES : Way::ELEMENTS;
+        if ((bits | p.rows * width * sizeof(T)) % 16 == 0) return CopyMethod::ENGINE;
+        if (bits % 8 == 0 && width % 4 == 0) return CopyMethod::EIGHT_BYTES;
+        return bits % 4 == 0 ? CopyMethod::FOUR_BYTES : CopyMethod::ELEMENTS;
     }
 
-    /// Starts bringing COUNT rows, `first` on, of N arrays [BLADES, rows, width], as far as they exist, to stages. All `threads` threads
+    /// Starts copying COUNT rows, `first` on, of N arrays [BLADES, rows, width], as far as they exist, to stages. All `threads` threads
     /// from `leader` on call it, once all of them have read what the stages held. By the copy engine, rows may be read after
     /// `barrier_wait`; otherwise after `copy_async_wait` (the caller closes groups of copies) and a barrier of these threads.
     template <class Stage, int COUNT, int N>
-    GW_DEVICE void bring(char* const (&stages)[N], const T* const (&sources)[N], i64 first, int width, Way way, int leader, int threads,
+    GW_DEVICE void load_stage(char* const (&stages)[N], const T* const (&sources)[N], i64 first, int width, CopyMethod method, int leader, int threads,
                          u64* barrier) const {
         if (first >= p.rows) return;
         const int rows = static_cast<int>(min(p.rows - first, static_cast<i64>(COUNT))), thread = threadIdx.x - leader;
         const u32 bytes = rows * width * static_cast<int>(sizeof(T));
-        if (way == Way::ENGINE) {
+        if (method == CopyMethod::ENGINE) {
             if (thread >= BLADES) return;
             const i64 from = (thread * p.rows + first) * width;
             barrier_expect(barrier, N * bytes);
@@ -75,9 +75,9 @@ struct MvTileRows : MvTileWarp<A, T> {
 #pragma unroll
         for (int n = 0; n < N; ++n) {
             const T* const from = sources[n] + first * width;
-            if (way == Way::EIGHT_BYTES) {
+            if (method == CopyMethod::EIGHT_BYTES) {
                 copy_rows<Stage, 8>(stages[n], from, plane, bytes, 0, thread, threads);
-            } else if (way == Way::FOUR_BYTES) {
+            } else if (method == CopyMethod::FOUR_BYTES) {
                 // With a shift, a word more, which has elements of the next rows or plane: an array has a multiple of four.
                 copy_rows<Stage, 4>(stages[n], from, plane, shift == 0 ? bytes : bytes / 4 * 4 + 4, shift, thread, threads);
             } else {
@@ -112,8 +112,8 @@ struct MvTileRows : MvTileWarp<A, T> {
     /// Copies 16 of a stage's rows of x to operands: a tile of columns from `from` on, with zeros past the last column. `row` is the first
     /// of the rows, and `last` the last that exists.
     template <class Stage, class Rows>
-    GW_DEVICE void place_inputs(char* rows, const char* stage, int row, int last, int from) const {
-        const int thread = this->thread_again() % 128, pair = thread % 16, column = from + 2 * pair;
+    GW_DEVICE void store_inputs(char* rows, const char* stage, int row, int last, int from) const {
+        const int thread = this->opaque_thread() % 128, pair = thread % 16, column = from + 2 * pair;
         char* const to = rows + Operands::offset(thread / 16, pair / 4) + pair % 4 * 4;
         const T* source[2];
 #pragma unroll
@@ -166,7 +166,7 @@ struct MvTileRows : MvTileWarp<A, T> {
     /// Writes the lane's values of rows g and g + 8 of [BLADES, rows, features], `first` the first of 16.
     GW_DEVICE void write(T* target, i64 first, const Fragment& values) const {
         const u32 plane = plane_bytes(features);
-        const bool paired = Warp::is_paired(target, features);
+        const bool paired = Common::is_paired(target, features);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const i64 row = first + line + 8 * half;
@@ -191,12 +191,12 @@ struct MvTileRows : MvTileWarp<A, T> {
         *reinterpret_cast<u32*>(target) = Operands::pair(first, second);
     }
 
-    /// Where `put` writes the lane's pair of row g.
+    /// Where `store_operands` writes the lane's pair of row g.
     GW_DEVICE u32 own_offset() const { return Operands::offset(line, column) + pair * 4; }
 
     /// Puts the lane's two values of every blade at row g + 8·half of 16 rows of operands.
     template <class Rows>
-    GW_DEVICE void put(char* rows, int half, const float (&values)[BLADES][2]) const {
+    GW_DEVICE void store_operands(char* rows, int half, const float (&values)[BLADES][2]) const {
         char* const own = rows + own_offset() + half * 8 * ROW;
 #pragma unroll
         for (int blade = 0; blade < BLADES; ++blade) {

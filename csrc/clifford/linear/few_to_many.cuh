@@ -3,9 +3,9 @@
 // Such maps are bound by memory: the side of many features is read or written once. Both passes consist of three functions of the
 // few features f [blades, batch, few], the many m [blades, batch, many] and the matrices w of the grades, whichever side is the input:
 //
-//     spread   m = f·w (+ bias)     forward to many features, the input's gradient of a map from many
-//     collect  f = m·wᵀ (+ bias)    forward to few features, the input's gradient of a map from few
-//     sums     Σ over rows of fᵀ·m  the gradients of the matrices, and with it that of a bias on either side
+//     few_to_many  m = f·w (+ bias)     forward to many features, the input's gradient of a map from many
+//     many_to_few  f = m·wᵀ (+ bias)    forward to few features, the input's gradient of a map from few
+//     weight_grad  Σ over rows of fᵀ·m  the gradients of the matrices, and with it that of a bias on either side
 //
 // Rows are those of all blades, one after the other. Blades of a grade are adjacent, so a group of rows (blockIdx.y) shares a matrix;
 // blockIdx.x is one of gridDim.x stretches of each group's rows.
@@ -17,11 +17,11 @@
 #include "ptx/store.cuh"
 
 /// Threads of a block.
-constexpr int kNarrowThreads = 256;
-/// Threads that share a row of many features in `collect`.
-constexpr int kCollectLanes = 8;
-/// Most grades (they must agree with ops/clifford/mv_linear/narrow_kernels.rs).
-constexpr int kMostGrades = 15;
+constexpr int FEW_TO_MANY_THREADS = 256;
+/// Threads that share a row of many features in `many_to_few`.
+constexpr int MANY_TO_FEW_LANES = 8;
+/// Most grades (they must agree with the launcher).
+constexpr int MOST_GRADES = 15;
 
 /// The side whose features have a bias.
 enum class BiasSide : i32 { NONE, FEW, MANY };
@@ -29,7 +29,7 @@ enum class BiasSide : i32 { NONE, FEW, MANY };
 /// A map and its arrays. Those that a kernel does not use may be null. Many features are of T, all the rest is of P: T, or in mixed
 /// precision float.
 template <class T, class P>
-struct NarrowMap {
+struct FewFeaturesMap {
     /// One side is read, the other one read or written: `few_out` and `many_out`.
     const P* few;
     const T* many;
@@ -37,20 +37,20 @@ struct NarrowMap {
     T* many_out;
     /// Matrices: element (grade, f, m) is at grade·grade_step + f·few_step + m·many_step.
     const P* w;
-    /// Null, or added to the first `biased` rows by `spread` and `collect`.
+    /// Null, or added to the first `biased` rows by `few_to_many` and `many_to_few`.
     const P* bias;
-    /// Of `sums`: float [stretches, gradients], or P [gradients] where there is one stretch: the matrices' in the layout of w, then the
+    /// Of `weight_grad`: float [stretches, gradients], or P [gradients] where there is one stretch: the matrices' in the layout of w, then the
     /// bias's, summed over the first `biased` rows, if `bias_side` says so.
     void* sums;
     i64 batch, biased, grade_step, few_step, many_step;
     /// Gradients of a stretch, and where the bias's begin.
     i64 gradients, bias_at;
     i32 few_features, many_features;
-    /// Packs of adjacent many features that a block of `spread` and `sums` has, from blockIdx.z·packs on.
+    /// Packs of adjacent many features that a block of `few_to_many` and `weight_grad` has, from blockIdx.z·packs on.
     i32 packs;
     BiasSide bias_side;
     /// The first blade of each group, and one past the last.
-    i32 first[kMostGrades + 1];
+    i32 first[MOST_GRADES + 1];
 };
 
 /// The rows of a block.
@@ -58,7 +58,7 @@ struct Stretch {
     i64 begin, end;
 
     template <class T, class P>
-    GW_DEVICE explicit Stretch(const NarrowMap<T, P>& map) {
+    GW_DEVICE explicit Stretch(const FewFeaturesMap<T, P>& map) {
         const i64 first = map.first[blockIdx.y] * map.batch, last = map.first[blockIdx.y + 1] * map.batch;
         const i64 length = (last - first + gridDim.x - 1) / gridDim.x;
         begin = first + blockIdx.x * length;
@@ -78,8 +78,8 @@ struct FeatureSum<float, true> {
 
 /// The functions for up to K few features, V adjacent many features at a time: 1, or 4 where rows are a multiple of that and aligned.
 template <class T, class P, int K, int V>
-struct NarrowFunctions {
-    using Map = NarrowMap<T, P>;
+struct FewFeaturesFunctions {
+    using Map = FewFeaturesMap<T, P>;
     /// One product is rounded once in any case.
     using Term = typename FeatureSum<T, FAST_DOUBLE && (K > 1)>::type;
 
@@ -90,7 +90,7 @@ struct NarrowFunctions {
     }
 
     /// Rounds and stores adjacent elements.
-    GW_DEVICE static void put(T* target, const float (&values)[V]) {
+    GW_DEVICE static void store_pack(T* target, const float (&values)[V]) {
         if constexpr (V == 1) {
             *target = narrow<T>(values[0]);
         } else {
@@ -102,22 +102,22 @@ struct NarrowFunctions {
         }
     }
 
-    /// Computes `many_out` if SPREAD, and the gradients if SUMS. A thread keeps its pack of columns, with their matrix entries and
+    /// Computes `many_out` if FEW_TO_MANY, and the gradients if WEIGHT_GRAD. A thread keeps its pack of columns, with their matrix entries and
     /// sums in registers, and takes every `lanes`th row of the block's stretch.
-    template <bool SUMS, bool SPREAD>
+    template <bool WEIGHT_GRAD, bool FEW_TO_MANY>
     GW_DEVICE static void by_columns(const Map& map) {
         extern __shared__ float scratch[];
         // Rows of a thread whose loads are in flight at a time, as many as there are registers for.
-        constexpr int UNROLL = K > (SUMS && SPREAD ? 3 : 4) ? 2 : 4;
+        constexpr int UNROLL = K > (WEIGHT_GRAD && FEW_TO_MANY ? 3 : 4) ? 2 : 4;
         const Stretch rows(map);
         const int few = map.few_features, many = map.many_features, packs = map.packs;
-        const int lanes = kNarrowThreads / packs, lane = threadIdx.x / packs, pack = threadIdx.x % packs;
+        const int lanes = FEW_TO_MANY_THREADS / packs, lane = threadIdx.x / packs, pack = threadIdx.x % packs;
         const int column = (blockIdx.z * packs + pack) * V;
         const bool works = lane < lanes && column < many;
 
         Term w[K][V];
         float bias[V];
-        if constexpr (SPREAD) {
+        if constexpr (FEW_TO_MANY) {
             const P* const entries = map.w + blockIdx.y * map.grade_step + column * map.many_step;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
@@ -138,13 +138,13 @@ struct NarrowFunctions {
             for (int u = 0; u < UNROLL; ++u) {
                 const bool inside = row + u * lanes < rows.end;
                 load_few(source + u * lanes * few, inside ? few : 0, f[u]);
-                if constexpr (SUMS) {
+                if constexpr (WEIGHT_GRAD) {
                     if (inside) load<V>(map.many + at + u * step, m[u]);
                 }
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
-                if constexpr (SPREAD) {
+                if constexpr (FEW_TO_MANY) {
                     const bool is_biased = row + u * lanes < map.biased;
                     float values[V];
 #pragma unroll
@@ -155,9 +155,9 @@ struct NarrowFunctions {
                         // Rounded before the bias is added, as in products of matrices and on the CPU.
                         values[v] = __fadd_rn(static_cast<float>(sum), is_biased ? bias[v] : 0.0f);
                     }
-                    if (row + u * lanes < rows.end) put(map.many_out + at + u * step, values);
+                    if (row + u * lanes < rows.end) store_pack(map.many_out + at + u * step, values);
                 }
-                if constexpr (SUMS) {
+                if constexpr (WEIGHT_GRAD) {
 #pragma unroll
                     for (int k = 0; k < K; ++k) {
 #pragma unroll
@@ -174,7 +174,7 @@ struct NarrowFunctions {
             at += UNROLL * step;
             source += UNROLL * lanes * few;
         }
-        if constexpr (SUMS) {
+        if constexpr (WEIGHT_GRAD) {
             const int columns = packs * V, products = few * columns;
             const bool of_few = map.bias_side == BiasSide::FEW && blockIdx.z == 0;
             const int results = products + (map.bias_side == BiasSide::MANY ? columns : of_few ? few : 0);
@@ -202,10 +202,10 @@ struct NarrowFunctions {
     GW_DEVICE static void add_lanes(const Map& map, int lanes, int results, int columns) {
         extern __shared__ float scratch[];
         int share = 1;
-        while (share < 32 && 2 * share * results <= kNarrowThreads) share *= 2;
+        while (share < 32 && 2 * share * results <= FEW_TO_MANY_THREADS) share *= 2;
         const int part = threadIdx.x % share, products = map.few_features * columns;
-        // With threads that share there is one turn, which all of a warp take part in.
-        for (int i = threadIdx.x / share; i < results || share > 1; i += kNarrowThreads / share) {
+        // With threads that share there is one round, in which all threads of a warp take part.
+        for (int i = threadIdx.x / share; i < results || share > 1; i += FEW_TO_MANY_THREADS / share) {
             float total = 0;
             if (i < results) {
                 float other = 0;
@@ -236,9 +236,9 @@ struct NarrowFunctions {
         }
     }
 
-    GW_DEVICE static void spread(const Map& map) { by_columns<false, true>(map); }
-    GW_DEVICE static void sums(const Map& map) { by_columns<true, false>(map); }
-    GW_DEVICE static void both(const Map& map) { by_columns<true, true>(map); }
+    GW_DEVICE static void few_to_many(const Map& map) { by_columns<false, true>(map); }
+    GW_DEVICE static void weight_grad(const Map& map) { by_columns<true, false>(map); }
+    GW_DEVICE static void grads(const Map& map) { by_columns<true, true>(map); }
 
     /// Adds the lower half of N values of one lane to that of the lane that differs in a bit, and the upper half where the bit is set:
     /// N/2 sums over both lanes remain.
@@ -253,15 +253,15 @@ struct NarrowFunctions {
     }
 
     /// Computes `few_out`. LANES adjacent threads share a row; the matrix is in shared memory, [few][many], with zeros up to K.
-    GW_DEVICE static void collect(const Map& map) {
+    GW_DEVICE static void many_to_few(const Map& map) {
         extern __shared__ __align__(16) float w[];
-        constexpr int LANES = kCollectLanes, APART = kNarrowThreads / LANES;
+        constexpr int LANES = MANY_TO_FEW_LANES, ROWS_AT_ONCE = FEW_TO_MANY_THREADS / LANES;
         // Sums of a lane: a power of two and at least as many as lanes, so that one exchange per bit adds them up.
-        constexpr int SUMS = K == 1 ? LANES : 2 * LANES, TURN = SUMS / K;
-        static_assert(TURN * K == SUMS, "K is a power of two");
+        constexpr int SUMS = K == 1 ? LANES : 2 * LANES, ROWS_PER_LANE = SUMS / K;
+        static_assert(ROWS_PER_LANE * K == SUMS, "K is a power of two");
         const Stretch rows(map);
         const int few = map.few_features, many = map.many_features;
-        for (int i = threadIdx.x; i < K * many; i += kNarrowThreads) {
+        for (int i = threadIdx.x; i < K * many; i += FEW_TO_MANY_THREADS) {
             const int k = i / many, column = i % many;
             w[i] = k < few ? widen(map.w[blockIdx.y * map.grade_step + k * map.few_step + column * map.many_step]) : 0.0f;
         }
@@ -276,14 +276,14 @@ struct NarrowFunctions {
         }
         __syncthreads();
         // All threads of a warp make the same number of turns, for the exchanges at the end of each.
-        for (i64 base = rows.begin; base < rows.end; base += TURN * APART) {
+        for (i64 base = rows.begin; base < rows.end; base += ROWS_PER_LANE * ROWS_AT_ONCE) {
             const i64 row = base + threadIdx.x / LANES;
             float sums[SUMS] = {};
             for (int column = lane * V; column < many; column += LANES * V) {
-                float m[TURN][V] = {};
+                float m[ROWS_PER_LANE][V] = {};
 #pragma unroll
-                for (int u = 0; u < TURN; ++u) {
-                    if (row + u * APART < rows.end) load<V>(map.many + (row + u * APART) * many + column, m[u]);
+                for (int u = 0; u < ROWS_PER_LANE; ++u) {
+                    if (row + u * ROWS_AT_ONCE < rows.end) load<V>(map.many + (row + u * ROWS_AT_ONCE) * many + column, m[u]);
                 }
 #pragma unroll
                 for (int k = 0; k < K; ++k) {
@@ -292,7 +292,7 @@ struct NarrowFunctions {
 #pragma unroll
                     for (int v = 0; v < V; ++v) {
 #pragma unroll
-                        for (int u = 0; u < TURN; ++u) sums[u * K + k] += m[u][v] * entries[v];
+                        for (int u = 0; u < ROWS_PER_LANE; ++u) sums[u * K + k] += m[u][v] * entries[v];
                     }
                 }
             }
@@ -302,7 +302,7 @@ struct NarrowFunctions {
 #pragma unroll
             for (int i = 0; i < SUMS / LANES; ++i) {
                 const int k = (place + i) % K;
-                const i64 target = row + (place + i) / K * APART;
+                const i64 target = row + (place + i) / K * ROWS_AT_ONCE;
                 if (k < few && target < rows.end) {
                     map.few_out[target * few + k] = narrow<P>(target < map.biased ? sums[i] + bias[i] : sums[i]);
                 }

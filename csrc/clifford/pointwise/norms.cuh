@@ -1,5 +1,5 @@
 // Quadratic forms and smooth norms of multivectors (arXiv:2305.11141), shared by mv_silu, mv_normalization, mv_layer_norm and
-// mv_block.
+// clifford/block.
 #pragma once
 
 #include "clifford/pointwise/square_sum.cuh"

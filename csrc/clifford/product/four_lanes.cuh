@@ -6,7 +6,7 @@
 // blockDim is (four threads for each feature of a row, a multiple of 32; rows worked on at a time), at most THREADS threads in all.
 // blockIdx.x selects the first row, blockIdx.y the slice of blockDim.x/4 features; the slices of a row form a cluster.
 // Features·sizeof(T) must be a multiple of 16, addresses aligned to 16, and rows fewer than 2³⁰. Dynamic shared memory: the stages.
-// Names: gw_sgp_quads_<fwd|bwd>_<algebra>_<dtype>.
+// Names: gw_sgp_four_lanes_<fwd|bwd>_<algebra>_<dtype>.
 #pragma once
 
 #include "clifford/pointwise/norms.cuh"
@@ -15,15 +15,15 @@
 #include "clifford/product/warp_sums.cuh"
 
 template <class A, class T, int THREADS>
-struct SgpQuads {
+struct FourLanesProduct {
     template <int IN, int OUT>
-    using Rows = QuadRows<A, T, THREADS, IN, OUT>;
-    using Lanes = QuadLanes<A, T, Rows<2, 1>::PITCH>;
+    using Rows = FourLanesStages<A, T, THREADS, IN, OUT>;
+    using Lanes = FourLanesMultivectors<A, T, Rows<2, 1>::PITCH>;
     using C = typename Lanes::C;
     using Product = typename Lanes::Product;
     using Element = typename Lanes::Element;
     using Lane = typename Lanes::Lane;
-    using Shared = typename Lanes::Shared;
+    using SharedHalf = typename Lanes::SharedHalf;
     using Operands = typename Lanes::Operands;
     using Gate = typename Lanes::Gate;
     template <int K>
@@ -36,18 +36,18 @@ struct SgpQuads {
     static constexpr int SUMS = 4 * Sums::P;
     static_assert(SUMS == 16 && Sums::EACH == 2);
 
-    /// Scratch for the warps' sums of two consecutive turns.
+    /// Scratch for the warps' sums of two consecutive steps.
     using Scratch = C[2][THREADS / 32][SUMS];
 
-    /// First half of the sums over a row: each warp leaves its sums in the scratch. All lanes call it.
-    GW_DEVICE static void give(const C (&values)[GRADES], C (&scratch)[THREADS / 32][SUMS]) {
+    /// First half of the sums over a row: each warp writes its sums in the scratch. All lanes call it.
+    GW_DEVICE static void publish_sums(const C (&values)[GRADES], C (&scratch)[THREADS / 32][SUMS]) {
         const C sum = Sums::whole(Sums::parts(values));
         const int lane = threadIdx.x % 32, warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
         if (lane % 2 == 0) scratch[warp][lane / 2] = sum;
     }
 
     /// Second half, after `synchronize`: lanes l and l + 16 receive sum l: of lane l/4 and grade l%4.
-    GW_DEVICE static C take(C (&scratch)[THREADS / 32][SUMS], bool clustered) {
+    GW_DEVICE static C row_sum(C (&scratch)[THREADS / 32][SUMS], bool clustered) {
         const i32 warps = blockDim.x / 32;
         const C* const first = &scratch[threadIdx.y * warps + threadIdx.x / 16 % 2][threadIdx.x % 16];
         C total = 0;
@@ -109,21 +109,21 @@ struct SgpQuads {
         const bool active = lane.feature() < in.across;
         const C share = C(1) / C(features);
 
-        int turn_of_two = 0;
+        int slot = 0;
         i32 base = in.begin();
-        Operands operands(in.here() + place_of(in, lane, base + threadIdx.y), lane);
+        Operands operands(in.present_stage() + place_of(in, lane, base + threadIdx.y), lane);
 #pragma unroll 1
         for (; base < in.rows; base += in.step()) {
             const i32 row = base + threadIdx.y;
             const bool busy = active && row < in.rows;
-            T* const from = in.here() + place_of(in, lane, row);
+            T* const from = in.present_stage() + place_of(in, lane, row);
             Element &a = operands.a, &b = operands.b, product;
             const Gate gate(operands.scalar);
-            Lanes::turn(a, lane.s << 31);
-            Lanes::turn(b, lane.t << 31);
+            Lanes::change_signs(a, lane.s << 31);
+            Lanes::change_signs(b, lane.t << 31);
             Product::multiply(a, b, weights, product);
-            Shared result;
-            Lanes::add_up(product, upper, 24, result);
+            SharedHalf result;
+            Lanes::add_lanes(product, upper, 24, result);
             C squares[GRADES] = {};
             each<PAIRS>([&](auto pair) {
                 constexpr int K = decltype(pair)::value, first = Pair<K>::FIRST_GRADE, second = Pair<K>::SECOND_GRADE;
@@ -138,10 +138,10 @@ struct SgpQuads {
             });
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) squares[grade] = busy ? squares[grade] : C(0);
-            give(squares, scratch[turn_of_two]);
-            in.arrive();
+            publish_sums(squares, scratch[slot]);
+            in.wait_next_stage();
             synchronize(clustered);
-            C total = take(scratch[turn_of_two], clustered);
+            C total = row_sum(scratch[slot], clustered);
             // The halves of a result are with lanes (s, t) and (1 - s, 1 - t): 24 lanes apart, 12 sums.
             total += __shfl_xor_sync(0xffffffffu, total, 3 * Sums::P);
             const C scale = inverse_root(total * share + C(RMS_EPSILON));
@@ -158,11 +158,11 @@ struct SgpQuads {
                 constexpr int K = decltype(pair)::value, first = Pair<K>::FIRST_GRADE, second = Pair<K>::SECOND_GRADE;
                 result.at[K] *= first == second ? factor[first] : upper ? factor[second] : factor[first];
             });
-            Lanes::turn(result, upper, sign);
+            Lanes::change_signs(result, upper, sign);
             if (busy) Lanes::write(from, result, parity, upper);
-            in.send(base);
-            operands = Operands(in.here() + place_of(in, lane, row + in.step()), lane);
-            turn_of_two ^= 1;
+            in.advance(base);
+            operands = Operands(in.present_stage() + place_of(in, lane, row + in.step()), lane);
+            slot ^= 1;
         }
         in.close(base);
         // A block must not exit while others of its cluster may still read its sums.
@@ -191,18 +191,18 @@ struct SgpQuads {
         typename Product::Weights sums = {};
         C bias = 0;
 
-        int turn_of_two = 0;
+        int slot = 0;
         i32 base = in.begin();
-        Operands operands(in.here() + place_of(in, lane, base + threadIdx.y), lane);
+        Operands operands(in.present_stage() + place_of(in, lane, base + threadIdx.y), lane);
 #pragma unroll 1
         for (; base < in.rows; base += in.step()) {
             const i32 row = base + threadIdx.y;
             const bool busy = active && row < in.rows;
-            T* const from = in.here() + place_of(in, lane, row);
+            T* const from = in.present_stage() + place_of(in, lane, row);
             Element &a = operands.a, &b = operands.b, g, output;
             const Gate gate(operands.scalar);
-            Lanes::turn(a, lane.s << 31);
-            Lanes::turn(b, lane.t << 31);
+            Lanes::change_signs(a, lane.s << 31);
+            Lanes::change_signs(b, lane.t << 31);
             Product::multiply(a, b, weights, output);
             Lanes::read(from + 2 * ARRAY, parity, g);
             // Sums of squares and of products with the gradient. `against` has those whose sign depends on the half.
@@ -222,14 +222,14 @@ struct SgpQuads {
                 // Lanes (s, t) and (1 - s, 1 - t) have the same sums; each gives one kind.
                 values[grade] = busy ? (lane.s ? along[grade] : squares[grade]) : C(0);
             }
-            give(values, scratch[turn_of_two]);
-            in.arrive();
+            publish_sums(values, scratch[slot]);
+            in.wait_next_stage();
             synchronize(clustered);
-            const C total = take(scratch[turn_of_two], clustered);
+            const C total = row_sum(scratch[slot], clustered);
             const C other = __shfl_xor_sync(0xffffffffu, total, 3 * Sums::P);
             const C scale = inverse_root(total * share + C(RMS_EPSILON));
             const C projection = other * share * scale * scale;
-            C factor[GRADES], turned[GRADES], part[GRADES], dot = 0;
+            C factor[GRADES], signed_factor[GRADES], part[GRADES], dot = 0;
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) {
                 const int from_lane = parity * Sums::P + grade;
@@ -240,47 +240,47 @@ struct SgpQuads {
                 dot += factor[grade] * (along[grade] - part[grade] * squares[grade]);
                 factor[grade] *= gate.both;
                 part[grade] *= factor[grade];
-                turned[grade] = Lanes::flip(factor[grade], sign);
+                signed_factor[grade] = Lanes::flip(factor[grade], sign);
             }
             dot += __shfl_xor_sync(0xffffffffu, dot, 8);
             each<BLADES>([&](auto blade) {
                 constexpr int N = decltype(blade)::value, grade = Lanes::tables.grade[N];
                 constexpr bool negative = Lanes::tables.dual_sign[N] < 0;
-                g.at[N][0] = (negative ? turned[grade] : factor[grade]) * g.at[N][0] - part[grade] * output.at[N][0];
+                g.at[N][0] = (negative ? signed_factor[grade] : factor[grade]) * g.at[N][0] - part[grade] * output.at[N][0];
             });
             Element da, db;
             Product::differentiate(a, b, g, weights, da, db, sums);
-            Shared grad_a, grad_b;
-            Lanes::add_up(da, lane.t, 8, grad_a);
-            Lanes::add_up(db, lane.s, 16, grad_b);
+            SharedHalf grad_a, grad_b;
+            Lanes::add_lanes(da, lane.t, 8, grad_a);
+            Lanes::add_lanes(db, lane.s, 16, grad_b);
             const C slope_y = __shfl_xor_sync(0xffffffffu, gate.slope, 8);
             // Only the first lane's pair holds the scalar part.
-            grad_a.at[0] += lane.which() == 0 ? gate.slope * dot : C(0);
-            grad_b.at[0] += lane.which() == 0 ? slope_y * dot : C(0);
+            grad_a.at[0] += lane.index() == 0 ? gate.slope * dot : C(0);
+            grad_b.at[0] += lane.index() == 0 ? slope_y * dot : C(0);
             bias += grad_b.at[0];
-            Lanes::turn(grad_a, lane.t, lane.s << 31);
-            Lanes::turn(grad_b, lane.s, lane.t << 31);
+            Lanes::change_signs(grad_a, lane.t, lane.s << 31);
+            Lanes::change_signs(grad_b, lane.s, lane.t << 31);
             if (busy) {
                 Lanes::write(from, grad_a, lane.s, lane.t);
                 Lanes::write(from + ARRAY, grad_b, lane.t, lane.s);
             }
-            // The operands of the next turn before results are sent, so that both wait at the same time. (Forward it is slower.)
-            operands = Operands(in.next() + place_of(in, lane, row + in.step()), lane);
-            in.send(base);
-            turn_of_two ^= 1;
+            // The operands of the next step before results are sent, so that both wait at the same time. (Forward it is slower.)
+            operands = Operands(in.next_stage() + place_of(in, lane, row + in.step()), lane);
+            in.advance(base);
+            slot ^= 1;
         }
         in.close(base);
         if (clustered) synchronize(true);
         if (partial == nullptr) return;
         const i64 weight_count = (features * A::PATHS + 3) / 4 * 4;
         partial += blockIdx.x * (weight_count + features);
-        leave(sums, bias, lane, active, in.across, reinterpret_cast<C*>(buffer), partial + in.first * A::PATHS,
+        write_parameter_gradients(sums, bias, lane, active, in.across, reinterpret_cast<C*>(buffer), partial + in.first * A::PATHS,
               partial + weight_count + in.first);
     }
 
     /// Adds the sums of the rows that the block works on at a time, in order, through `space`, and writes them to `to_weights`
     /// [across, paths] and `to_biases` [across]. All threads call it.
-    GW_DEVICE static void leave(const typename Product::Weights& sums, C bias, Lane lane, bool active, i32 across, C* space,
+    GW_DEVICE static void write_parameter_gradients(const typename Product::Weights& sums, C bias, Lane lane, bool active, i32 across, C* space,
                                 C* to_weights, C* to_biases) {
         C* const biases = space + across * A::PATHS;
 #pragma unroll 1
@@ -290,7 +290,7 @@ struct SgpQuads {
                     C& place = space[lane.feature() * A::PATHS + path];
                     place = y == 0 ? sum : place + sum;
                 });
-                if (lane.which() == 0) biases[lane.feature()] = y == 0 ? bias : biases[lane.feature()] + bias;
+                if (lane.index() == 0) biases[lane.feature()] = y == 0 ? bias : biases[lane.feature()] + bias;
             }
             __syncthreads();
         }
@@ -300,31 +300,31 @@ struct SgpQuads {
     }
 };
 
-#define GW_SGP_QUADS_FORWARD(P, Q, R, T, NAME, THREADS)                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_quads_fwd_##P##_##Q##_##R##_##NAME(                      \
-        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) {           \
-        begin_kernel();                                                                                                      \
-        extern __shared__ uint4 shared[];                                                                                    \
-        SgpQuads<Algebra<P, Q, R>, T, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows,       \
-                                                        features, stages);                                                   \
+#define GW_SGP_FOUR_LANES_FORWARD(P, Q, R, T, NAME, THREADS)                                                                   \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_four_lanes_fwd_##P##_##Q##_##R##_##NAME(                   \
+        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) {             \
+        begin_kernel();                                                                                                        \
+        extern __shared__ uint4 shared[];                                                                                      \
+        FourLanesProduct<Algebra<P, Q, R>, T, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows, \
+                                                        features, stages);                                                     \
     }
 
-#define GW_SGP_QUADS_BACKWARD(P, Q, R, T, NAME, THREADS)                                                                     \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_quads_bwd_##P##_##Q##_##R##_##NAME(                      \
-        const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,              \
-        i64 features, i32 stages) {                                                                                          \
-        begin_kernel();                                                                                                      \
-        extern __shared__ uint4 shared[];                                                                                    \
-        SgpQuads<Algebra<P, Q, R>, T, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y,        \
-                                                         partial, rows, features, stages);                                   \
+#define GW_SGP_FOUR_LANES_BACKWARD(P, Q, R, T, NAME, THREADS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_four_lanes_bwd_##P##_##Q##_##R##_##NAME(                  \
+        const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,               \
+        i64 features, i32 stages) {                                                                                           \
+        begin_kernel();                                                                                                       \
+        extern __shared__ uint4 shared[];                                                                                     \
+        FourLanesProduct<Algebra<P, Q, R>, T, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y, \
+                                                         partial, rows, features, stages);                                    \
     }
 
-#define GW_SGP_QUADS_TYPE(P, Q, R, T, NAME, THREADS)    \
-    GW_SGP_QUADS_FORWARD(P, Q, R, T, NAME, THREADS)     \
-    GW_SGP_QUADS_BACKWARD(P, Q, R, T, NAME, THREADS)
+#define GW_SGP_FOUR_LANES_TYPE(P, Q, R, T, NAME, THREADS) \
+    GW_SGP_FOUR_LANES_FORWARD(P, Q, R, T, NAME, THREADS)  \
+    GW_SGP_FOUR_LANES_BACKWARD(P, Q, R, T, NAME, THREADS)
 
-/// All kernels of an algebra of 32 blades. The number must agree with `THREADS` in the launcher (sgp/quads.rs).
-#define GW_SGP_QUADS(P, Q, R)                        \
-    GW_SGP_QUADS_TYPE(P, Q, R, float, f32, 512)      \
-    GW_SGP_QUADS_TYPE(P, Q, R, bf16, bf16, 512)      \
-    GW_SGP_QUADS_TYPE(P, Q, R, f16, f16, 512)
+/// All kernels of an algebra of 32 blades. The number must agree with `THREADS` in the launcher.
+#define GW_SGP_FOUR_LANES(P, Q, R)                   \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, float, f32, 512) \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, bf16, bf16, 512) \
+    GW_SGP_FOUR_LANES_TYPE(P, Q, R, f16, f16, 512)

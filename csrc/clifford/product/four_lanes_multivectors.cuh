@@ -11,7 +11,7 @@
 
 /// PITCH: elements between two places of a stage (clifford/product/four_lanes_stages.cuh).
 template <class A, class T, int PITCH>
-struct QuadLanes {
+struct FourLanesMultivectors {
     using C = Compute<T>;
     using Half = EvenPart<A>;
     using Product = Multivectors<Half, C, 1, T>;
@@ -27,7 +27,7 @@ struct QuadLanes {
         GW_DEVICE Lane() : s(threadIdx.x / 16 % 2), t(threadIdx.x / 8 % 2) {}
         /// The parity of the result.
         GW_DEVICE u32 parity() const { return s ^ t; }
-        GW_DEVICE u32 which() const { return 2 * s + t; }
+        GW_DEVICE u32 index() const { return 2 * s + t; }
         /// The lane's feature among those of the slice.
         GW_DEVICE static i32 feature() { return threadIdx.x / 32 * 8 + threadIdx.x % 8; }
     };
@@ -75,7 +75,7 @@ struct QuadLanes {
     }
 
     /// If `mask` is that of a sign: goes from the coefficients of odd blades to those of the products of ω with even blades, or back.
-    GW_DEVICE static void turn(Element& element, u32 mask) {
+    GW_DEVICE static void change_signs(Element& element, u32 mask) {
         each<BLADES>([&](auto blade) {
             constexpr int N = decltype(blade)::value;
             if constexpr (tables.dual_sign[N] < 0) element.at[N][0] = flip(element.at[N][0], mask);
@@ -92,12 +92,12 @@ struct QuadLanes {
     };
 
     /// Half of a multivector, shared by two lanes: the one with `upper` unset has the first blade of each pair.
-    struct Shared {
+    struct SharedHalf {
         C at[PAIRS];
     };
 
     /// Adds two lanes' halves of a multivector. `upper` must differ between lanes `distance` apart.
-    GW_DEVICE static void add_up(const Element& element, bool upper, int distance, Shared& sum) {
+    GW_DEVICE static void add_lanes(const Element& element, bool upper, int distance, SharedHalf& sum) {
         each<PAIRS>([&](auto pair) {
             constexpr int K = decltype(pair)::value, FIRST = Pair<K>::FIRST, SECOND = Pair<K>::SECOND;
             const C first = element.at[FIRST][0], second = element.at[SECOND][0];
@@ -106,8 +106,8 @@ struct QuadLanes {
         });
     }
 
-    /// Turns a shared half as `turn` does.
-    GW_DEVICE static void turn(Shared& shared, bool upper, u32 mask) {
+    /// Changes the signs of a shared half as `change_signs` does.
+    GW_DEVICE static void change_signs(SharedHalf& shared, bool upper, u32 mask) {
         const u32 lower_only = upper ? 0 : mask, upper_only = upper ? mask : 0;
         each<PAIRS>([&](auto pair) {
             constexpr int K = decltype(pair)::value;
@@ -119,7 +119,7 @@ struct QuadLanes {
     }
 
     /// Writes a shared half to an array's places in a stage; `to` points to the feature in the first.
-    GW_DEVICE static void write(T* to, const Shared& shared, u32 odd, bool upper) {
+    GW_DEVICE static void write(T* to, const SharedHalf& shared, u32 odd, bool upper) {
         to += 2 * upper * PITCH;
         T *const straight = to + odd * PITCH, *const swapped = to + (1 - odd) * PITCH;
         each<PAIRS>([&](auto pair) {

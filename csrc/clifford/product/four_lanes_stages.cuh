@@ -13,10 +13,10 @@
 
 /// A ring of three or four stages. A stage holds rows of `IN` arrays; results overwrite the first `OUT` of them and leave from there.
 ///
-/// A turn: read the stage, `here`; `arrive`; a barrier of the block; write results to the stage; `send`. After the barrier, the next
-/// stage may be read, too.
+/// A step: read `present_stage`; `wait_next_stage`; a barrier of the block; write results to the stage; `advance`. After the barrier,
+/// `next_stage` may be read, too.
 template <class A, class T, int THREADS, int IN, int OUT>
-struct QuadRows {
+struct FourLanesStages {
     static constexpr int BLADES = A::BLADES;
     /// Most elements of a blade in a stage, and the distance of two places: eight elements more than a multiple of all banks, so that
     /// lanes whose places differ modulo 4 access different banks.
@@ -55,10 +55,10 @@ struct QuadRows {
     GW_DEVICE static i32 place(i32 blade) { return blade < BLADES / 2 ? 2 * blade : 2 * BLADES - 1 - 2 * blade; }
 
     /// The present stage and the next.
-    GW_DEVICE T* here() const { return buffer + stage * STAGE; }
-    GW_DEVICE T* next() const { return buffer + (stage + 1 == stages ? 0 : stage + 1) * STAGE; }
+    GW_DEVICE T* present_stage() const { return buffer + stage * STAGE; }
+    GW_DEVICE T* next_stage() const { return buffer + (stage + 1 == stages ? 0 : stage + 1) * STAGE; }
 
-    /// Starts the copies of the first stages and waits for the first. Before, it brings the weights of the slice's features, of those at
+    /// Starts the copies of the first stages and waits for the first. Before, it copies the weights of the slice's features, of those at
     /// `weights` [features, paths], to shared memory, where `read` finds them. All threads call it.
     template <class F>
     GW_DEVICE void open(const T* weights, F read) {
@@ -75,16 +75,16 @@ struct QuadRows {
         for (i32 i = thread() * PACK; i < across * A::PATHS; i += threads() * PACK) copy(space + i, weights + i);
         commit();
         __syncthreads();
-        exchange(0, -1, begin());
-        arrived<1>();
+        store_and_load(0, -1, begin());
+        wait_copies<1>();
         __syncthreads();
         read(space);
         // The copies below overwrite what was read.
         __syncthreads();
-        // The last stage is left to the first turn: a block's first row would wait for what other blocks ask for meanwhile.
+        // The last stage is left to the first step: a block's first row would wait for what other blocks ask for meanwhile.
 #pragma unroll 1
-        for (i32 i = 1; i < stages - 1; ++i) exchange(i, -1, begin() + i * step());
-        stages == 3 ? arrived<1>() : arrived<2>();
+        for (i32 i = 1; i < stages - 1; ++i) store_and_load(i, -1, begin() + i * step());
+        stages == 3 ? wait_copies<1>() : wait_copies<2>();
         __syncthreads();
     }
 
@@ -105,7 +105,7 @@ struct QuadRows {
 
     /// Waits until all but the last N groups of this thread's copies have arrived.
     template <int N>
-    GW_DEVICE static void arrived() {
+    GW_DEVICE static void wait_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
         copy_async_wait<N>();
 #endif
@@ -119,12 +119,12 @@ struct QuadRows {
 
     /// Stores the results for the rows from `old` on that a stage holds, or none if `old` is negative, and starts the copies of those
     /// from `next` on into it.
-    GW_DEVICE void exchange(i32 into, i32 old, i32 next) const {
+    GW_DEVICE void store_and_load(i32 into, i32 old, i32 next) const {
         const i32 lane = thread() % LANES * PACK, together = threads() / LANES;
         const bool stores = old >= 0 && lane < count(old), loads = lane < count(next);
         // The lane's pack of blade 0.
-        const i64 there = static_cast<i64>(old) * features + (first + lane);
-        const i64 ahead = static_cast<i64>(next) * features + (first + lane);
+        const i64 stored_at = static_cast<i64>(old) * features + (first + lane);
+        const i64 loaded_from = static_cast<i64>(next) * features + (first + lane);
         T* const stage = buffer + into * STAGE + lane;
         // Blades by twos, so that their accesses overlap.
 #pragma unroll 1
@@ -140,7 +140,7 @@ struct QuadRows {
                     for (int n = 0; n < 2; ++n) packs[n] = *reinterpret_cast<const uint4*>(stage + piece[n].place + i * ARRAY);
 #pragma unroll
                     for (int n = 0; n < 2; ++n) {
-                        T* const to = target[i] + (piece[n].offset + there);
+                        T* const to = target[i] + (piece[n].offset + stored_at);
                         if (n == 0 || two) *reinterpret_cast<uint4*>(to) = packs[n];
                     }
                 }
@@ -152,31 +152,31 @@ struct QuadRows {
                 for (int n = 0; n < 2; ++n) {
                     if (n == 1 && !two) continue;
 #pragma unroll
-                    for (int i = 0; i < IN; ++i) copy(stage + piece[n].place + i * ARRAY, source[i] + (piece[n].offset + ahead));
+                    for (int i = 0; i < IN; ++i) copy(stage + piece[n].place + i * ARRAY, source[i] + (piece[n].offset + loaded_from));
                 }
             }
         }
         commit();
     }
 
-    /// Before the turn's barrier: after that, all threads may read the next stage.
-    GW_DEVICE void arrive() const { stages == 3 ? arrived<0>() : arrived<1>(); }
+    /// Before the step's barrier: after that, all threads may read the next stage.
+    GW_DEVICE void wait_next_stage() const { stages == 3 ? wait_copies<0>() : wait_copies<1>(); }
 
-    GW_DEVICE i32 before() const { return stage == 0 ? stages - 1 : stage - 1; }
+    GW_DEVICE i32 previous_stage() const { return stage == 0 ? stages - 1 : stage - 1; }
 
-    /// Stores the results of the turn before and starts the copies of the rows that replace them. After the turn's barrier; `row` is the
-    /// present one. Ends the turn.
-    GW_DEVICE void send(i32 row) {
-        exchange(before(), row - step(), row + (stages - 1) * step());
+    /// Stores the results of the step before and starts the copies of the rows that replace them. After the step's barrier; `row` is the
+    /// present one. Ends the step.
+    GW_DEVICE void advance(i32 row) {
+        store_and_load(previous_stage(), row - step(), row + (stages - 1) * step());
         stage = stage + 1 == stages ? 0 : stage + 1;
     }
 
-    /// Stores the results of the last turn; `row` is one past its rows. After this, no copy is under way, and all threads of the block
+    /// Stores the results of the last step; `row` is one past its rows. After this, no copy is under way, and all threads of the block
     /// may use the stages.
     GW_DEVICE void close(i32 row) const {
-        arrived<0>();
+        wait_copies<0>();
         __syncthreads();
-        exchange(before(), row - step(), rows);
+        store_and_load(previous_stage(), row - step(), rows);
         __syncthreads();
     }
 };

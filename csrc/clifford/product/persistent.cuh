@@ -8,7 +8,7 @@
 // the first row, blockIdx.y the slice of blockDim.x·V features; the slices of a row form a cluster. Features·sizeof(T) must be a
 // multiple of 16 and addresses aligned to 16. Dynamic shared memory: the stages; for the gradients of algebras of more than 16
 // blades, 2·PATHS·V values per thread; for a transposed gradient, the rows of a group. Names:
-// gw_sgp_rows_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_rows_bwd_turned_<algebra>_f32.
+// gw_sgp_persistent_<fwd|bwd>_<algebra>_<dtype>, and for f32 of up to 16 blades gw_sgp_persistent_bwd_transposed_<algebra>_f32.
 #pragma once
 
 #include "clifford/pointwise/norms.cuh"
@@ -17,7 +17,7 @@
 #include "clifford/product/warp_sums.cuh"
 
 template <class A, class T, int V, int THREADS>
-struct SgpRows {
+struct PersistentProduct {
     using C = Compute<T>;
     using Product = Multivectors<A, C, V>;
     using Element = typename Product::Element;
@@ -27,16 +27,16 @@ struct SgpRows {
     using Streams = RowStreams<A, T, V, THREADS>;
     template <int IN, int OUT>
     using Stream = typename Streams::template Stream<IN, OUT>;
-    using Turned = typename Streams::Turned;
+    using TransposedStream = typename Streams::TransposedStream;
     static constexpr int STAGES = Streams::STAGES;
 
-    /// Scratch for the warps' sums of two consecutive turns.
+    /// Scratch for the warps' sums of two consecutive steps.
     template <int K>
     using Scratch = C[2][THREADS / 32][WarpSums<K>::P];
 
     /// First half of a sum over the threads of a row: each warp leaves its sums in the scratch. All lanes call it.
     template <int K, int P = WarpSums<K>::P>
-    GW_DEVICE static void give(const C (&values)[K], C (&scratch)[THREADS / 32][P]) {
+    GW_DEVICE static void publish_sums(const C (&values)[K], C (&scratch)[THREADS / 32][P]) {
         const C sum = WarpSums<K>::whole(WarpSums<K>::parts(values));
         const int lane = threadIdx.x % 32, warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
         if (lane % (32 / P) == 0) scratch[warp][lane / (32 / P)] = sum;
@@ -44,7 +44,7 @@ struct SgpRows {
 
     /// Second half, after `synchronize`: lane l receives the sum of value l, for l < P.
     template <int P>
-    GW_DEVICE static C take(C (&scratch)[THREADS / 32][P], bool clustered) {
+    GW_DEVICE static C row_sum(C (&scratch)[THREADS / 32][P], bool clustered) {
         const int lane = threadIdx.x % P, warps = blockDim.x / 32, first = threadIdx.y * warps;
         C total = 0;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -121,10 +121,10 @@ struct SgpRows {
             Product::add_squares(result, squares);
 #pragma unroll
             for (int grade = 0; grade < GRADES; ++grade) squares[grade] = busy ? squares[grade] : C(0);
-            give<GRADES>(squares, scratch[parity]);
+            publish_sums<GRADES>(squares, scratch[parity]);
             synchronize(clustered);
             in.flush(base);
-            const C scale = inverse_root(take(scratch[parity], clustered) * share + C(RMS_EPSILON));
+            const C scale = inverse_root(row_sum(scratch[parity], clustered) * share + C(RMS_EPSILON));
             if (row < rows && blockIdx.y == 0 && threadIdx.x < GRADES) inverse_rms[threadIdx.x * rows + row] = scale;
             C factor[GRADES];
 #pragma unroll
@@ -180,15 +180,15 @@ struct SgpRows {
     ///
     /// With r = 1/rms and o the product, the gradient of the norm's input is r·(g - o·r²·Σ o·g/N).
     ///
-    /// TURNED: grad_y is not null and is written transposed, [blades, features, rows]. Requires that rows are a multiple of GROUP
+    /// TRANSPOSED: grad_y is not null and is written transposed, [blades, features, rows]. Requires that rows are a multiple of GROUP
     /// and GROUP of blockDim.y, two stages, and WIDTH·BLADES·GROUP elements of shared memory behind them.
-    template <bool TURNED = false>
+    template <bool TRANSPOSED = false>
     GW_DEVICE static void backward(T* buffer, const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y,
                                    C* partial, i64 rows, i64 features, i32 stages) {
         __shared__ alignas(16) u64 full[STAGES];
         __shared__ Scratch<2 * GRADES> scratch;
         const bool clustered = gridDim.y > 1;
-        typename Choose<TURNED, Turned, Stream<3, 2>>::type in{x, y, grad, grad_x, grad_y, buffer, full, rows * features,
+        typename Choose<TRANSPOSED, TransposedStream, Stream<3, 2>>::type in{x, y, grad, grad_x, grad_y, buffer, full, rows * features,
                                                                features, rows, stages};
         in.open();
 
@@ -227,10 +227,10 @@ struct SgpRows {
             });
 #pragma unroll
             for (int i = 0; i < 2 * GRADES; ++i) values[i] = busy ? values[i] : C(0);
-            give<2 * GRADES>(values, scratch[parity]);
+            publish_sums<2 * GRADES>(values, scratch[parity]);
             synchronize(clustered);
             in.flush(base);
-            const C total = take(scratch[parity], clustered);
+            const C total = row_sum(scratch[parity], clustered);
             const C along = __shfl_down_sync(0xffffffffu, total, GRADES) * share;
             const C scale = inverse_root(total * share + C(RMS_EPSILON));
             const C projection = along * scale * scale;
@@ -248,7 +248,7 @@ struct SgpRows {
                     g.at[N][v] = factor[grade] * gates.both[v] * (g.at[N][v] - output.at[N][v] * part[grade]);
                 }
             });
-            if constexpr (TURNED) {
+            if constexpr (TRANSPOSED) {
                 // In a cluster, writes come after its barrier, which would otherwise wait for them.
                 if (in.follows_group(base)) in.write_group(base);
             }
@@ -258,7 +258,7 @@ struct SgpRows {
             Product::gate_backward(b, gates.b, db);
 #pragma unroll
             for (int v = 0; v < V; ++v) bias[v] += db.at[0][v];
-            if constexpr (TURNED) {
+            if constexpr (TRANSPOSED) {
                 // After this, the columns are free for the next group.
                 if (in.follows_group(base)) blockDim.y == 1 ? __syncwarp() : __syncthreads();
                 if (busy) {
@@ -283,61 +283,61 @@ struct SgpRows {
         const typename Rows::Place place{static_cast<i32>(threadIdx.x) * V, in.across, static_cast<i32>(threadIdx.y),
                                          static_cast<i32>(blockDim.y), active};
         const i32 thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
-        Rows::leave(kept.sums, bias, place, reinterpret_cast<C*>(buffer), partial + in.first * PATHS,
+        Rows::write(kept.sums, bias, place, reinterpret_cast<C*>(buffer), partial + in.first * PATHS,
                     partial + weight_count + in.first, thread, threads, [] { __syncthreads(); });
     }
 };
 
 /// BLOCKS: how many blocks must fit on a multiprocessor.
-#define GW_SGP_ROWS_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_fwd_##P##_##Q##_##R##_##NAME(                  \
-        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) { \
-        begin_kernel();                                                                                            \
-        extern __shared__ uint4 shared[];                                                                                    \
-        SgpRows<Algebra<P, Q, R>, T, V, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows,     \
-                                                          features, stages);                                          \
+#define GW_SGP_PERSISTENT_FORWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                            \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_persistent_fwd_##P##_##Q##_##R##_##NAME(                  \
+        const T* x, const T* y, const T* w, T* out, Compute<T>* inverse_rms, i64 rows, i64 features, i32 stages) {                 \
+        begin_kernel();                                                                                                            \
+        extern __shared__ uint4 shared[];                                                                                          \
+        PersistentProduct<Algebra<P, Q, R>, T, V, THREADS>::forward(reinterpret_cast<T*>(shared), x, y, w, out, inverse_rms, rows, \
+                                                          features, stages);                                                       \
     }
 
-#define GW_SGP_ROWS_BACKWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                           \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_rows_bwd_##P##_##Q##_##R##_##NAME(                  \
-        const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,              \
-        i64 features, i32 stages) {                                                                               \
-        begin_kernel();                                                                                           \
-        extern __shared__ uint4 shared[];                                                                                    \
-        SgpRows<Algebra<P, Q, R>, T, V, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y,      \
-                                                           partial, rows, features, stages);                          \
+#define GW_SGP_PERSISTENT_BACKWARD(P, Q, R, T, NAME, V, THREADS, BLOCKS)                                                          \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gw_sgp_persistent_bwd_##P##_##Q##_##R##_##NAME(                 \
+        const T* x, const T* y, const T* w, const T* grad, T* grad_x, T* grad_y, Compute<T>* partial, i64 rows,                   \
+        i64 features, i32 stages) {                                                                                               \
+        begin_kernel();                                                                                                           \
+        extern __shared__ uint4 shared[];                                                                                         \
+        PersistentProduct<Algebra<P, Q, R>, T, V, THREADS>::backward(reinterpret_cast<T*>(shared), x, y, w, grad, grad_x, grad_y, \
+                                                           partial, rows, features, stages);                                      \
     }
 
 /// Only sm_90 has the matrix products that read its result; a trap elsewhere.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-#define GW_RUN_TURNED(...) __VA_ARGS__
+#define GW_RUN_TRANSPOSED(...) __VA_ARGS__
 #else
-#define GW_RUN_TURNED(...) __trap()
+#define GW_RUN_TRANSPOSED(...) __trap()
 #endif
-#define GW_SGP_ROWS_TURNED(P, Q, R, V, THREADS)                                                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_rows_bwd_turned_##P##_##Q##_##R##_f32(                   \
-        const float* x, const float* y, const float* w, const float* grad, float* grad_x, float* grad_y, float* partial,     \
-        i64 rows, i64 features, i32 stages) {                                                                                \
-        begin_kernel();                                                                                                      \
-        extern __shared__ uint4 shared[];                                                                                    \
-        using Rows = SgpRows<Algebra<P, Q, R>, float, V, THREADS>;                                                           \
-        GW_RUN_TURNED(Rows::template backward<true>(reinterpret_cast<float*>(shared), x, y, w, grad, grad_x, grad_y,         \
-                                                    partial, rows, features, stages));                                       \
+#define GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, V, THREADS)                                                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) gw_sgp_persistent_bwd_transposed_##P##_##Q##_##R##_f32(     \
+        const float* x, const float* y, const float* w, const float* grad, float* grad_x, float* grad_y, float* partial, \
+        i64 rows, i64 features, i32 stages) {                                                                            \
+        begin_kernel();                                                                                                  \
+        extern __shared__ uint4 shared[];                                                                                \
+        using Rows = PersistentProduct<Algebra<P, Q, R>, float, V, THREADS>;                                             \
+        GW_RUN_TRANSPOSED(Rows::template backward<true>(reinterpret_cast<float*>(shared), x, y, w, grad, grad_x, grad_y, \
+                                                    partial, rows, features, stages));                                   \
     }
 
-#define GW_SGP_ROWS(P, Q, R, V, THREADS, FORWARD_BLOCKS, BACKWARD_BLOCKS)                 \
-    GW_SGP_ROWS_FORWARD(P, Q, R, float, f32, V, THREADS, FORWARD_BLOCKS)                  \
-    GW_SGP_ROWS_FORWARD(P, Q, R, bf16, bf16, V, THREADS, FORWARD_BLOCKS)                  \
-    GW_SGP_ROWS_FORWARD(P, Q, R, f16, f16, V, THREADS, FORWARD_BLOCKS)                    \
-    GW_SGP_ROWS_BACKWARD(P, Q, R, float, f32, V, THREADS, BACKWARD_BLOCKS)                \
-    GW_SGP_ROWS_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS)                \
-    GW_SGP_ROWS_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
+#define GW_SGP_PERSISTENT(P, Q, R, V, THREADS, FORWARD_BLOCKS, BACKWARD_BLOCKS)  \
+    GW_SGP_PERSISTENT_FORWARD(P, Q, R, float, f32, V, THREADS, FORWARD_BLOCKS)   \
+    GW_SGP_PERSISTENT_FORWARD(P, Q, R, bf16, bf16, V, THREADS, FORWARD_BLOCKS)   \
+    GW_SGP_PERSISTENT_FORWARD(P, Q, R, f16, f16, V, THREADS, FORWARD_BLOCKS)     \
+    GW_SGP_PERSISTENT_BACKWARD(P, Q, R, float, f32, V, THREADS, BACKWARD_BLOCKS) \
+    GW_SGP_PERSISTENT_BACKWARD(P, Q, R, bf16, bf16, V, THREADS, BACKWARD_BLOCKS) \
+    GW_SGP_PERSISTENT_BACKWARD(P, Q, R, f16, f16, V, THREADS, BACKWARD_BLOCKS)
 
-/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher (sgp/rows.rs).
-#define GW_SGP_ROWS_8(P, Q, R)          \
-    GW_SGP_ROWS(P, Q, R, 2, 256, 2, 1)  \
-    GW_SGP_ROWS_TURNED(P, Q, R, 2, 256)
-#define GW_SGP_ROWS_16(P, Q, R)         \
-    GW_SGP_ROWS(P, Q, R, 1, 256, 2, 1)  \
-    GW_SGP_ROWS_TURNED(P, Q, R, 1, 256)
-#define GW_SGP_ROWS_32(P, Q, R) GW_SGP_ROWS(P, Q, R, 1, 128, 3, 1)
+/// All kernels of an algebra of up to 8, 16 or 32 blades. The numbers must agree with `Compiled::of` in the launcher.
+#define GW_SGP_PERSISTENT_8(P, Q, R)         \
+    GW_SGP_PERSISTENT(P, Q, R, 2, 256, 2, 1) \
+    GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, 2, 256)
+#define GW_SGP_PERSISTENT_16(P, Q, R)        \
+    GW_SGP_PERSISTENT(P, Q, R, 1, 256, 2, 1) \
+    GW_SGP_PERSISTENT_TRANSPOSED(P, Q, R, 1, 256)
+#define GW_SGP_PERSISTENT_32(P, Q, R) GW_SGP_PERSISTENT(P, Q, R, 1, 128, 3, 1)

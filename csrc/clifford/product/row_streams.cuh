@@ -31,20 +31,20 @@ struct RowStreams {
         i32 stages;
         i32 first;   // The slice's first feature.
         i32 across;  // Number of features of the slice.
-        i32 stage, turn;
+        i32 stage, phase;
 
         static constexpr int STAGE = IN * BLADES * WIDTH;
 
-        GW_DEVICE void take_slice() {
+        GW_DEVICE void set_slice() {
             first = static_cast<i32>(blockIdx.y * blockDim.x * V);
             const i64 rest = features - first;
             across = static_cast<i32>(rest < blockDim.x * V ? rest : blockDim.x * V);
-            stage = turn = 0;
+            stage = phase = 0;
         }
 
         /// Initialises the barriers and starts the copies of the first stages. All threads call it.
         GW_DEVICE void open() {
-            take_slice();
+            set_slice();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             if (threadIdx.x == 0 && threadIdx.y == 0) {
                 for (int i = 0; i < stages; ++i) barrier_init(full + i, 1);
@@ -115,7 +115,7 @@ struct RowStreams {
         /// Waits for the rows of the present stage. After: all threads may read them.
         GW_DEVICE void wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-            barrier_wait(full + stage, turn & 1);
+            barrier_wait(full + stage, phase & 1);
 #else
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
             if (stages >= 4) {
@@ -150,7 +150,7 @@ struct RowStreams {
 #endif
         }
 
-        /// Sends the results of the turn before. Before: a barrier after `wait` and `read` of this turn. `base` is the present row.
+        /// Sends the results of the step before. Before: a barrier after `wait` and `read` of this step. `base` is the present row.
         /// On older devices, starts the copies into the present stage instead.
         GW_DEVICE void flush(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -172,7 +172,7 @@ struct RowStreams {
 #endif
         }
 
-        /// Ends a turn, and starts the copies into the stage whose results were sent.
+        /// Ends a step, and starts the copies into the stage whose results were sent.
         GW_DEVICE void advance(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             shared_fence();
@@ -183,11 +183,11 @@ struct RowStreams {
 #endif
             if (++stage == stages) {
                 stage = 0;
-                ++turn;
+                ++phase;
             }
         }
 
-        /// Sends the results of the last turn and waits for them. `base` is one past its rows. All threads call it.
+        /// Sends the results of the last step and waits for them. `base` is one past its rows. All threads call it.
         GW_DEVICE void close(i64 base) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
             __syncthreads();
@@ -204,9 +204,9 @@ struct RowStreams {
 
     /// The stream of the backward pass that writes the gradient of y transposed (sm_90). A block takes GROUP consecutive rows,
     /// blockDim.y at a time, then those of its next group, and gathers their gradients of y behind the stages. That leaves room for
-    /// two stages: copies replace all three operands by the rows two turns on as soon as all threads have read them, and the
+    /// two stages: copies replace all three operands by the rows two steps on as soon as all threads have read them, and the
     /// gradient of x is stored directly.
-    struct Turned : Stream<3, 2> {
+    struct TransposedStream : Stream<3, 2> {
         using Base = Stream<3, 2>;
         using Base::across;
         using Base::buffer;
@@ -218,7 +218,7 @@ struct RowStreams {
         using Base::stage;
         using Base::STAGE;
         using Base::target;
-        using Base::turn;
+        using Base::phase;
 
         GW_DEVICE static i64 begin() { return static_cast<i64>(blockIdx.x) * GROUP; }
         /// Distance from the end of a group to the block's next group.
@@ -233,7 +233,7 @@ struct RowStreams {
         }
 
         GW_DEVICE void open() {
-            this->take_slice();
+            this->set_slice();
             if (threadIdx.x == 0 && threadIdx.y == 0) {
                 for (int i = 0; i < STAGES; ++i) barrier_init(full + i, 1);
                 barrier_init_fence();
@@ -243,7 +243,7 @@ struct RowStreams {
             this->start(1, after(begin()));
         }
 
-        /// Starts the copies of the rows two turns on into the present stage. Before: a barrier after all reads of the stage.
+        /// Starts the copies of the rows two steps on into the present stage. Before: a barrier after all reads of the stage.
         /// `base` is the present row.
         GW_DEVICE void flush(i64 base) { this->start(stage, after(after(base))); }
 
@@ -255,7 +255,7 @@ struct RowStreams {
 
         GW_DEVICE void advance() {
             stage ^= 1;
-            turn += stage == 0;
+            phase += stage == 0;
         }
 
         /// The gathered columns of this block, GROUP rows of each: column v·THREADS + t for feature t·V + v. Row r of column c is

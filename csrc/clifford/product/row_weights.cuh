@@ -21,23 +21,23 @@ struct RowWeights {
         }
     }
 
-    /// The position of a thread: its first feature of `across`, its row `y` of the `together` rows worked on at a time, and whether
+    /// The position of a thread: its first feature of `across`, its row `y` of the `rows_at_once` rows worked on at a time, and whether
     /// it has features at all.
     struct Place {
-        i32 feature, across, y, together;
+        i32 feature, across, y, rows_at_once;
         bool active;
     };
 
     /// Adds the sums of the rows that the block works on at a time, in order, through `shared`, and writes them to `to_weights`
-    /// [across, PATHS] and `to_biases` [across]. `threads` threads call it; `meet` must be a barrier among them.
-    template <class S, class M>
-    GW_DEVICE static void leave(const S& sums, const C (&bias)[V], const Place& place, C* shared, C* to_weights, C* to_biases,
-                                i32 thread, i32 threads, M meet) {
+    /// [across, PATHS] and `to_biases` [across]. `threads` threads call it; `barrier` must be a barrier among them.
+    template <class S, class B>
+    GW_DEVICE static void write(const S& sums, const C (&bias)[V], const Place& place, C* shared, C* to_weights, C* to_biases,
+                                i32 thread, i32 threads, B barrier) {
         C* const weights = shared + place.feature * PATHS;
         C* const biases = shared + place.across * PATHS + place.feature;
-        meet();
+        barrier();
 #pragma unroll 1
-        for (i32 y = 0; y < place.together; ++y) {
+        for (i32 y = 0; y < place.rows_at_once; ++y) {
             if (place.y == y && place.active) {
 #pragma unroll
                 for (int i = 0; i < V * PATHS; i += AT_ONCE) {
@@ -50,7 +50,7 @@ struct RowWeights {
 #pragma unroll
                 for (int v = 0; v < V; ++v) biases[v] = y == 0 ? bias[v] : biases[v] + bias[v];
             }
-            meet();
+            barrier();
         }
         for (i32 i = thread; i < place.across * PATHS; i += threads) to_weights[i] = shared[i];
         for (i32 i = thread; i < place.across; i += threads) to_biases[i] = shared[place.across * PATHS + i];

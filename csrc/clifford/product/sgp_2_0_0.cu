@@ -4,5 +4,5 @@
 #include "clifford/product/persistent.cuh"
 
 GW_SGP_8(2, 0, 0, 4)
-GW_SGP_ROWS_8(2, 0, 0)
-GW_SGP_HOPPER_8(2, 0, 0)
+GW_SGP_PERSISTENT_8(2, 0, 0)
+GW_SGP_SM90_8(2, 0, 0)

@@ -4,5 +4,5 @@
 #include "clifford/product/persistent.cuh"
 
 GW_SGP_16(3, 0, 1)
-GW_SGP_ROWS_16(3, 0, 1)
-GW_SGP_HOPPER_16(3, 0, 1)
+GW_SGP_PERSISTENT_16(3, 0, 1)
+GW_SGP_SM90_16(3, 0, 1)

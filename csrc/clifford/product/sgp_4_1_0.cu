@@ -5,7 +5,7 @@
 #include "clifford/product/persistent.cuh"
 
 GW_SGP_32(4, 1, 0)
-GW_SGP_HOPPER_32(4, 1, 0)
-GW_SGP_QUADS(4, 1, 0)
+GW_SGP_SM90_32(4, 1, 0)
+GW_SGP_FOUR_LANES(4, 1, 0)
 // Where shared memory holds less than three rows of those.
-GW_SGP_ROWS_32(4, 1, 0)
+GW_SGP_PERSISTENT_32(4, 1, 0)

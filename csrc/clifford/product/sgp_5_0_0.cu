@@ -5,7 +5,7 @@
 #include "clifford/product/persistent.cuh"
 
 GW_SGP_32(5, 0, 0)
-GW_SGP_HOPPER_32(5, 0, 0)
-GW_SGP_QUADS(5, 0, 0)
+GW_SGP_SM90_32(5, 0, 0)
+GW_SGP_FOUR_LANES(5, 0, 0)
 // Where shared memory holds less than three rows of those.
-GW_SGP_ROWS_32(5, 0, 0)
+GW_SGP_PERSISTENT_32(5, 0, 0)

@@ -69,17 +69,17 @@ GW_DEVICE void product_weights(const Group* groups, const u32* spans, const Pair
     });
 }
 
-#define GW_KERNELS(T, NAME)                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_product_##NAME(                                                \
-        const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b, const T* w, const T* base,    \
-        T* out, i64 plane, i64 features, i64 paths, double scale) {                                                     \
-        begin_kernel();                                                                                                 \
-        product<T>(groups, spans, pairs, a, b, w, base, out, plane, features, paths, scale);                            \
-    }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(256, 4) gw_product_weights_##NAME(                                        \
-        const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b, const T* grad,                \
-        Compute<T>* partial, i64 rows, i64 features, i64 chunk, double scale) {                                         \
-        begin_kernel();                                                                                                 \
-        product_weights<T>(groups, spans, pairs, a, b, grad, partial, {rows, features, chunk}, scale);                    \
+#define GW_KERNELS(T, NAME)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(256, 4) gw_table_product_##NAME(                                    \
+        const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b, const T* w, const T* base, \
+        T* out, i64 plane, i64 features, i64 paths, double scale) {                                                  \
+        begin_kernel();                                                                                              \
+        product<T>(groups, spans, pairs, a, b, w, base, out, plane, features, paths, scale);                         \
+    }                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(256, 4) gw_table_product_weights_##NAME(                            \
+        const Group* groups, const u32* spans, const Pair* pairs, const T* a, const T* b, const T* grad,             \
+        Compute<T>* partial, i64 rows, i64 features, i64 chunk, double scale) {                                      \
+        begin_kernel();                                                                                              \
+        product_weights<T>(groups, spans, pairs, a, b, grad, partial, {rows, features, chunk}, scale);               \
     }
 GW_FOR_DTYPES(GW_KERNELS)

@@ -10,7 +10,7 @@
 #include "gradewise/group.cuh"
 
 template <class A, class T, int V>
-struct Sgp {
+struct UnrolledProduct {
     using C = Compute<T>;
     using Product = Multivectors<A, C, V>;
     using Element = typename Product::Element;
@@ -192,12 +192,12 @@ struct Sgp {
 #define GW_SGP_FORWARD_BOUNDS __launch_bounds__(256)
 #endif
 
-#define GW_SGP_FORWARD(P, Q, R, T, NAME, V)                                                                                  \
-    extern "C" __global__ void GW_SGP_FORWARD_BOUNDS gw_sgp_fwd_v##V##_##P##_##Q##_##R##_##NAME(                            \
-        const T* x, const T* y, const T* w, const T* base, T* out, Compute<T>* inverse_rms, i64 rows, i64 features,          \
-        i32 gated, double scale) {                                                                                           \
-        begin_kernel();                                                                                                      \
-        Sgp<Algebra<P, Q, R>, T, V>::forward(x, y, w, base, out, inverse_rms, rows, features, gated, scale);                 \
+#define GW_SGP_FORWARD(P, Q, R, T, NAME, V)                                                                              \
+    extern "C" __global__ void GW_SGP_FORWARD_BOUNDS gw_sgp_fwd_v##V##_##P##_##Q##_##R##_##NAME(                         \
+        const T* x, const T* y, const T* w, const T* base, T* out, Compute<T>* inverse_rms, i64 rows, i64 features,      \
+        i32 gated, double scale) {                                                                                       \
+        begin_kernel();                                                                                                  \
+        UnrolledProduct<Algebra<P, Q, R>, T, V>::forward(x, y, w, base, out, inverse_rms, rows, features, gated, scale); \
     }
 
 /// Backward; blockIdx.y selects the tile of blockDim.x·V features. From architecture 10.0 on the compiler pairs the features of a
@@ -214,7 +214,7 @@ GW_DEVICE void sgp_backward(const T* x, const T* y, const T* w, const T* grad, c
     const i64 first = (static_cast<i64>(blockIdx.y) * blockDim.x + threadIdx.x) * V;
 #pragma unroll 1
     for (i64 feature = first; feature < first + V; feature += TOGETHER) {
-        Sgp<A, T, TOGETHER>::backward(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features, chunk,
+        UnrolledProduct<A, T, TOGETHER>::backward(x, y, w, grad, inverse_rms, along, grad_x, grad_y, partial, rows, features, chunk,
                                       gated, scale, feature);
     }
 }

@@ -38,14 +38,14 @@ fn source(signature: Signature, shared_memory: usize) -> Option<String> {
         _ => return None,
     };
     let blades = 1 << generators.max(3);
-    let mut families = vec![format!("HOPPER_{blades}")];
+    let mut families = vec![format!("SM90_{blades}")];
     // These need a central pseudoscalar that is invertible.
     let has_quads = generators == MOST_GENERATORS && r == 0;
     if has_quads {
-        families.push("QUADS".to_owned());
+        families.push("FOUR_LANES".to_owned());
     }
     if !has_quads || shared_memory < QUADS_SHARED {
-        families.push(format!("ROWS_{blades}"));
+        families.push(format!("PERSISTENT_{blades}"));
     }
     let by_rows: Vec<String> =
         families.iter().map(|family| format!("GW_SGP_{family}({p}, {q}, {r})\n")).collect();
@@ -164,7 +164,7 @@ mod tests {
     fn products_of_32_blades_go_row_by_row_on_every_device() {
         let families = |p, q, r, shared_memory| {
             let text = source(Signature::new(p, q, r), shared_memory).unwrap();
-            ["GW_SGP_QUADS(", "GW_SGP_ROWS_32("].map(|family| text.contains(family))
+            ["GW_SGP_FOUR_LANES(", "GW_SGP_PERSISTENT_32("].map(|family| text.contains(family))
         };
         assert_eq!(families(3, 2, 0, LARGE), [true, false]);
         assert_eq!(families(3, 2, 0, 99 << 10), [true, true], "three rows of f32 do not fit");

@@ -58,15 +58,15 @@ pub(super) fn plan(
     }
     let kernels = |names: [&'static str; 2]| names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     let single = match tiles {
-        1 => ["mv_split_single_fwd1", "mv_split_single_bwd1"],
-        _ => ["mv_split_single_fwd2", "mv_split_single_bwd2"],
+        1 => ["block_sm90_f32x3_unaligned_fwd_in32", "block_sm90_f32x3_unaligned_bwd_in32"],
+        _ => ["block_sm90_f32x3_unaligned_fwd_in64", "block_sm90_f32x3_unaligned_bwd_in64"],
     };
     let (names, unaligned) = match (dtype, tiles) {
         (DType::F32, _) if features % 2 != 0 => (single, None),
-        (DType::F32, 1) => (["mv_split_fwd1", "mv_split_bwd1"], Some(kernels(single))),
-        (DType::F32, _) => (["mv_split_fwd2", "mv_split_bwd2"], Some(kernels(single))),
-        (_, 1) => (["mv_tiles_fwd1", "mv_tiles_bwd1"], None),
-        _ => (["mv_tiles_fwd2", "mv_tiles_bwd2"], None),
+        (DType::F32, 1) => (["block_sm90_f32x3_fwd_in32", "block_sm90_f32x3_bwd_in32"], Some(kernels(single))),
+        (DType::F32, _) => (["block_sm90_f32x3_fwd_in64", "block_sm90_f32x3_bwd_in64"], Some(kernels(single))),
+        (_, 1) => (["block_sm90_16bit_fwd_in32", "block_sm90_16bit_bwd_in32"], None),
+        _ => (["block_sm90_16bit_fwd_in64", "block_sm90_16bit_bwd_in64"], None),
     };
     let [forward, backward] = kernels(names);
     let [forward_unaligned, backward_unaligned] = unaligned.map_or([None; 2], |kernels| kernels.map(Some));

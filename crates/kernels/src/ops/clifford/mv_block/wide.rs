@@ -64,12 +64,12 @@ pub(super) fn plan(
     }
     let is_exact = dtype == DType::F32 && Compute::current() != Compute::Tf32;
     let names = if is_exact {
-        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_first_64", "mv_wide_exact_first_80"]
+        ["block_sm90_64_f32x3_fwd", "block_sm90_64_f32x3_bwd", "block_sm90_64_f32x3_bwd_first_64", "block_sm90_64_f32x3_bwd_first_80"]
     } else {
-        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_first_64", "mv_wide_first_80"]
+        ["block_sm90_64_fwd", "block_sm90_64_bwd", "block_sm90_64_bwd_first_64", "block_sm90_64_bwd_first_80"]
     };
     let [forward, backward, of_64, of_80] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-    let inner = if is_exact { "mv_wide_exact_inner_sums" } else { "mv_wide_inner_sums" };
+    let inner = if is_exact { "block_sm90_64_f32x3_bwd_inner" } else { "block_sm90_64_bwd_inner" };
     let inner = Kernel::of(inner, algebra.signature(), DType::F32);
     let numbers = if is_exact { 2 } else { 1 };
     let (shared_forward, shared_backward) = shared(algebra, numbers);

@@ -56,7 +56,7 @@ pub(super) fn launch(
     let kept = if backward { blades * threads * width * size_of::<f32>() } else { 0 };
     let stages =
         (device.info().max_shared_memory.saturating_sub(FIXED_SHARED + kept) / stage).min(MOST_STAGES);
-    let operation = if backward { "sgp_hopper_bwd" } else { "sgp_hopper_fwd" };
+    let operation = if backward { "sgp_sm90_bwd" } else { "sgp_sm90_fwd" };
     let Some(kernel) = rows::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2)
     else {
         return Ok(None);

@@ -149,9 +149,9 @@ fn launch(device: &CudaDevice, algebra: &Algebra, arrays: &[&Array], pass: Pass)
     let Some(available) = shared.checked_sub(RESERVED_SHARED + FIXED_SHARED + kept) else { return Ok(None) };
     let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
     let operation = match pass {
-        Pass::Forward => "sgp_rows_fwd",
-        Pass::Backward => "sgp_rows_bwd",
-        Pass::Turned => "sgp_rows_bwd_turned",
+        Pass::Forward => "sgp_persistent_fwd",
+        Pass::Backward => "sgp_persistent_bwd",
+        Pass::Turned => "sgp_persistent_bwd_transposed",
     };
     let Some(kernel) = kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2) else {
         return Ok(None);
