@@ -186,7 +186,8 @@ fn few_features_may_be_wide(device: &Device) {
                 let [forward, backward] = case.agrees(&what);
                 let (_, inputs, outputs) = size;
                 if inputs.max(outputs).is_multiple_of(4) {
-                    let expected = if inputs <= outputs { "mv_linear_few_to_many" } else { "mv_linear_many_to_few" };
+                    let expected =
+                        if inputs <= outputs { "mv_linear_few_to_many" } else { "mv_linear_many_to_few" };
                     assert_eq!(forward, [expected], "{what}");
                     let is_ours = |name: &String| name.starts_with("mv_linear") || name == "sum_partials";
                     // A bias of all blades is summed by itself.
