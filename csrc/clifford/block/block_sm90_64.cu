@@ -7,7 +7,8 @@
 #include "gradewise/strided.cuh"
 
 #define GW_BLOCK_64_PASSES(P, Q, R, KIND, PRODUCTS, T, NAME)                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_block_sm90_64##KIND##_fwd_##P##_##Q##_##R##_##NAME(                     \
+    extern "C" __global__ void __launch_bounds__((Block64Sizes<Algebra<P, Q, R>, PRODUCTS == 3 ? 2 : 1>::THREADS), 1)               \
+        gw_block_sm90_64##KIND##_fwd_##P##_##Q##_##R##_##NAME(                                                                      \
         GW_PARAMETER BlockOperands<T> weights, const T* y, const T* residual, T* out, char* prepared) {                             \
         begin_kernel();                                                                                                             \
         extern __shared__ uint4 shared[];                                                                                           \
@@ -19,7 +20,8 @@
             GW_RUN_ON_SM90(Pass::run((char*)shared, weights, y, residual, out, prepared));                                          \
         }                                                                                                                           \
     }                                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, 1) gw_block_sm90_64##KIND##_bwd_##P##_##Q##_##R##_##NAME(                     \
+    extern "C" __global__ void __launch_bounds__((Block64Sizes<Algebra<P, Q, R>, PRODUCTS == 3 ? 2 : 1>::THREADS), 1)               \
+        gw_block_sm90_64##KIND##_bwd_##P##_##Q##_##R##_##NAME(                                                                      \
         GW_PARAMETER BlockOperands<T> weights, const T* y, const T* grad, const char* prepared, T* grad_y, char* h,                 \
         char* grad_r, char* grad_l, float* inverses, float* partial) {                                                              \
         begin_kernel();                                                                                                             \
@@ -34,7 +36,7 @@
     }
 
 #define GW_BLOCK_64_FIRST(P, Q, R, KIND, PRODUCTS, T, NAME, COLUMNS)                                                                     \
-    extern "C" __global__ void __launch_bounds__(512, 1)                                                                                 \
+    extern "C" __global__ void __launch_bounds__((Block64FirstSizes<sizeof(T), COLUMNS>::THREADS), 1)                                    \
         gw_block_sm90_64##KIND##_bwd_first_##COLUMNS##_##P##_##Q##_##R##_##NAME(const T* x, const T* grad, const T* matrices, T* grad_x, \
                                                                       float* partial, i64 rows, i64 inputs, i64 pitch,                   \
                                                                       i64 features) {                                                    \
@@ -46,7 +48,8 @@
     }
 
 #define GW_BLOCK_64_INNER_SUMS(P, Q, R, KIND, PRODUCTS)                                                                          \
-    extern "C" __global__ void __launch_bounds__(512, 1) gw_block_sm90_64##KIND##_bwd_inner_##P##_##Q##_##R##_f32(               \
+    extern "C" __global__ void __launch_bounds__((Block64InnerSizes<Algebra<P, Q, R>, PRODUCTS == 3 ? 2 : 1>::THREADS), 1)       \
+        gw_block_sm90_64##KIND##_bwd_inner_##P##_##Q##_##R##_f32(                                                                \
         const char* h, const char* grad_r, const char* grad_l, const float* inverses, float* partial, i64 tiles, i64 features) { \
         begin_kernel();                                                                                                          \
         extern __shared__ uint4 shared[];                                                                                        \

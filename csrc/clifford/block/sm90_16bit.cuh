@@ -8,6 +8,7 @@
 // results are not written.
 #pragma once
 
+#include "clifford/block/launch.cuh"
 #include "clifford/block/sm90_row_stages.cuh"
 
 template <class A, class T>

@@ -55,23 +55,28 @@ struct Block16BitBackward : BlockGradients<A, Block16Bit<A, T>, TILES> {
     GW_DEVICE explicit Block16BitBackward(const BlockOperands<T>& weights) : Base(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, T* grad_x, float* partial) const {
-        char* const right = shared;
-        char* const left = right + MATRIX_BYTES;
-        char* const linear = left + MATRIX_BYTES;
+        using Sizes = Block16BitSizes<A, TILES>;
+        using Layout = typename Sizes::Backward;
+        char* const right = shared + Sizes::RIGHT;
+        char* const left = shared + Sizes::LEFT;
+        char* const linear = shared + Sizes::LINEAR;
         // Operands of all rows of the block: the gradient of r; that of l, later that of y; h, later x, 32 columns at a time.
-        char* const dr = linear + TILES * MATRIX_BYTES;
-        char* const dl = dr + Rows::BYTES;
-        char* const h = dl + Rows::BYTES;
+        char* const dr = shared + Layout::GRAD_R;
+        char* const dl = shared + Layout::GRAD_L;
+        char* const h = shared + Layout::H;
         Stages stages;
-        stages.s = h + Rows::BYTES;
-        stages.grad = stages.s + Stage::BYTES;
-        stages.r = stages.grad + Stage::BYTES;
-        stages.y = stages.r + Stage::BYTES;
-        stages.x = stages.y + Stage::BYTES;
-        float* const values = reinterpret_cast<float*>(stages.x + InputStage::BYTES);
-        float* const exchange = values + Parameters::COUNT + group * 8 * ROWS;
-        const Sums sums{values + Parameters::COUNT + 16 * ROWS};
-        u64* const barriers = reinterpret_cast<u64*>(sums.first + Sums::SIZE);
+        stages.s = shared + Layout::STAGE_S;
+        stages.grad = shared + Layout::STAGE_GRAD;
+        stages.r = shared + Layout::STAGE_R;
+        stages.y = shared + Layout::STAGE_Y;
+        stages.x = shared + Layout::STAGE_X;
+        float* const values = reinterpret_cast<float*>(shared + Layout::VALUES);
+        float* const exchange = reinterpret_cast<float*>(shared + Layout::EXCHANGE) + group * (Layout::GROUP_EXCHANGE / 4);
+        const Sums sums{reinterpret_cast<float*>(shared + Layout::THREAD_SUMS)};
+        u64* const barriers = reinterpret_cast<u64*>(shared + Layout::BARRIERS);
+        static_assert(Sizes::MATRIX == MATRIX_BYTES && Sizes::PARAMETERS == Parameters::COUNT * sizeof(float));
+        static_assert(Layout::BOTH == Rows::BYTES && Layout::BOTH == Stage::BYTES && TILES * Layout::BOTH == InputStage::BYTES);
+        static_assert(Layout::THREAD_SUMS + Sums::SIZE * sizeof(float) == Layout::BARRIERS);
         const CopyMethod x_method = this->template copy_method<1>({sources.x}, inputs);
         const CopyMethod method = this->template copy_method<4>({sources.y, sources.r, sources.s, sources.grad}, features);
         if (threadIdx.x == 0) {

@@ -33,17 +33,22 @@ struct Block16BitForward : Block16Bit<A, T> {
     GW_DEVICE explicit Block16BitForward(const BlockOperands<T>& weights) : Block(weights) {}
 
     GW_DEVICE void work(char* shared, const T* x, const T* residual, T* out, const Saved& saved) const {
-        constexpr int GROUP = TILES * Rows::BYTES + InputStage::BYTES + Stage::BYTES;
+        using Sizes = Block16BitSizes<A, TILES>;
+        using Layout = typename Sizes::Forward;
         const int groups = blockDim.x / 128;
-        char* const right = shared;
-        char* const left = right + MATRIX_BYTES;
-        char* const linear = left + MATRIX_BYTES;
-        char* const rows = linear + TILES * MATRIX_BYTES + group * GROUP;
-        char* const x_stage = rows + TILES * Rows::BYTES;
-        char* const residual_stage = x_stage + InputStage::BYTES;
-        float* const values = reinterpret_cast<float*>(linear + TILES * MATRIX_BYTES + groups * GROUP);
-        float* const sums = values + Parameters::COUNT + group * 4 * ROWS;
-        u64* const barriers = reinterpret_cast<u64*>(values + Parameters::COUNT + groups * 4 * ROWS) + group * 2;
+        char* const right = shared + Sizes::RIGHT;
+        char* const left = shared + Sizes::LEFT;
+        char* const linear = shared + Sizes::LINEAR;
+        char* const rows = shared + Sizes::AFTER_MATRICES + group * Layout::GROUP;
+        char* const x_stage = rows + Layout::ROWS_OF_X;
+        char* const residual_stage = rows + Layout::RESIDUAL;
+        // At Layout::VALUES and so on: `groups` is Layout::GROUPS, read from the launch as it is elsewhere in this pass.
+        float* const values = reinterpret_cast<float*>(shared + Sizes::AFTER_MATRICES + groups * Layout::GROUP);
+        float* const sums = values + Parameters::COUNT + group * (Layout::GROUP_SUMS / 4);
+        u64* const barriers = reinterpret_cast<u64*>(values + Parameters::COUNT + groups * (Layout::GROUP_SUMS / 4)) + group * 2;
+        static_assert(Sizes::MATRIX == MATRIX_BYTES && Sizes::PARAMETERS == Parameters::COUNT * sizeof(float));
+        static_assert(Layout::ROWS_OF_X == TILES * Rows::BYTES && Layout::RESIDUAL == Layout::ROWS_OF_X + InputStage::BYTES);
+        static_assert(Layout::GROUP == Layout::RESIDUAL + Stage::BYTES);
         const i64 step = static_cast<i64>(groups) * gridDim.x * ROWS;
         i64 first = (static_cast<i64>(groups) * blockIdx.x + group) * ROWS;
         const CopyMethod x_method = this->template copy_method<1>({x}, inputs), residual_method = this->template copy_method<1>({residual}, features);

@@ -36,7 +36,8 @@ struct Block64 : Block64Products<A, T, PRODUCTS> {
     /// What the forward pass leaves to the backward pass of the parameters, as both have it in shared memory, in bytes: the matrices, and the
     /// values of single features with the inverses of the matrices' scales.
     struct Prepared {
-        static constexpr int MATRICES = 2 * Products::MATRIX, VALUES = (Parameters::COUNT + 4) * static_cast<int>(sizeof(float));
+        static constexpr int MATRICES = Products::Sizes::PREPARED_MATRICES, VALUES = Products::Sizes::PREPARED_VALUES;
+        static_assert(VALUES == (Parameters::COUNT + 4) * sizeof(float));
     };
 
     GW_DEVICE explicit Block64(const BlockOperands<T>& weights) : Products(weights) {}

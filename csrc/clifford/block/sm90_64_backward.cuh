@@ -42,8 +42,7 @@ struct Block64Backward : BlockGradients<A, Block64<A, T, PRODUCTS, PACKED>, 0> {
     }
 
   private:
-    /// Whether there is shared memory for y, which is read twice otherwise.
-    static constexpr bool KEEPS_Y = PRODUCTS == 1;
+    static constexpr bool KEEPS_Y = Block::Sizes::Backward::KEEPS_Y;
     static constexpr int THREADS = Block::THREADS, BY_SIDE = Base::SHARE + 3;
 
     /// `Sums` of BlockGradients. Those of silu of a lane's second feature are in registers until the end: there is no more shared memory.
@@ -93,15 +92,16 @@ struct Block64Backward : BlockGradients<A, Block64<A, T, PRODUCTS, PACKED>, 0> {
 
     GW_DEVICE void work(char* const matrices, const Sources& sources, const Results& results, float* partial) const {
         // Arrays of rows: h in parts, then r, then its gradient; h raw, then the gradient of l; y.
-        char* const dr = matrices + 2 * MATRIX;
-        char* const dl = dr + ARRAY;
-        char* const ys = dl + ARRAY;
-        float* const values = reinterpret_cast<float*>(ys + (KEEPS_Y ? ARRAY : 0));
+        using Layout = typename Block::Sizes::Backward;
+        char* const dr = matrices + Layout::GRAD_R;
+        char* const dl = matrices + Layout::GRAD_L;
+        char* const ys = matrices + Layout::Y;
+        float* const values = reinterpret_cast<float*>(matrices + Layout::VALUES);
         float* const matrix_inverses = values + Parameters::COUNT;
-        float* const exchange = matrix_inverses + 4;
-        float* const largest = exchange + 2 * ROWS * COLUMNS;
+        float* const exchange = reinterpret_cast<float*>(matrices + Layout::EXCHANGE);
+        float* const largest = reinterpret_cast<float*>(matrices + Layout::MAGNITUDES);
         const Magnitudes magnitudes = {largest, largest + COLUMNS, largest + 2 * COLUMNS};
-        u64* const arrived = reinterpret_cast<u64*>(largest + 3 * COLUMNS);  // Values, and matrices.
+        u64* const arrived = reinterpret_cast<u64*>(matrices + Layout::BARRIERS);  // Values, and matrices.
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
         const Parameters parameters = {values};
         if (threadIdx.x == 0) {
@@ -113,7 +113,8 @@ struct Block64Backward : BlockGradients<A, Block64<A, T, PRODUCTS, PACKED>, 0> {
             barrier_expect(arrived + 1, Block::Prepared::MATRICES);
             bulk_copy(matrices, sources.prepared, Block::Prepared::MATRICES, arrived + 1);
         }
-        Sums sums(reinterpret_cast<float*>(arrived + 2));
+        Sums sums(reinterpret_cast<float*>(matrices + Layout::THREAD_SUMS));
+        static_assert(Layout::THREAD_SUMS + Sums::COUNT * sizeof(float) == Layout::BYTES);
         Rows y;
         this->read(sources.y, static_cast<i64>(blockIdx.x) * ROWS, y);
         this->publish_largest(y, magnitudes.h);

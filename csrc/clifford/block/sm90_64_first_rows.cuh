@@ -9,17 +9,18 @@
 template <class A, class T, int PRODUCTS, int COLUMNS>
 struct Block64FirstRows {
     using TwoF16 = OperandsTwoF16;
-    static constexpr int GRADES = A::GRADES, ROWS = 32, WIDTH = 64;
+    using Sizes = Block64FirstSizes<static_cast<int>(sizeof(T)), COLUMNS>;
+    static constexpr int GRADES = A::GRADES, ROWS = Sizes::ROWS, WIDTH = Sizes::WIDTH;
     static constexpr auto tables = A::make();
     /// Whether rows are split, and into how many numbers.
     static constexpr bool SPLIT = sizeof(T) == 4;
     static constexpr int NUMBERS = PRODUCTS == 3 ? 2 : 1;
     /// Threads that form one of the results, and those that copy.
-    static constexpr int THREADS = 512, MULTIPLYING = COLUMNS * 2, COPYING = THREADS - 2 * MULTIPLYING;
-    /// Elements of 16 bytes, and bytes of a row in shared memory: the same 16 bytes of eight adjacent rows are in 32 banks.
+    static constexpr int THREADS = Sizes::THREADS, MULTIPLYING = COLUMNS * 2, COPYING = THREADS - 2 * MULTIPLYING;
+    /// Elements of 16 bytes, and bytes of a row in shared memory.
     static constexpr int SIZE = static_cast<int>(sizeof(T)), PACK = 16 / SIZE;
     template <int COUNT>
-    static constexpr int LINE = COUNT * SIZE + 16;
+    static constexpr int LINE = Sizes::template LINE<COUNT>;
     /// Threads along a row of COUNT columns, and rows at a time: a power of two.
     template <int COUNT>
     static constexpr int ALONG = COUNT / PACK;
@@ -27,12 +28,12 @@ struct Block64FirstRows {
     static_assert(ROWS_AT_ONCE * ALONG<COLUMNS> <= COPYING && ROWS_AT_ONCE * ROUNDS == ROWS);
     /// Bytes from 8 columns to the next ones: with f32, low parts are behind the high ones.
     static constexpr int CHUNK = SPLIT ? 32 : 16, LOW = 16;
-    static constexpr int STAGES = SPLIT ? 8 : 16, AHEAD = STAGES * 3 / 4, ARRAY = ROWS * LINE<COLUMNS>, STAGE = ARRAY + ROWS * LINE<WIDTH>;
+    static constexpr int STAGES = Sizes::STAGES, AHEAD = STAGES * 3 / 4, ARRAY = Sizes::ARRAY, STAGE = Sizes::STAGE;
     /// Groups of 16 rows, which have a scale of their own.
-    static constexpr int GROUPS = 2;
+    static constexpr int GROUPS = Sizes::GROUPS;
     static_assert(ROWS == 16 * GROUPS);
     /// Magnitudes of a step: those of eight warps for each scale, so that each lane of a warp has one.
-    static constexpr int MAGNITUDES = 2 * GROUPS * 8;
+    static constexpr int MAGNITUDES = Sizes::STAGE_MAGNITUDES;
 
     struct Sources {
         const T *x, *grad, *matrices;
@@ -51,9 +52,9 @@ struct Block64FirstRows {
 
     /// Dynamic shared memory: STAGES stages, 64 magnitudes, four scales and two barriers for each. Has a barrier.
     GW_DEVICE Block64FirstRows(char* shared, const Sources& sources) : shared(shared), sources(sources) {
-        magnitudes = reinterpret_cast<float*>(shared + STAGES * STAGE);
-        inverses = magnitudes + 2 * MAGNITUDES;
-        full = reinterpret_cast<u64*>(inverses + STAGES * 2 * GROUPS);
+        magnitudes = reinterpret_cast<float*>(shared + Sizes::MAGNITUDES);
+        inverses = reinterpret_cast<float*>(shared + Sizes::INVERSES);
+        full = reinterpret_cast<u64*>(shared + Sizes::BARRIERS);
         empty = full + STAGES;
         column = blockIdx.y * COLUMNS;
         const int all = static_cast<int>((sources.rows + ROWS - 1) / ROWS), blocks = gridDim.x, number = blockIdx.x;

@@ -24,12 +24,13 @@ struct Block64Forward : Block64<A, T, PRODUCTS, PACKED> {
     GW_DEVICE explicit Block64Forward(const BlockOperands<T>& weights) : Block(weights) {}
 
     GW_DEVICE void work(char* const matrices, const T* y, const T* residual, T* out, char* prepared) const {
-        char* const rows = matrices + 2 * MATRIX;
-        char* const raws = rows + ARRAY;
-        float* const values = reinterpret_cast<float*>(raws + ARRAY);
+        using Layout = typename Block::Sizes::Forward;
+        char* const rows = matrices + Layout::ROWS_OF_H;
+        char* const raws = matrices + Layout::RAW_H;
+        float* const values = reinterpret_cast<float*>(matrices + Layout::VALUES);
         float* const matrix_inverses = values + Parameters::COUNT;
-        float* const sums = matrix_inverses + 4;
-        float* const bounds = sums + ROWS * COLUMNS;
+        float* const sums = reinterpret_cast<float*>(matrices + Layout::SUMS);
+        float* const bounds = reinterpret_cast<float*>(matrices + Layout::MAGNITUDES);
         const i64 step = static_cast<i64>(gridDim.x) * ROWS;
         Rows h;
         this->read(y, static_cast<i64>(blockIdx.x) * ROWS, h);

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "algebra/unroll.cuh"
+#include "clifford/block/launch.cuh"
 
 template <class A>
 struct Block64Halves {
     static constexpr auto tables = A::make();
-    /// Blocks that share the grades (`halves` in the launcher), and blades of each.
-    static constexpr int HALVES = A::BLADES > 4 ? 2 : 1, COUNT = A::BLADES / HALVES;
+    static constexpr int HALVES = Block64HalvesSizes<A>::HALVES, COUNT = Block64HalvesSizes<A>::COUNT;
     static_assert(HALVES == 1 || tables.first[A::GRADES / 2] == COUNT, "the halves have as many blades");
 
     /// Calls f with the first of this block's grades and the one after its last, as types.

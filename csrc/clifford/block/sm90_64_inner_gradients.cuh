@@ -17,8 +17,8 @@ struct Block64InnerGradients {
     using Tile = Block64Products<A, float, PRODUCTS>;
     static constexpr int GRADES = A::GRADES, PART = Tile::PART, PLANE = Tile::PLANE;
     static constexpr auto tables = A::make();
-    /// Bytes of a stage: the blades of a tile of three arrays, and the tile's scales.
-    static constexpr int ARRAY = Block64Halves<A>::COUNT * PLANE, SCALES = 16, STAGE = 3 * ARRAY + 128, STAGES = 4;
+    using Sizes = Block64InnerSizes<A, Tile::NUMBERS>;
+    static constexpr int ARRAY = Sizes::ARRAY, SCALES = 16, STAGE = Sizes::STAGE, STAGES = Sizes::STAGES;
     /// Columns of a warp: 8·STRIPS of the gradients.
     static constexpr int STRIPS = 4;
 
@@ -48,7 +48,7 @@ struct Block64InnerGradients {
     int left, right;           // Where the lane finds its rows of fragments, in a tile.
 
     GW_DEVICE Block64InnerGradients(char* shared, const Sources& sources) : shared(shared), sources(sources) {
-        full = reinterpret_cast<u64*>(shared + STAGES * STAGE);
+        full = reinterpret_cast<u64*>(shared + Sizes::BARRIERS);
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         line = lane / 4;
         pair = lane % 4;

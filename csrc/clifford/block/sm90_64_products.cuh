@@ -8,6 +8,7 @@
 // adjacent lines have a chunk in 32 different banks.
 #pragma once
 
+#include "clifford/block/launch.cuh"
 #include "clifford/block/operands_two_f16.cuh"
 #include "clifford/block/sm90_common.cuh"
 #include "ptx/bulk.cuh"
@@ -22,14 +23,13 @@ struct Block64Products : BlockSm90<A, T, 64> {
     using Common::column, Common::features, Common::line, Common::p, Common::pair;
 
     /// Numbers of an operand, and bytes of a line.
-    static constexpr int NUMBERS = PRODUCTS == 3 ? 2 : 1, LINE = 2 * WIDTH;
-    /// Of a tile: bytes of the high parts of one blade, of its operands, and of the operands of all blades, as a tile is kept in global memory.
-    static constexpr int PART = ROWS * LINE, PLANE = NUMBERS * PART, TILE_BYTES = BLADES * PLANE;
-    /// Bytes of a tile's place in shared memory, and from the high parts of a blade to the low ones. Raw values have low parts in any case.
-    static constexpr int ARRAY = 2 * BLADES * PART, LOW = NUMBERS == 2 ? PART : BLADES * PART;
-    /// Of matrices: bytes of the high parts of one grade, of its operands, and of a matrix of all grades.
-    static constexpr int MATRIX_PART = WIDTH * LINE, GRADE = NUMBERS * MATRIX_PART, MATRIX = GRADES * GRADE;
-    static constexpr int THREADS = 32 * COLUMNS;
+    static constexpr int NUMBERS = PRODUCTS == 3 ? 2 : 1;
+    using Sizes = Block64Sizes<A, NUMBERS>;
+    static constexpr int LINE = Sizes::LINE, PART = Sizes::PART, PLANE = Sizes::PLANE, TILE_BYTES = Sizes::TILE_BYTES, ARRAY = Sizes::ARRAY;
+    /// Bytes from the high parts of a blade to the low ones. Raw values have low parts in any case.
+    static constexpr int LOW = NUMBERS == 2 ? PART : BLADES * PART;
+    static constexpr int MATRIX_PART = Sizes::MATRIX_PART, GRADE = Sizes::GRADE, MATRIX = Sizes::MATRIX, THREADS = Sizes::THREADS;
+    static_assert(Sizes::ROWS == ROWS && Sizes::WIDTH == WIDTH && Sizes::COLUMNS == COLUMNS);
 
     int own;    // Where the lane's first values are in a plane of rows, in bytes; see `word_offset`.
     int steps;  // Terms of the sums in products, by 16.

@@ -5,6 +5,7 @@
 // are written to shared memory.
 #pragma once
 
+#include "clifford/block/launch.cuh"
 #include "clifford/block/operands_two_f16.cuh"
 #include "clifford/block/sm90_common.cuh"
 #include "ptx/async.cuh"
@@ -20,8 +21,10 @@ struct BlockF32x3 : BlockSm90<A, float> {
     using typename Common::Parameters;
     using Common::BLADES, Common::COLUMNS, Common::GRADES, Common::PATHS, Common::ROWS, Common::WIDTH, Common::tables;
     using Common::column, Common::feature, Common::features, Common::group, Common::inputs, Common::line, Common::p, Common::pair;
-    /// Bytes of a blade's 16 rows, and of those of all blades; of a grade's matrix of 32 rows, and of all grades'.
-    static constexpr int PLANE = ROWS * TwoF16::ROW, ARRAY = BLADES * PLANE, GRADE = WIDTH * TwoF16::ROW, MATRIX = GRADES * GRADE;
+    using Sizes = BlockF32x3Sizes<A, TILES>;
+    static constexpr int PLANE = Sizes::PLANE, ARRAY = Sizes::ARRAY, GRADE = Sizes::GRADE, MATRIX = Sizes::MATRIX;
+    static_assert(Sizes::ROW == TwoF16::ROW && Sizes::ROWS == ROWS && Sizes::WIDTH == WIDTH);
+    static_assert(Sizes::PARAMETERS == Parameters::COUNT * sizeof(float));
 
     GW_DEVICE explicit BlockF32x3(const BlockOperands<float>& weights) : Common(weights) {}
 

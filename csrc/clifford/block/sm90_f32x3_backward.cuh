@@ -48,20 +48,20 @@ struct BlockF32x3Backward : BlockGradients<A, BlockF32x3<A, TILES, PAIRED>, TILE
     GW_DEVICE explicit BlockF32x3Backward(const BlockOperands<float>& weights) : Base(weights) {}
 
     GW_DEVICE void work(char* shared, const Sources& sources, float* grad_x, float* partial) const {
-        constexpr int BOTH = GROUPS * ARRAY;
-        char* const right = shared;
-        char* const left = right + MATRIX;
-        char* const linear = left + MATRIX;
+        using Layout = typename Block::Sizes::Backward;
+        char* const right = shared + Block::Sizes::RIGHT;
         // Of both groups: the gradient of r; that of l, later that of y; h, later x, 32 columns at a time; 32 columns of x to come.
-        char* const dr = linear + TILES * MATRIX;
-        char* const dl = dr + BOTH;
-        char* const h = dl + BOTH;
-        char* const stage = h + BOTH;
-        float* const values = reinterpret_cast<float*>(stage + BOTH);
-        Scales& scales = *reinterpret_cast<Scales*>(values + Parameters::COUNT);
-        auto* const matrix_scales = reinterpret_cast<MatrixScales*>(&scales + 1);
-        float* const exchanges = reinterpret_cast<float*>(matrix_scales + 1);
-        Sums sums(exchanges + GROUPS * 8 * ROWS);
+        char* const dr = shared + Layout::GRAD_R;
+        char* const dl = shared + Layout::GRAD_L;
+        char* const h = shared + Layout::H;
+        char* const stage = shared + Layout::STAGE;
+        float* const values = reinterpret_cast<float*>(shared + Layout::VALUES);
+        Scales& scales = *reinterpret_cast<Scales*>(shared + Layout::ROW_SCALES);
+        auto* const matrix_scales = reinterpret_cast<MatrixScales*>(shared + Layout::SCALES);
+        float* const exchanges = reinterpret_cast<float*>(shared + Layout::EXCHANGE);
+        Sums sums(reinterpret_cast<float*>(shared + Layout::THREAD_SUMS));
+        static_assert(Layout::ROW_SCALES + sizeof(Scales) == Layout::SCALES && sizeof(MatrixScales) == Block::Sizes::MATRIX_SCALES);
+        static_assert(Layout::THREAD_SUMS + Sums::COUNT * sizeof(float) == Layout::BYTES);
         auto own = [&](char* array) { return this->own_words(array + group * ARRAY); };
         auto fetch = [&](i64 row, int tile) {
             this->fetch_raw(own(stage), sources.x, row, WIDTH * tile, inputs);

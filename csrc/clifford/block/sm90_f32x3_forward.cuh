@@ -31,15 +31,15 @@ struct BlockF32x3Forward : BlockF32x3<A, TILES, PAIRED> {
     GW_DEVICE explicit BlockF32x3Forward(const BlockOperands<float>& weights) : Block(weights) {}
 
     GW_DEVICE void work(char* shared, const float* x, const float* residual, float* out, const Saved& saved) const {
-        char* const right = shared;
-        char* const left = right + MATRIX;
-        char* const linear = left + MATRIX;
-        char* const xs = linear + TILES * MATRIX + group * (TILES + 1) * ARRAY;
+        using Layout = typename Block::Sizes::Forward;
+        char* const right = shared + Block::Sizes::RIGHT;
+        char* const xs = shared + Block::Sizes::AFTER_MATRICES + group * Layout::GROUP;
         char* const hs = xs + TILES * ARRAY;
-        float* const values = reinterpret_cast<float*>(linear + TILES * MATRIX + GROUPS * (TILES + 1) * ARRAY);
-        float* const sums = values + Parameters::COUNT + group * 5 * ROWS;
+        float* const values = reinterpret_cast<float*>(shared + Layout::VALUES);
+        float* const sums = reinterpret_cast<float*>(shared + Layout::SUMS) + group * (Layout::GROUP_SUMS / 4);
         float* const scales = sums + 4 * ROWS;
-        auto* const matrix_scales = reinterpret_cast<MatrixScales*>(values + Parameters::COUNT + GROUPS * 5 * ROWS);
+        auto* const matrix_scales = reinterpret_cast<MatrixScales*>(shared + Layout::SCALES);
+        static_assert(sizeof(MatrixScales) == Block::Sizes::MATRIX_SCALES);
         const i64 step = static_cast<i64>(GROUPS) * gridDim.x * ROWS;
         i64 first = (static_cast<i64>(GROUPS) * blockIdx.x + group) * ROWS;
         auto fetch = [&](i64 row) {

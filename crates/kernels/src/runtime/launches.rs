@@ -1,6 +1,9 @@
 //! The blocks that kernels of this library are launched with.
 
-use crate::{ops::fields::convolution, runtime::tuning::Tile};
+use crate::{
+    ops::fields::convolution,
+    runtime::{cuda, tuning::Tile},
+};
 
 /// The dynamic shared memory of a kernel of tiles, of [`Tile::THREADS`] threads: of matrix products, or of convolutions of fields.
 #[must_use]
@@ -12,6 +15,9 @@ pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
 /// shorter rows may leave some out, and rows that are held in registers take up to four times as many where they are long.
 #[must_use]
 pub fn threads_of_kernel(kernel: &str) -> u32 {
+    if let Some(launch) = cuda::image::launch(kernel) {
+        return launch.threads;
+    }
     let operation = kernel.strip_prefix("gw_").unwrap_or(kernel);
     let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| operation.starts_with(prefix));
     let many_blades = blades(operation).is_some_and(|blades| blades > 16);
@@ -20,9 +26,8 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
         () if is(&["field_gather_", "field_gradient_"]) => 128,
         // A warpgroup that loads, beside two that compute, or three.
         () if operation.starts_with("attention_hopper_") && operation.contains("_bwd_q_64_") => 512,
-        () if is(&["attention_hopper_", "block_sm90_16bit_fwd", "field_hopper_"]) => 384,
-        () if is(&["sort_tiles_", "block_sm90_64_bwd_first_", "block_sm90_64_f32x3_bwd_first_"]) => 512,
-        () if is(&["block_sm90_64_bwd_inner", "block_sm90_64_f32x3_bwd_inner"]) => 512,
+        () if is(&["attention_hopper_", "field_hopper_"]) => 384,
+        () if is(&["sort_tiles_"]) => 512,
         // A warpgroup of helpers beside those that compute.
         () if is(&["sgp_sm90_fwd_"]) && !many_blades => 512 + 128,
         () if is(&["sgp_sm90_"]) => 256 + 128,
@@ -64,17 +69,9 @@ mod tests {
             ("gw_attention_hopper_bwd_q_64_f16", 512),
             ("gw_attention_hopper_bwd_kv_64_f16", 384),
             ("gw_attention_hopper_bwd_q_128_bf16", 384),
-            ("gw_block_sm90_16bit_fwd_in32_3_0_0_bf16", 384),
-            ("gw_block_sm90_f32x3_fwd_in64_3_0_0_f32", 256),
-            ("gw_block_sm90_f32x3_unaligned_bwd_in32_3_0_0_f32", 256),
             ("gw_field_hopper_forward_192_f32", 384),
             ("gw_field_gradient_warp_bf16", 128),
             ("gw_field_depthwise_f32", 256),
-            ("gw_block_sm90_16bit_bwd_in64_3_0_0_bf16", 256),
-            ("gw_block_sm90_64_f32x3_fwd_3_0_0_f32", 256),
-            ("gw_block_sm90_64_bwd_first_64_3_0_0_bf16", 512),
-            ("gw_block_sm90_64_f32x3_bwd_inner_3_0_0_f32", 512),
-            ("gw_block_sm90_64_f32x3_bwd_first_80_3_0_0_f32", 512),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),
             ("gw_sgp_bwd_v1_1_3_0_f32", 128),
             ("gw_sgp_persistent_fwd_3_0_0_f32", 256),

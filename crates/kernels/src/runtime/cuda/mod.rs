@@ -21,6 +21,7 @@ mod words;
 pub use capture::CapturedGraph;
 pub(crate) use constants::Key;
 pub use device::CudaDevice;
+pub(crate) use image::Launch;
 pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
 pub(crate) use launch::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;
