@@ -8,23 +8,23 @@ struct alignas(16) u128 {
     u64 half[2];
 };
 
-constexpr int kUnroll = 4;
+constexpr int UNROLL = 4;
 
 template <class Word>
 GW_DEVICE void copy(const View<Word>& out, const View<const Word>& in, const Axes& axes, i64 words) {
     const Strides* const strides[2] = {&out.strides, &in.strides};
-    for (i64 first = thread_index(); first < words; first += kUnroll * thread_count()) {
-        Word word[kUnroll];
-        i64 offset[kUnroll][2];
+    for (i64 first = thread_index(); first < words; first += UNROLL * thread_count()) {
+        Word word[UNROLL];
+        i64 offset[UNROLL][2];
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < UNROLL; ++k) {
             const i64 position = first + k * thread_count();
             if (position >= words) break;
             locate(axes, strides, position, offset[k]);
             word[k] = in.data[offset[k][1]];
         }
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < UNROLL; ++k) {
             if (first + k * thread_count() < words) out.data[offset[k][0]] = word[k];
         }
     }
@@ -39,11 +39,11 @@ struct Part {
 };
 
 /// The most parts that the kernel of many joins: with them its parameters take 3,616 of the 4,096 bytes that every driver passes.
-constexpr int kManyParts = 16;
+constexpr int MANY_PARTS = 16;
 
 template <class Word>
 struct Parts {
-    Part<Word> at[kManyParts];
+    Part<Word> at[MANY_PARTS];
 };
 
 /// Joins parts along columns; columns of no part become zeros. Parts are few enough to compare each with every position in turn.
@@ -68,10 +68,10 @@ GW_DEVICE void join_many(Word* out, i64 words, const Divisor& row, const Parts<W
 /// Joins parts along columns; columns of no part become zeros.
 template <int N, class Word>
 GW_DEVICE void join(Word* out, i64 words, const Divisor& row, const Part<Word>* const (&parts)[N], int count) {
-    for (i64 first = thread_index(); first < words; first += kUnroll * thread_count()) {
-        Word word[kUnroll] = {};
+    for (i64 first = thread_index(); first < words; first += UNROLL * thread_count()) {
+        Word word[UNROLL] = {};
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < UNROLL; ++k) {
             const i64 position = first + k * thread_count();
             if (position >= words) break;
             const i64 at = position / row, column = position - at * row.size;
@@ -86,13 +86,13 @@ GW_DEVICE void join(Word* out, i64 words, const Divisor& row, const Part<Word>* 
             }
         }
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < UNROLL; ++k) {
             if (first + k * thread_count() < words) out[first + k * thread_count()] = word[k];
         }
     }
 }
 
-constexpr int kTile = 32;
+constexpr int TILE = 32;
 
 /// Transposes matrices: element (row, column) is at row + column·in_step in the source and at row·out_step + column in the target.
 /// Tiles pass through shared memory, so that accesses to both sides are coalesced.
@@ -100,23 +100,23 @@ template <class Word>
 GW_DEVICE void transpose(
     const View<Word>& out, const View<const Word>& in, const Axes& axes, i64 matrices, i64 rows, i64 columns,
     i64 out_step, i64 in_step) {
-    __shared__ Word tile[kTile][kTile + 1];
+    __shared__ Word tile[TILE][TILE + 1];
     const Strides* const strides[2] = {&out.strides, &in.strides};
-    const i64 across = (columns + kTile - 1) / kTile, down = (rows + kTile - 1) / kTile;
+    const i64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
     for (i64 unit = blockIdx.x; unit < matrices * across * down; unit += gridDim.x) {
         const i64 matrix = unit / (across * down), part = unit % (across * down);
-        const i64 row = part / across * kTile, column = part % across * kTile;
+        const i64 row = part / across * TILE, column = part % across * TILE;
         i64 offset[2];
         locate(axes, strides, matrix, offset);
         const Word* source = in.data + offset[1];
         Word* target = out.data + offset[0];
-        for (int c = threadIdx.y; c < kTile; c += blockDim.y) {
+        for (int c = threadIdx.y; c < TILE; c += blockDim.y) {
             if (column + c < columns && row + threadIdx.x < rows) {
                 tile[c][threadIdx.x] = source[row + threadIdx.x + (column + c) * in_step];
             }
         }
         __syncthreads();
-        for (int r = threadIdx.y; r < kTile; r += blockDim.y) {
+        for (int r = threadIdx.y; r < TILE; r += blockDim.y) {
             if (row + r < rows && column + threadIdx.x < columns) {
                 target[(row + r) * out_step + column + threadIdx.x] = tile[threadIdx.x][r];
             }

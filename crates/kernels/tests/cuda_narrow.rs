@@ -1,4 +1,4 @@
-//! Grade-wise linear maps between few features and many (csrc/clifford/mv_narrow.cuh), against the CPU in double precision.
+//! Grade-wise linear maps between few features and many (csrc/clifford/linear/few_to_many.cuh), against the CPU in double precision.
 
 mod common;
 
@@ -158,15 +158,15 @@ fn agree_with_double_precision(device: &Device) {
                 let (collects, sums) = (is_long(inputs.max(outputs)), is_long(blades * rows));
                 let ran = |name: &str| backward.iter().any(|work| work == name);
                 if inputs <= outputs {
-                    assert_eq!(forward, ["mv_narrow_spread"], "{what}");
-                    assert_eq!(ran("mv_narrow_collect"), collects, "{what}: {backward:?}");
-                    assert_eq!(ran("mv_narrow_sums"), sums, "{what}: {backward:?}");
+                    assert_eq!(forward, ["mv_linear_few_to_many"], "{what}");
+                    assert_eq!(ran("mv_linear_many_to_few"), collects, "{what}: {backward:?}");
+                    assert_eq!(ran("mv_linear_weight_grad"), sums, "{what}: {backward:?}");
                 } else {
-                    assert_eq!(forward == ["mv_narrow_collect"], collects, "{what}: {forward:?}");
+                    assert_eq!(forward == ["mv_linear_many_to_few"], collects, "{what}: {forward:?}");
                     let is_joint = sums && inputs.min(outputs) <= 4;
-                    assert_eq!(ran("mv_narrow_both"), is_joint, "{what}: {backward:?}");
-                    assert_eq!(ran("mv_narrow_spread"), !is_joint, "{what}: {backward:?}");
-                    assert_eq!(ran("mv_narrow_sums"), sums && !is_joint, "{what}: {backward:?}");
+                    assert_eq!(ran("mv_linear_grads"), is_joint, "{what}: {backward:?}");
+                    assert_eq!(ran("mv_linear_few_to_many"), !is_joint, "{what}: {backward:?}");
+                    assert_eq!(ran("mv_linear_weight_grad"), sums && !is_joint, "{what}: {backward:?}");
                 }
             }
         }
@@ -186,9 +186,10 @@ fn few_features_may_be_wide(device: &Device) {
                 let [forward, backward] = case.agrees(&what);
                 let (_, inputs, outputs) = size;
                 if inputs.max(outputs).is_multiple_of(4) {
-                    let expected = if inputs <= outputs { "mv_narrow_spread" } else { "mv_narrow_collect" };
+                    let expected =
+                        if inputs <= outputs { "mv_linear_few_to_many" } else { "mv_linear_many_to_few" };
                     assert_eq!(forward, [expected], "{what}");
-                    let is_ours = |name: &String| name.starts_with("mv_narrow") || name == "sum_partials";
+                    let is_ours = |name: &String| name.starts_with("mv_linear") || name == "sum_partials";
                     // A bias of all blades is summed by itself.
                     let is_by_itself = bias == Bias::AllBlades;
                     assert!(is_by_itself || backward.iter().all(is_ours), "{what}: {backward:?}");
@@ -205,7 +206,7 @@ fn few_features_may_be_wide(device: &Device) {
         longer.map(|all| all.slice(0, 1..1 + elements)?.reshape([8, 50, 28]))
     };
     let [forward, _] = Case { x: apart(&case.x), ..case }.agrees("rows between packs");
-    assert_eq!(forward, ["cast", "mv_narrow_collect"]);
+    assert_eq!(forward, ["cast", "mv_linear_many_to_few"]);
 }
 
 fn sums_over_many_rows(device: &Device) {
@@ -219,11 +220,11 @@ fn sums_over_many_rows(device: &Device) {
 fn take_few_launches(device: &Device) {
     let sum = "sum_partials";
     for (size, needs_x, expected) in [
-        ((500, 28, 1), true, &["mv_narrow_both", sum] as &[_]),
-        ((500, 3, 28), true, &["mv_narrow_collect", "mv_narrow_sums", sum]),
-        ((500, 3, 28), false, &["mv_narrow_sums", sum]),
-        ((7, 3, 28), false, &["mv_narrow_sums"]),
-        ((5000, 28, 6), true, &["mv_narrow_sums", sum, "mv_narrow_spread"]),
+        ((500, 28, 1), true, &["mv_linear_grads", sum] as &[_]),
+        ((500, 3, 28), true, &["mv_linear_many_to_few", "mv_linear_weight_grad", sum]),
+        ((500, 3, 28), false, &["mv_linear_weight_grad", sum]),
+        ((7, 3, 28), false, &["mv_linear_weight_grad"]),
+        ((5000, 28, 6), true, &["mv_linear_weight_grad", sum, "mv_linear_few_to_many"]),
     ] {
         let case = Case::plain(size, DType::F32, device);
         let (_, forward) = launched(|| case.forward(tested));

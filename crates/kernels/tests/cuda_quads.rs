@@ -1,4 +1,4 @@
-//! The weighted product of 32 blades by the kernels with four lanes per feature (csrc/clifford/sgp_quads.cuh), against the CPU in double
+//! The weighted product of 32 blades by the kernels with four lanes per feature (csrc/clifford/product/four_lanes.cuh), against the CPU in double
 //! precision.
 
 mod common;
@@ -9,7 +9,7 @@ use gradewise_core::Signature;
 use gradewise_kernels::{DType, Device};
 use products::{Case, DTYPES, usable};
 
-const FAMILY: &str = "quads";
+const FAMILY: &str = "four_lanes";
 const CL41: Signature = Signature::new(4, 1, 0);
 const CL5: Signature = Signature::new(5, 0, 0);
 

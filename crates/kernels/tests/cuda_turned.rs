@@ -74,7 +74,7 @@ impl Case {
     /// The layer's gradients, and whether the kernel in question ran.
     fn observed(&self, needs: [bool; 4], keep: bool) -> (Gradients, bool) {
         let Signature { p, q, r } = self.algebra.signature();
-        let kernel = format!("gw_sgp_rows_bwd_turned_{p}_{q}_{r}_f32 ");
+        let kernel = format!("gw_sgp_persistent_bwd_transposed_{p}_{q}_{r}_f32 ");
         let (found, launches) = launched(|| self.layer(self.tested(), needs, keep));
         let ran = launches.iter().any(|work| work.starts_with(&kernel));
         (found, ran)

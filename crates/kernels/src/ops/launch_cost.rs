@@ -136,7 +136,7 @@ impl Provider for Idle {
 const KERNELS: [(&str, &[usize]); 4] = [
     ("gw_binary_f32", &[8, 8, 4, 136, 72, 72, 4]),
     ("gw_mv_silu_fwd_f32", &[8; 8]),
-    ("gw_product_f32", &[8; 12]),
+    ("gw_table_product_f32", &[8; 12]),
     ("gw_rms_norm_fwd_f32", &[8; 6]),
 ];
 

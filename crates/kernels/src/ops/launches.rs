@@ -1,6 +1,9 @@
 //! The blocks that kernels of this library are launched with.
 
-use crate::{ops::fields::convolution, runtime::tuning::Tile};
+use crate::{
+    ops::fields::convolution,
+    runtime::{cuda, tuning::Tile},
+};
 
 /// The dynamic shared memory of a kernel of tiles, of [`Tile::THREADS`] threads: of matrix products, or of convolutions of fields.
 #[must_use]
@@ -12,6 +15,9 @@ pub fn shared_bytes_of_kernel(kernel: &str) -> Option<usize> {
 /// shorter rows may leave some out, and rows that are held in registers take up to four times as many where they are long.
 #[must_use]
 pub fn threads_of_kernel(kernel: &str) -> u32 {
+    if let Some(launch) = cuda::image::launch(kernel) {
+        return launch.threads;
+    }
     let operation = kernel.strip_prefix("gw_").unwrap_or(kernel);
     let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| operation.starts_with(prefix));
     let many_blades = blades(operation).is_some_and(|blades| blades > 16);
@@ -20,14 +26,13 @@ pub fn threads_of_kernel(kernel: &str) -> u32 {
         () if is(&["field_gather_", "field_gradient_"]) => 128,
         // A warpgroup that loads, beside two that compute, or three.
         () if operation.starts_with("attention_hopper_") && operation.contains("_bwd_q_64_") => 512,
-        () if is(&["attention_hopper_", "mv_tiles_fwd", "field_hopper_"]) => 384,
-        () if is(&["sort_tiles_", "mv_wide_first_", "mv_wide_exact_first_"]) => 512,
-        () if is(&["mv_wide_inner_sums", "mv_wide_exact_inner_sums"]) => 512,
+        () if is(&["attention_hopper_", "field_hopper_"]) => 384,
+        () if is(&["sort_tiles_"]) => 512,
         // A warpgroup of helpers beside those that compute.
-        () if is(&["sgp_hopper_fwd_"]) && !many_blades => 512 + 128,
-        () if is(&["sgp_hopper_"]) => 256 + 128,
-        () if is(&["sgp_rows_"]) && many_blades => 128,
-        () if is(&["sgp_quads_"]) => 512,
+        () if is(&["sgp_sm90_fwd_"]) && !many_blades => 512 + 128,
+        () if is(&["sgp_sm90_"]) => 256 + 128,
+        () if is(&["sgp_persistent_"]) && many_blades => 128,
+        () if is(&["sgp_four_lanes_"]) => 512,
         () if operation.contains("_streamed_4_") => 128,
         () if operation.contains("_streamed_8_") => 512,
         () => 256,
@@ -64,25 +69,17 @@ mod tests {
             ("gw_attention_hopper_bwd_q_64_f16", 512),
             ("gw_attention_hopper_bwd_kv_64_f16", 384),
             ("gw_attention_hopper_bwd_q_128_bf16", 384),
-            ("gw_mv_tiles_fwd1_3_0_0_bf16", 384),
-            ("gw_mv_split_fwd2_3_0_0_f32", 256),
-            ("gw_mv_split_single_bwd1_3_0_0_f32", 256),
             ("gw_field_hopper_forward_192_f32", 384),
             ("gw_field_gradient_warp_bf16", 128),
             ("gw_field_depthwise_f32", 256),
-            ("gw_mv_tiles_bwd2_3_0_0_bf16", 256),
-            ("gw_mv_wide_exact_fwd_3_0_0_f32", 256),
-            ("gw_mv_wide_first_64_3_0_0_bf16", 512),
-            ("gw_mv_wide_exact_inner_sums_3_0_0_f32", 512),
-            ("gw_mv_wide_exact_first_80_3_0_0_f32", 512),
             ("gw_sgp_fwd_v2_3_0_0_f32", 256),
             ("gw_sgp_bwd_v1_1_3_0_f32", 128),
-            ("gw_sgp_rows_fwd_3_0_0_f32", 256),
-            ("gw_sgp_rows_bwd_4_0_1_f32", 128),
-            ("gw_sgp_quads_bwd_5_0_0_f32", 512),
-            ("gw_sgp_hopper_fwd_1_3_0_bf16", 640),
-            ("gw_sgp_hopper_fwd_4_1_0_bf16", 384),
-            ("gw_sgp_hopper_bwd_3_0_0_bf16", 384),
+            ("gw_sgp_persistent_fwd_3_0_0_f32", 256),
+            ("gw_sgp_persistent_bwd_4_0_1_f32", 128),
+            ("gw_sgp_four_lanes_bwd_5_0_0_f32", 512),
+            ("gw_sgp_sm90_fwd_1_3_0_bf16", 640),
+            ("gw_sgp_sm90_fwd_4_1_0_bf16", 384),
+            ("gw_sgp_sm90_bwd_3_0_0_bf16", 384),
         ] {
             assert_eq!(threads_of_kernel(kernel), threads, "{kernel}");
         }
@@ -94,8 +91,10 @@ mod tests {
     fn they_agree_with_the_bounds_in_the_sources() {
         let sources = gradewise_testing::manifest_dir!().join("../../csrc");
         let mut checked = 0;
-        let files = ["ops", "clifford", "fields"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
-        for entry in files.into_iter().flatten() {
+        let rooms =
+            ["block", "product", "linear", "pointwise"].map(|room| sources.join("clifford").join(room));
+        let folders = ["ops", "fields", "mma"].map(|folder| sources.join(folder)).into_iter().chain(rooms);
+        for entry in folders.flat_map(|folder| fs::read_dir(folder).unwrap()) {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
             for part in text.split("__launch_bounds__(").skip(1) {
                 let bound: String = part.chars().take_while(char::is_ascii_digit).collect();

@@ -11,6 +11,24 @@ pub(crate) struct Image {
 }
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
+include!(concat!(env!("OUT_DIR"), "/launches.rs"));
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block in bytes.
+    pub shared: usize,
+}
+
+/// How an embedded kernel is launched, as its own headers say (csrc/launch_table.cpp); `None` for kernels that are not in the table, all
+/// without the feature `cuda`.
+pub(crate) fn launch(kernel: &str) -> Option<Launch> {
+    let found = LAUNCHES.binary_search_by_key(&kernel, |&(name, ..)| name).ok()?;
+    let (_, threads, shared) = LAUNCHES[found];
+    Some(Launch { threads, shared })
+}
 
 /// What this build has for CUDA devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub(crate) struct Kernels {
     functions: Growing<KernelId, Function>,
     /// Which kernels there are, as far as was asked.
     present: Growing<KernelId, bool>,
+    /// How they are launched, as far as was asked.
+    launches: Growing<KernelId, Option<image::Launch>>,
     modules: Mutex<HashMap<&'static str, Module>>,
     /// Algebras compiled at run time; `None` for those that could not be.
     algebras: Mutex<HashMap<Signature, Option<Compiled>>>,
@@ -74,6 +76,11 @@ impl Kernels {
         self.present.get_or_make(kernel.id(), || {
             self.embedded(&kernel.to_string()).is_some() || self.compiled(context, kernel).is_some()
         })
+    }
+
+    /// How a kernel of the table of launches is launched; `None` without such a kernel. Asked at every call, so the answer is kept.
+    pub fn launch(&self, kernel: &Kernel) -> Option<image::Launch> {
+        self.launches.get_or_make(kernel.id(), || image::launch(&kernel.to_string()))
     }
 
     /// Resolves kernels in `module` alone from now on.

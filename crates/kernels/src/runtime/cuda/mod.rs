@@ -23,6 +23,7 @@ mod words;
 pub use capture::CapturedGraph;
 pub(crate) use constants::Key;
 pub use device::CudaDevice;
+pub(crate) use image::Launch;
 pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
 pub(crate) use kernel::{Args, Grid, Kernel};
 pub(crate) use memory::Buffer;

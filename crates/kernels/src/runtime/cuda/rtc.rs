@@ -23,7 +23,7 @@ fn variable(name: &str) -> Option<OsString> {
 /// Most generators of an algebra whose product is unrolled; larger ones go by tables.
 const MOST_GENERATORS: u8 = 5;
 
-/// Shared memory of a block that the kernels of csrc/clifford/sgp_quads.cuh need at most.
+/// Shared memory of a block that the kernels of csrc/clifford/product/four_lanes.cuh need at most.
 pub(crate) const QUADS_SHARED: usize = 160 << 10;
 
 /// The source text of an algebra's kernels for devices whose blocks may have `shared_memory` bytes; `None` for one too large to unroll.
@@ -38,19 +38,19 @@ fn source(signature: Signature, shared_memory: usize) -> Option<String> {
         _ => return None,
     };
     let blades = 1 << generators.max(3);
-    let mut families = vec![format!("HOPPER_{blades}")];
+    let mut families = vec![format!("SM90_{blades}")];
     // These need a central pseudoscalar that is invertible.
     let has_quads = generators == MOST_GENERATORS && r == 0;
     if has_quads {
-        families.push("QUADS".to_owned());
+        families.push("FOUR_LANES".to_owned());
     }
     if !has_quads || shared_memory < QUADS_SHARED {
-        families.push(format!("ROWS_{blades}"));
+        families.push(format!("PERSISTENT_{blades}"));
     }
     let by_rows: Vec<String> =
         families.iter().map(|family| format!("GW_SGP_{family}({p}, {q}, {r})\n")).collect();
-    let headers = ["sgp", "sgp_rows", "sgp_hopper", "sgp_quads"]
-        .map(|name| format!("#include \"clifford/{name}.cuh\"\n"));
+    let headers = ["unrolled", "persistent", "sm90_persistent", "four_lanes"]
+        .map(|name| format!("#include \"clifford/product/{name}.cuh\"\n"));
     Some(format!("{}{kernels}\n{}", headers.concat(), by_rows.concat()))
 }
 
@@ -164,7 +164,7 @@ mod tests {
     fn products_of_32_blades_go_row_by_row_on_every_device() {
         let families = |p, q, r, shared_memory| {
             let text = source(Signature::new(p, q, r), shared_memory).unwrap();
-            ["GW_SGP_QUADS(", "GW_SGP_ROWS_32("].map(|family| text.contains(family))
+            ["GW_SGP_FOUR_LANES(", "GW_SGP_PERSISTENT_32("].map(|family| text.contains(family))
         };
         assert_eq!(families(3, 2, 0, LARGE), [true, false]);
         assert_eq!(families(3, 2, 0, 99 << 10), [true, true], "three rows of f32 do not fit");

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 const NAME: &str = "algebra tables";
 
-/// A product of blades as csrc/clifford/product.cu reads it.
+/// A product of blades as csrc/clifford/product/table_product.cu reads it.
 pub(crate) struct DeviceProgram {
     groups: Words,
     spans: Words,
@@ -115,7 +115,7 @@ impl DeviceProgram {
                 .size(weights.map_or(1, |weights| weights.dims()[1]))
                 .double(scale);
             let grid = Grid::linear_by(plane, self.results);
-            device.launch(operation, Kernel::new("product", a.dtype()), grid, args)?;
+            device.launch(operation, Kernel::new("table_product", a.dtype()), grid, args)?;
         }
         Ok(out)
     }
@@ -146,7 +146,7 @@ impl DeviceProgram {
                 .size(chunks.rows)
                 .double(scale);
             let grid = chunks.grid(features, self.results);
-            device.launch(operation, Kernel::new("product_weights", a.dtype()), grid, args)?;
+            device.launch(operation, Kernel::new("table_product_weights", a.dtype()), grid, args)?;
         }
         sum_partials(device, operation, &partials, [features, self.results], a.dtype(), 1.0)
     }

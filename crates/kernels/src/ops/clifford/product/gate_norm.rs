@@ -7,7 +7,7 @@ use crate::{
     runtime::cuda::{Args, Grid, Kernel},
 };
 
-/// `x` `[blades, …]` times a function of its scalar part, by the kernel of that name (csrc/clifford/gate.cuh).
+/// `x` `[blades, …]` times a function of its scalar part, by the kernel of that name (csrc/clifford/pointwise/gate.cuh).
 pub(crate) fn gate(
     device: &CudaDevice,
     operation: &'static str,

@@ -44,12 +44,12 @@ const WITH_F32: (Names, &str) =
 struct Pack(usize);
 
 impl Pack {
-    /// Neighbours of a wide kernel: `kWide` of csrc/gradewise/depth.cuh.
+    /// Neighbours of a wide kernel: `WIDE_ELEMENTS` of csrc/gradewise/depth.cuh.
     fn wide(dtype: DType) -> Self {
         Self((ALIGNMENT / dtype.size()).min(4))
     }
 
-    /// `kMeanWide` of csrc/ops/edges.cu.
+    /// `WIDE_MEAN_ELEMENTS` of csrc/ops/edges.cu.
     fn of_means(dtype: DType) -> Self {
         Self(if dtype.size() == 2 { 4 } else { 2 })
     }

@@ -52,7 +52,7 @@ pub(crate) struct Problem {
     pub to_alignment: [u64; 6],
 }
 
-/// `Stretches` of csrc/ops/matmul_hopper.cu.
+/// `Stretches` of csrc/mma/matmul_hopper.cu.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 struct Stretches {

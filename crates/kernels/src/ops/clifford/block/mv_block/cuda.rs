@@ -42,7 +42,7 @@ impl Pass {
     }
 }
 
-/// `MvBlockWeights` of the kernels.
+/// `BlockOperands` of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 pub(super) struct Weights {
@@ -67,7 +67,7 @@ impl Weights {
     }
 }
 
-/// The parameters' gradients lie one after the other, each from a multiple of 4 on (Places in the kernels), but for those of the operands
+/// The parameters' gradients lie one after the other, each from a multiple of 4 on (`BlockGradientLayout` in the kernels), but for those of the operands
 /// numbered in `apart`: the number of their elements.
 pub(super) fn gradient_elements(arrays: &[Array], apart: &[usize]) -> usize {
     let joined = (1..arrays.len()).filter(|number| !apart.contains(number));

@@ -1,4 +1,4 @@
-//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/mv_block.cuh).
+//! Launch shape and shared memory of the block on CUDA for few rows (csrc/clifford/block/simt.cuh).
 
 use super::{
     MOST_FEATURES, Sizes,
@@ -34,7 +34,7 @@ pub(super) fn plan(
     }
     let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
     let (inputs4, features4) = (inputs.next_multiple_of(4), features.next_multiple_of(4));
-    // With the odd pitch of the gradients' layout (MvBlock::open in the kernels).
+    // With the odd pitch of the gradients' layout (`BlockSimt::place_matrices` in the kernels).
     let matrices = grades * features4 * (inputs4 + 2 * features4 + 3);
     let info = device.info();
     let values = 3 + 3 * grades + algebra.paths().len();
@@ -51,9 +51,9 @@ pub(super) fn plan(
     let fitting = || SHAPES.into_iter().filter(fits);
     let shape = fitting().find(enough).or_else(|| fitting().next_back())?;
     let names = if shape.1 == 1 {
-        ["mv_block_fwd_r1", "mv_block_bwd_r1"]
+        ["block_simt_fwd_r1", "block_simt_bwd_r1"]
     } else {
-        ["mv_block_fwd_r2", "mv_block_bwd_r2"]
+        ["block_simt_fwd_r2", "block_simt_bwd_r2"]
     };
     let [forward, backward] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     if !device.has_kernel(&forward) {

@@ -1,4 +1,4 @@
-//! Launch shape and shared memory of the block on CUDA for many rows, and for 16-bit features (csrc/clifford/mv_tiles.cuh).
+//! Launch shape of the block on CUDA for many rows of f32 (csrc/clifford/block/sm90_f32x3.cuh) or of 16-bit features (sm90_16bit.cuh).
 
 use super::{
     MOST_FEATURES, Sizes,
@@ -7,14 +7,12 @@ use super::{
 };
 use crate::{
     CudaDevice, DType,
-    runtime::cuda::{Grid, Kernel},
+    runtime::cuda::{Grid, Kernel, Launch},
 };
 use gradewise_core::Algebra;
 
-/// Rows that a group of four warps works on, and the groups of a block: two, but three forward in 16 bits.
+/// Rows that a group of four warps works on, and its threads.
 const ROWS: usize = 16;
-const GROUPS: usize = 2;
-const GROUPS_16_BITS: usize = 3;
 const GROUP_THREADS: usize = 128;
 
 /// Features of a block rounded up, and columns of a tile of inputs.
@@ -48,83 +46,42 @@ pub(super) fn plan(
         return None;
     }
     let tiles = inputs.div_ceil(WIDTH);
-    let most = info.max_shared_memory;
-    let (groups, (shared_forward, shared_backward)) = match dtype {
-        DType::F32 => (GROUPS, shared_f32(algebra, tiles)),
-        _ => (GROUPS_16_BITS, shared_16_bits(algebra, tiles)),
-    };
-    if shared_forward.max(shared_backward) > most {
-        return None;
-    }
     let kernels = |names: [&'static str; 2]| names.map(|name| Kernel::of(name, algebra.signature(), dtype));
     let single = match tiles {
-        1 => ["mv_split_single_fwd1", "mv_split_single_bwd1"],
-        _ => ["mv_split_single_fwd2", "mv_split_single_bwd2"],
+        1 => ["block_sm90_f32x3_unaligned_fwd_in32", "block_sm90_f32x3_unaligned_bwd_in32"],
+        _ => ["block_sm90_f32x3_unaligned_fwd_in64", "block_sm90_f32x3_unaligned_bwd_in64"],
     };
     let (names, unaligned) = match (dtype, tiles) {
         (DType::F32, _) if features % 2 != 0 => (single, None),
-        (DType::F32, 1) => (["mv_split_fwd1", "mv_split_bwd1"], Some(kernels(single))),
-        (DType::F32, _) => (["mv_split_fwd2", "mv_split_bwd2"], Some(kernels(single))),
-        (_, 1) => (["mv_tiles_fwd1", "mv_tiles_bwd1"], None),
-        _ => (["mv_tiles_fwd2", "mv_tiles_bwd2"], None),
+        (DType::F32, 1) => {
+            (["block_sm90_f32x3_fwd_in32", "block_sm90_f32x3_bwd_in32"], Some(kernels(single)))
+        }
+        (DType::F32, _) => {
+            (["block_sm90_f32x3_fwd_in64", "block_sm90_f32x3_bwd_in64"], Some(kernels(single)))
+        }
+        (_, 1) => (["block_sm90_16bit_fwd_in32", "block_sm90_16bit_bwd_in32"], None),
+        _ => (["block_sm90_16bit_fwd_in64", "block_sm90_16bit_bwd_in64"], None),
     };
     let [forward, backward] = kernels(names);
     let [forward_unaligned, backward_unaligned] = unaligned.map_or([None; 2], |kernels| kernels.map(Some));
-    if !device.has_kernel(&forward) {
+    let [launch_forward, launch_backward] =
+        [&forward, &backward].map(|kernel| device.kernels().launch(kernel));
+    let (launch_forward, launch_backward) = (launch_forward?, launch_backward?);
+    if launch_forward.shared.max(launch_backward.shared) > info.max_shared_memory {
         return None;
     }
-    let blocks = |rows: usize| batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize);
-    let grid = |groups: usize| Grid::blocks(blocks(groups * ROWS), (groups * GROUP_THREADS) as u32);
+    let blocks = |launch: Launch| {
+        let rows = launch.threads as usize / GROUP_THREADS * ROWS;
+        batch.div_ceil(rows).min(info.multiprocessors.max(1) as usize)
+    };
+    let grid = |launch: Launch| Grid::blocks(blocks(launch), launch.threads).shared(launch.shared);
     Some(Plan {
         sizes,
         dtype,
         working_warps: 0,
         is_wide,
-        blocks: blocks(GROUPS * ROWS),
-        forward: Pass {
-            kernel: forward,
-            unaligned: forward_unaligned,
-            grid: grid(groups).shared(shared_forward),
-        },
-        backward: Pass {
-            kernel: backward,
-            unaligned: backward_unaligned,
-            grid: grid(GROUPS).shared(shared_backward),
-        },
+        blocks: blocks(launch_backward),
+        forward: Pass { kernel: forward, unaligned: forward_unaligned, grid: grid(launch_forward) },
+        backward: Pass { kernel: backward, unaligned: backward_unaligned, grid: grid(launch_backward) },
     })
-}
-
-/// Shared memory of both passes in bytes for `f32` and `tiles` tiles of inputs (csrc/clifford/mv_split.cuh).
-fn shared_f32(algebra: &Algebra, tiles: usize) -> (usize, usize) {
-    // Bytes of a row of a tile.
-    const ROW: usize = 4 * WIDTH;
-    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-    let scales = 4 * size_of::<f32>();
-    let constant =
-        (2 + tiles) * grades * WIDTH * ROW + 4 * (algebra.paths().len() + 3 * grades + 3) * WIDTH + scales;
-    // 16 rows of features, or of a tile of inputs.
-    let rows = blades * ROWS * ROW;
-    let forward = constant + GROUPS * ((tiles + 1) * rows + 4 * 5 * ROWS);
-    // Sums of parameters' gradients of both features of a thread (`SharedSums` in the kernel).
-    let sums = 2 * (2 * grades + 3 + (algebra.paths().len() + grades).div_ceil(8));
-    let backward =
-        constant + GROUPS * (4 * rows + 3 * scales + 4 * 8 * ROWS) + sums * 4 * GROUPS * GROUP_THREADS;
-    (forward, backward)
-}
-
-/// The same for 16-bit features and `tiles` tiles of inputs (csrc/clifford/mv_tiles.cuh).
-fn shared_16_bits(algebra: &Algebra, tiles: usize) -> (usize, usize) {
-    // Bytes of a row of a tile.
-    const ROW: usize = 2 * WIDTH;
-    let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-    let constant = (2 + tiles) * grades * WIDTH * ROW + 4 * (algebra.paths().len() + 4 * grades + 3) * WIDTH;
-    // 16 rows of features, or of a tile of inputs.
-    let rows = blades * ROWS * ROW;
-    let barrier = size_of::<u64>();
-    let forward = constant + GROUPS_16_BITS * ((2 * tiles + 1) * rows + 16 * ROWS + 2 * barrier);
-    // Sums of parameters' gradients, a pair for each thread (`Sums` in the kernel).
-    let pairs = 2 * grades + 3 + (algebra.paths().len() + grades).div_ceil(8);
-    let sums = pairs * 8 * GROUPS * GROUP_THREADS;
-    let backward = constant + GROUPS * ((3 + 4 + tiles) * rows + 32 * ROWS) + sums + 3 * barrier;
-    (forward, backward)
 }

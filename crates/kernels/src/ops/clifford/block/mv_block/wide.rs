@@ -1,4 +1,4 @@
-//! The block on CUDA with 33 to 64 features (csrc/clifford/mv_wide.cuh): the first linear map is a product of matrices, one kernel for each pass
+//! The block on CUDA with 33 to 64 features (csrc/clifford/block/sm90_64.cuh): the first linear map is a product of matrices, one kernel for each pass
 //! does the rest, and two others the gradients of matrices, and of the input.
 
 use super::{
@@ -9,7 +9,7 @@ use crate::{
     Array, Compute, CudaDevice, DType, Device, Result,
     array::rows::sum_partials,
     ops::clifford::linear::mv_linear::{self, Bias, cuda as linear},
-    runtime::cuda::{Args, Grid, Kernel},
+    runtime::cuda::{Args, Grid, Kernel, Launch},
 };
 use gradewise_core::Algebra;
 
@@ -17,8 +17,6 @@ use gradewise_core::Algebra;
 const WIDTH: usize = 64;
 /// Rows that a block of threads works on at a time.
 const ROWS: usize = 16;
-const THREADS: usize = 256;
-const WARPS: usize = THREADS / 32;
 /// Most inputs. With more, the first map takes most of the time, and nothing was measured.
 const MOST_INPUTS: usize = 4 * WIDTH;
 
@@ -42,10 +40,10 @@ pub(super) struct Plan {
 /// Kernels for gradients of the linear maps.
 struct Gradients {
     /// Of the first one, 64 or 80 columns of its input at a time.
-    of_64: Kernel,
-    of_80: Kernel,
+    of_64: (Kernel, Launch),
+    of_80: (Kernel, Launch),
     /// Of the matrices of the others.
-    inner: Kernel,
+    inner: (Kernel, Launch),
 }
 
 /// `None` if no kernel serves these sizes in this dtype. `is_wide` says that the parameters are `f32`.
@@ -64,21 +62,35 @@ pub(super) fn plan(
     }
     let is_exact = dtype == DType::F32 && Compute::current() != Compute::Tf32;
     let names = if is_exact {
-        ["mv_wide_exact_fwd", "mv_wide_exact_bwd", "mv_wide_exact_first_64", "mv_wide_exact_first_80"]
+        [
+            "block_sm90_64_f32x3_fwd",
+            "block_sm90_64_f32x3_bwd",
+            "block_sm90_64_f32x3_bwd_first_64",
+            "block_sm90_64_f32x3_bwd_first_80",
+        ]
     } else {
-        ["mv_wide_fwd", "mv_wide_bwd", "mv_wide_first_64", "mv_wide_first_80"]
+        ["block_sm90_64_fwd", "block_sm90_64_bwd", "block_sm90_64_bwd_first_64", "block_sm90_64_bwd_first_80"]
     };
-    let [forward, backward, of_64, of_80] = names.map(|name| Kernel::of(name, algebra.signature(), dtype));
-    let inner = if is_exact { "mv_wide_exact_inner_sums" } else { "mv_wide_inner_sums" };
-    let inner = Kernel::of(inner, algebra.signature(), DType::F32);
+    let launched = |name: &'static str, dtype: DType| {
+        let kernel = Kernel::of(name, algebra.signature(), dtype);
+        device.kernels().launch(&kernel).map(|launch| (kernel, launch))
+    };
+    let [forward, backward, of_64, of_80] = names.map(|name| launched(name, dtype));
+    let (forward, backward, of_64, of_80) = (forward?, backward?, of_64?, of_80?);
+    let inner = if is_exact { "block_sm90_64_f32x3_bwd_inner" } else { "block_sm90_64_bwd_inner" };
+    let inner = launched(inner, DType::F32)?;
     let numbers = if is_exact { 2 } else { 1 };
-    let (shared_forward, shared_backward) = shared(algebra, numbers);
-    if shared_forward.max(shared_backward) > info.max_shared_memory || !device.has_kernel(&forward) {
+    if [forward, backward, of_64, of_80, inner]
+        .iter()
+        .any(|(_, launch)| launch.shared > info.max_shared_memory)
+    {
         return None;
     }
     let multiprocessors = info.multiprocessors.max(1) as usize;
     let blocks = batch.div_ceil(ROWS).min(multiprocessors);
-    let grid = Grid::blocks(blocks, THREADS as u32);
+    let grid = |(kernel, launch): (Kernel, Launch)| {
+        (kernel, Grid::blocks(blocks, launch.threads).shared(launch.shared))
+    };
     Some(Plan {
         sizes,
         dtype,
@@ -86,8 +98,8 @@ pub(super) fn plan(
         blocks,
         multiprocessors,
         numbers,
-        forward: (forward, grid.shared(shared_forward)),
-        backward: (backward, grid.shared(shared_backward)),
+        forward: grid(forward),
+        backward: grid(backward),
         gradients: Gradients { of_64, of_80, inner },
     })
 }
@@ -96,22 +108,6 @@ pub(super) fn plan(
 fn prepared(algebra: &Algebra, numbers: usize) -> usize {
     let (grades, paths) = (algebra.grade_count(), algebra.paths().len());
     numbers * grades * WIDTH * WIDTH + (paths + 4 * grades + 3) * WIDTH + 4
-}
-
-/// Bytes of shared memory of both passes, with operands of so many 16-bit numbers.
-fn shared(algebra: &Algebra, numbers: usize) -> (usize, usize) {
-    let (blades, grades, paths) = (algebra.blade_count(), algebra.grade_count(), algebra.paths().len());
-    let prepared = prepared(algebra, numbers);
-    let rows = blades * ROWS * WIDTH;
-    // One value of each row and warp; largest magnitudes by warp; two barriers.
-    let (exchange, magnitudes, barriers) = (ROWS * WARPS, WARPS, 4);
-    let forward = prepared + 2 * rows + exchange + magnitudes;
-    // Sums of parameters' gradients (`Sums` in the kernel).
-    let sums = (2 * ((paths + grades).div_ceil(8) + 3) + 2 * grades) * THREADS;
-    // There is room for y if operands are one number.
-    let arrays = if numbers == 1 { 3 } else { 2 };
-    let backward = prepared + arrays * rows + 2 * exchange + 3 * magnitudes + barriers + sums;
-    (4 * forward, 4 * backward)
 }
 
 /// Whether blocks of so many features run like this on this device, if the number of their inputs is not too large.
@@ -187,11 +183,10 @@ impl Plan {
         const STEP: usize = 32;
         /// Columns of x in a block of threads that has more than `WIDTH`.
         const MORE: usize = 80;
-        const THREADS: u32 = 512;
         let Sizes { batch, inputs, features } = self.sizes;
-        let (x, size, pitch) = (&arrays[0], self.dtype.size(), linear::pitch(&arrays[0]));
+        let (x, pitch) = (&arrays[0], linear::pitch(&arrays[0]));
         let (blades, grades) = (algebra.blade_count(), algebra.grade_count());
-        let (kernel, columns) = if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) {
+        let ((kernel, launch), columns) = if inputs.div_ceil(MORE) < inputs.div_ceil(WIDTH) {
             (self.gradients.of_80, MORE)
         } else {
             (self.gradients.of_64, WIDTH)
@@ -203,10 +198,7 @@ impl Plan {
         let (halves, across) = (halves(algebra), inputs.div_ceil(columns));
         let blocks = (self.multiprocessors / (across * halves)).clamp(1, batch.div_ceil(STEP));
         let partial = Array::for_kernel(NAME, [blocks, grades * inputs * features], DType::F32, device)?;
-        // Rows are 16 bytes apart. A stage has four scales and two barriers, and there are 64 magnitudes.
-        let stages = if size == 4 { 8 } else { 16 };
-        let shared = stages * (STEP * ((columns * size + 16) + (WIDTH * size + 16)) + 32) + 64 * 4;
-        let grid = Grid::new([blocks, across, halves], [THREADS, 1, 1]).shared(shared);
+        let grid = Grid::new([blocks, across, halves], [launch.threads, 1, 1]).shared(launch.shared);
         let args = Args::new()
             .array(x)
             .array(grad_y)
@@ -236,17 +228,13 @@ impl Plan {
         kept: &Inner,
         parameters: DType,
     ) -> Result<Array> {
-        /// Threads, and stages in shared memory, each with a barrier of 8 bytes.
-        const THREADS: u32 = 512;
-        const STAGES: usize = 4;
         let (grades, features) = (algebra.grade_count(), self.sizes.features);
         let (tiles, halves) = (self.sizes.batch.div_ceil(ROWS), halves(algebra));
         let blocks = (self.multiprocessors / halves).clamp(1, tiles);
         let partial =
             Array::for_kernel(NAME, [blocks, 2 * grades * features * features], DType::F32, device)?;
-        // A tile's blades of three arrays, in 16-bit numbers, and its scales.
-        let stage = 3 * algebra.blade_count() / halves * ROWS * WIDTH * self.numbers * 2 + 128;
-        let grid = Grid::new([blocks, 1, halves], [THREADS, 1, 1]).shared(STAGES * (stage + 8));
+        let (kernel, launch) = self.gradients.inner;
+        let grid = Grid::new([blocks, 1, halves], [launch.threads, 1, 1]).shared(launch.shared);
         let args = Args::new()
             .array(&kept.h)
             .array(&kept.grad_r)
@@ -255,12 +243,12 @@ impl Plan {
             .array(&partial)
             .size(tiles)
             .size(features);
-        device.launch(NAME, self.gradients.inner, grid, args)?;
+        device.launch(NAME, kernel, grid, args)?;
         sum_partials(device, NAME, &partial, [2, grades, features, features], parameters, 1.0)
     }
 }
 
-/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/mv_wide_halves.cuh).
+/// Blocks of threads that share the grades in sums of gradients (csrc/clifford/block/sm90_64_halves.cuh).
 fn halves(algebra: &Algebra) -> usize {
     if algebra.blade_count() > 4 { 2 } else { 1 }
 }

@@ -1,4 +1,4 @@
-//! Maps between few features and many on CUDA (csrc/clifford/mv_narrow.cuh): one launch forward, and backward one for each side's
+//! Maps between few features and many on CUDA (csrc/clifford/linear/few_to_many.cuh): one launch forward, and backward one for each side's
 //! gradient and one for the sums over stretches of rows. They are bound by memory, where tiles of a matrix product would be mostly empty.
 //! Where the many features have 16 bits, all the rest may be in `f32`.
 

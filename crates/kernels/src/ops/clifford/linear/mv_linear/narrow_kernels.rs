@@ -1,4 +1,4 @@
-//! Names and arguments of the kernels of csrc/clifford/mv_narrow.cu.
+//! Names and arguments of the kernels of csrc/clifford/linear/few_to_many.cu.
 
 /// Most groups of rows, as in the kernels.
 pub(super) const MOST_GRADES: usize = 15;
@@ -10,22 +10,22 @@ pub(super) type Names = [[&'static str; 3]; 4];
 macro_rules! names {
     ($function:literal, $($width:literal)*) => {
         [$([
-            concat!("mv_narrow_", $function, "_", $width, "x1"),
-            concat!("mv_narrow_", $function, "_", $width, "x4"),
-            concat!("mv_narrow_", $function, "_", $width, "x4_with_f32"),
+            concat!("mv_linear_", $function, "_", $width, "x1"),
+            concat!("mv_linear_", $function, "_", $width, "x4"),
+            concat!("mv_linear_", $function, "_", $width, "x4_with_f32"),
         ]),*]
     };
 }
 
 pub(super) const WIDTHS: [usize; 4] = [1, 3, 4, 8];
-pub(super) const SPREAD: Names = names!("spread", 1 3 4 8);
-pub(super) const SUMS: Names = names!("sums", 1 3 4 8);
+pub(super) const SPREAD: Names = names!("few_to_many", 1 3 4 8);
+pub(super) const SUMS: Names = names!("weight_grad", 1 3 4 8);
 /// For a power of two.
-pub(super) const COLLECT: Names = names!("collect", 1 4 4 8);
+pub(super) const COLLECT: Names = names!("many_to_few", 1 4 4 8);
 /// Sums and spread in one launch, not for the widest.
-pub(super) const BOTH: [[&str; 3]; 3] = names!("both", 1 3 4);
+pub(super) const BOTH: [[&str; 3]; 3] = names!("grads", 1 3 4);
 
-/// `NarrowMap` of the kernels.
+/// `FewFeaturesMap` of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy, Default, bytemuck::NoUninit)]
 pub(super) struct Map {

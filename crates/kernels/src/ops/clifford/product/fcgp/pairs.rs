@@ -1,5 +1,5 @@
 //! The pairwise sums of the fully connected product on CUDA, and the gradients through them: by kernels unrolled for the algebra
-//! (csrc/clifford/fcgp.cuh) where there are some, else by tables.
+//! (csrc/clifford/product/fcgp.cuh) where there are some, else by tables.
 
 use super::{NAME, Needs};
 use crate::{

@@ -1,4 +1,4 @@
-//! Dispatch and launch of the kernels of csrc/clifford/sgp_hopper.cuh.
+//! Dispatch and launch of the kernels of csrc/clifford/product/sm90_persistent.cuh.
 
 use super::{
     rows,
@@ -36,7 +36,7 @@ impl Compiled {
 }
 
 /// The launch for operands `[blades, rows, features]` at these addresses; `None` where other kernels serve or are faster. In the forward
-/// pass in f32, those of clifford/sgp_rows.cuh reach the memory's bandwidth where a block has whole rows.
+/// pass in f32, those of clifford/product/persistent.cuh reach the memory's bandwidth where a block has whole rows.
 pub(super) fn launch(
     device: &CudaDevice,
     algebra: &Algebra,
@@ -59,7 +59,7 @@ pub(super) fn launch(
     let kept = if backward { blades * threads * width * size_of::<f32>() } else { 0 };
     let stages =
         (device.info().max_shared_memory.saturating_sub(FIXED_SHARED + kept) / stage).min(MOST_STAGES);
-    let operation = if backward { "sgp_hopper_bwd" } else { "sgp_hopper_fwd" };
+    let operation = if backward { "sgp_sm90_bwd" } else { "sgp_sm90_fwd" };
     let Some(kernel) = shares::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2)
     else {
         return Ok(None);

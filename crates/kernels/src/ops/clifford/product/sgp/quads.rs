@@ -1,4 +1,4 @@
-//! Dispatch and launch of the kernels of csrc/clifford/sgp_quads.cuh.
+//! Dispatch and launch of the kernels of csrc/clifford/product/four_lanes.cuh.
 
 use super::shares::{self, Launch, MOST_ROWS, Shares};
 use crate::{
@@ -39,7 +39,7 @@ pub(super) fn launch(
     let operands = if backward { 3 } else { 2 };
     let stage = operands * BLADES * PITCH * x.dtype().size();
     let stages = (device.info().max_shared_memory.saturating_sub(FIXED_SHARED) / stage).min(*STAGES.end());
-    let operation = if backward { "sgp_quads_bwd" } else { "sgp_quads_fwd" };
+    let operation = if backward { "sgp_four_lanes_bwd" } else { "sgp_four_lanes_fwd" };
     let Some(kernel) =
         shares::kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| STAGES.contains(&stages))
     else {

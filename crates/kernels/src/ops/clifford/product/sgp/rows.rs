@@ -1,4 +1,4 @@
-//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/sgp_rows.cuh).
+//! The weighted product with gates and norm by kernels that read and write each row once (csrc/clifford/product/persistent.cuh).
 
 use super::shares::{Launch, Shares, at_a_time, has_clusters, kernel, sizes};
 use crate::{Array, CudaDevice, DType, Result, runtime::cuda::Grid};
@@ -81,9 +81,9 @@ pub(super) fn launch(
     let Some(available) = shared.checked_sub(RESERVED_SHARED + FIXED_SHARED + kept) else { return Ok(None) };
     let stages = (available / stage).min(if pass == Pass::Turned { TURNED_STAGES } else { MOST_STAGES });
     let operation = match pass {
-        Pass::Forward => "sgp_rows_fwd",
-        Pass::Backward => "sgp_rows_bwd",
-        Pass::Turned => "sgp_rows_bwd_turned",
+        Pass::Forward => "sgp_persistent_fwd",
+        Pass::Backward => "sgp_persistent_bwd",
+        Pass::Turned => "sgp_persistent_bwd_transposed",
     };
     let Some(kernel) = kernel(device, operation, algebra, x.dtype(), arrays).filter(|_| stages >= 2) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The weighted product by kernels unrolled for one algebra (csrc/clifford/sgp.cuh).
+//! The weighted product by kernels unrolled for one algebra (csrc/clifford/product/unrolled.cuh).
 
 use super::{NAME, Needs, Operands, Product, ProductGradients};
 use crate::{
