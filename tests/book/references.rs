@@ -262,7 +262,8 @@ fn command(repository: &Repository, line: &str, at_root: bool) -> Vec<String> {
         script => {
             let script = if script == "python3" { words.get(1).copied().unwrap_or_default() } else { script };
             let is_path = script.contains('/') || script.ends_with(".py");
-            if is_path && looks_like_path(repository, script) && repository.resolve(script).is_empty() {
+            let is_ours = is_path && looks_like_path(repository, script) && !OTHERS.contains(&script);
+            if is_ours && repository.resolve(script).is_empty() {
                 found.push(format!("no script {script}"));
             }
         }
