@@ -91,7 +91,8 @@ fn fault(page: &Path, target: &str) -> Option<String> {
 
 /// The pages of the repository: the book, the READMEs, and those beside them. `docs/lab` has dated notebooks, which are no part of the book.
 fn all_pages() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = ["docs", "docs/kernels", ""].iter().flat_map(|folder| pages(&root().join(folder))).collect();
+    let mut found: Vec<PathBuf> =
+        ["docs", "docs/kernels", ""].iter().flat_map(|folder| pages(&root().join(folder))).collect();
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         found.extend(pages(&entry.unwrap().path()));
     }
@@ -132,7 +133,9 @@ fn pages_of_the_book_stay_in_the_book() {
     for (page, above) in book_pages() {
         let out: Vec<String> = links(&fs::read_to_string(&page).unwrap())
             .into_iter()
-            .filter(|target| target.starts_with(above) || target.starts_with('/') || target.starts_with("lab/"))
+            .filter(|target| {
+                target.starts_with(above) || target.starts_with('/') || target.starts_with("lab/")
+            })
             .collect();
         assert!(out.is_empty(), "{}: {out:?}; link to the repository by its address", page.display());
     }

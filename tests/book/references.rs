@@ -141,7 +141,10 @@ fn word(repository: &Repository, text: &str) -> Option<String> {
     if looks_like_path(repository, text) {
         let (text, _) = text.split_once(':').unwrap_or((text, ""));
         let all = alternatives(text);
-        return all.into_iter().find(|path| repository.resolve(path).is_empty()).map(|path| format!("no file {path}"));
+        return all
+            .into_iter()
+            .find(|path| repository.resolve(path).is_empty())
+            .map(|path| format!("no file {path}"));
     }
     let name = text.split(['(', '=', '!', '[']).next().unwrap_or_default();
     if name.contains("::") {
@@ -160,7 +163,10 @@ fn word(repository: &Repository, text: &str) -> Option<String> {
 
 /// A name of two or more words in capitals and small letters.
 fn is_type(name: &str) -> bool {
-    let humps = name.as_bytes().windows(2).filter(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    let humps = name
+        .as_bytes()
+        .windows(2)
+        .filter(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
     name.starts_with(char::is_uppercase) && humps.count() > 0 && !name.contains('_')
 }
 
@@ -187,14 +193,20 @@ fn alternatives(path: &str) -> Vec<String> {
 
 fn looks_like_path(repository: &Repository, text: &str) -> bool {
     let plain = |c: char| is_word(c) || matches!(c, '/' | '.' | '-' | '*' | '{' | '}' | ',' | ':');
-    if text.starts_with(['/', '~', '-']) || text.contains("::") || text.contains("//") || !text.chars().all(plain) {
+    if text.starts_with(['/', '~', '-'])
+        || text.contains("::")
+        || text.contains("//")
+        || !text.chars().all(plain)
+    {
         return false;
     }
     let path = text.split(':').next().unwrap_or_default().trim_start_matches("./");
     let first = path.split('/').next().unwrap_or_default();
     let end = path.rsplit_once('.').map_or("", |(_, end)| end);
     // A placeholder in capitals is no name.
-    let is_given = path.split(['/', '.']).all(|part| part.len() < 2 || part != part.to_uppercase() || part.contains('*'));
+    let is_given = path
+        .split(['/', '.'])
+        .all(|part| part.len() < 2 || part != part.to_uppercase() || part.contains('*'));
     is_given && (path.contains('/') && repository.has_root(first) || CODE.contains(&end))
 }
 
@@ -279,17 +291,21 @@ fn cargo(repository: &Repository, words: &[&str], at_root: bool) -> Vec<String> 
     let mut others = false;
     let mut index = 1;
     while let Some(&word) = own.get(index) {
-        let (option, value) = word.split_once('=').unwrap_or((word, own.get(index + 1).copied().unwrap_or("")));
+        let (option, value) =
+            word.split_once('=').unwrap_or((word, own.get(index + 1).copied().unwrap_or("")));
         let value = value.trim_end_matches(['.', ',']);
         let kind = match option {
             "-p" | "--package" | "--manifest-path" | "--features" | "-F" => option,
             "--test" | "--bench" | "--example" | "--bin" => option.trim_start_matches('-'),
-            "--no-run" | "--release" | "--workspace" | "--no-deps" | "--open" | "--all-targets" | "--lib" | "--doc" => "",
+            "--no-run" | "--release" | "--workspace" | "--no-deps" | "--open" | "--all-targets" | "--lib"
+            | "--doc" => "",
             "--no-default-features" | "--all-features" => "",
             _ if option.starts_with('-') => option,
             _ => {
                 // Of a test command, a part of a test's path.
-                let known = !is_test || is_placeholder(word) || word.split("::").all(|part| repository.has_word_like(part));
+                let known = !is_test
+                    || is_placeholder(word)
+                    || word.split("::").all(|part| repository.has_word_like(part));
                 if !known {
                     found.push(format!("no test has {word} in its path"));
                 }
@@ -305,7 +321,9 @@ fn cargo(repository: &Repository, words: &[&str], at_root: bool) -> Vec<String> 
                 "--features" | "-F" => value.split(',').all(|feature| {
                     repository.features.contains(feature.rsplit('/').next().unwrap_or(feature))
                 }),
-                "test" | "bench" | "example" | "bin" => repository.targets.get(kind).is_some_and(|all| all.contains(value)),
+                "test" | "bench" | "example" | "bin" => {
+                    repository.targets.get(kind).is_some_and(|all| all.contains(value))
+                }
                 _ => true,
             };
             if !has {
@@ -390,7 +408,10 @@ mod tests {
         }
         let mut help = Help::of("Commands:\n  train  Train\n  doctor  Check\n\nOptions:\n  -v, --verbose\n");
         let mut train = Help::of("Commands:\n  nbody  Charges\n");
-        train.commands.insert("nbody".to_owned(), Help::of("Options:\n  --preset <NAME>  quick, or paper\n  --out <DIR>\n"));
+        train.commands.insert(
+            "nbody".to_owned(),
+            Help::of("Options:\n  --preset <NAME>  quick, or paper\n  --out <DIR>\n"),
+        );
         help.commands.insert("train".to_owned(), train);
         made.help = help;
         made

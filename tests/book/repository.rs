@@ -97,7 +97,9 @@ impl Repository {
 
     fn add_targets(&mut self, file: &str, text: &str) {
         let parts: Vec<&str> = file.split('/').collect();
-        for (kind, folder) in [("test", "tests"), ("bench", "benches"), ("example", "examples"), ("bin", "bin")] {
+        for (kind, folder) in
+            [("test", "tests"), ("bench", "benches"), ("example", "examples"), ("bin", "bin")]
+        {
             let Some(at) = parts.iter().rposition(|part| *part == folder) else { continue };
             let name = match parts[at + 1..] {
                 [file] => file.strip_suffix(".rs"),
@@ -145,7 +147,8 @@ impl Repository {
     pub fn has_kernel(&self, name: &str) -> bool {
         let symbol = if name.starts_with("gw_") { name.to_owned() } else { format!("gw_{name}") };
         let longer = |word: &str, name: &str| {
-            word.strip_prefix(name).is_some_and(|rest| rest.starts_with(|c: char| c == '_' || c.is_ascii_digit()))
+            word.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(|c: char| c == '_' || c.is_ascii_digit()))
         };
         let is_part = |word: &str| word.starts_with("gw_") && word.ends_with('_') && word.len() > 5;
         self.words.iter().any(|word| {
@@ -160,7 +163,9 @@ impl Repository {
     /// Whether a function in these files, or below these folders, begins with `name`.
     pub fn has_function(&self, files: &[&str], name: &str, whole: bool) -> bool {
         let below = |file: &str| {
-            files.iter().any(|of| file == *of || file.strip_prefix(of).is_some_and(|rest| rest.starts_with('/')))
+            files
+                .iter()
+                .any(|of| file == *of || file.strip_prefix(of).is_some_and(|rest| rest.starts_with('/')))
         };
         self.functions
             .iter()
@@ -228,11 +233,14 @@ impl Help {
     /// Whether `train`'s help lists the preset, of this task or, for commands of any task, of one of them.
     pub fn has_preset(&self, command: &Self, name: &str) -> bool {
         let tasks = self.commands.get("train").map(|train| train.commands.values());
-        command.words.contains(name) || tasks.into_iter().flatten().any(|task| task.words.contains(name) && !self.is_task(command))
+        command.words.contains(name)
+            || tasks.into_iter().flatten().any(|task| task.words.contains(name) && !self.is_task(command))
     }
 
     fn is_task(&self, command: &Self) -> bool {
-        self.commands.get("train").is_some_and(|train| train.commands.values().any(|task| std::ptr::eq(task, command)))
+        self.commands
+            .get("train")
+            .is_some_and(|train| train.commands.values().any(|task| std::ptr::eq(task, command)))
     }
 
     /// Whether a command, or one below it, has the option.
