@@ -1,7 +1,7 @@
 //! Arrays as arguments of kernels.
 
 use super::Array;
-use crate::cuda::Args;
+use crate::runtime::cuda::Args;
 
 impl Args<'_> {
     /// The address of the first element of an array, which the kernel reads or writes. One that it writes must be fresh

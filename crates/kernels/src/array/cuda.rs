@@ -1,7 +1,11 @@
 //! Arrays on CUDA devices: memory for results, addresses for kernels, transfers.
 
 use super::{Array, Storage};
-use crate::{CudaDevice, Device, Element, Error, Result, array::copy, cuda::Buffer, memory};
+use crate::{
+    CudaDevice, Device, Element, Error, Result,
+    array::copy,
+    runtime::{cuda::Buffer, memory},
+};
 use gradewise_core::{DType, Shape};
 use std::sync::Arc;
 

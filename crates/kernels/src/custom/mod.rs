@@ -10,12 +10,14 @@ pub use signature::{Elements, Kind, Parameter, Signature, Size};
 
 use crate::{
     Array, CudaDevice, DType, Device, Result,
-    cuda::{
-        Args, Grid,
-        kernels::{allow_shared, require_all_parameters},
-        rtc,
+    runtime::{
+        cuda::{
+            Args, Grid,
+            kernels::{allow_shared, require_all_parameters},
+            rtc,
+        },
+        fault::custom_advice,
     },
-    fault::custom_advice,
 };
 use gradewise_ffi::{Function, Module};
 use signature::Bound;
@@ -391,9 +393,9 @@ struct Checked {
     outputs: Vec<(DType, Vec<usize>)>,
 }
 
-/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh`: in [debug mode](crate::debug).
+/// Whether kernels are compiled with the assertions of `gradewise/debug.cuh`: in [debug mode](crate::runtime::debug).
 pub fn is_debug() -> bool {
-    crate::debug::is_on()
+    crate::runtime::debug::is_on()
 }
 
 #[cfg(test)]

@@ -1,0 +1,28 @@
+//! CUDA devices: contexts, memory, kernels and how they are launched.
+//!
+//! The driver is loaded when a device is first asked for, so none of this needs CUDA to build. Which kernels are
+//! embedded is decided by the feature `cuda`, see [`image`].
+
+mod accounts;
+mod arena;
+mod capture;
+mod constants;
+mod device;
+mod gate;
+pub(crate) mod image;
+pub(crate) mod kernels;
+pub(crate) mod launch;
+mod memory;
+mod recycled;
+pub(crate) mod rtc;
+mod streams;
+mod words;
+
+pub use capture::CapturedGraph;
+pub(crate) use constants::Key;
+pub use device::CudaDevice;
+pub use image::{BuildInfo, Code, Resources, build_info, code_remedy};
+pub(crate) use launch::{Args, Grid, Kernel};
+pub(crate) use memory::Buffer;
+pub use memory::MemoryReport;
+pub(crate) use words::Words;
