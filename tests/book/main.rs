@@ -226,17 +226,35 @@ fn every_block_of_rust_is_compiled() {
 #[test]
 fn all_between_backticks_is_there() {
     let repository = Repository::read(root());
-    let mut wrong = Vec::new();
+    let (mut count, mut wrong) = (0, Vec::new());
     for page in all_pages() {
         let name = page.strip_prefix(root()).unwrap().display();
         // Versions before the present one had other files.
         let text = fs::read_to_string(&page).unwrap();
         let text = if page.ends_with("CHANGELOG.md") { text.split("\n## ").take(2).collect() } else { text };
+        count += references::pieces(&text).len();
         for missing in references::missing(&repository, &text) {
             wrong.push(format!("{name}:{}: {}", missing.line, missing.what));
         }
     }
+    assert!(count > 1000, "only {count} pieces were found: the pages are not read as they should be");
     assert!(wrong.is_empty(), "{} names that are not there:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Comments and help that send a reader to a page.
+#[test]
+fn pages_that_sources_name_are_there() {
+    let repository = Repository::read(root());
+    let dead: Vec<String> = repository
+        .named_pages
+        .iter()
+        // The tests of this folder name pages of their own making.
+        .filter(|(place, page)| !place.starts_with("tests/book/") && !root().join(page).exists())
+        .map(|(place, page)| format!("{place}: {page}"))
+        .collect();
+    assert!(dead.is_empty(), "pages that are not there:\n{}", dead.join("\n"));
+    let count = repository.named_pages.len();
+    assert!(count > 20, "only {count} were found: the sources are not read as they should be");
 }
 
 #[test]

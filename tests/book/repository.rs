@@ -33,6 +33,8 @@ pub struct Repository {
     words: HashSet<String>,
     /// Functions in Rust, by file.
     functions: HashMap<String, Vec<String>>,
+    /// Pages of `docs` that sources name, with where they do.
+    pub named_pages: Vec<(String, String)>,
     pub packages: BTreeSet<String>,
     pub features: BTreeSet<String>,
     /// Names of targets by kind: `test`, `bench`, `example`, `bin`.
@@ -90,6 +92,17 @@ impl Repository {
         if file.ends_with(".rs") {
             let functions = text.split("fn ").skip(1).map(|rest| rest.split(|c| !is_word(c)).next().unwrap());
             self.functions.insert(file.to_owned(), functions.map(str::to_owned).collect());
+        }
+        for (index, line) in text.lines().enumerate() {
+            for (at, _) in line.match_indices("docs/").filter(|(at, _)| !line[..*at].ends_with(['/', '"'])) {
+                let page = line[at..]
+                    .split(|c| !is_word(c) && !matches!(c, '/' | '-' | '.'))
+                    .next()
+                    .unwrap_or_default();
+                if let Some(page) = page.trim_end_matches('.').strip_suffix(".md") {
+                    self.named_pages.push((format!("{file}:{}", index + 1), format!("{page}.md")));
+                }
+            }
         }
         self.add_targets(file, text);
         self.files.push(file.to_owned());
