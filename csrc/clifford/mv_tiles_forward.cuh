@@ -58,7 +58,7 @@ struct MvTilesForward : MvTiles<A, T> {
         };
         bring(InputStage{}, x_stage, x, first, inputs, x_way, barriers);
         copy_async_commit();
-        // Not `load_all_matrices`, with which this pass took 1.5% longer (docs/kernels.md).
+        // Not `load_all_matrices`, with which this pass took 1.5% longer (docs/lab/kernels.md).
         this->load_matrices(right, p.right, features, 0);
         this->load_matrices(left, p.left, features, 0);
 #pragma unroll
