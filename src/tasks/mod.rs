@@ -11,7 +11,6 @@ mod lorentz;
 mod nbody;
 mod o5;
 mod points;
-mod rollout;
 mod volumes;
 
 pub use gpt::GptTask;

@@ -46,7 +46,7 @@
 //! # Ok::<(), gradewise_kernels::Error>(())
 //! ```
 
-// The order of modules: each uses those on lines above it; tests/modules.rs of the workspace looks.
+// The order of modules: each uses those on lines above it; the test `modules` of the workspace looks.
 //
 // error
 // runtime
@@ -68,11 +68,11 @@ pub use collectives::{Collectives, InFlight};
 pub use cpu::element::Element;
 pub use error::{Error, Result};
 pub use gradewise_core::{DType, Shape};
-pub use ops::{Summary, Validation};
+pub use ops::{Summary, Validation, shared_bytes_of_kernel, threads_of_kernel};
 pub use runtime::{
     BuildInfo, CapturedGraph, Code, Compute, CudaDevice, Device, DeviceName, Fault, Holder, MemoryReport,
     Options, Products, Resources, Target, build_info, code_remedy, debug, external, memory, occupancy,
-    sanitizer, setup_remedy, shared_bytes_of_kernel, threads_of_kernel, transfers, tuning,
+    sanitizer, setup_remedy, transfers, tuning,
 };
 
 #[cfg(doctest)]

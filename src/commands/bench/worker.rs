@@ -12,7 +12,7 @@ use gradewise_nn::{
     train::{self, Batch, Capture, Part, Trainer, TrainerConfig, nbody::Example},
 };
 use gradewise_runner::{
-    Result,
+    Result, output,
     run::{self, Team},
 };
 use rand::{RngExt, SeedableRng};
@@ -80,7 +80,7 @@ pub fn run(arguments: &Scaling, path: &Path) -> Result<()> {
     let measured = measure(arguments, &placement, &team);
     let measured = team.leave(measured)?;
     if launch.is_none_or(|launch| launch.rank == 0) {
-        super::scaling::write(path, &measured)?;
+        output::write_json(path, &measured)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod fields;
 mod graph;
 #[cfg(test)]
 mod launch_cost;
+mod launches;
 mod loss;
 mod matmul;
 mod norm;
@@ -26,6 +27,7 @@ pub use graph::{
     concat_segment_mean, edge_difference, gather, index_select, net_inflow, net_inflow_onto, scatter_add,
     segment_spread, segment_sum,
 };
+pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
 pub use loss::{
     CrossEntropy, CrossEntropyOptions, cross_entropy, cross_entropy_backward, mean_squared_error,
     mean_squared_error_backward,

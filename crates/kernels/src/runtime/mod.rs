@@ -7,7 +7,6 @@ mod device;
 pub mod external;
 pub(crate) mod fault;
 pub(crate) mod growing;
-mod launches;
 pub mod memory;
 pub mod occupancy;
 mod options;
@@ -21,7 +20,6 @@ pub use cuda::{
 };
 pub use device::{Device, DeviceName};
 pub use fault::{Fault, sanitizer, setup_remedy};
-pub use launches::{shared_bytes_of_kernel, threads_of_kernel};
 pub use memory::Holder;
 pub use options::{Options, Products};
 pub use target::Target;

@@ -1,11 +1,8 @@
 //! Code behind the feature `files`: the safetensors format, and the hash that detects damage.
 
-use super::tensors::StoredTensor;
+use super::stored::StoredTensor;
 use crate::{Error, Result};
 use std::{collections::BTreeMap, path::Path};
-
-#[cfg(feature = "files")]
-pub(super) use safetensors::Dtype;
 
 /// Names and metadata of a file, as text.
 type Metadata = BTreeMap<String, String>;
@@ -116,27 +113,6 @@ fn refused(path: &Path, error: &safetensors::SafeTensorError) -> Error {
         _ => error.to_string(),
     };
     Error::Format { path: path.to_owned(), format: FORMAT, reason }
-}
-
-/// Stands in for `safetensors::Dtype` in builds without the feature `files`.
-#[cfg(not(feature = "files"))]
-#[allow(dead_code, clippy::upper_case_acronyms)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Dtype {
-    F64,
-    F32,
-    BF16,
-    F16,
-    I64,
-    U64,
-    I32,
-    U32,
-    I16,
-    U16,
-    I8,
-    U8,
-    BOOL,
-    Other,
 }
 
 #[cfg(not(feature = "files"))]

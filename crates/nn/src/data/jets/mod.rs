@@ -7,6 +7,7 @@
 //! jets.
 
 mod files;
+mod kept;
 mod sets;
 mod shower;
 #[cfg(feature = "hdf5")]

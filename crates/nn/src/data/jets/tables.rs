@@ -1,6 +1,6 @@
 //! Jets from HDF5 files.
 
-use super::{FourMomentum, files::Kept};
+use super::{FourMomentum, kept::Kept};
 use crate::{
     Result,
     data::hdf5::{Column, Source, Table},

@@ -13,7 +13,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from gradewise.torch._accelerate.kinds import Kind, Sizes, Stays, refusal
+from gradewise.torch._accelerate.kinds import Kind, Stays, refusal
 from gradewise.torch._accelerate.proof import (
     SINGLE_TOLERANCE,
     TOLERANCE,
@@ -27,6 +27,7 @@ from gradewise.torch._accelerate.proof import (
     quiet,
     trials,
 )
+from gradewise.torch._accelerate.sizes import Sizes
 from gradewise.torch._accelerate.swap import is_swapped, restore, swap
 from gradewise.torch.cgenn.maps import Setting
 

@@ -1,9 +1,10 @@
 //! Training steps on a CUDA device: forward, backward, norms, the decision to take the step, and the update, without host synchronisation
 //! in between; optionally captured once and replayed.
 
-use super::{Batch, Capture, Trainer, trainer::StepReport};
+use super::{Trainer, report::StepReport};
 use crate::data::own_copy;
 use crate::optim::{GradientNorms, Method};
+use crate::train::{Batch, Capture};
 use crate::{Error, Module, Result};
 use gradewise_autograd::Tensor;
 use gradewise_ffi::nvtx;

@@ -1,13 +1,14 @@
 //! The order of modules that the `lib.rs` of a crate states is the one that its sources keep.
 //!
 //! A `lib.rs` states it after the line `// The order of modules:` and an empty comment: a line of comment for each step, the modules of a
-//! step separated by commas. A module uses only modules of earlier steps, and those that `+` joins it to. `error` may name any: error types
-//! carry what all modules define. Tests may use anything.
+//! step separated by commas. A module uses only modules of earlier steps. `error` may name any: error types carry what all modules define.
+//! Tests may use anything. Circles of files are looked for in `circles`.
 
+use super::source::{code, sources};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// The crates that state an order, by their sources.
@@ -21,8 +22,8 @@ const STATED: [&str; 7] = [
     "crates/runner/src",
 ];
 
-/// Position of each module in the order, and the modules that it is joined to.
-type Order = BTreeMap<String, (usize, BTreeSet<String>)>;
+/// Position of each module in the order.
+type Order = BTreeMap<String, usize>;
 
 fn identifier(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())]
@@ -33,37 +34,11 @@ fn order(lib: &str) -> Option<Order> {
     let steps = stated.lines().skip_while(|line| line.trim() != "//").skip(1);
     let mut order = Order::new();
     for (step, line) in steps.map_while(|line| line.strip_prefix("//")).enumerate() {
-        for group in line.split(',') {
-            let joined: BTreeSet<String> = group.split('+').map(|name| name.trim().to_owned()).collect();
-            for name in &joined {
-                assert!(
-                    order.insert(name.clone(), (step, joined.clone())).is_none(),
-                    "{name} is stated twice"
-                );
-            }
+        for name in line.split(',').map(str::trim) {
+            assert!(order.insert(name.to_owned(), step).is_none(), "{name} is stated twice");
         }
     }
     Some(order)
-}
-
-/// The source without comments and without what is compiled for tests alone.
-fn code(text: &str) -> String {
-    let mut code = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.trim() == "#[cfg(test)]" {
-            let indent = line.len() - line.trim_start().len();
-            let end = |line: &str| {
-                line.len() - line.trim_start().len() == indent && line.ends_with(['}', ';', ','])
-            };
-            // The item, to its last line.
-            while lines.next().is_some_and(|line| !end(line)) {}
-            continue;
-        }
-        code.push_str(line.split("//").next().unwrap_or_default());
-        code.push('\n');
-    }
-    code
 }
 
 /// The first names of a `use` tree or a path: those of `a::b`, `{a::b, c}` or `{self, a}`.
@@ -101,17 +76,6 @@ fn roots(lib: &str, modules: &Order) -> BTreeMap<String, String> {
     roots
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// The names at the root of the crate that a source mentions; `depth` is how many modules it is in.
 fn mentioned(code: &str, depth: usize) -> BTreeSet<&str> {
     let root = "super::".repeat(depth);
@@ -142,21 +106,20 @@ fn against(folder: &Path) -> Vec<String> {
         folder.display()
     );
     let roots = roots(&lib, &order);
-    let (mut files, mut wrong) = (Vec::new(), Vec::new());
-    sources(folder, &mut files);
-    for file in files {
+    let mut wrong = Vec::new();
+    for file in sources(folder, "rs") {
         let path = file.strip_prefix(folder).unwrap();
         let inside: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
         let module = inside[0].trim_end_matches(".rs");
-        let Some((step, joined)) = order.get(module).filter(|_| module != "error") else { continue };
+        let Some(step) = order.get(module).filter(|_| module != "error") else { continue };
         let own = usize::from(!path.ends_with("mod.rs"));
         let text = fs::read_to_string(&file).unwrap();
         for name in mentioned(&code(&text), inside.len() - 1 + own) {
             // Names of other crates that this one gives on are of no module.
-            let Some((used, (of, _))) = roots.get(name).and_then(|used| order.get_key_value(used)) else {
+            let Some((used, of)) = roots.get(name).and_then(|used| order.get_key_value(used)) else {
                 continue;
             };
-            if of >= step && used != "error" && !joined.contains(used) {
+            if of >= step && used != "error" && used != module {
                 wrong.push(format!("{}: {module} uses {used} ({name})", path.display()));
             }
         }
@@ -180,7 +143,7 @@ fn an_arrow_against_the_order_is_found_wherever_it_is_written() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    let lib = "mod a;\npub mod b;\nmod c;\nmod d;\nmod error;\n\n// The order of modules: as told.\n//\n// error, a\n// b\n// c + d\n\npub use c::{Of as Thing, X};\n";
+    let lib = "mod a;\npub mod b;\nmod c;\nmod d;\nmod error;\n\n// The order of modules: as told.\n//\n// error, a\n// b\n// d\n// c\n\npub use c::{Of as Thing, X};\n";
     write("lib.rs", lib);
     write("error.rs", "use crate::c::X;");
     write(
@@ -190,7 +153,7 @@ fn an_arrow_against_the_order_is_found_wherever_it_is_written() {
     write("b/mod.rs", "use super::a;\nmod deep;");
     write("b/deep.rs", "use super::super::a::Y;");
     write("c.rs", "use crate::{a, b::{self, Z}, d};");
-    write("d.rs", "use crate::X;");
+    write("d.rs", "use crate::a::X;");
     assert_eq!(against(folder.path()), [""; 0]);
     for (path, text, expected) in [
         ("a.rs", "use crate::{error::Error, b};", "a.rs: a uses b (b)"),

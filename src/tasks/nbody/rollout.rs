@@ -1,6 +1,6 @@
 //! Long autoregressive rollouts of the n-body model, compared with the simulator.
 
-use super::nbody::{self, NBodyTask};
+use super::NBodyTask;
 use gradewise_nn::{
     checkpoint::replace_file,
     data::nbody::{INPUT_FRAME, NBodyData, STEPS_PER_FRAME, Simulation, TARGET_FRAME, TIME_STEP},
@@ -148,8 +148,8 @@ impl Scenes {
             tracks: (0..particles)
                 .map(|particle| plots::Track {
                     charge: start.charges()[system * particles + particle],
-                    truth: vec![nbody::position(start.loc(), particles, system, particle)],
-                    learned: vec![nbody::position(start.loc(), particles, system, particle)],
+                    truth: vec![super::position(start.loc(), particles, system, particle)],
+                    learned: vec![super::position(start.loc(), particles, system, particle)],
                 })
                 .collect(),
         };
@@ -168,7 +168,7 @@ impl Scenes {
         for (system, scene) in self.0.iter_mut().enumerate() {
             let particles = scene.tracks.len();
             for (particle, track) in scene.tracks.iter_mut().enumerate() {
-                path(track).push(nbody::position(loc, particles, system, particle));
+                path(track).push(super::position(loc, particles, system, particle));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The n-body experiment: its data, its model, and published results.
 
-use super::rollout::rollout;
+mod rollout;
+
 use gradewise_core::Signature;
 use gradewise_nn::{
     data::{
@@ -210,7 +211,7 @@ torchrun --nproc-per-node 2 --no-python gradewise train nbody --device cuda";
             ],
         },
     ];
-    const ROLLOUT: Option<Rollout<Self>> = Some(rollout);
+    const ROLLOUT: Option<Rollout<Self>> = Some(rollout::rollout);
     type DataConfig = NBodySource;
     type ModelConfig = NBodyConfig;
     type Data = NBodyData;
