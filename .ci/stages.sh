@@ -157,7 +157,7 @@ packages() {
     return $status
 }
 
-# The book with the reference beside it, in target/book, where mdBook is installed; tests/book.rs checks its links everywhere.
+# The book with the reference beside it, in target/book, where mdBook is installed; tests/book checks its links everywhere.
 book() {
     if command -v mdbook >/dev/null; then
         mdbook build --dest-dir "$target/book"

@@ -63,7 +63,7 @@ struct Block16BitForward : Block16Bit<A, T> {
         };
         load_rows(InputStage{}, x_stage, x, first, inputs, x_method, barriers);
         copy_async_commit();
-        // Not `load_all_matrices`, with which this pass took 1.5% longer (docs/kernels.md).
+        // Not `load_all_matrices`, with which this pass took 1.5% longer (docs/lab/kernels.md).
         this->load_matrices(right, p.right, features, 0);
         this->load_matrices(left, p.left, features, 0);
 #pragma unroll

@@ -23,7 +23,7 @@
 template <class C, class M = Exact>
 struct Silu {
     static constexpr int COUNT = 2, FORM = 2;
-    // Compensated f32 is faster on every architecture (docs/kernels.md).
+    // Compensated f32 is faster on every architecture (docs/kernels/product.md).
     static constexpr bool SCALAR = true, DOUBLE = false;
     C slope, shift;
 

@@ -82,7 +82,7 @@ GW_DEVICE C smooth_norm_slope(C q, C norm) {
 }
 
 /// The quadratic form Σ metric_i·x_i² over the blades from `begin` to before `end`, summed in f64 if `DOUBLE`, in compensated f32
-/// otherwise (docs/kernels.md). Element i of the multivector is at x[i·plane].
+/// otherwise (docs/kernels/product.md). Element i of the multivector is at x[i·plane].
 template <bool DOUBLE = FAST_DOUBLE, class T, class I>
 GW_DEVICE Compute<T> quadratic(const T* x, const i32* metric, I begin, I end, i64 plane) {
     using C = Compute<T>;

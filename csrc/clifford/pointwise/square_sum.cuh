@@ -12,7 +12,7 @@ constexpr bool FAST_DOUBLE = false;
 
 /// A sum of signed squares. For float, the rounding errors of all products and sums are added up beside the sum, so that |error| ≤
 /// (2⁻²⁴·|result| + n·2⁻⁴⁵·Σ v²) for n terms: as accurate as double precision unless squares cancel to 20 bits, at a twentieth of
-/// its cycles on consumer GPUs, which do 128 f32 operations and 2 in f64 per cycle (docs/kernels.md). Squares beyond the range of
+/// its cycles on consumer GPUs, which do 128 f32 operations and 2 in f64 per cycle (docs/kernels/product.md). Squares beyond the range of
 /// float make the result infinite or NaN; the error of squares below 2⁻¹⁰² is that of subnormal numbers.
 template <class C>
 struct SquareSum {

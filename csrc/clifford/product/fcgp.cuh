@@ -17,7 +17,7 @@ struct Pairs {
     using Order = Pivoted<A, Purpose::SUMS>;
     static constexpr int GROUPS = Order::list.at[Order::COUNT - 1].group + 1;
     /// Whether `backward` reads all gradients of the sums before it computes: one register each, in Cl(3,0) 44. Read where they are
-    /// needed, too few reads are under way at a time (73 µs instead of 47, docs/kernels.md). Algebras of 16 blades have more sums
+    /// needed, too few reads are under way at a time (73 µs instead of 47, docs/lab/kernels.md). Algebras of 16 blades have more sums
     /// than a thread has registers.
     static constexpr bool READS_AHEAD = sizeof(T) * V <= 4 && GROUPS <= 64;
 

@@ -3,7 +3,7 @@
 // It computes the same as clifford/product/persistent.cuh. All warpgroups of a block but the last compute: a thread holds V adjacent features
 // with their blades and weights in registers. In the last warpgroup, one producer warp per operand copies rows into a ring of
 // stages, and the other warps sum: they add up the partial sums that the computing warps leave, and return the factors of the norm.
-// Computing warps run one row ahead: they begin the next row before they need the factors of the row before (docs/kernels.md).
+// Computing warps run one row ahead: they begin the next row before they need the factors of the row before (docs/kernels/product.md).
 //
 // blockDim is THREADS + 128. Of the first THREADS threads, `along`·together compute: `along`, a multiple of 32, work on a row, and
 // as many rows at a time as fit. blockIdx.x selects the first row, blockIdx.y the slice of along·V features; the slices of a row

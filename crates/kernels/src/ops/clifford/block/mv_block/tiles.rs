@@ -21,7 +21,7 @@ const WIDTH: usize = 32;
 /// Most inputs of the backward pass: two tiles.
 const MOST_INPUTS: usize = 2 * WIDTH;
 
-/// Whether there are so many rows that matrix instructions pay (docs/kernels.md): more than the other kernel works on at a time.
+/// Whether there are so many rows that matrix instructions pay (docs/kernels/block.md): more than the other kernel works on at a time.
 pub(super) fn pay(device: &CudaDevice, sizes: Sizes) -> bool {
     sizes.batch > rows::MOST_AT_A_TIME * device.info().multiprocessors.max(1) as usize
 }

@@ -25,7 +25,7 @@ use gradewise_core::Algebra;
 use std::ops::Range;
 
 /// Bytes of pairwise sums at a time. Longer stretches fill the device more evenly. In the backward pass, which holds more in memory, this
-/// buffer is the peak of a training step (docs/kernels.md).
+/// buffer is the peak of a training step (docs/kernels/product.md).
 const FORWARD: usize = 192 << 20;
 const BACKWARD: usize = 96 << 20;
 /// Rows of a stretch are a multiple of this, so that tiles are full.

@@ -1,5 +1,11 @@
-//! The book and the READMEs: every link leads somewhere, and the table of contents has every page.
+//! The book and the READMEs: every link leads somewhere, the table of contents has every page, and what stands between backticks is there.
 
+#[path = "../common/program.rs"]
+mod program;
+mod references;
+mod repository;
+
+use repository::Repository;
 use std::{
     collections::BTreeSet,
     fs,
@@ -83,6 +89,16 @@ fn fault(page: &Path, target: &str) -> Option<String> {
     (!anchors(&text).contains(anchor)).then(|| format!("{} has no heading #{anchor}", file.display()))
 }
 
+/// The pages of the repository: the book, the READMEs, and those beside them. `docs/lab` has dated notebooks, which are no part of the book.
+fn all_pages() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        ["docs", "docs/kernels", ""].iter().flat_map(|folder| pages(&root().join(folder))).collect();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        found.extend(pages(&entry.unwrap().path()));
+    }
+    found
+}
+
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
@@ -90,11 +106,8 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_link_leads_somewhere() {
-    let mut checked = pages(&root().join("docs"));
-    checked.extend(pages(root()));
-    for entry in fs::read_dir(root().join("crates")).unwrap() {
-        checked.extend(pages(&entry.unwrap().path()));
-    }
+    let mut checked = all_pages();
+    checked.extend(pages(&root().join("docs/lab")));
     let (mut count, mut wrong) = (0, Vec::new());
     for page in &checked {
         for target in links(&fs::read_to_string(page).unwrap()) {
@@ -108,13 +121,21 @@ fn every_link_leads_somewhere() {
     assert!(count > 100, "only {count} links were found: the pages are not read as they should be");
 }
 
+/// The pages of the book, and how a link begins that leaves the book from there.
+fn book_pages() -> impl Iterator<Item = (PathBuf, &'static str)> {
+    let of = |folder: &str, above| pages(&root().join(folder)).into_iter().map(move |page| (page, above));
+    of("docs", "../").chain(of("docs/kernels", "../../"))
+}
+
 /// In the book a link out of the folder of its sources leads nowhere.
 #[test]
 fn pages_of_the_book_stay_in_the_book() {
-    for page in pages(&root().join("docs")) {
+    for (page, above) in book_pages() {
         let out: Vec<String> = links(&fs::read_to_string(&page).unwrap())
             .into_iter()
-            .filter(|target| target.starts_with("../") || target.starts_with('/'))
+            .filter(|target| {
+                target.starts_with(above) || target.starts_with('/') || target.starts_with("lab/")
+            })
             .collect();
         assert!(out.is_empty(), "{}: {out:?}; link to the repository by its address", page.display());
     }
@@ -126,9 +147,8 @@ fn the_table_of_contents_has_every_page_once() {
     let listed = links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap());
     let names: BTreeSet<String> = listed.iter().cloned().collect();
     assert_eq!(names.len(), listed.len(), "a page is listed twice");
-    let there: BTreeSet<String> = pages(&docs)
-        .iter()
-        .filter_map(|page| page.file_name()?.to_str().map(str::to_owned))
+    let there: BTreeSet<String> = book_pages()
+        .filter_map(|(page, _)| page.strip_prefix(&docs).ok()?.to_str().map(|name| name.replace('\\', "/")))
         .filter(|name| name != "SUMMARY.md")
         .collect();
     assert_eq!(names, there);
@@ -178,11 +198,7 @@ fn tested() -> BTreeSet<PathBuf> {
 /// Rust of the book and the READMEs is a documentation test, or part of an example that is built.
 #[test]
 fn every_block_of_rust_is_compiled() {
-    let mut checked = pages(&root().join("docs"));
-    checked.extend(pages(root()));
-    for entry in fs::read_dir(root().join("crates")).unwrap() {
-        checked.extend(pages(&entry.unwrap().path()));
-    }
+    let checked = all_pages();
     let examples =
         ["examples", "crates/autograd/examples"].map(|folder| sources(&root().join(folder))).concat();
     let (tested, mut count) = (tested(), 0);
@@ -206,13 +222,46 @@ fn every_block_of_rust_is_compiled() {
     assert!(count > 20, "only {count} blocks were found: the pages are not read as they should be");
 }
 
+/// Paths, names, tests and commands; all that is missing is listed at once.
+#[test]
+fn all_between_backticks_is_there() {
+    let repository = Repository::read(root());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in all_pages() {
+        let name = page.strip_prefix(root()).unwrap().display();
+        let text = fs::read_to_string(&page).unwrap();
+        count += references::pieces(&text).len();
+        for missing in references::missing(&repository, &text) {
+            wrong.push(format!("{name}:{}: {}", missing.line, missing.what));
+        }
+    }
+    assert!(count > 1000, "only {count} pieces were found: the pages are not read as they should be");
+    assert!(wrong.is_empty(), "{} names that are not there:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Comments and help that send a reader to a page.
+#[test]
+fn pages_that_sources_name_are_there() {
+    let repository = Repository::read(root());
+    let dead: Vec<String> = repository
+        .named_pages
+        .iter()
+        // The tests of this folder name pages of their own making.
+        .filter(|(place, page)| !place.starts_with("tests/book/") && !root().join(page).exists())
+        .map(|(place, page)| format!("{place}: {page}"))
+        .collect();
+    assert!(dead.is_empty(), "pages that are not there:\n{}", dead.join("\n"));
+    let count = repository.named_pages.len();
+    assert!(count > 20, "only {count} were found: the sources are not read as they should be");
+}
+
 #[test]
 fn dead_links_are_noticed() {
-    let page = root().join("docs/index.md");
+    let page = root().join("docs/gpu.md");
     for (target, dead) in [
         ("rotor.md", false),
         ("rotor.md#motions", false),
-        ("#gradewise", false),
+        ("#gpus", false),
         ("https://example.org", false),
         ("https://github.com/gradewise/gradewise/tree/main/crates/core", false),
         ("https://github.com/gradewise/gradewise/tree/main/crates/nowhere", true),
