@@ -12,12 +12,13 @@ use std::{
 };
 
 /// The crates that state an order, by their sources.
-const STATED: [&str; 7] = [
+const STATED: [&str; 8] = [
     "crates/core/src",
     "crates/ffi/src",
     "crates/kernels/src",
     "crates/autograd/src",
     "crates/nn/src",
+    "crates/zoo/src",
     "crates/distributed/src",
     "crates/runner/src",
 ];

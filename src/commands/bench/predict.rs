@@ -8,13 +8,15 @@ use super::{
 use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement, Predictor,
-    data::text::TextBatch,
-    models::{Gpt, GptConfig, NBody, NBodyBatch, NBodyConfig},
     train::{Batch, Capture},
 };
 use gradewise_runner::{
     error::{Error, Result},
     output, plots, run,
+};
+use gradewise_zoo::{
+    data::text::TextBatch,
+    models::{Gpt, GptConfig, NBody, NBodyBatch, NBodyConfig},
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -5,14 +5,14 @@ use super::{
     launches,
     worker::{median, systems_of, trainer},
 };
-use gradewise_nn::{
-    Module,
-    models::{NBody, NBodyConfig},
-    train::nbody::Example,
-};
+use gradewise_nn::Module;
 use gradewise_runner::{
     error::{Error, Result},
     output, plots, run,
+};
+use gradewise_zoo::{
+    models::{NBody, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -7,13 +7,16 @@ use gradewise_kernels::{Array, Device};
 use gradewise_nn::{
     Module, Placement,
     layers::{CliffordLayer, Layer, Sequential},
-    models::{NBody, NBodyBatch, NBodyConfig},
     optim::{Method, Schedule},
-    train::{self, Batch, Capture, Part, Trainer, TrainerConfig, nbody::Example},
+    train::{self, Batch, Capture, Part, Trainer, TrainerConfig},
 };
 use gradewise_runner::{
     Result, output,
     run::{self, Team},
+};
+use gradewise_zoo::{
+    models::{NBody, NBodyBatch, NBodyConfig},
+    train::nbody::Example,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

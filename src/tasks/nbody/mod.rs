@@ -3,16 +3,16 @@
 mod rollout;
 
 use gradewise_core::Signature;
-use gradewise_nn::{
+use gradewise_nn::symmetry::{Isometry, relative_distance};
+use gradewise_runner::{output, plots, prelude::*, task::Rollout};
+use gradewise_zoo::{
     data::{
         nbody::{INPUT_FRAME, NBodyData, PARTICLES, PublishedDraws, TARGET_FRAME, Trajectories},
         potential::turned,
     },
     models::{NBody, NBodyConfig},
-    symmetry::{Isometry, relative_distance},
     train::nbody::{mean_squared_error, predict, predict_states, squared_errors},
 };
-use gradewise_runner::{output, plots, prelude::*, task::Rollout};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;

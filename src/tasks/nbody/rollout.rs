@@ -1,13 +1,13 @@
 //! Long autoregressive rollouts of the n-body model, compared with the simulator.
 
 use super::NBodyTask;
-use gradewise_nn::{
-    checkpoint::replace_file,
+use gradewise_nn::checkpoint::replace_file;
+use gradewise_runner::{plots, prelude::*};
+use gradewise_zoo::{
     data::nbody::{INPUT_FRAME, NBodyData, STEPS_PER_FRAME, Simulation, TARGET_FRAME, TIME_STEP},
     models::NBody,
     train::nbody::predict_states,
 };
-use gradewise_runner::{plots, prelude::*};
 use serde::Serialize;
 use std::path::Path;
 

@@ -50,7 +50,7 @@ pub(super) fn serialize(
 
 /// The SHA-256 of the parts, one after the other, in hexadecimal digits; `None` in a build without files.
 #[cfg(feature = "files")]
-pub(crate) fn sha256<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Option<String> {
+pub fn sha256<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Option<String> {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
     parts.into_iter().for_each(|part| hasher.update(part));
@@ -126,7 +126,7 @@ pub(super) fn serialize(_: &BTreeMap<String, StoredTensor>, _: &Metadata, path: 
 }
 
 #[cfg(not(feature = "files"))]
-pub(crate) fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
+pub fn sha256<T: AsRef<[u8]>>(_: impl IntoIterator<Item = T>) -> Option<String> {
     None
 }
 

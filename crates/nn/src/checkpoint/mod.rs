@@ -7,11 +7,9 @@ mod format;
 mod stored;
 mod tensors;
 
-#[cfg(feature = "hdf5")]
-pub(crate) use atomic::require_regular;
-pub use atomic::{read_file, replace_file};
+pub use atomic::{read_file, replace_file, require_regular};
 pub use ensemble::Member;
-pub(crate) use format::sha256;
+pub use format::sha256;
 pub use stored::StoredTensor;
 pub use tensors::TensorFile;
 

@@ -77,26 +77,26 @@ impl StoredTensor {
     }
 
     /// Stores integers in 64 bits.
-    pub(crate) fn from_integers(shape: &[usize], values: &[i64]) -> Self {
+    pub fn from_integers(shape: &[usize], values: &[i64]) -> Self {
         let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         Self { dtype: Dtype::I64, shape: shape.to_vec(), bytes }
     }
 
     /// Stores truth values.
-    pub(crate) fn from_booleans(shape: &[usize], values: &[bool]) -> Self {
+    pub fn from_booleans(shape: &[usize], values: &[bool]) -> Self {
         let bytes = values.iter().map(|&v| u8::from(v)).collect();
         Self { dtype: Dtype::BOOL, shape: shape.to_vec(), bytes }
     }
 
     /// The same elements in another shape; `None` if it has another number of elements.
-    pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
+    pub fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         let elements = |shape: &[usize]| gradewise_core::Shape::from(shape).elements();
         (elements(shape) == elements(&self.shape)).then(|| Self { shape: shape.to_vec(), ..self.clone() })
     }
 
     /// The tensor with axis `axes[k]` in place k, bit for bit; `None` unless `axes` are all axes in some order, and for elements
     /// of less than a byte.
-    pub(crate) fn permuted(&self, axes: &[usize]) -> Option<Self> {
+    pub fn permuted(&self, axes: &[usize]) -> Option<Self> {
         let mut sorted = axes.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.shape.len()) {

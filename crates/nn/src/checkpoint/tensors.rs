@@ -15,7 +15,7 @@ const AVERAGED: &str = "n_averaged";
 
 impl TensorFile {
     /// The SHA-256 of all tensors: names, dtypes, shapes and bytes, in hexadecimal digits; `None` in a build without files.
-    pub(crate) fn digest(&self) -> Option<String> {
+    pub fn digest(&self) -> Option<String> {
         format::sha256(self.digested())
     }
 
@@ -152,7 +152,7 @@ impl TensorFile {
     }
 
     /// The tensors under their names without a prefix that all have.
-    pub(crate) fn without_prefix(&self, prefix: &str) -> Self {
+    pub fn without_prefix(&self, prefix: &str) -> Self {
         let tensors = self.tensors.iter().filter(|(name, _)| *name != AVERAGED);
         let tensors = tensors
             .map(|(name, tensor)| (name.strip_prefix(prefix).unwrap_or(name).to_owned(), tensor.clone()));

@@ -2,10 +2,7 @@
 
 mod config;
 mod exchange;
-pub mod fields;
-mod gravity;
 mod metrics;
-pub mod nbody;
 mod trainer;
 
 pub use crate::data::{Batch, Samples, batches, for_each_batch, overwrite, scaled, to_device};
