@@ -1,0 +1,68 @@
+"""What is computed in which precision under autocast."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_is_naive = False
+
+
+class naive_amp:
+    """Lets autocast's dtype hold for multivectors too.
+
+    Under ``torch.autocast`` products of multivectors, their norms and attention are computed in float32, and products of scalars in
+    autocast's dtype. Within this context everything is computed in autocast's dtype. May be nested.
+
+    Args:
+        enabled: whether it does anything.
+    """
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self) -> naive_amp:
+        global _is_naive
+        self._before.append(_is_naive)
+        _is_naive = _is_naive or self.enabled
+        return self
+
+    def __exit__(self, *_: Any) -> bool:
+        global _is_naive
+        _is_naive = self._before.pop()
+        return False
+
+
+def is_autocast() -> bool:
+    """Whether autocast is on for the CPU or for CUDA."""
+    return torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+
+
+def is_island() -> bool:
+    """Whether what is to be exact is computed in float32 at least, against autocast."""
+    return not _is_naive and is_autocast()
+
+
+class _Off:
+    def __enter__(self) -> None:
+        self._contexts = [torch.autocast(kind, enabled=False) for kind in ("cuda", "cpu")]
+        for context in self._contexts:
+            context.__enter__()
+
+    def __exit__(self, *reason: Any) -> None:
+        for context in reversed(self._contexts):
+            context.__exit__(*reason)
+
+
+def island() -> AbstractContextManager[Any]:
+    """A context without autocast where :func:`is_island`, otherwise none."""
+    return _Off() if is_island() else nullcontext()
+
+
+def wide(x: Tensor) -> Tensor:
+    """A tensor for such a context: in float32 at least."""
+    return x.float() if x.dtype.itemsize == 2 and is_island() else x
