@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
-from gradewise._errors import ShapeError
+from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import Blades
 
 Pair = tuple[Tensor, Optional[Tensor]]
@@ -79,6 +80,25 @@ def enter(blades: Blades, mv: Tensor, s: Optional[Tensor], operation: str) -> Fe
             )
         scalars = s.reshape(rows, s.shape[-1]).t()
     return Features(blades.enter(mv.reshape(rows, *mv.shape[-2:])), scalars, shape, blades)
+
+
+def reinserted(
+    x: Features, mv_channels: Optional[Sequence[int]], s_channels: Optional[Sequence[int]], operation: str
+) -> Optional[Features]:
+    """Channels of a model's input, by number, that its blocks' queries and keys are made of too; None if there are none."""
+    if mv_channels is None and s_channels is None:
+        return None
+    for name, channels, count in (("mv", mv_channels, x.channels[0]), ("s", s_channels, x.channels[1])):
+        for channel in channels or ():
+            if not -count <= channel < count:
+                raise ArgumentError(
+                    f"{operation}: reinsert_{name}_channels has {channel}, and the input has {count} channels of that kind"
+                )
+    # Slices rather than an index, whose gradient is a sum in no fixed order on a GPU.
+    mv = torch.stack([x.mv[:, channel] for channel in mv_channels], 1) if mv_channels else x.mv[:, :0]
+    if s_channels is None or x.s is None:
+        return x.with_(mv, None)
+    return x.with_(mv, torch.stack([x.s[channel] for channel in s_channels]) if s_channels else x.s[:0])
 
 
 def is_own(module: nn.Module, kind: type) -> bool:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
-from gradewise.torch._transformers.features import Features, Layer, Pair, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, reinserted, run
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig, SelfAttentionConfig
@@ -112,27 +110,11 @@ class LGATr(Layer):
             compile_forward(self, compile_kwargs, activation_memory_budget)
 
     def _run(self, x: Features, options: Optional[dict] = None) -> Features:
-        extra = self._reinserted(x)
+        extra = reinserted(x, self._reinsert_mv_channels, self._reinsert_s_channels, "LGATr")
         x = run(self.linear_in, EquiLinear, x)
         for block in self.blocks:
             x = (checked if self._checkpoint_blocks else run)(block, LGATrBlock, x, extra, options)
         return run(self.linear_out, EquiLinear, x)
-
-    def _reinserted(self, x: Features) -> Optional[Features]:
-        if self._reinsert_mv_channels is None and self._reinsert_s_channels is None:
-            return None
-        mv, s = x.mv[:, :0], None
-        if self._reinsert_mv_channels is not None:
-            mv = torch.stack([x.mv[:, channel] for channel in self._reinsert_mv_channels] or [], 1) if len(
-                self._reinsert_mv_channels
-            ) else mv
-        if self._reinsert_s_channels is not None:
-            if x.s is None:
-                raise ArgumentError(f"{type(self).__name__}: no scalars, and reinsert_s_channels asks for them: give scalars")
-            s = torch.stack([x.s[channel] for channel in self._reinsert_s_channels]) if len(
-                self._reinsert_s_channels
-            ) else x.s[:0]
-        return x.with_(mv, s)
 
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None, **attn_kwargs: Any) -> Pair:
         """Multivectors ``[..., items, out, 16]`` and scalars ``[..., items, out]``, None if there are none.
