@@ -16,7 +16,8 @@ def grade_factors(like: Tensor, rows: int, grades: int, p: float) -> Tensor:
 def drop(x: Features, p: float) -> Features:
     """Features with grades of multivectors and with scalars dropped."""
     channels, rows = x.mv.shape[1:]
-    factors = grade_factors(x.mv, rows * channels, len(x.blades.metric) + 1, p).view(rows, channels, -1)
+    grades = len(x.blades.metric) + 1
+    factors = grade_factors(x.mv, rows * channels, grades, p).view(rows, channels, grades)
     mv = x.mv * factors.permute(2, 1, 0).index_select(0, x.blades.grade_of_planes(x.mv))
     s = x.s
     if s is not None:

@@ -154,5 +154,13 @@ class Layer(nn.Module):
         mv, s = x.leave()
         return module(mv, scalars=s)
 
+    def _alike(self, mv: Tensor, s: Optional[Tensor]) -> Pair:
+        """What a layer does that treats multivectors and scalars apart from one another, so that their rows need not be the same."""
+        if s is None or s.shape[:-1] == mv.shape[:-2]:
+            return self._run(self._enter(mv, s)).leave()
+        made, _ = self._run(self._enter(mv, None)).leave()
+        zeros = mv.new_zeros(*s.shape[:-1], *mv.shape[-2:])
+        return made, self._run(self._enter(zeros, s)).leave()[1]
+
     def _enter(self, mv: Tensor, s: Optional[Tensor]) -> Features:
         return enter(self._blades, mv, s, type(self).__name__)

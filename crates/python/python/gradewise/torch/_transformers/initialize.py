@@ -63,7 +63,9 @@ def initialize(
             uniform(layer.weight[..., number], component * mv_scale / math.sqrt(fan_in))
     if layer.s2mvs is not None:
         # Multivectors and scalars each contribute half of the variance.
-        uniform(layer.weight[..., 0], first * mv_scale / math.sqrt(2 * fan_in))
+        # The published GATr draws these onto a copy, so that its coefficients keep the first draw; the random numbers are used up there too.
+        scalars = layer.weight[..., 0] if components is None else layer.weight[..., 0].clone()
+        uniform(scalars, first * mv_scale / math.sqrt(2 * fan_in))
         if layer._mixes:
             uniform(layer.weight[..., -1], first * mv_scale / math.sqrt(2 * fan_in))
         width = layer.s2mvs.in_features

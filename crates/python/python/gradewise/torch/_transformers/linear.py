@@ -66,7 +66,7 @@ def _pairs(mv: Tensor) -> Tensor:
 
 def _joined(first: Tensor, others: Tensor) -> Tensor:
     channels, rows = first.shape[0] // 2, first.shape[1]
-    return torch.cat((first.view(2, channels, rows), others.reshape(-1, channels, rows)))
+    return torch.cat((first.view(2, channels, rows), others.reshape(2 * others.shape[0], channels, rows)))
 
 
 def _filled(others: Tensor, mv: Tensor, first: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def _filled(others: Tensor, mv: Tensor, first: Tensor) -> Tensor:
     channels = others.shape[1] // 2
     made = mv.new_empty(mv.shape[0], channels, mv.shape[2])
     torch.bmm(others, _pairs(mv), out=_pairs(made))
-    made[:2] = first.view(2, channels, -1)
+    made[:2] = first.view(2, channels, mv.shape[2])
     return made
 
 
@@ -169,8 +169,9 @@ class LinearLayer(Layer):
     def _blocks(self, weight: Tensor) -> Tensor:
         """For each pair of planes a matrix ``[2 · out, 2 · in]``: ``[8, 2 · out, 2 · in]``."""
         out, in_, maps = weight.shape
+        pairs = self._blades.size // 2
         spread = self._blades.table(weight, maps).t() @ weight.reshape(out * in_, maps).t()
-        return spread.view(-1, 2, 2, out, in_).transpose(2, 3).reshape(-1, 2 * out, 2 * in_)
+        return spread.view(pairs, 2, 2, out, in_).transpose(2, 3).reshape(pairs, 2 * out, 2 * in_)
 
     def _to_pairs(self, rows: Tensor) -> Tensor:
         """A matrix whose rows are the scalars of channels, and where they mix the pseudoscalars by turns, with rows as planes have them."""
@@ -188,7 +189,7 @@ class LinearLayer(Layer):
         with island() if self._is_wide else nullcontext():
             mv = wide(x.mv) if self._is_wide else x.mv
             blocks = self._blocks(self.weight if not self._is_wide else wide(self.weight))
-            top = (blocks[0] @ mv[:2].flatten(0, 1)).view(2, -1, mv.shape[2])
+            top = (blocks[0] @ mv[:2].flatten(0, 1)).view(2, self.weight.shape[0], mv.shape[2])
             if self.bias is not None:
                 top = torch.cat((top[:1] + self.bias, top[1:]))
             others = blocks[1:] @ _pairs(mv)
@@ -197,7 +198,7 @@ class LinearLayer(Layer):
         if self.s2mvs is not None and s is not None:
             delta = self.s2mvs(s)
             if self._mixes:
-                top = top + delta.view(rows, -1, 2).permute(2, 1, 0)
+                top = top + delta.view(rows, self.weight.shape[0], 2).permute(2, 1, 0)
             else:
                 top = torch.cat((top[:1] + delta.t(), top[1:]))
         made = None

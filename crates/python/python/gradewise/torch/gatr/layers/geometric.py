@@ -56,7 +56,7 @@ def published(heads: Heads, x: Features) -> tuple[Tensor, Optional[Tensor]]:
     """Heads as ``[..., heads, items, channels, 16]`` and ``[..., heads, items, channels]``."""
     mv, s = heads
     _, channels, count, rows = mv.shape
-    shown = PROJECTIVE.leave(mv.reshape(mv.shape[0], channels, count * rows)).view(count, *x.shape, channels, -1)
+    shown = PROJECTIVE.leave(mv.reshape(mv.shape[0], channels, count * rows)).view(count, *x.shape, channels, mv.shape[0])
     lead = len(x.shape) - 1
     return shown.movedim(0, lead), None if s is None else s.reshape(count, *x.shape, -1).movedim(0, lead)
 

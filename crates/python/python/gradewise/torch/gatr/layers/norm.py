@@ -43,7 +43,7 @@ class EquiLayerNorm(Layer):
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, normalised."""
         if self.mv_channel_dim in (-2, multivectors.dim() - 2):
-            return self._run(self._enter(multivectors, scalars)).leave()
+            return self._alike(multivectors, scalars)
         turned = multivectors.movedim(self.mv_channel_dim, -2)
         mv, _ = self._run(self._enter(turned, None)).leave()
         s = None if scalars is None else F.layer_norm(scalars, scalars.shape[-1:])
@@ -72,7 +72,7 @@ class GradeDropout(Layer):
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, some of them 0."""
         if not self.training:
             return multivectors, scalars
-        return self._run(self._enter(multivectors, scalars)).leave()
+        return self._alike(multivectors, scalars)
 
 
 class ScalarGatedNonlinearity(Layer):

@@ -45,7 +45,7 @@ def _normalized(norm: nn.Module, heads: Heads, x: Features, query: Optional[int]
         return (mv * factor).to(mv.dtype), s
     groups, channels, count, rows = mv.shape[1:]
     shape = (groups, count, *x.shape)
-    flat = Features(mv.transpose(1, 2).reshape(mv.shape[0], channels, -1), None if s is None else s.flatten(0, 2).t(), shape, x.blades)
+    flat = Features(mv.transpose(1, 2).reshape(mv.shape[0], channels, groups * count * rows), None if s is None else s.flatten(0, 2).t(), shape, x.blades)
     made = run(norm, EquiLayerNorm, flat)
     mv = made.mv.view(mv.shape[0], channels, groups, count, rows).transpose(1, 2)
     s = None if s is None else made.s.t().reshape(s.shape)
@@ -58,7 +58,7 @@ def _published(heads: Heads, group: int, x: Features) -> Pair:
     lead = len(x.shape) - 1
     _, _, channels, count, rows = mv.shape
     planes = mv[:, group].reshape(mv.shape[0], channels, count * rows)
-    shown = x.blades.leave(planes).view(count, *x.shape, channels, -1).movedim(0, lead)
+    shown = x.blades.leave(planes).view(count, *x.shape, channels, mv.shape[0]).movedim(0, lead)
     return shown, None if s is None else s[group].reshape(count, *x.shape, s.shape[-1]).movedim(0, lead)
 
 

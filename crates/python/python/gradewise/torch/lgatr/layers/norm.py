@@ -63,7 +63,7 @@ class EquiLayerNorm(Layer):
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None) -> Pair:
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, normalised."""
         if self.mv_channel_dim in (-2, multivectors.dim() - 2):
-            return self._run(self._enter(multivectors, scalars)).leave()
+            return self._alike(multivectors, scalars)
         if self.elementwise_affine:
             raise ArgumentError(
                 f"EquiLayerNorm: mv_channel_dim {self.mv_channel_dim} with elementwise_affine: gains belong to the axis before the last"
@@ -103,11 +103,7 @@ class GradeDropout(Layer):
         """Multivectors ``[..., channels, 16]`` and scalars ``[..., channels]``, some of them 0."""
         if not self.training or self._dropout_prob == 0:
             return multivectors, scalars
-        if multivectors.dim() < 2 or (scalars is not None and scalars.shape[:-1] != multivectors.shape[:-2]):
-            mv, _ = self._run(self._enter(multivectors[..., None, :], None)).leave()
-            s = None if scalars is None else F.dropout(scalars, self._dropout_prob, training=True)
-            return mv[..., 0, :], s
-        return self._run(self._enter(multivectors, scalars)).leave()
+        return self._alike(multivectors, scalars)
 
     def extra_repr(self) -> str:
         return f"p={self._dropout_prob}"
