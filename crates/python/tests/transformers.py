@@ -62,9 +62,10 @@ def deviation(actual, expected, scale=0.0):
     return float((actual - expected).norm() / max(float(expected.norm()), scale, 1e-300))
 
 
-def worst(actual, expected):
-    """The greatest deviation. Gradients that are 0 by a symmetry, such as of what is added to all keys, are compared with the others."""
-    floor = 1e-6 * max(float(x.norm()) for x in expected.values())
+def worst(actual, expected, least=1e-4):
+    """The greatest deviation. Gradients that are 0 by a symmetry, such as of what is added to all keys, are compared with the greatest times
+    ``least``."""
+    floor = least * max(float(x.norm()) for x in expected.values())
     missing = [name for name in expected if name not in actual and float(expected[name].norm()) > floor]
     assert not missing, missing
     return max(deviation(actual[name], x, floor) for name, x in expected.items() if name in actual)

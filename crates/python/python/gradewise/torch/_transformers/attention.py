@@ -8,8 +8,10 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gradewise._errors import ArgumentError, ShapeError
+from gradewise.torch._composite import is_plain, is_transformed
 
 _BY_OPTION = {
     "varlen": ("cu_seq_q", "cu_seq_k", "max_q", "max_k"),
@@ -89,7 +91,44 @@ def _native(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         if not isinstance(mask, Tensor) or not _broadcasts(mask.shape, scores):
             found = f"shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
             raise ShapeError(f"attention: attn_mask of {found}, expected a tensor that broadcasts to {list(scores)}")
+    if is_transformed():
+        # The fused kernels have no forward mode, and no rules for batches of gradients.
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, k, v, **options)
+    needs = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    fixed = not options.get("dropout_p") and not (mask is not None and mask.requires_grad)
+    if needs and fixed and is_plain((q, k, v)) and not torch.is_autocast_enabled(q.device.type):
+        return _Twice.apply(q, k, v, options)
     return F.scaled_dot_product_attention(q, k, v, **options)
+
+
+class _Twice(torch.autograd.Function):
+    """PyTorch's attention, whose fused kernels are not to be differentiated twice: a backward pass that is itself differentiated goes
+    through its definition."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, options):
+        ctx.save_for_backward(q, k, v)
+        ctx.options = options
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_(need) for x, need in zip((q, k, v), ctx.needs_input_grad)]
+            output = F.scaled_dot_product_attention(*inputs, **options)
+        ctx.graph = output, inputs
+        return output.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        output, inputs = ctx.graph
+        saved = ctx.saved_tensors
+        is_definition = torch.is_grad_enabled() or not is_plain((grad, *saved))
+        if is_definition:
+            inputs = saved
+            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+                inputs = [x.view_as(x) if need else x for x, need in zip(saved, ctx.needs_input_grad)]
+                output = F.scaled_dot_product_attention(*inputs, **ctx.options)
+        wanted = [x for x, need in zip(inputs, ctx.needs_input_grad) if need]
+        found = iter(torch.autograd.grad(output, wanted, grad, retain_graph=True, create_graph=is_definition))
+        return (*(next(found) if need else None for need in ctx.needs_input_grad[:3]), None)
 
 
 def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:

@@ -58,9 +58,9 @@ def compile_forward(model: nn.Module, options: Optional[Mapping[str, Any]], memo
     """
     compiled = torch.compile(model.forward, **dict(options or {}))
     if memory_budget is not None:
-        import torch._functorch.config
+        from torch._functorch import config
 
-        compiled = torch._functorch.config.patch(activation_memory_budget=memory_budget)(compiled)
+        compiled = config.patch(activation_memory_budget=memory_budget)(compiled)
     model.forward = compiled  # type: ignore[method-assign]
 
 

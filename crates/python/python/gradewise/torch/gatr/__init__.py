@@ -7,6 +7,7 @@ models need no change but an import.
 Multivectors of the projective algebra are ``[..., items, channels, 16]``, scalars ``[..., items, channels]``.
 """
 
+from gradewise.torch.gatr import interface
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers import (
     ApplyRotaryPositionalEncoding,
@@ -39,4 +40,5 @@ __all__ = [
     "ScalarGatedNonlinearity",
     "SelfAttention",
     "SelfAttentionConfig",
+    "interface",
 ]
