@@ -5,11 +5,11 @@ import io
 import pickle
 
 import pytest
-import torch
-from torch import nn
 
 import gradewise
+import torch
 from gradewise.torch import gatr, lgatr
+from torch import nn
 
 F64 = torch.float64
 LGATR = dict(
@@ -248,12 +248,21 @@ def test_spurions():
 
 
 REFUSED = {
-    "blades": (lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 8), torch.zeros(2, 3, 2)), "expected [..., items, channels, 16]"),
+    "blades": (
+        lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 8), torch.zeros(2, 3, 2)),
+        "expected [..., items, channels, 16]",
+    ),
     "channels": (lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 5, 16), torch.zeros(2, 3, 2)), "expected 2 channels"),
-    "rows": (lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 16), torch.zeros(2, 4, 2)), "one row of scalars for each item"),
+    "rows": (
+        lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 16), torch.zeros(2, 4, 2)),
+        "one row of scalars for each item",
+    ),
     "scalars": (lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 16)), "give scalars"),
     "option": (lambda: lgatr.LGATr(**LGATR | {"attention": {"heads": 2}}), "no option 'heads'"),
-    "activation": (lambda: lgatr.LGATr(**LGATR | {"mlp": {"nonlinearity": "swish"}}), "'swish', expected one of 'relu'"),
+    "activation": (
+        lambda: lgatr.LGATr(**LGATR | {"mlp": {"nonlinearity": "swish"}}),
+        "'swish', expected one of 'relu'",
+    ),
     "beam": (lambda: lgatr.get_spurions("beam"), "expected one of 'lightlike'"),
     "backend": (
         lambda: lgatr.LGATr(**LGATR)(torch.zeros(2, 3, 2, 16), torch.zeros(2, 3, 2), backend="fast"),
@@ -264,9 +273,15 @@ REFUSED = {
         "broadcasts to [2, 2, 3, 3]",
     ),
     "slim": (lambda: lgatr.LGATrSlim(**SLIM)(torch.zeros(2, 3, 2, 4), None), "one channel or more"),
-    "slim shape": (lambda: lgatr.LGATrSlim(**SLIM)(torch.zeros(2, 3, 2, 3), torch.zeros(2, 3, 2)), "expected [..., 4, channels]"),
+    "slim shape": (
+        lambda: lgatr.LGATrSlim(**SLIM)(torch.zeros(2, 3, 2, 3), torch.zeros(2, 3, 2)),
+        "expected [..., 4, channels]",
+    ),
     "even": (lambda: gatr.GeometricBilinear(3, 5, in_s_channels=2), "expected an even number"),
-    "scalars of attention": (lambda: gatr.GATr(**LGATR | {"mlp": {}, "hidden_s_channels": None}), "attention needs scalars"),
+    "scalars of attention": (
+        lambda: gatr.GATr(**LGATR | {"mlp": {}, "hidden_s_channels": None}),
+        "attention needs scalars",
+    ),
     "checkpoint": (lambda: gatr.GATr(**LGATR | {"mlp": {}, "checkpoint": ["block", "mlp"]}), "Checkpointing both"),
     "reference": (
         lambda: gatr.GATr(**LGATR | {"mlp": {}})(torch.zeros(2, 3, 2, 16), torch.zeros(2, 3, 2), join_reference="mean"),
@@ -288,9 +303,13 @@ def test_subspaces_of_interfaces():
     i = gatr.interface
     assert torch.allclose(i.extract_point(i.embed_point(point)), point)
     turn = torch.nn.functional.normalize(torch.randn(5, 4, dtype=F64), dim=-1)
-    position, orientation = i.extract_3d_object(i.embed_3d_object(point[:, None], turn[:, None]), sign_reference=turn[:, None])
+    position, orientation = i.extract_3d_object(
+        i.embed_3d_object(point[:, None], turn[:, None]), sign_reference=turn[:, None]
+    )
     assert torch.allclose(position[:, 0], point) and torch.allclose(orientation[:, 0], turn)
-    position, vectors = i.extract_3d_object_two_vec(i.embed_3d_object_two_vec(point[:, None], torch.ones(5, 1, 6, dtype=F64)))
+    position, vectors = i.extract_3d_object_two_vec(
+        i.embed_3d_object_two_vec(point[:, None], torch.ones(5, 1, 6, dtype=F64))
+    )
     assert torch.allclose(position[:, 0], point) and torch.equal(vectors, torch.ones(5, 1, 6, dtype=F64))
     ray = torch.randn(5, 6)
     assert torch.equal(i.extract_pluecker_ray(i.embed_pluecker_ray(ray)), ray)

@@ -3,8 +3,8 @@
 import os
 
 import pytest
-import torch
 
+import torch
 import transformers
 from transformers import default_dtype, evaluate, worst
 
@@ -84,7 +84,16 @@ def test_single_precision(package):
 def test_configurations_of_the_package():
     lgatr = pytest.importorskip("lgatr")
     model = transformers.OURS["lgatr"].LGATr(
-        1, 1, 1, 4, 1, 1, 4, lgatr.SelfAttentionConfig(num_heads=2), lgatr.MLPConfig(), lgatr.PrimitivesConfig(subgroup=False)
+        1,
+        1,
+        1,
+        4,
+        1,
+        1,
+        4,
+        lgatr.SelfAttentionConfig(num_heads=2),
+        lgatr.MLPConfig(),
+        lgatr.PrimitivesConfig(subgroup=False),
     )
     assert model.linear_in.weight.shape == (4, 1, 5)
 
@@ -93,10 +102,13 @@ LGATR_LAYERS = {
     "EquiLinear": lambda lib, m, y: y.EquiLinear(2, 3, m.PrimitivesConfig(), 3, 4),
     "EquiLinear full": lambda lib, m, y: y.EquiLinear(2, 3, m.PrimitivesConfig(subgroup=False), 3, 0),
     "EquiLayerNorm": lambda lib, m, y: y.EquiLayerNorm(2, 3, elementwise_affine=True, gain=1.5),
-    "GeometricBilinear": lambda lib, m, y: y.GeometricBilinear(2, 4, m.PrimitivesConfig(), in_s_channels=3, out_s_channels=1),
+    "GeometricBilinear": lambda lib, m, y: y.GeometricBilinear(
+        2, 4, m.PrimitivesConfig(), in_s_channels=3, out_s_channels=1
+    ),
     "GeoMLP": lambda lib, m, y: y.GeoMLP(m.MLPConfig(mv_channels=2, s_channels=3), m.PrimitivesConfig()),
     "SelfAttention": lambda lib, m, y: y.SelfAttention(
-        m.SelfAttentionConfig(in_mv_channels=2, out_mv_channels=2, in_s_channels=3, out_s_channels=3, num_heads=2), m.PrimitivesConfig()
+        m.SelfAttentionConfig(in_mv_channels=2, out_mv_channels=2, in_s_channels=3, out_s_channels=3, num_heads=2),
+        m.PrimitivesConfig(),
     ),
     "ScalarGatedNonlinearity": lambda lib, m, y: y.ScalarGatedNonlinearity("silu"),
     "LGATrBlock": lambda lib, m, y: y.LGATrBlock(
@@ -129,7 +141,10 @@ def test_layers(package, name):
             made.append(make(library, library, importlib.import_module(f"{path}.layers")).double())
     ours, theirs = made
     ours.load_state_dict(theirs.state_dict(), strict=True)
-    inputs = {"multivectors": torch.randn(2, 5, 2, 16, dtype=torch.float64), "scalars": torch.randn(2, 5, 3, dtype=torch.float64)}
+    inputs = {
+        "multivectors": torch.randn(2, 5, 2, 16, dtype=torch.float64),
+        "scalars": torch.randn(2, 5, 3, dtype=torch.float64),
+    }
     if name == "EquiLinear none":
         inputs.pop("scalars")
     with torch.no_grad():

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-import torch
 
+import torch
 from gradewise.torch import gatr, lgatr
 from gradewise.torch.gatr import primitives as pga
 from gradewise.torch.lgatr import primitives as sta
@@ -71,7 +71,9 @@ OPTIONS = {
 
 
 def model_of(options):
-    arguments = COMMON | dict(in_mv_channels=2, out_mv_channels=2, hidden_mv_channels=6, attention={"num_heads": 2}, mlp={})
+    arguments = COMMON | dict(
+        in_mv_channels=2, out_mv_channels=2, hidden_mv_channels=6, attention={"num_heads": 2}, mlp={}
+    )
     return trained(lgatr.LGATr(**arguments | options).double())
 
 
@@ -171,4 +173,6 @@ def test_euclid(transformation, kind, device):
     found, expected = model(turned, s), (sandwich(pga, versor, out_mv, odd), out_s)
     # Squared distances of points 1e3 away are differences of numbers 1e6 times as large.
     assert distance(found, expected) < (1e-8 if transformation == "translation" else 1e-11)
-    assert distance(model.float()(turned.float(), s.float()), found) < (0.5 if transformation == "translation" else 1e-4)
+    assert distance(model.float()(turned.float(), s.float()), found) < (
+        0.5 if transformation == "translation" else 1e-4
+    )

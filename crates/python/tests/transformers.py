@@ -7,11 +7,11 @@ import os
 import random
 from pathlib import Path
 
-import torch
 from safetensors import safe_open
 
 import gradewise.torch.gatr
 import gradewise.torch.lgatr
+import torch
 
 FOLDER = Path(os.environ.get("GRADEWISE_GOLDEN", Path(__file__).parents[3] / "tests" / "golden")) / "transformers"
 OURS = {"lgatr": gradewise.torch.lgatr, "gatr": gradewise.torch.gatr}
@@ -63,8 +63,8 @@ def deviation(actual, expected, scale=0.0):
 
 
 def worst(actual, expected, least=1e-4):
-    """The greatest deviation. Gradients that are 0 by a symmetry, such as of what is added to all keys, are compared with the greatest times
-    ``least``."""
+    """The greatest deviation. Gradients that are 0 by a symmetry, such as of what is added to all keys, are compared with the greatest
+    times ``least``."""
     floor = least * max(float(x.norm()) for x in expected.values())
     missing = [name for name in expected if name not in actual and float(expected[name].norm()) > floor]
     assert not missing, missing

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any, Callable, Optional, Sequence
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._composite import is_plain, is_transformed
+from torch import Tensor
 
 _BY_OPTION = {
     "varlen": ("cu_seq_q", "cu_seq_k", "max_q", "max_k"),
@@ -50,7 +50,8 @@ def batch(shape: Sequence[int], options: dict[str, Any]) -> tuple[int, ...]:
 
 
 def planes_of_heads(x: Tensor, blades: int, channels: int) -> tuple[Tensor, Tensor]:
-    """``[..., heads, items, 16 · channels + scalars]`` as planes ``[16, heads · channels, rows]`` and scalars ``[heads · scalars, rows]``."""
+    """``[..., heads, items, 16 · channels + scalars]`` as planes ``[16, heads · channels, rows]`` and scalars ``[heads · scalars,
+    rows]``."""
     n = x.dim()
     lead = range(n - 3)
     mv, s = x[..., : blades * channels], x[..., blades * channels :]
@@ -160,7 +161,9 @@ def _packed(module: str, function: str, backend: str) -> Callable[..., Tensor]:
             )
         kernel = _library(module, function, backend)
         if not q.is_cuda:
-            raise ArgumentError(f"attention: backend {backend!r} runs on a GPU, and the features are on {q.device}; use a mask")
+            raise ArgumentError(
+                f"attention: backend {backend!r} runs on a GPU, and the features are on {q.device}; use a mask"
+            )
         if q.dtype.itemsize == 2:
             dtype = q.dtype
         elif dtype is None:
@@ -181,7 +184,9 @@ def _xformers(q: Tensor, k: Tensor, v: Tensor, dtype: Optional[torch.dtype] = No
         raise ShapeError(f"attention: backend 'xformers' with queries of shape {list(q.shape)}, expected 4 axes")
     kernel = _library("xformers.ops", "memory_efficient_attention", "xformers")
     if not q.is_cuda:
-        raise ArgumentError(f"attention: backend 'xformers' runs on a GPU, and the features are on {q.device}; use attn_mask")
+        raise ArgumentError(
+            f"attention: backend 'xformers' runs on a GPU, and the features are on {q.device}; use attn_mask"
+        )
     width, padding = q.shape[-1], -q.shape[-1] % 8
     if k.shape[1] != q.shape[1]:
         k, v = (x.expand(-1, q.shape[1], -1, -1) for x in (k, v))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-import torch
-from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import Blades
+from torch import Tensor, nn
 
 Pair = tuple[Tensor, Optional[Tensor]]
 
@@ -141,16 +142,27 @@ def run(module: nn.Module, kind: Any, x: Features, *arguments: Any, **options: A
     return enter(x.blades, mv, s, type(module).__name__)
 
 
+def computed_again(function: Callable[..., Features], x: Features, *arguments: Any) -> Features:
+    """A function of features whose inner results are computed again by the backward pass."""
+
+    def again(mv: Tensor, s: Optional[Tensor]) -> tuple[Tensor, Optional[Tensor]]:
+        y = function(x.with_(mv, s), *arguments)
+        return y.mv, y.s
+
+    mv, s = checkpoint(again, x.mv, x.s, use_reentrant=False)
+    return x.with_(mv, s)
+
+
 class Layer(nn.Module):
     """A layer of features: what it computes is in ``_run``, on planes."""
 
     _blades: Blades
 
-    def _run(self, x: Features) -> Features:
+    def _run(self, x: Features, *arguments: Any, **options: Any) -> Features:
         raise NotImplementedError
 
     @staticmethod
-    def _call(module: nn.Module, x: Features) -> Pair:
+    def _call(module: nn.Module, x: Features, *arguments: Any, **options: Any) -> Pair:
         mv, s = x.leave()
         return module(mv, scalars=s)
 

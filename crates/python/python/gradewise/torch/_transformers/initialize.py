@@ -1,13 +1,13 @@
-"""How the published linear maps draw their parameters: uniformly, to keep the variance of the features (He et al. 2015, arXiv:1502.01852)."""
+"""How the published linear maps draw their parameters: uniformly, so that the variance of the features stays (He et al. 2015,
+arXiv:1502.01852)."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Optional, Sequence
 
-from torch import nn
-
 from gradewise._errors import ArgumentError
+from torch import nn
 
 _SCALES = {
     # Of multivectors, of scalars, and what is added to the bias on the multivectors' scalars.
@@ -63,7 +63,7 @@ def initialize(
             uniform(layer.weight[..., number], component * mv_scale / math.sqrt(fan_in))
     if layer.s2mvs is not None:
         # Multivectors and scalars each contribute half of the variance.
-        # The published GATr draws these onto a copy, so that its coefficients keep the first draw; the random numbers are used up there too.
+        # The published GATr draws these onto a copy, so that its coefficients keep the first draw; the numbers are used up there too.
         scalars = layer.weight[..., 0] if components is None else layer.weight[..., 0].clone()
         uniform(scalars, first * mv_scale / math.sqrt(2 * fan_in))
         if layer._mixes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Optional
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
 from gradewise._errors import ShapeError
 from gradewise.torch._composite import is_plain
 from gradewise.torch._transformers.features import Features, Layer, Pair, is_without_hooks
 from gradewise.torch._transformers.precision import is_island, island, wide
+from torch import Tensor, nn
 
 
 class _PairMap(torch.autograd.Function):
@@ -116,13 +116,17 @@ class LinearLayer(Layer):
     def _run(self, x: Features) -> Features:
         self._fits(x)
         linears = [m for m in (self.s2mvs, self.mvs2s, self.s2s) if m is not None]
-        if (self._is_wide and is_island()) or not all(type(m).forward is nn.Linear.forward and is_without_hooks(m) for m in linears):
+        if (self._is_wide and is_island()) or not all(
+            type(m).forward is nn.Linear.forward and is_without_hooks(m) for m in linears
+        ):
             return self._apart(x)
         s = x.s if x.s is not None else x.mv.new_empty(0, x.mv.shape[2])
         scalars = 0 if self.mvs2s is None else self.mvs2s.weight.shape[0]
         first, others, bias = self._matrices(None if x.s is None else s.shape[0])
         plain = [t for t in (first, others, bias, s, x.mv) if t is not None]
-        is_fast = is_plain(plain) and len({t.dtype for t in plain}) == 1 and not torch.is_autocast_enabled(s.device.type)
+        is_fast = (
+            is_plain(plain) and len({t.dtype for t in plain}) == 1 and not torch.is_autocast_enabled(s.device.type)
+        )
         map_ = _PairMap.apply if is_fast else _by_parts
         s, mv = map_(first, others, bias, s, x.mv, scalars)
         return x.with_(mv, None if self.mvs2s is None else s)

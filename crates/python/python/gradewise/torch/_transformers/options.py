@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable, Optional, TypeVar
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
 from gradewise._errors import ArgumentError
+from torch import Tensor, nn
 
 C = TypeVar("C")
 
@@ -24,7 +24,9 @@ def cast(kind: type[C], config: Any) -> C:
     elif type(config).__name__ == kind.__name__ and hasattr(config, "__dict__"):
         options = dict(vars(config))
     else:
-        raise ArgumentError(f"{kind.__name__}: {config!r} of type {type(config).__name__}, expected a {kind.__name__} or a dict")
+        raise ArgumentError(
+            f"{kind.__name__}: {config!r} of type {type(config).__name__}, expected a {kind.__name__} or a dict"
+        )
     known = list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
     unknown = [name for name in options if name not in known]
     if unknown:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -31,10 +32,9 @@ class naive_amp:
         _is_naive = _is_naive or self.enabled
         return self
 
-    def __exit__(self, *_: Any) -> bool:
+    def __exit__(self, *_: Any) -> None:
         global _is_naive
         _is_naive = self._before.pop()
-        return False
 
 
 def is_autocast() -> bool:
@@ -47,20 +47,15 @@ def is_island() -> bool:
     return not _is_naive and is_autocast()
 
 
-class _Off:
-    def __enter__(self) -> None:
-        self._contexts = [torch.autocast(kind, enabled=False) for kind in ("cuda", "cpu")]
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *reason: Any) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*reason)
+@contextmanager
+def _off() -> Iterator[None]:
+    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+        yield
 
 
 def island() -> AbstractContextManager[Any]:
     """A context without autocast where :func:`is_island`, otherwise none."""
-    return _Off() if is_island() else nullcontext()
+    return _off() if is_island() else nullcontext()
 
 
 def wide(x: Tensor) -> Tensor:

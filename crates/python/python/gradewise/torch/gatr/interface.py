@@ -10,11 +10,10 @@ import warnings
 from typing import Optional
 
 import torch
-from torch import Tensor
-
 from gradewise._errors import ShapeError
 from gradewise.torch._transformers.embedding import check, embed, extract
 from gradewise.torch.gatr.primitives import geometric_product, outer_product, reverse
+from torch import Tensor
 
 
 def _blades(parts: dict[int, Tensor]) -> Tensor:
@@ -86,9 +85,7 @@ def embed_translation(translation_vector: Tensor) -> Tensor:
     return _blades({0: torch.ones_like(x), 5: x, 6: y, 7: z})
 
 
-def extract_translation(
-    multivector: Tensor, divide_by_embedding_dim: bool = False, threshold: float = 1e-3
-) -> Tensor:
+def extract_translation(multivector: Tensor, divide_by_embedding_dim: bool = False, threshold: float = 1e-3) -> Tensor:
     """The vectors ``[..., 3]`` of translations; not equivariant, and deprecated by the published package.
 
     Args:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
-from torch import Tensor
-
 from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
 from gradewise.torch._transformers.precision import island, wide
+from torch import Tensor
 
 NUM_PIN_LINEAR_BASIS_ELEMENTS = len(PROJECTIVE.maps)
 """The coefficients of an equivariant map of one multivector."""
@@ -183,6 +182,8 @@ def geometric_attention(
     from gradewise.torch.gatr.layers.geometric import attend
 
     if normalizer is not None:
-        raise ArgumentError("geometric_attention: a normalizer as a function, expected None and the epsilon of w / (w² + epsilon)")
+        raise ArgumentError(
+            "geometric_attention: a normalizer as a function, expected None and the epsilon of w / (w² + epsilon)"
+        )
     turned = None if weights is None else weights[:, 0].t()[:, :, None]
     return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, epsilon, turned, attn_mask)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 import torch
-from torch import Tensor
-
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import SPACETIME, constant
@@ -15,6 +13,7 @@ from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
 from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import PrimitivesConfig
+from torch import Tensor
 
 __all__ = [
     "PrimitivesConfig",
@@ -152,4 +151,3 @@ def grade_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
         torch.tensor([1, 4, 6, 4, 1], device=x.device), -1, output_size=16
     )
     return x * factors.view(x.shape)
-

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import torch
-from torch import Tensor, nn
-
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, is_without_hooks, run
@@ -15,6 +12,7 @@ from gradewise.torch.gatr.layers.geometric import GeometricAttention, Heads, hea
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.norm import GradeDropout
 from gradewise.torch.gatr.layers.rotary import ApplyRotaryPositionalEncoding
+from torch import Tensor, nn
 
 
 def split(x: Features, groups: int, mv_channels: int, s_channels: int, heads: int) -> list[Heads]:
@@ -94,8 +92,8 @@ class MultiQueryQKVModule(QKVModule):
 def _inputs(config: SelfAttentionConfig) -> tuple[int, int]:
     if config.in_mv_channels is None or config.in_s_channels is None:
         raise ArgumentError(
-            f"SelfAttentionConfig: in_mv_channels {config.in_mv_channels}, in_s_channels {config.in_s_channels}, expected numbers: attention "
-            "needs scalars too; make the model with hidden_s_channels"
+            f"SelfAttentionConfig: in_mv_channels {config.in_mv_channels}, in_s_channels {config.in_s_channels}, expected numbers: "
+            "attention needs scalars too; make the model with hidden_s_channels"
         )
     return config.in_mv_channels, config.in_s_channels
 
@@ -223,7 +221,9 @@ class CrossAttention(Layer):
             ("pos_encoding", config.pos_encoding),
         ):
             if is_there:
-                raise ArgumentError(f"CrossAttention: {option} in its options, which the published layer does not have: leave it out")
+                raise ArgumentError(
+                    f"CrossAttention: {option} in its options, which the published layer does not have: leave it out"
+                )
         in_mv, in_s = _inputs(config)
         mv, s = config.hidden_mv_channels, config.hidden_s_channels
         self.q_linear = EquiLinear(in_q_mv_channels, mv * config.num_heads, in_q_s_channels, s * config.num_heads)

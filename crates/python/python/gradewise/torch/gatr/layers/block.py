@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Callable, Optional
-
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint as _checkpoint
+from typing import Any, Optional
 
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.attention import SelfAttention, extra_features
 from gradewise.torch.gatr.layers.mlp import GeoMLP
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm
-
-
-def computed_again(function: Callable[[Features], Features], x: Features) -> Features:
-    """A function of features whose inner results are computed again by the backward pass."""
-
-    def again(mv: Tensor, s: Optional[Tensor]) -> tuple[Tensor, Optional[Tensor]]:
-        y = function(x.with_(mv, s))
-        return y.mv, y.s
-
-    mv, s = _checkpoint(again, x.mv, x.s, use_reentrant=False)
-    return x.with_(mv, s)
+from torch import Tensor, nn
 
 
 class GATrBlock(Layer):
@@ -46,7 +33,7 @@ class GATrBlock(Layer):
     def __init__(
         self,
         mv_channels: int,
-        s_channels: int,
+        s_channels: Optional[int],
         attention: Any,
         mlp: Any,
         dropout_prob: Optional[float] = None,
@@ -71,7 +58,7 @@ class GATrBlock(Layer):
         mlp = replace(
             MLPConfig.cast(mlp),
             mv_channels=(mv_channels, 2 * mv_channels, mv_channels),
-            s_channels=(s_channels, 2 * s_channels, s_channels),
+            s_channels=None if s_channels is None else (s_channels, 2 * s_channels, s_channels),
             dropout_prob=dropout_prob,
         )
         self.mlp = GeoMLP(mlp)

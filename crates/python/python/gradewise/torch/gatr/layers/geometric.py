@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant, index
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer
 from gradewise.torch.gatr.config import SelfAttentionConfig
+from torch import Tensor, nn
 
 Heads = tuple[Tensor, Optional[Tensor]]
 """Multivectors as planes ``[16, channels, heads, rows]`` and scalars ``[heads, rows, channels]``."""
@@ -56,7 +56,9 @@ def published(heads: Heads, x: Features) -> tuple[Tensor, Optional[Tensor]]:
     """Heads as ``[..., heads, items, channels, 16]`` and ``[..., heads, items, channels]``."""
     mv, s = heads
     _, channels, count, rows = mv.shape
-    shown = PROJECTIVE.leave(mv.reshape(mv.shape[0], channels, count * rows)).view(count, *x.shape, channels, mv.shape[0])
+    shown = PROJECTIVE.leave(mv.reshape(mv.shape[0], channels, count * rows)).view(
+        count, *x.shape, channels, mv.shape[0]
+    )
     lead = len(x.shape) - 1
     return shown.movedim(0, lead), None if s is None else s.reshape(count, *x.shape, -1).movedim(0, lead)
 
@@ -155,7 +157,9 @@ def weighed(
     if mask is None or isinstance(mask, Tensor):
         return weigh(a, b, c, attn_mask=_flat(mask, shapes[0]), scale=a.shape[-1] ** -0.5)
     if type(mask).__module__.split(".")[0] != "xformers":
-        raise ArgumentError(f"attention: attention_mask of type {type(mask).__name__}, expected a tensor, or a bias of xformers")
+        raise ArgumentError(
+            f"attention: attention_mask of type {type(mask).__name__}, expected a tensor, or a bias of xformers"
+        )
     # Its kernels take values as wide as keys.
     width = max(a.shape[-1], c.shape[-1])
     padded = [F.pad(x, (0, width - x.shape[-1])) for x in (a, b, c)]

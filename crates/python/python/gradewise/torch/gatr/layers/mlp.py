@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
-from torch import Tensor, nn
-
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
 from gradewise.torch.gatr.config import MLPConfig
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.norm import GradeDropout, ScalarGatedNonlinearity
+from torch import Tensor, nn
 
 # The published join is dual(dual(x) ∧ dual(y)): beside the regressive product it has the dual once more instead of its inverse, and the
 # pseudoscalar with the other sign.
@@ -25,7 +24,9 @@ _TRIVECTOR = 14
 def reference_rows(reference: Optional[Tensor], x: Features, channels: int) -> Tensor:
     """What joins are multiplied by, ``[channels or 1, rows]``: a component of the reference multivectors ``[..., 16]``."""
     if reference is None:
-        raise ArgumentError("GeometricBilinear: no reference_mv, and the join needs one: give a multivector such as the mean of the data")
+        raise ArgumentError(
+            "GeometricBilinear: no reference_mv, and the join needs one: give a multivector such as the mean of the data"
+        )
     factor = reference[..., _TRIVECTOR]
     wide = channels if factor.dim() and factor.shape[-1] != 1 else 1
     try:
@@ -62,11 +63,11 @@ class GeometricBilinear(Layer):
         super().__init__()
         hidden = out_mv_channels if hidden_mv_channels is None else hidden_mv_channels
         if hidden % 2:
-            raise ArgumentError(f"GeometricBilinear: {hidden} hidden channels, expected an even number: half of them are joins")
+            raise ArgumentError(
+                f"GeometricBilinear: {hidden} hidden channels, expected an even number: half of them are joins"
+            )
         self.linear_left = EquiLinear(in_mv_channels, hidden // 2, in_s_channels)
-        self.linear_right = EquiLinear(
-            in_mv_channels, hidden // 2, in_s_channels, initialization="almost_unit_scalar"
-        )
+        self.linear_right = EquiLinear(in_mv_channels, hidden // 2, in_s_channels, initialization="almost_unit_scalar")
         self.linear_join_left = EquiLinear(in_mv_channels, hidden // 2, in_s_channels)
         self.linear_join_right = EquiLinear(in_mv_channels, hidden // 2, in_s_channels)
         self.linear_out = EquiLinear(hidden, out_mv_channels, in_s_channels, out_s_channels)
@@ -77,7 +78,9 @@ class GeometricBilinear(Layer):
 
         products = x.blades.product(mapped("left"), mapped("right"))
         joins = x.blades.regressive(mapped("join_left"), mapped("join_right"))
-        factor = constant(_ON_PLANES, joins)[:, None, None] * reference_rows(reference, x, joins.shape[1]).to(joins.dtype)
+        factor = constant(_ON_PLANES, joins)[:, None, None] * reference_rows(reference, x, joins.shape[1]).to(
+            joins.dtype
+        )
         both = x.with_(torch.cat((products, joins * factor), 1), x.s)
         return run(self.linear_out, EquiLinear, both)
 
@@ -110,7 +113,9 @@ class GeoMLP(Layer):
         super().__init__()
         self.config = config = MLPConfig.cast(config)
         if config.mv_channels is None:
-            raise ArgumentError("GeoMLP: mv_channels is not set: give the channels before, between and behind its layers")
+            raise ArgumentError(
+                "GeoMLP: mv_channels is not set: give the channels before, between and behind its layers"
+            )
         mv = list(config.mv_channels)
         s = [None] * len(mv) if config.s_channels is None else list(config.s_channels)
         if len(s) != len(mv):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Optional
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor
 
+import torch
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.norm import form, scalar_norm, scales
+from torch import Tensor
 
 _GATES = {"relu": F.relu, "gelu": partial(F.gelu, approximate="tanh"), "sigmoid": torch.sigmoid}
 _SCALARS = {"relu": F.relu, "gelu": F.gelu, "sigmoid": torch.sigmoid}
@@ -34,7 +34,9 @@ class EquiLayerNorm(Layer):
         super().__init__()
         self.mv_channel_dim, self.epsilon = mv_channel_dim, epsilon
         if scalar_channel_dim != -1:
-            raise ArgumentError(f"EquiLayerNorm: scalar_channel_dim {scalar_channel_dim}, expected -1: move the axis to the end")
+            raise ArgumentError(
+                f"EquiLayerNorm: scalar_channel_dim {scalar_channel_dim}, expected -1: move the axis to the end"
+            )
 
     def _run(self, x: Features) -> Features:
         scale = scales(x.mv, x.blades, self.epsilon, norms=form)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-
 from gradewise._errors import ArgumentError, ShapeError
+from torch import Tensor, nn
 
 
 class ApplyRotaryPositionalEncoding(nn.Module):
@@ -24,7 +23,9 @@ class ApplyRotaryPositionalEncoding(nn.Module):
     def __init__(self, num_channels: int, item_dim: int, base: float = 4096) -> None:
         super().__init__()
         if num_channels % 2:
-            raise ArgumentError(f"ApplyRotaryPositionalEncoding: {num_channels} channels, expected an even number: they turn in pairs")
+            raise ArgumentError(
+                f"ApplyRotaryPositionalEncoding: {num_channels} channels, expected an even number: they turn in pairs"
+            )
         exponents = torch.arange(0, num_channels, 2, dtype=torch.float32) / num_channels
         self.register_buffer("inv_freq", 1.0 / base**exponents)
         self.item_dim, self.num_channels = item_dim, num_channels
@@ -32,7 +33,9 @@ class ApplyRotaryPositionalEncoding(nn.Module):
     def forward(self, scalars: Tensor) -> Tensor:
         """Scalars ``[..., channels]``, rotated."""
         if scalars.shape[-1] != self.num_channels:
-            raise ShapeError(f"ApplyRotaryPositionalEncoding: shape {list(scalars.shape)}, expected [..., {self.num_channels}]")
+            raise ShapeError(
+                f"ApplyRotaryPositionalEncoding: shape {list(scalars.shape)}, expected [..., {self.num_channels}]"
+            )
         axis = self.item_dim % scalars.dim()
         frequencies = self.inv_freq.float() if self.inv_freq.dtype.itemsize == 2 else self.inv_freq
         items = torch.arange(scalars.shape[axis], device=scalars.device, dtype=frequencies.dtype)

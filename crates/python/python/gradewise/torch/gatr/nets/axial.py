@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Optional, Union
-
-from torch import Tensor, nn
 
 from gradewise._errors import ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
-from gradewise.torch.gatr.layers.block import GATrBlock, computed_again
+from gradewise.torch.gatr.layers.block import GATrBlock
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
+from torch import Tensor, nn
 
 
 class AxialGATr(Layer):
@@ -75,7 +75,7 @@ class AxialGATr(Layer):
             if collapses:
                 x = replace(x, shape=(shape[0] * shape[1], *shape[2:]))
             if self._checkpoint_blocks:
-                x = computed_again(lambda x, b=block, m=mask: run(b, GATrBlock, x, reference, None, m), x)
+                x = computed_again(partial(run, block, GATrBlock), x, reference, None, mask)
             else:
                 x = run(block, GATrBlock, x, reference, None, mask)
             x = replace(x, shape=shape)

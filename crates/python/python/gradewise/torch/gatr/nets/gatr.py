@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Optional, Union
 from warnings import warn
 
-from torch import Tensor, nn
-
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
-from gradewise.torch._transformers.features import Features, Layer, Pair, reinserted, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, reinserted, run
 from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
-from gradewise.torch.gatr.layers.block import GATrBlock, computed_again
+from gradewise.torch.gatr.layers.block import GATrBlock
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
+from torch import Tensor, nn
 
 
 class GATr(Layer):
@@ -102,7 +102,7 @@ class GATr(Layer):
         x = run(self.linear_in, EquiLinear, x)
         for block in self.blocks:
             if self._checkpoint_blocks:
-                x = computed_again(lambda x, block=block: run(block, GATrBlock, x, reference, extra, mask), x)
+                x = computed_again(partial(run, block, GATrBlock), x, reference, extra, mask)
             else:
                 x = run(block, GATrBlock, x, reference, extra, mask)
         return run(self.linear_out, EquiLinear, x)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Union
 
-import torch
-from torch import Tensor
-
 from gradewise._errors import ArgumentError
+from torch import Tensor
 
 
 def construct_reference_multivector(reference: Union[Tensor, str], inputs: Tensor) -> Tensor:

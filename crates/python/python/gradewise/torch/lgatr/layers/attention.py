@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
 from gradewise.torch._transformers.algebra import SPACETIME, constant
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, run
@@ -16,6 +15,7 @@ from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import CrossAttentionConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout
+from torch import Tensor, nn
 
 Heads = tuple[Tensor, Optional[Tensor]]
 """Multivectors ``[16, groups, channels, heads, rows]`` and scalars ``[groups, heads, rows, channels]``."""
@@ -45,7 +45,12 @@ def _normalized(norm: nn.Module, heads: Heads, x: Features, query: Optional[int]
         return (mv * factor).to(mv.dtype), s
     groups, channels, count, rows = mv.shape[1:]
     shape = (groups, count, *x.shape)
-    flat = Features(mv.transpose(1, 2).reshape(mv.shape[0], channels, groups * count * rows), None if s is None else s.flatten(0, 2).t(), shape, x.blades)
+    flat = Features(
+        mv.transpose(1, 2).reshape(mv.shape[0], channels, groups * count * rows),
+        None if s is None else s.flatten(0, 2).t(),
+        shape,
+        x.blades,
+    )
     made = run(norm, EquiLayerNorm, flat)
     mv = made.mv.view(mv.shape[0], channels, groups, count, rows).transpose(1, 2)
     s = None if s is None else made.s.t().reshape(s.shape)
@@ -156,7 +161,9 @@ def extra_features(x: Features, mv: Optional[Tensor], s: Optional[Tensor]) -> Op
     return enter(x.blades, mv, s, "additional_qk_features")
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, x: Features, mv_channels: int, scale: Optional[Tensor], options: dict) -> Features:
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, x: Features, mv_channels: int, scale: Optional[Tensor], options: dict
+) -> Features:
     """Attention of heads' matrices, each head's result times its scale, as features with the heads' channels behind one another."""
     with island():
         h = weigh(wide(queries), wide(keys), wide(values), **options)
@@ -213,7 +220,9 @@ class SelfAttention(Layer):
         h = run(self.out_linear, EquiLinear, h)
         return h if self.dropout is None else run(self.dropout, GradeDropout, h)
 
-    def _called(self, x: Features, extra: Optional[Features], shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor, int]:
+    def _called(
+        self, x: Features, extra: Optional[Features], shape: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Tensor, int]:
         """Queries, keys and values from a module that is not what it was made as."""
         mv, s = x.leave()
         more = (None, None) if extra is None else extra.leave()
@@ -221,7 +230,12 @@ class SelfAttention(Layer):
         made = []
         for number, (m, part) in enumerate(zip(mvs, (q_s, k_s, v_s))):
             m = m.index_select(-1, torch.tensor(x.blades.order, device=m.device)).transpose(-1, -2)
-            m = m * constant(tuple(a * b for a, b in zip(x.blades.signs, x.blades.factors if number == 0 else (1.0,) * 16)), m)[:, None]
+            m = (
+                m
+                * constant(
+                    tuple(a * b for a, b in zip(x.blades.signs, x.blades.factors if number == 0 else (1.0,) * 16)), m
+                )[:, None]
+            )
             whole = m.flatten(-2) if part is None else torch.cat((m.flatten(-2), part), -1)
             made.append(whole.reshape(*shape[:-1], *whole.shape[-3:]))
         return (*made, mvs[2].shape[-2])

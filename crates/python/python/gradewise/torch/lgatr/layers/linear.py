@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
-from torch import nn
-
+from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features
 from gradewise.torch._transformers.initialize import check, freeze_empty, initialize
 from gradewise.torch._transformers.linear import LinearLayer
 from gradewise.torch.lgatr.config import PrimitivesConfig
-from gradewise._errors import ArgumentError
+from torch import nn
 
 
 class EquiLinear(LinearLayer):
@@ -76,7 +75,9 @@ class EquiLinear(LinearLayer):
     def _fits(self, x: Features) -> None:
         given = 0 if x.s is None else x.s.shape[0]
         if given == 0 and self._in_s_channels > 0:
-            raise ArgumentError(f"EquiLinear: no scalars, expected {self._in_s_channels} channels of them: give scalars")
+            raise ArgumentError(
+                f"EquiLinear: no scalars, expected {self._in_s_channels} channels of them: give scalars"
+            )
         if given > 0 and self._in_s_channels == 0:
             raise ArgumentError(
                 f"EquiLinear: scalars of {given} channels for a map without any: leave them out, or make it with in_s_channels={given}"
@@ -84,5 +85,9 @@ class EquiLinear(LinearLayer):
         super()._fits(x)
 
     def extra_repr(self) -> str:
-        scalars = f", s {self._in_s_channels} to {self._out_s_channels}" if self._in_s_channels or self._out_s_channels else ""
+        scalars = (
+            f", s {self._in_s_channels} to {self._out_s_channels}"
+            if self._in_s_channels or self._out_s_channels
+            else ""
+        )
         return f"{self._in_mv_channels}, {self._out_mv_channels}{scalars}, bias={self._bias}"

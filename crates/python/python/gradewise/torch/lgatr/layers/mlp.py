@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import torch
-from torch import Tensor, nn
-
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
@@ -15,6 +12,7 @@ from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
+from torch import Tensor, nn
 
 
 class GeometricBilinear(Layer):
@@ -95,9 +93,7 @@ class GeoMLP(Layer):
         layers: list[nn.Module] = []
         for number, (in_mv, out_mv, in_s, out_s) in enumerate(zip(mv, mv[1:], s, s[1:])):
             if number == 0 and primitives.geometric_product:
-                layers.append(
-                    GeometricBilinear(in_mv, out_mv, primitives, in_s_channels=in_s, out_s_channels=out_s)
-                )
+                layers.append(GeometricBilinear(in_mv, out_mv, primitives, in_s_channels=in_s, out_s_channels=out_s))
             else:
                 layers.append(ScalarGatedNonlinearity(config.nonlinearity))
                 layers.append(EquiLinear(in_mv, out_mv, primitives, in_s_channels=in_s, out_s_channels=out_s))

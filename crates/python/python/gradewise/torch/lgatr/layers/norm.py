@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Optional
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
+from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.norm import scalar_norm, scales
 from gradewise.torch._transformers.options import activation
-from gradewise._errors import ArgumentError
+from torch import Tensor, nn
 
 
 class EquiLayerNorm(Layer):

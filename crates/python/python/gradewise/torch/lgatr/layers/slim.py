@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
 
+import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.options import activation, positive
 from gradewise.torch._transformers.precision import island, wide
+from torch import Tensor, nn
 
 Pair = tuple[Tensor, Tensor]
 
@@ -94,7 +94,7 @@ class SlimLinear(nn.Module):
         """Vectors ``[..., 4, out]`` of ``[..., 4, in]``, and scalars ``[..., out]`` of ``[..., in]``."""
         if vectors.shape[-1] != self.weight_v.shape[1]:
             raise ShapeError(
-                f"SlimLinear: vectors of shape {list(vectors.shape)}, expected [..., 4, {self.weight_v.shape[1]}]: channels are the last axis"
+                f"SlimLinear: vectors of shape {list(vectors.shape)}, expected [..., 4, {self.weight_v.shape[1]}]: channels last"
             )
         with island():
             mapped = F.linear(wide(vectors), wide(self.weight_v))
@@ -235,9 +235,7 @@ class SlimMLP(nn.Module):
         s = [s_channels, *[mlp_ratio * s_channels] * (num_layers - 1), s_channels]
         layers: list[nn.Module] = []
         for number in range(num_layers - 1):
-            layers.append(
-                SlimGLU(v[number], v[number + 1], s[number], s[number + 1], nonlinearity, nonlinearity_v)
-            )
+            layers.append(SlimGLU(v[number], v[number + 1], s[number], s[number + 1], nonlinearity, nonlinearity_v))
             if dropout_prob is not None:
                 layers.append(SlimDropout(dropout_prob))
         layers.append(SlimLinear(v[-2], v[-1], s[-2], s[-1]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
-from torch import Tensor, nn
-
 from gradewise.torch._transformers.algebra import constant
 from gradewise.torch._transformers.attention import weigh
 from gradewise.torch._transformers.features import is_without_hooks
 from gradewise.torch._transformers.options import positive
 from gradewise.torch._transformers.precision import island, wide
-from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm, interval
+from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm
+from torch import Tensor, nn
 
 _METRIC = (1.0, -1.0, -1.0, -1.0)
 
@@ -58,7 +57,9 @@ class _Attention(nn.Module):
         s = s.unflatten(-1, (groups, self.hidden_s_channels, self.num_heads))
         signs = None
         if query is not None:
-            signs = constant(tuple(tuple(m if g == query else 1.0 for g in range(groups)) for m in _METRIC), v)[:, :, None, None]
+            signs = constant(tuple(tuple(m if g == query else 1.0 for g in range(groups)) for m in _METRIC), v)[
+                :, :, None, None
+            ]
         norm = self.norm
         own = type(norm) is SlimRMSNorm and norm.weight_v is None and is_without_hooks(norm)
         if own:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Optional
 
-from torch import Tensor, nn
-
 from gradewise.torch._transformers.algebra import SPACETIME
-from gradewise.torch._transformers.features import Features, Layer, Pair, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.block import ConditionalLGATrBlock
 from gradewise.torch.lgatr.layers.linear import EquiLinear
-from gradewise.torch.lgatr.nets.lgatr import checked
+from torch import Tensor, nn
 
 
 class ConditionalLGATr(Layer):
@@ -65,9 +64,7 @@ class ConditionalLGATr(Layer):
     ) -> None:
         super().__init__()
         self.primitives = primitives = PrimitivesConfig() if primitives is None else PrimitivesConfig.cast(primitives)
-        self.linear_in = EquiLinear(
-            in_mv_channels, hidden_mv_channels, primitives, in_s_channels, hidden_s_channels
-        )
+        self.linear_in = EquiLinear(in_mv_channels, hidden_mv_channels, primitives, in_s_channels, hidden_s_channels)
         attention = replace(
             SelfAttentionConfig.cast(attention), additional_qk_mv_channels=0, additional_qk_s_channels=0
         )
@@ -88,9 +85,7 @@ class ConditionalLGATr(Layer):
             )
             for _ in range(num_blocks)
         )
-        self.linear_out = EquiLinear(
-            hidden_mv_channels, out_mv_channels, primitives, hidden_s_channels, out_s_channels
-        )
+        self.linear_out = EquiLinear(hidden_mv_channels, out_mv_channels, primitives, hidden_s_channels, out_s_channels)
         self._checkpoint_blocks, self._naive_amp = checkpoint_blocks, naive_amp
         if compile:
             compile_forward(self, compile_kwargs, activation_memory_budget)
@@ -100,8 +95,9 @@ class ConditionalLGATr(Layer):
     ) -> Features:
         x = run(self.linear_in, EquiLinear, x)
         for block in self.blocks:
-            through = checked if self._checkpoint_blocks else run
-            x = through(block, ConditionalLGATrBlock, x, cond, options, cross_options)
+            through = partial(run, block, ConditionalLGATrBlock)
+            given = (x, cond, options, cross_options)
+            x = computed_again(through, *given) if self._checkpoint_blocks else through(*given)
         return run(self.linear_out, EquiLinear, x)
 
     def forward(

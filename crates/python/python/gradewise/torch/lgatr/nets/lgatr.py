@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Optional
 
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-
 from gradewise.torch._transformers.algebra import SPACETIME
-from gradewise.torch._transformers.features import Features, Layer, Pair, reinserted, run
+from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, reinserted, run
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.block import LGATrBlock
 from gradewise.torch.lgatr.layers.linear import EquiLinear
-
-
-def checked(block: nn.Module, kind: Any, x: Features, *arguments: Any) -> Features:
-    """A block whose inner results are computed again by the backward pass."""
-
-    def again(mv: Tensor, s: Optional[Tensor]) -> tuple[Tensor, Optional[Tensor]]:
-        y = run(block, kind, x.with_(mv, s), *arguments)
-        return y.mv, y.s
-
-    mv, s = checkpoint(again, x.mv, x.s, use_reentrant=False)
-    return x.with_(mv, s)
+from torch import Tensor, nn
 
 
 class LGATr(Layer):
@@ -80,9 +68,7 @@ class LGATr(Layer):
     ) -> None:
         super().__init__()
         self.primitives = primitives = PrimitivesConfig() if primitives is None else PrimitivesConfig.cast(primitives)
-        self.linear_in = EquiLinear(
-            in_mv_channels, hidden_mv_channels, primitives, in_s_channels, hidden_s_channels
-        )
+        self.linear_in = EquiLinear(in_mv_channels, hidden_mv_channels, primitives, in_s_channels, hidden_s_channels)
         attention = replace(
             SelfAttentionConfig.cast(attention),
             additional_qk_mv_channels=len(reinsert_mv_channels or ()),
@@ -101,9 +87,7 @@ class LGATr(Layer):
             )
             for _ in range(num_blocks)
         )
-        self.linear_out = EquiLinear(
-            hidden_mv_channels, out_mv_channels, primitives, hidden_s_channels, out_s_channels
-        )
+        self.linear_out = EquiLinear(hidden_mv_channels, out_mv_channels, primitives, hidden_s_channels, out_s_channels)
         self._reinsert_mv_channels, self._reinsert_s_channels = reinsert_mv_channels, reinsert_s_channels
         self._checkpoint_blocks, self._naive_amp = checkpoint_blocks, naive_amp
         if compile:
@@ -113,7 +97,8 @@ class LGATr(Layer):
         extra = reinserted(x, self._reinsert_mv_channels, self._reinsert_s_channels, "LGATr")
         x = run(self.linear_in, EquiLinear, x)
         for block in self.blocks:
-            x = (checked if self._checkpoint_blocks else run)(block, LGATrBlock, x, extra, options)
+            through = partial(run, block, LGATrBlock)
+            x = computed_again(through, x, extra, options) if self._checkpoint_blocks else through(x, extra, options)
         return run(self.linear_out, EquiLinear, x)
 
     def forward(self, multivectors: Tensor, scalars: Optional[Tensor] = None, **attn_kwargs: Any) -> Pair:
