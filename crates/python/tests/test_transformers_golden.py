@@ -3,8 +3,8 @@
 import importlib
 
 import pytest
-
 import torch
+
 from transformers import FOLDER, OURS, evaluate, golden, worst
 
 if not FOLDER.exists():

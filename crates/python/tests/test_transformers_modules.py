@@ -5,11 +5,11 @@ import io
 import pickle
 
 import pytest
+import torch
+from torch import nn
 
 import gradewise
-import torch
 from gradewise.torch import gatr, lgatr
-from torch import nn
 
 F64 = torch.float64
 LGATR = dict(

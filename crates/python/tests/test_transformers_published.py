@@ -3,8 +3,8 @@
 import os
 
 import pytest
-
 import torch
+
 import transformers
 from transformers import default_dtype, evaluate, worst
 

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-
 import torch
+
 from gradewise.torch import gatr, lgatr
 from gradewise.torch.gatr import primitives as pga
 from gradewise.torch.lgatr import primitives as sta

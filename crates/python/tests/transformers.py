@@ -7,11 +7,11 @@ import os
 import random
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 
 import gradewise.torch.gatr
 import gradewise.torch.lgatr
-import torch
 
 FOLDER = Path(os.environ.get("GRADEWISE_GOLDEN", Path(__file__).parents[3] / "tests" / "golden")) / "transformers"
 OURS = {"lgatr": gradewise.torch.lgatr, "gatr": gradewise.torch.gatr}

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import torch
+from torch import Tensor
+
 from gradewise._core import Algebra, squared_norms
 from gradewise.torch import _functional as ops
 from gradewise.torch._composite import is_followed
 from gradewise.torch._space import Space
-from torch import Tensor
 
 Entry = tuple[int, int, float]
 """An entry of a map of blades: row, column, value."""

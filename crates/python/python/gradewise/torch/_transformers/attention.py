@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any, Callable, Optional, Sequence
 
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._composite import is_plain, is_transformed
-from torch import Tensor
 
 _BY_OPTION = {
     "varlen": ("cu_seq_q", "cu_seq_k", "max_q", "max_k"),

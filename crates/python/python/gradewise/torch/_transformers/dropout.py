@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from gradewise.torch._transformers.features import Features
-from torch import Tensor
 
 
 def grade_factors(like: Tensor, rows: int, grades: int, p: float) -> Tensor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from gradewise._errors import ShapeError
-from torch import Tensor
 
 
 def embed(x: Tensor, first: int, count: int, operation: str, blades: int = 16) -> Tensor:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
+import torch
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-import torch
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import Blades
-from torch import Tensor, nn
 
 Pair = tuple[Tensor, Optional[Tensor]]
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from typing import Any, Optional, Sequence
 
-from gradewise._errors import ArgumentError
 from torch import nn
+
+from gradewise._errors import ArgumentError
 
 _SCALES = {
     # Of multivectors, of scalars, and what is added to the bias on the multivectors' scalars.

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from gradewise._errors import ShapeError
 from gradewise.torch._composite import is_plain
 from gradewise.torch._transformers.features import Features, Layer, Pair, is_without_hooks
 from gradewise.torch._transformers.precision import is_island, island, wide
-from torch import Tensor, nn
 
 
 class _PairMap(torch.autograd.Function):

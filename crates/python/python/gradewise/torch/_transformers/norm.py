@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Callable, Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from gradewise.torch._transformers.algebra import Blades
 from gradewise.torch._transformers.precision import island, wide
-from torch import Tensor
 
 
 def grade_norms(mv: Tensor, blades: Blades) -> Tensor:

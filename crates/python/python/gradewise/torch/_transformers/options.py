@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable, Optional, TypeVar
 
-import torch.nn.functional as F
-
 import torch
-from gradewise._errors import ArgumentError
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from gradewise._errors import ArgumentError
 
 C = TypeVar("C")
 

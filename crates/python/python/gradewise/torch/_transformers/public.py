@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
+
 from gradewise._errors import ShapeError
 from gradewise.torch._transformers.algebra import Blades, constant
 from gradewise.torch._transformers.embedding import check
-from torch import Tensor
 
 Product = Callable[[Tensor, Tensor], Tensor]
 

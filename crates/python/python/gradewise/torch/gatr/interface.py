@@ -10,10 +10,11 @@ import warnings
 from typing import Optional
 
 import torch
+from torch import Tensor
+
 from gradewise._errors import ShapeError
 from gradewise.torch._transformers.embedding import check, embed, extract
 from gradewise.torch.gatr.primitives import geometric_product, outer_product, reverse
-from torch import Tensor
 
 
 def _blades(parts: dict[int, Tensor]) -> Tensor:

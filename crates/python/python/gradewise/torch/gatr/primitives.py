@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
+from torch import Tensor
+
 from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
 from gradewise.torch._transformers.precision import island, wide
-from torch import Tensor
 
 NUM_PIN_LINEAR_BASIS_ELEMENTS = len(PROJECTIVE.maps)
 """The coefficients of an equivariant map of one multivector."""
@@ -136,6 +138,11 @@ def gated_gelu(x: Tensor, gates: Tensor) -> Tensor:
     return torch.nn.functional.gelu(gates, approximate="tanh") * x
 
 
+def gated_gelu_divide(x: Tensor, gates: Tensor) -> Tensor:
+    """Multivectors times the sigmoid that the GELU of gates ``[..., 1]`` multiplies them by, in its approximation with tanh."""
+    return torch.sigmoid(2 * math.sqrt(2 / math.pi) * (gates + 0.044715 * gates**3)) * x
+
+
 def sdp_attention(
     q_mv: Tensor, k_mv: Tensor, v_mv: Tensor, q_s: Tensor, k_s: Tensor, v_s: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -159,10 +166,9 @@ def geometric_attention(
     q_s: Tensor,
     k_s: Tensor,
     v_s: Tensor,
-    normalizer: Optional[Callable[[Tensor], Tensor]] = None,
+    normalizer: Callable[[Tensor], Tensor],
     weights: Optional[Tensor] = None,
     attn_mask: Any = None,
-    epsilon: float = 1e-3,
 ) -> tuple[Tensor, Tensor]:
     """Attention by inner products, minus squared distances of points, and products of scalars.
 
@@ -173,17 +179,11 @@ def geometric_attention(
         q_s: ``[..., heads, items, channels]``.
         k_s: ``[..., heads or 1, other items, channels]``.
         v_s: as keys.
-        normalizer: has to be None: points are multiplied by w / (w² + epsilon) of their weight w.
+        normalizer: of points' weights ``[...]``, what points are multiplied by.
         weights: of distances, ``[heads, 1, channels]``.
         attn_mask: see :class:`~gradewise.torch.gatr.layers.GeometricAttention`.
-        epsilon: what is added to the square of points' weights.
     """
-    from gradewise._errors import ArgumentError
     from gradewise.torch.gatr.layers.geometric import attend
 
-    if normalizer is not None:
-        raise ArgumentError(
-            "geometric_attention: a normalizer as a function, expected None and the epsilon of w / (w² + epsilon)"
-        )
     turned = None if weights is None else weights[:, 0].t()[:, :, None]
-    return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, epsilon, turned, attn_mask)
+    return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, normalizer, turned, attn_mask)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Optional, Union
 
 import torch
+from torch import Tensor
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.embedding import embed, extract
-from torch import Tensor
 
 _BEAMS = {"lightlike": (1.0, 0.0, 0.0, 1.0), "timelike": (2**0.5, 0.0, 0.0, 1.0), "spacelike": (0.0, 0.0, 0.0, 1.0)}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 import torch
+from torch import Tensor
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import public
 from gradewise.torch._transformers.algebra import SPACETIME, constant
@@ -13,7 +15,6 @@ from gradewise.torch._transformers.dropout import grade_factors
 from gradewise.torch._transformers.embedding import check
 from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import PrimitivesConfig
-from torch import Tensor
 
 __all__ = [
     "PrimitivesConfig",
@@ -39,10 +40,10 @@ def equi_linear(x: Tensor, coeffs: Tensor, *, config: Any = None) -> Tensor:
         coeffs: ``[out, in, 10]``: for each grade, and then for each grade times the pseudoscalar; the first five alone for the full group.
         config: a :class:`PrimitivesConfig`; it has to agree with the coefficients.
     """
-    if config is not None and coeffs.shape[-1] != PrimitivesConfig.cast(config).num_pin_linear_basis_elements:
+    maps = coeffs.shape[-1] if config is None else PrimitivesConfig.cast(config).num_pin_linear_basis_elements
+    if coeffs.shape[-1] != maps:
         raise ArgumentError(
-            f"equi_linear: coefficients of shape {list(coeffs.shape)}, expected "
-            f"[out, in, {PrimitivesConfig.cast(config).num_pin_linear_basis_elements}] for subgroup={PrimitivesConfig.cast(config).subgroup}"
+            f"equi_linear: coefficients of shape {list(coeffs.shape)}, expected [out, in, {maps}], as subgroup says"
         )
     with island():
         return public.equi_linear(wide(x), wide(coeffs), SPACETIME)

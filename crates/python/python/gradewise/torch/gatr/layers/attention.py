@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, is_without_hooks, run
@@ -12,7 +14,6 @@ from gradewise.torch.gatr.layers.geometric import GeometricAttention, Heads, hea
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.norm import GradeDropout
 from gradewise.torch.gatr.layers.rotary import ApplyRotaryPositionalEncoding
-from torch import Tensor, nn
 
 
 def split(x: Features, groups: int, mv_channels: int, s_channels: int, heads: int) -> list[Heads]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
@@ -13,7 +15,6 @@ from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.attention import SelfAttention, extra_features
 from gradewise.torch.gatr.layers.mlp import GeoMLP
 from gradewise.torch.gatr.layers.norm import EquiLayerNorm
-from torch import Tensor, nn
 
 
 class GATrBlock(Layer):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
-
-import torch.nn.functional as F
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Optional
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant, index
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer
+from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.gatr.config import SelfAttentionConfig
-from torch import Tensor, nn
+
+Normalizer = Callable[[Tensor], Tensor]
+"""What points are multiplied by, for their weights."""
 
 Heads = tuple[Tensor, Optional[Tensor]]
 """Multivectors as planes ``[16, channels, heads, rows]`` and scalars ``[heads, rows, channels]``."""
@@ -24,14 +30,15 @@ _WEIGHT = PROJECTIVE.planes(14)[0]
 assert [2 * number for number in range(7)] == _INNER, "the inner product is of every other plane"
 
 
-def distances(mv: Tensor, epsilon: float, is_query: bool) -> Tensor:
+def distances(mv: Tensor, normalizer: Normalizer, is_query: bool) -> Tensor:
     """Five features of points whose products of queries and keys are minus their squared distances: ``[5, channels, heads, rows]``.
 
-    Points are divided by their weight w, as w / (w² + epsilon), so that those of weight 0 are no trouble. For normalised points p, p' of
+    Points are multiplied by the normalizer of their weight. For normalised points p, p' of
     weights u, u' the sum is -(u'p - u p')², and bilinear in (p², u², u p) and (-u'², -p'², 2 u' p').
     """
     weight = mv[_WEIGHT]
-    scale = weight / (weight.square() + epsilon)
+    with island():
+        scale = normalizer(wide(weight)).to(weight.dtype)
     point = torch.stack([mv[plane] for plane in _POINT]) * scale
     weight = weight * scale
     square, own = point.square().sum(0), weight.square()
@@ -39,6 +46,11 @@ def distances(mv: Tensor, epsilon: float, is_query: bool) -> Tensor:
     if is_query:
         return torch.cat((square[None], own[None], mixed))
     return torch.cat((-own[None], -square[None], 2 * mixed))
+
+
+def divided_by_square(weight: Tensor, epsilon: float = 1e-3) -> Tensor:
+    """w / (w² + epsilon): nearly the inverse of a point's weight, and no trouble where that is 0."""
+    return weight / (weight.square() + epsilon)
 
 
 def heads_of(mv: Tensor, s: Optional[Tensor]) -> Heads:
@@ -77,7 +89,7 @@ class GeometricAttention(Layer):
     def __init__(self, config: Any) -> None:
         super().__init__()
         config = SelfAttentionConfig.cast(config)
-        self._epsilon = config.normalizer_eps
+        self.normalizer = partial(divided_by_square, epsilon=config.normalizer_eps)
         self.log_weights = nn.Parameter(torch.zeros(config.num_heads, 1, config.hidden_mv_channels))
 
     def _run(self, x: Features) -> Features:
@@ -86,7 +98,7 @@ class GeometricAttention(Layer):
     def _weigh(self, q: Heads, k: Heads, v: Heads, x: Features, others: Sequence[int], mask: Any) -> Features:
         """The heads' results behind one another, for queries of the rows of ``x`` and keys and values of rows of shape ``others``."""
         weights = self.log_weights.exp()[:, 0].t()[:, :, None]
-        h = weighed(q, k, v, (x.shape, others), self._epsilon, weights, mask)
+        h = weighed(q, k, v, (x.shape, others), self.normalizer, weights, mask)
         mv, s = planes_of_heads(h, PROJECTIVE.size, v[0].shape[1])
         return x.with_(mv, s)
 
@@ -113,7 +125,7 @@ class GeometricAttention(Layer):
                 items]`` or ``[items, other items]``; or an ``AttentionBias`` of xformers.
         """
         weights = self.log_weights.exp()[:, 0].t()[:, :, None]
-        return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, self._epsilon, weights, attention_mask)
+        return attend(q_mv, k_mv, v_mv, q_s, k_s, v_s, self.normalizer, weights, attention_mask)
 
 
 def attend(
@@ -123,14 +135,14 @@ def attend(
     q_s: Tensor,
     k_s: Tensor,
     v_s: Tensor,
-    epsilon: float,
+    normalizer: Normalizer,
     weights: Optional[Tensor],
     mask: Any,
 ) -> tuple[Tensor, Tensor]:
     """Attention of published heads; see :class:`GeometricAttention`."""
     q, k, v = (heads_of(mv, s) for mv, s in ((q_mv, q_s), (k_mv, k_s), (v_mv, v_s)))
     shapes = tuple((*mv.shape[:-4], mv.shape[-3]) for mv in (q_mv, k_mv))
-    h = weighed(q, k, v, shapes, epsilon, weights, mask)
+    h = weighed(q, k, v, shapes, normalizer, weights, mask)
     h = h.reshape(*q_mv.shape[:-3], *h.shape[-2:])
     channels = v_mv.shape[-2]
     # Features are blade by blade, in the order of planes.
@@ -140,14 +152,20 @@ def attend(
 
 
 def weighed(
-    q: Heads, k: Heads, v: Heads, shapes: Sequence[Sequence[int]], epsilon: float, weights: Optional[Tensor], mask: Any
+    q: Heads,
+    k: Heads,
+    v: Heads,
+    shapes: Sequence[Sequence[int]],
+    normalizer: Normalizer,
+    weights: Optional[Tensor],
+    mask: Any,
 ) -> Tensor:
     """The heads' results ``[rows before the items, heads, items, 16 · channels + scalars]``."""
-    far = distances(q[0], epsilon, is_query=True)
+    far = distances(q[0], normalizer, is_query=True)
     if weights is not None:
         far = far * weights.to(far.dtype)
     queries = torch.cat((q[0][:13:2], far))
-    keys = torch.cat((k[0][:13:2], distances(k[0], epsilon, is_query=False)))
+    keys = torch.cat((k[0][:13:2], distances(k[0], normalizer, is_query=False)))
     lengths = [batch(shape, {}) for shape in shapes]
 
     def rows(mv: Tensor, s: Optional[Tensor], shape: Sequence[int]) -> Tensor:

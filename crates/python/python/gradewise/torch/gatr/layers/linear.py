@@ -6,10 +6,11 @@ import math
 from typing import Optional
 
 import torch
+from torch import nn
+
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.initialize import check, initialize
 from gradewise.torch._transformers.linear import LinearLayer
-from torch import nn
 
 # What each map's coefficients are drawn with: the maps have norm 1, and the more blades a grade has, the less of each.
 _COMPONENTS = tuple(math.sqrt(x) for x in (1.0, 4.0, 6.0, 2.0, 0.5, 0.5, 1.5, 1.5, 0.5))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE, constant
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
 from gradewise.torch.gatr.config import MLPConfig
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.layers.norm import GradeDropout, ScalarGatedNonlinearity
-from torch import Tensor, nn
 
 # The published join is dual(dual(x) ∧ dual(y)): beside the regressive product it has the dual once more instead of its inverse, and the
 # pseudoscalar with the other sign.

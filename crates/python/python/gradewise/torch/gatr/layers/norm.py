@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.norm import form, scalar_norm, scales
-from torch import Tensor
 
 _GATES = {"relu": F.relu, "gelu": partial(F.gelu, approximate="tanh"), "sigmoid": torch.sigmoid}
 _SCALARS = {"relu": F.relu, "gelu": F.gelu, "sigmoid": torch.sigmoid}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from gradewise._errors import ArgumentError, ShapeError
 from torch import Tensor, nn
+
+from gradewise._errors import ArgumentError, ShapeError
 
 
 class ApplyRotaryPositionalEncoding(nn.Module):

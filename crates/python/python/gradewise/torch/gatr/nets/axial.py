@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Optional, Union
 
+from torch import Tensor, nn
+
 from gradewise._errors import ShapeError
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
@@ -14,7 +16,6 @@ from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.block import GATrBlock
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
-from torch import Tensor, nn
 
 
 class AxialGATr(Layer):

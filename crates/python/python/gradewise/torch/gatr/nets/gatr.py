@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, Optional, Union
 from warnings import warn
 
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import PROJECTIVE
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, reinserted, run
@@ -15,7 +17,6 @@ from gradewise.torch.gatr.config import MLPConfig, SelfAttentionConfig
 from gradewise.torch.gatr.layers.block import GATrBlock
 from gradewise.torch.gatr.layers.linear import EquiLinear
 from gradewise.torch.gatr.nets.reference import construct_reference_multivector
-from torch import Tensor, nn
 
 
 class GATr(Layer):

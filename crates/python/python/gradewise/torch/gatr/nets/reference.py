@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Union
 
-from gradewise._errors import ArgumentError
 from torch import Tensor
+
+from gradewise._errors import ArgumentError
 
 
 def construct_reference_multivector(reference: Union[Tensor, str], inputs: Tensor) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from gradewise.torch._transformers.algebra import SPACETIME, constant
 from gradewise.torch._transformers.attention import batch, planes_of_heads, rows_of_heads, weigh
 from gradewise.torch._transformers.features import Features, Layer, Pair, enter, is_own, run
@@ -15,7 +16,6 @@ from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import CrossAttentionConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout
-from torch import Tensor, nn
 
 Heads = tuple[Tensor, Optional[Tensor]]
 """Multivectors ``[16, groups, channels, heads, rows]`` and scalars ``[groups, heads, rows, channels]``."""

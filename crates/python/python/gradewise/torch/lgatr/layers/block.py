@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Optional
 
+from torch import Tensor, nn
+
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
 from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.attention import CrossAttention, SelfAttention, extra_features
 from gradewise.torch.lgatr.layers.mlp import GeoMLP
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm
-from torch import Tensor, nn
 
 
 def _attention(config: Any, mv_channels: int, s_channels: int, dropout_prob: Optional[float]) -> SelfAttentionConfig:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
+from torch import nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features
 from gradewise.torch._transformers.initialize import check, freeze_empty, initialize
 from gradewise.torch._transformers.linear import LinearLayer
 from gradewise.torch.lgatr.config import PrimitivesConfig
-from torch import nn
 
 
 class EquiLinear(LinearLayer):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, run
@@ -12,7 +14,6 @@ from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.config import MLPConfig, PrimitivesConfig
 from gradewise.torch.lgatr.layers.linear import EquiLinear
 from gradewise.torch.lgatr.layers.norm import EquiLayerNorm, GradeDropout, ScalarGatedNonlinearity
-from torch import Tensor, nn
 
 
 class GeometricBilinear(Layer):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError
 from gradewise.torch._transformers import dropout
 from gradewise.torch._transformers.algebra import SPACETIME
@@ -14,7 +15,6 @@ from gradewise.torch._transformers.features import Features, Layer, Pair
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.norm import scalar_norm, scales
 from gradewise.torch._transformers.options import activation
-from torch import Tensor, nn
 
 
 class EquiLayerNorm(Layer):

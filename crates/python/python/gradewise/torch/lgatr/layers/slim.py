@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from gradewise._errors import ArgumentError, ShapeError
 from gradewise.torch._transformers.initialize import freeze_empty
 from gradewise.torch._transformers.options import activation, positive
 from gradewise.torch._transformers.precision import island, wide
-from torch import Tensor, nn
 
 Pair = tuple[Tensor, Tensor]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import torch
+from torch import Tensor, nn
+
 from gradewise.torch._transformers.algebra import constant
 from gradewise.torch._transformers.attention import weigh
 from gradewise.torch._transformers.features import is_without_hooks
 from gradewise.torch._transformers.options import positive
 from gradewise.torch._transformers.precision import island, wide
 from gradewise.torch.lgatr.layers.slim import Pair, SlimDropout, SlimLinear, SlimMLP, SlimRMSNorm
-from torch import Tensor, nn
 
 _METRIC = (1.0, -1.0, -1.0, -1.0)
 

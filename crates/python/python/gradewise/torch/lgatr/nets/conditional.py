@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Optional
 
+from torch import Tensor, nn
+
 from gradewise.torch._transformers.algebra import SPACETIME
 from gradewise.torch._transformers.features import Features, Layer, Pair, computed_again, run
 from gradewise.torch._transformers.options import compile_forward
@@ -14,7 +16,6 @@ from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.config import CrossAttentionConfig, MLPConfig, PrimitivesConfig, SelfAttentionConfig
 from gradewise.torch.lgatr.layers.block import ConditionalLGATrBlock
 from gradewise.torch.lgatr.layers.linear import EquiLinear
-from torch import Tensor, nn
 
 
 class ConditionalLGATr(Layer):

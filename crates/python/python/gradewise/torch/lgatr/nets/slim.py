@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gradewise.torch._transformers.options import compile_forward
 from gradewise.torch._transformers.precision import naive_amp as _naive_amp
 from gradewise.torch.lgatr.layers.slim import Pair, SlimLinear, check_pair, freeze_unused
 from gradewise.torch.lgatr.layers.slim_attention import ConditionalSlimBlock, SlimBlock
-from torch import Tensor, nn
 
 
 class LGATrSlim(nn.Module):
