@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from transformers import FOLDER, OURS, evaluate, golden, worst
+from transformer_cases import FOLDER, OURS, evaluate, golden, worst
 
 if not FOLDER.exists():
     pytest.skip(f"no golden vectors in {FOLDER}", allow_module_level=True)
@@ -27,7 +27,7 @@ def made(package, kind, arguments, weights, dtype, device):
 
 
 def expected(tensors):
-    """Outputs and gradients under the names of :func:`transformers.evaluate`."""
+    """Outputs and gradients under the names of :func:`transformer_cases.evaluate`."""
     return {
         name.replace("grad.in.", "grad.").replace("grad.weight.", "grad."): x
         for name, x in tensors.items()

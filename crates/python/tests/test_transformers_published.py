@@ -5,20 +5,20 @@ import os
 import pytest
 import torch
 
-import transformers
-from transformers import default_dtype, evaluate, worst
+import transformer_cases
+from transformer_cases import default_dtype, evaluate, worst
 
 COUNT = int(os.environ.get("GRADEWISE_TRANSFORMERS", 40))
 """How many draws of options each package is compared with."""
 FIRST = int(os.environ.get("GRADEWISE_TRANSFORMERS_FIRST", 0))
-DRAWS = {"lgatr": transformers.lgatr_options, "gatr": transformers.gatr_options}
+DRAWS = {"lgatr": transformer_cases.lgatr_options, "gatr": transformer_cases.gatr_options}
 
 
 def pair(package, kind, arguments):
     """Ours and the published model of the same seed, in double precision."""
     published = pytest.importorskip(package, exc_type=ImportError)
     made = []
-    for library in (transformers.OURS[package], published):
+    for library in (transformer_cases.OURS[package], published):
         torch.manual_seed(1)
         with default_dtype(torch.float64):
             made.append(getattr(library, kind)(**arguments).double())
@@ -83,7 +83,7 @@ def test_single_precision(package):
 
 def test_configurations_of_the_package():
     lgatr = pytest.importorskip("lgatr")
-    model = transformers.OURS["lgatr"].LGATr(
+    model = transformer_cases.OURS["lgatr"].LGATr(
         1,
         1,
         1,
@@ -136,7 +136,7 @@ def test_layers(package, name):
     published = pytest.importorskip(package, exc_type=ImportError)
     make = (LGATR_LAYERS if package == "lgatr" else GATR_LAYERS)[name]
     made = []
-    for library, path in ((transformers.OURS[package], f"gradewise.torch.{package}"), (published, package)):
+    for library, path in ((transformer_cases.OURS[package], f"gradewise.torch.{package}"), (published, package)):
         with default_dtype(torch.float64):
             made.append(make(library, library, importlib.import_module(f"{path}.layers")).double())
     ours, theirs = made
@@ -218,5 +218,5 @@ def test_autocast(naive):
     with torch.autocast("cpu", torch.bfloat16):
         made, published = ours.float()(mv, s), theirs.float()(mv, s)
     for y, other, right in zip(made, published, exact):
-        error, reference = (transformers.deviation(x, right) for x in (y, other))
+        error, reference = (transformer_cases.deviation(x, right) for x in (y, other))
         assert error < 2 * reference + 1e-3, (error, reference)
